@@ -1,0 +1,60 @@
+# The everyday commands: `make quickstart` from a fresh clone to a table, `make test` for everything that is checked.
+
+PRESET ?= release
+# One compile that includes torch takes about 1 GB.
+JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
+# A CMake that setup.sh fetched, where the system's is too old.
+export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
+
+.PHONY: help setup configure build quickstart test test-asan test-tsan lint format clean
+
+help:
+	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
+	@echo 'make test         set up, build, and run all tests'
+	@echo 'make setup        install what is missing (scripts/setup.sh --check only reports it)'
+	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
+	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make test-tsan    the same under ThreadSanitizer'
+	@echo 'make lint         formatting, shell scripts, and what the core may know'
+	@echo 'make format       reformat all sources as lint wants them'
+	@echo 'make clean        remove build/ (what setup fetched stays in .deps/)'
+	@echo
+	@echo 'LIBTORCH_DIR=/path/to/libtorch takes a LibTorch of your own; JOBS=n limits parallel jobs (here: $(JOBS)).'
+
+setup:
+	@scripts/setup.sh
+
+# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
+configure: setup
+	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' || \
+	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
+
+build: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+# Everything but the tests.
+quickstart: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all
+	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
+
+test: build
+	@ctest --preset $(PRESET) -j $(JOBS)
+
+test-asan:
+	@$(MAKE) --no-print-directory test PRESET=asan
+
+# ThreadSanitizer needs its shadow memory where address randomisation may have put something else.
+test-tsan:
+	@$(MAKE) --no-print-directory build PRESET=tsan
+	@setarch -R ctest --preset tsan -j $(JOBS)
+
+lint:
+	@scripts/setup.sh --with-lint
+	@scripts/lint.sh
+
+format:
+	@scripts/setup.sh --with-lint
+	@scripts/lint.sh --fix
+
+clean:
+	@rm -rf build

@@ -1,0 +1,268 @@
+// The process group: checks its arguments, hands collectives to the recording backend, exchanges
+// texts through the store.
+#include "ddprun/comm/process_group.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "ddprun/comm/recording_backend.h"
+
+namespace ddprun {
+
+const char* to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::barrier:
+      return "barrier";
+  }
+  return "unknown";
+}
+
+struct Work::State {
+  c10::intrusive_ptr<RecordedWork> work;
+};
+
+Work::Work() = default;
+Work::Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Work::~Work() = default;
+Work::Work(const Work&) = default;
+Work& Work::operator=(const Work&) = default;
+
+void Work::wait() {
+  if (state_) state_->work->wait();
+}
+
+namespace {
+
+c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::avg:
+      return c10d::ReduceOp::AVG;
+    case ReduceOp::max:
+      return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::UNUSED;
+}
+
+/// The tensor as the backend may write it: a leaf that requires grad must not be changed in place
+/// under autograd.
+at::Tensor writable(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? tensor.detach() : tensor;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text = c10::toString(tensor.scalar_type());
+  text += " tensor of " + std::to_string(tensor.numel()) + " elements";
+  return tensor.is_contiguous() ? text : text + ", not contiguous";
+}
+
+/// A TCPStore refuses messages above 8 MiB; the samples of a long run are more.
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+
+std::string piece_key(const std::string& key, std::size_t piece) {
+  return key + "/" + std::to_string(piece);
+}
+
+}  // namespace
+
+class ProcessGroup::Impl {
+ public:
+  Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
+       int workers)
+      : backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers)),
+        store_(std::move(store)) {}
+  /// c10d code may hold the recording backend for longer; the connections end here.
+  ~Impl() { backend_->release(); }
+
+  Work start(CollectiveKind kind, const at::Tensor& payload, std::string_view label,
+             const RecordingBackend::Call& call) {
+    const auto bytes = static_cast<std::int64_t>(payload.nbytes());
+    return Work(
+        std::make_shared<Work::State>(Work::State{backend_->record(kind, bytes, label, call)}));
+  }
+
+  /// `whole`: n slices of the size of `slice`, or the tensor itself where n is 1.
+  void check(CollectiveKind kind, std::string_view label, const at::Tensor& whole,
+             const at::Tensor& slice, int n) const {
+    if (whole.is_contiguous() && slice.is_contiguous() &&
+        whole.scalar_type() == slice.scalar_type() && whole.numel() == slice.numel() * n) {
+      return;
+    }
+    throw CommError(
+        {.what = "a collective was called with tensors that it cannot take",
+         .where = backend_->place() + ", " + to_string(kind) + " '" + std::string(label) + "'",
+         .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
+         .expected = n == 1 ? "a contiguous tensor"
+                            : "contiguous tensors of one type, one of them " + std::to_string(n) +
+                                  " times the size of the other",
+         .hint = ""});
+  }
+
+  std::vector<std::string> exchange(const std::string& text);
+  /// Puts the text under `key` in pieces; returns all keys that it made.
+  std::vector<std::string> post(const std::string& key, const std::string& text);
+  std::string fetch(const std::string& key);
+  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
+
+  c10::intrusive_ptr<RecordingBackend> backend_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
+  std::int64_t exchanges_ = 0;
+  std::vector<std::string> posted_;  // this rank's keys of the last exchange
+};
+
+std::vector<std::string> ProcessGroup::Impl::exchange(const std::string& text) {
+  const int size = backend_->getSize();
+  const std::int64_t round = exchanges_++;
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) {
+    keys.push_back("exchange/" + std::to_string(round) + "/" + std::to_string(rank));
+  }
+  try {
+    std::vector<std::string> posted = post(keys[backend_->getRank()], text);
+    store_->wait(keys, backend_->getBackendOptions()->timeout);
+    std::vector<std::string> texts;
+    for (const auto& key : keys) texts.push_back(fetch(key));
+    // Everyone's text of this round is there, so everyone has read the round before.
+    for (const auto& key : posted_) store_->deleteKey(key);
+    posted_ = std::move(posted);
+    return texts;
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw comm_error(failure, "the ranks could not exchange a message through the store",
+                     backend_->place() + ", exchange " + std::to_string(round));
+  }
+}
+
+std::vector<std::string> ProcessGroup::Impl::post(const std::string& key, const std::string& text) {
+  std::vector<std::string> posted;
+  for (std::size_t begin = 0; begin < text.size(); begin += kPieceBytes) {
+    posted.push_back(piece_key(key, posted.size()));
+    store_->set(posted.back(), text.substr(begin, kPieceBytes));
+  }
+  store_->set(key, std::to_string(posted.size()));  // last: whoever sees it finds the pieces
+  posted.push_back(key);
+  return posted;
+}
+
+std::string ProcessGroup::Impl::fetch(const std::string& key) {
+  const std::size_t pieces = std::stoull(store_->get_to_str(key));
+  std::string text;
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    text += store_->get_to_str(piece_key(key, piece));
+  }
+  return text;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
+  if (!c10d_group_) {
+    const auto type = c10d::ProcessGroup::strToBackendType(backend_->getBackendName());
+    c10d_group_ =
+        c10::make_intrusive<c10d::ProcessGroup>(store_, backend_->getRank(), backend_->getSize());
+    c10d_group_->setBackend(c10::DeviceType::CPU, type,
+                            c10::intrusive_ptr<c10d::Backend>(backend_));
+    c10d_group_->setDefaultBackend(type);
+  }
+  return c10d_group_;
+}
+
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
+                           c10::intrusive_ptr<c10d::Store> store, int workers)
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers)) {}
+ProcessGroup::~ProcessGroup() = default;
+
+int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
+int ProcessGroup::size() const { return impl_->backend_->getSize(); }
+std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
+
+Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  impl_->check(CollectiveKind::all_reduce, label, tensor, tensor, 1);
+  return impl_->start(CollectiveKind::all_reduce, tensor, label, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors = {writable(tensor)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend.allreduce(tensors, options);
+  });
+}
+
+Work ProcessGroup::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
+  impl_->check(CollectiveKind::broadcast, label, tensor, tensor, 1);
+  return impl_->start(CollectiveKind::broadcast, tensor, label, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors = {writable(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend.broadcast(tensors, options);
+  });
+}
+
+Work ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                  std::string_view label) {
+  impl_->check(CollectiveKind::reduce_scatter, label, input, output, size());
+  return impl_->start(CollectiveKind::reduce_scatter, input, label, [&](c10d::Backend& backend) {
+    at::Tensor slice = writable(output);
+    at::Tensor whole = writable(input);
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend._reduce_scatter_base(slice, whole, options);
+  });
+}
+
+Work ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input,
+                              std::string_view label) {
+  impl_->check(CollectiveKind::all_gather, label, output, input, size());
+  return impl_->start(CollectiveKind::all_gather, output, label, [&](c10d::Backend& backend) {
+    at::Tensor whole = writable(output).view({-1});
+    at::Tensor slice = writable(input).view({-1});
+    return backend._allgather_base(whole, slice, {});
+  });
+}
+
+void ProcessGroup::barrier(std::string_view label) {
+  impl_->backend_
+      ->record(CollectiveKind::barrier, 0, label,
+               [](c10d::Backend& backend) { return backend.barrier({}); })
+      ->wait();
+}
+
+std::vector<std::string> ProcessGroup::exchange(const std::string& text) {
+  return impl_->exchange(text);
+}
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
+std::vector<CollectiveRecord> ProcessGroup::take_records() {
+  return impl_->backend_->take_records();
+}
+
+void ProcessGroup::shutdown() {
+  barrier("shutdown");
+  impl_->backend_->release();
+}
+
+double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
+  if (world_size <= 1) return 0.0;
+  const double others = static_cast<double>(world_size - 1) / world_size;
+  const auto payload = static_cast<double>(bytes);
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return 2.0 * others * payload;
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_gather:
+      return others * payload;
+    case CollectiveKind::broadcast:
+      return payload;
+    case CollectiveKind::barrier:
+      return 0.0;
+  }
+  return 0.0;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,208 @@
+// Records collectives: when each was called, got a thread, was done, and was waited for.
+#include "ddprun/comm/recording_backend.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ddprun/measure/clock.h"
+
+namespace ddprun {
+
+namespace {
+
+/// A worker that is still busy.
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+std::string place_of(int rank, int size) {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(size);
+}
+
+std::string first_line(const std::exception& failure) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::string hint_for(const std::string& message) {
+  const auto contains = [&message](const char* part) {
+    return message.find(part) != std::string::npos;
+  };
+  if (contains("imed out") || contains("imeout")) {
+    return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
+           "allows";
+  }
+  if (contains("by peer") || contains("Broken pipe") || contains("onnection closed") ||
+      contains("ailed to recv")) {
+    return "another rank ended; its own message says why";
+  }
+  return {};
+}
+
+}  // namespace
+
+CommError comm_error(const std::exception& failure, const std::string& what,
+                     const std::string& where) {
+  const std::string message = first_line(failure);
+  return CommError(
+      {.what = what, .where = where, .got = message, .expected = "", .hint = hint_for(message)});
+}
+
+bool RecordedWork::wait(std::chrono::milliseconds timeout) {
+  TORCH_CHECK(timeout == kNoTimeout,
+              "a recorded collective ends by its backend's timeout, not by wait's");
+  std::int64_t not_waited = 0;
+  const bool first = entry_->wait_begin_ns.compare_exchange_strong(not_waited, now_ns());
+  future_->wait();
+  if (first) entry_->wait_end_ns = now_ns();
+  if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
+  return true;
+}
+
+RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers)
+    : Backend(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      name_(inner_->getBackendName()),
+      worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
+
+std::string RecordingBackend::place() const { return place_of(getRank(), getSize()); }
+
+c10d::Backend& RecordingBackend::inner() const {
+  if (inner_) return *inner_;
+  throw CommError({.what = "the process group is shut down",
+                   .where = place(),
+                   .got = "",
+                   .expected = "",
+                   .hint = ""});
+}
+
+c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, std::int64_t bytes,
+                                                          std::string_view label,
+                                                          const Call& call) {
+  auto entry = std::make_shared<CollectiveEntry>();
+  entry->record.kind = kind;
+  entry->record.bytes = bytes;
+  entry->record.label = label;
+  entry->record.enqueue_ns = now_ns();
+  const auto describe = [rank = getRank(), size = getSize(), entry] {
+    return place_of(rank, size) + ", " + to_string(entry->record.kind) + " '" +
+           entry->record.label + "'";
+  };
+  c10::intrusive_ptr<c10::ivalue::Future> done;
+  try {
+    done = call(inner())->getFuture();
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw comm_error(failure, "a collective could not be started", describe());
+  }
+  // Runs on the backend's thread when the operation is over (or here if it already is).
+  const auto finish = [entry, describe](c10::ivalue::Future& operation) -> c10::IValue {
+    entry->end_ns.store(now_ns(), std::memory_order_release);
+    try {
+      return operation.value();
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& failure) {
+      throw comm_error(failure, "a collective failed", describe());
+    }
+  };
+  if (entries_.size() >= kKeptRecords) {  // nobody takes them
+    done_.clear();
+    collect();
+  }
+  entries_.push_back(entry);
+  return c10::make_intrusive<RecordedWork>(std::move(entry),
+                                           done->then(finish, done->elementType()));
+}
+
+std::vector<CollectiveRecord> RecordingBackend::take_records() {
+  collect();
+  return std::exchange(done_, {});
+}
+
+void RecordingBackend::collect() {
+  // The backend's threads take collectives in order, each when it is free: which one took which,
+  // and so when it began, follows from the ends. A collective under way keeps its thread; those
+  // behind it can be done all the same.
+  std::vector<std::int64_t> free_ns = worker_free_ns_;
+  bool all_before_done = true;
+  std::size_t finished = 0;
+  for (const auto& entry : entries_) {
+    const auto worker = std::min_element(free_ns.begin(), free_ns.end());
+    if (*worker == kNever) break;
+    const std::int64_t end_ns = entry->end_ns.load(std::memory_order_acquire);
+    const std::int64_t start_ns = std::max(entry->record.enqueue_ns, *worker);
+    *worker = end_ns == 0 ? kNever : end_ns;
+    if (end_ns != 0 && !entry->taken) {
+      CollectiveRecord record = entry->record;
+      record.start_ns = std::min(start_ns, end_ns);
+      record.end_ns = end_ns;
+      record.wait_begin_ns = entry->wait_begin_ns;
+      record.wait_end_ns = entry->wait_end_ns;
+      done_.push_back(std::move(record));
+      entry->taken = true;
+    }
+    all_before_done = all_before_done && end_ns != 0;
+    if (all_before_done) {
+      ++finished;
+      worker_free_ns_ = free_ns;
+    }
+  }
+  entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(finished));
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::broadcast(std::vector<at::Tensor>& tensors,
+                                                           const c10d::BroadcastOptions& options) {
+  return record(CollectiveKind::broadcast, bytes_of(tensors), "c10d.broadcast",
+                [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce(std::vector<at::Tensor>& tensors,
+                                                           const c10d::AllreduceOptions& options) {
+  return record(CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce",
+                [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce_coalesced(
+    std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  return record(
+      CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce_coalesced",
+      [&](c10d::Backend& backend) { return backend.allreduce_coalesced(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allgather(
+    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
+  return record(
+      CollectiveKind::all_gather, bytes_of(inputs) * getSize(), "c10d.allgather",
+      [&](c10d::Backend& backend) { return backend.allgather(outputs, inputs, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  return record(
+      CollectiveKind::all_gather, bytes_of({output}), "c10d._allgather_base",
+      [&](c10d::Backend& backend) { return backend._allgather_base(output, input, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  return record(
+      CollectiveKind::reduce_scatter, bytes_of({input}), "c10d._reduce_scatter_base",
+      [&](c10d::Backend& backend) { return backend._reduce_scatter_base(output, input, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOptions& options) {
+  return record(CollectiveKind::barrier, 0, "c10d.barrier",
+                [&](c10d::Backend& backend) { return backend.barrier(options); });
+}
+
+}  // namespace ddprun

@@ -1,0 +1,137 @@
+// The other visitors of declared options: writing their values, listing them, and finding the
+// nearest name.
+#include <algorithm>
+#include <cctype>
+#include <type_traits>
+
+#include "ddprun/config/option_text.h"
+#include "ddprun/config/options_io.h"
+
+namespace ddprun {
+
+namespace {
+
+ConfigNode scalar_node(std::string text, bool quoted = false) {
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::scalar;
+  node.scalar = std::move(text);
+  node.quoted = quoted;
+  return node;
+}
+
+ConfigNode to_node(bool value) { return scalar_node(value ? "true" : "false"); }
+ConfigNode to_node(std::int64_t value) { return scalar_node(std::to_string(value)); }
+ConfigNode to_node(double value) { return scalar_node(number_text(value)); }
+ConfigNode to_node(const std::string& value) {
+  return scalar_node(value, plain_type(value) != PlainType::text);
+}
+
+template <class T>
+ConfigNode to_node(const std::vector<T>& values) {
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::list;
+  for (const auto& value : values) node.list.push_back(to_node(value));
+  return node;
+}
+
+class Writer : public Options {
+ public:
+  Writer() { node_.kind = ConfigNode::Kind::map; }
+
+  ConfigNode take() { return std::move(node_); }
+
+  void section(const std::string& key, const std::string&,
+               const std::function<void(Options&)>& declare) override {
+    node_.map.emplace_back(key, write_options(declare));
+  }
+
+ protected:
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    node_.map.emplace_back(
+        spec.key, std::visit([](const auto* variable) { return to_node(*variable); }, target));
+    return false;
+  }
+
+ private:
+  ConfigNode node_;
+};
+
+class Lister : public Options {
+ public:
+  std::vector<OptionInfo> take() { return std::move(infos_); }
+
+  void section(const std::string& key, const std::string&,
+               const std::function<void(Options&)>& declare) override {
+    for (auto& info : list_options(declare)) {
+      info.key = key + "." + info.key;
+      infos_.push_back(std::move(info));
+    }
+  }
+
+ protected:
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    const std::string value =
+        std::visit([](const auto* variable) { return compact(to_node(*variable)); }, target);
+    infos_.push_back({spec.key, type_name(target), value, allowed_text(spec.limits), spec.help});
+    return false;
+  }
+
+ private:
+  std::vector<OptionInfo> infos_;
+};
+
+// Edits (insertions, deletions, substitutions, swaps of neighbours) between a and b, letters' case
+// aside.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  const auto same = [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) ==
+           std::tolower(static_cast<unsigned char>(y));
+  };
+  std::vector<std::vector<std::size_t>> distance(a.size() + 1,
+                                                 std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      auto& here = distance[i][j];
+      if (i == 0 || j == 0) {
+        here = i + j;
+        continue;
+      }
+      here = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                       distance[i - 1][j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1)});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
+        here = std::min(here, distance[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return distance.back().back();
+}
+
+}  // namespace
+
+ConfigNode write_options(const std::function<void(Options&)>& declare) {
+  Writer writer;
+  declare(writer);
+  return writer.take();
+}
+
+std::vector<OptionInfo> list_options(const std::function<void(Options&)>& declare) {
+  Lister lister;
+  declare(lister);
+  return lister.take();
+}
+
+std::string nearest(const std::string& name, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = 0;
+  for (const auto& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (3 * distance > std::max(name.size(), candidate.size())) continue;
+    if (best.empty() || distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,50 @@
+// Summary statistics of samples.
+#include "ddprun/measure/statistics.h"
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <limits>
+
+namespace ddprun {
+
+namespace {
+
+double percentile(const std::vector<double>& sorted, double fraction) {
+  const double position = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - std::floor(position));
+}
+
+}  // namespace
+
+Summary summarize(std::vector<double> samples) {
+  Summary summary;
+  summary.count = static_cast<int>(samples.size());
+  if (samples.empty()) return summary;
+  if (std::any_of(samples.begin(), samples.end(), [](double x) { return std::isnan(x); })) {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    summary.mean = summary.std = summary.median = summary.p95 = nan;
+    summary.min = summary.max = summary.ci95 = nan;
+    return summary;
+  }
+  std::sort(samples.begin(), samples.end());
+  const auto count = static_cast<double>(samples.size());
+  summary.min = samples.front();
+  summary.max = samples.back();
+  summary.median = percentile(samples, 0.5);
+  summary.p95 = percentile(samples, 0.95);
+  double sum = 0.0;
+  for (const double sample : samples) sum += sample;
+  summary.mean = sum / count;
+  if (samples.size() == 1) return summary;
+  double squares = 0.0;  // of deviations: sum(x^2) - n mean^2 would cancel
+  for (const double sample : samples) squares += (sample - summary.mean) * (sample - summary.mean);
+  summary.std = std::sqrt(squares / (count - 1.0));
+  const boost::math::students_t distribution(count - 1.0);
+  summary.ci95 = boost::math::quantile(distribution, 0.975) * summary.std / std::sqrt(count);
+  return summary;
+}
+
+}  // namespace ddprun

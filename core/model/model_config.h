@@ -1,0 +1,36 @@
+// The sizes of a transformer, and the presets of the course (years kept apart).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+class Options;
+
+struct ModelConfig {
+  std::string preset = "tiny";
+  std::int64_t vocab_size = 0;
+  std::int64_t context_length = 0;
+  std::int64_t d_model = 0;
+  std::int64_t d_ff = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  double rope_theta = 10000.0;
+  double norm_eps = 1e-5;
+
+  std::int64_t head_dim() const { return d_model / heads; }
+  std::int64_t parameter_count() const;
+};
+
+/// All presets by name; the first is "tiny".
+const std::vector<ModelConfig>& model_presets();
+
+/// The preset of that name. Throws ConfigError listing all names.
+ModelConfig model_preset(const std::string& name);
+
+/// The YAML section `model:`: the preset first, then each size, whose default is the preset's.
+void declare_options(Options& options, ModelConfig& config);
+
+}  // namespace ddprun

@@ -1,0 +1,148 @@
+// The transformer language model of CS336 (section 3), on ATen operators, so that autograd and
+// autocast apply as in PyTorch.
+#include "ddprun/model/transformer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/polar.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "ddprun/model/initialisation.h"
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+
+namespace {
+
+void check_sizes(const ModelConfig& config) {
+  if (config.heads < 1 || config.d_model % config.heads != 0 || config.head_dim() % 2 != 0) {
+    throw ConfigError(
+        {.what = "the attention heads do not fit the model's width",
+         .where = "model",
+         .got = "d_model " + std::to_string(config.d_model) + ", heads " +
+                std::to_string(config.heads),
+         .expected = "heads that divide d_model into parts of an even size (RoPE turns pairs)",
+         .hint = {}});
+  }
+}
+
+// Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
+// kept in float.
+at::Tensor rope_rotations(const ModelConfig& config) {
+  const at::Tensor pairs = at::arange(config.head_dim() / 2, at::kDouble);
+  const at::Tensor frequency =
+      (pairs * (-2.0 / static_cast<double>(config.head_dim()) * std::log(config.rope_theta))).exp();
+  const at::Tensor position = at::arange(config.context_length, at::kDouble);
+  const at::Tensor angle = position.view({-1, 1, 1}) * frequency;
+  return at::polar(angle.new_ones({1}), angle).to(at::kComplexFloat);
+}
+
+}  // namespace
+
+Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed)
+    : config_(config), attention_(attention), seed_(seed) {
+  check_sizes(config);
+  const c10::NoGradGuard no_grad;
+  const std::string embedding = "token_embeddings.weight";
+  token_embeddings_ = add_parameter(
+      embedding, truncated_normal({config.vocab_size, config.d_model}, 1.0, seed, embedding));
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks_.push_back(make_block("layers." + std::to_string(layer) + "."));
+  }
+  ln_final_ = norm_weight("ln_final.weight");
+  lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
+  rotations_ = rope_rotations(config);
+}
+
+Transformer::Block Transformer::make_block(const std::string& prefix) {
+  const std::int64_t d = config_.d_model;
+  const std::int64_t f = config_.d_ff;
+  // A braced list is evaluated from left to right: this is the order of registration.
+  return {norm_weight(prefix + "ln1.weight"),
+          linear_weight(prefix + "attn.q_proj.weight", d, d),
+          linear_weight(prefix + "attn.k_proj.weight", d, d),
+          linear_weight(prefix + "attn.v_proj.weight", d, d),
+          linear_weight(prefix + "attn.output_proj.weight", d, d),
+          norm_weight(prefix + "ln2.weight"),
+          linear_weight(prefix + "ffn.w1.weight", f, d),
+          linear_weight(prefix + "ffn.w3.weight", f, d),
+          linear_weight(prefix + "ffn.w2.weight", d, f)};
+}
+
+at::Tensor Transformer::linear_weight(const std::string& name, std::int64_t out, std::int64_t in) {
+  const double std = std::sqrt(2.0 / static_cast<double>(in + out));
+  return add_parameter(name, truncated_normal({out, in}, std, seed_, name));
+}
+
+at::Tensor Transformer::norm_weight(const std::string& name) {
+  return add_parameter(name, at::ones({config_.d_model}, at::kFloat));
+}
+
+at::Tensor Transformer::add_parameter(const std::string& name, const at::Tensor& values) {
+  values.requires_grad_(true);
+  parameters_.push_back({name, values});
+  return values;
+}
+
+// RMSNorm, in float32 whatever x's dtype.
+at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& weight) const {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
+  return (wide * inverse_rms * weight).to(x.scalar_type());
+}
+
+// RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
+// number, turned by one complex product, in float32 whatever x's dtype.
+at::Tensor Transformer::rotate(const at::Tensor& x) const {
+  const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
+  const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
+  return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
+}
+
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x) const {
+  const auto project = [&](const at::Tensor& weight) {
+    return at::linear(x, weight).unflatten(-1, {config_.heads, config_.head_dim()});
+  };
+  const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
+  const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
+  const at::Tensor v = project(block.v).transpose(1, 2);
+  const at::Tensor mixed = attention_.forward(q, k, v, {.causal = true});
+  return at::linear(mixed.transpose(1, 2).flatten(2), block.output);
+}
+
+at::Tensor Transformer::logits(const at::Tensor& ids) const {
+  at::Tensor x = at::embedding(token_embeddings_, ids);  // (B, T, d_model)
+  for (const Block& block : blocks_) {
+    x = x + attend(block, norm(x, block.ln1));
+    const at::Tensor y = norm(x, block.ln2);
+    // One after another, not as operands: autograd runs backward in the reverse of this order,
+    // which must be that of the flat buffers.
+    const at::Tensor gate = at::silu(at::linear(y, block.w1));
+    const at::Tensor up = at::linear(y, block.w3);
+    x = x + at::linear(gate * up, block.w2);
+  }
+  return at::linear(norm(x, ln_final_), lm_head_);
+}
+
+at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  return at::cross_entropy_loss(logits(ids).to(at::kFloat).flatten(0, 1), targets.flatten());
+}
+
+double matmul_flops_per_token(const ModelConfig& config) {
+  const auto d = static_cast<double>(config.d_model);
+  const auto layers = static_cast<double>(config.layers);
+  const double matrices = layers * d * (4 * d + 3 * static_cast<double>(config.d_ff)) +
+                          static_cast<double>(config.vocab_size) * d;
+  return 6 * matrices + 12 * layers * d * static_cast<double>(config.context_length) / 2;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// The attention interface: softmax(q k^T * scale) v, causal or not, differentiable.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+struct AttentionOptions {
+  bool causal = true;
+  double scale = 0.0;  ///< factor of q k^T; 0 means 1/sqrt(head_dim)
+};
+
+/// An implementation of attention. One object per rank; forward() is called on the training thread,
+/// once per layer.
+class Attention : public Plugin {
+ public:
+  ~Attention() override;
+
+  /// q, k, v: (batch, heads, time, head_dim), any strides. Returns (batch, heads, time, head_dim)
+  /// in q's dtype, differentiable with respect to q, k and v.
+  virtual at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionOptions& options) = 0;
+};
+
+}  // namespace ddprun
+
+#define DDPRUN_ATTENTION(Class, name, summary, version) \
+  DDPRUN_PLUGIN(Class, attention, name, summary, version)

@@ -1,0 +1,50 @@
+// Errors that a user meets: each says what, where, what was got, what is allowed, and a hint.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace ddprun {
+
+/// The parts of an error message; empty parts are left out of the text.
+struct ErrorText {
+  std::string what = {};      ///< one sentence: what is wrong
+  std::string where = {};     ///< "file.yaml:12:5", a library's path, "rank 1"
+  std::string got = {};       ///< the offending value
+  std::string expected = {};  ///< what is allowed or available
+  std::string hint = {};      ///< what to do, for example the nearest known key
+};
+
+/// Base of all errors that ddprun reports to its user. what() is the whole text, several lines.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(ErrorText text);
+  ~Error() override;
+  const ErrorText& text() const noexcept { return text_; }
+
+ private:
+  ErrorText text_;
+};
+
+/// Bad usage or configuration; found before any rank starts; exit status 2.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+  ~ConfigError() override;
+};
+
+/// A plugin library that cannot be loaded or a name that no library supplies; exit status 2.
+class PluginError : public Error {
+ public:
+  using Error::Error;
+  ~PluginError() override;
+};
+
+/// A collective or the rendezvous failed: a peer died, a timeout passed; exit status 1.
+class CommError : public Error {
+ public:
+  using Error::Error;
+  ~CommError() override;
+};
+
+}  // namespace ddprun

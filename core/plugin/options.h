@@ -1,0 +1,57 @@
+// Options are declared once, beside the variable they set; reading, describing, validating and
+// writing all visit it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+/// What values an option may take. Bounds are inclusive and hold for every element of a list.
+struct Limits {
+  std::optional<double> min = {};
+  std::optional<double> max = {};
+  std::vector<std::string> one_of = {};  ///< for text: the allowed values; empty: any
+};
+
+/// The variable that an option sets. Its value on declaration is the option's default.
+using OptionTarget = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<double>*,
+                                  std::vector<std::int64_t>*, std::vector<std::string>*>;
+
+/// One declared option.
+struct OptionSpec {
+  std::string key;   ///< snake_case, unit in the name: "bucket_mb"
+  std::string help;  ///< one line, no full stop
+  Limits limits;
+};
+
+/// A visitor over declared options. A class declares its options by one function
+///     void declare_options(Options& o) { o.option("bucket_mb", &bucket_mb_, "size of a bucket in
+///     MB", {.min = 0.001}); }
+/// which is called to read the user's YAML (after which the variables hold the values), to list the
+/// options for `ddprun describe`, and to write the resolved configuration. It must do nothing but
+/// declare. Not thread-safe. Reading throws ConfigError with file, line, column, the value got and
+/// what is allowed.
+class Options {
+ public:
+  virtual ~Options();
+
+  /// Declares one option. Returns true if the user's input gave it a value.
+  bool option(const std::string& key, OptionTarget target, const std::string& help,
+              Limits limits = {}) {
+    return visit({key, help, std::move(limits)}, target);
+  }
+
+  /// Declares a nested mapping; `declare` is called once with the options inside it.
+  virtual void section(const std::string& key, const std::string& help,
+                       const std::function<void(Options&)>& declare) = 0;
+
+ protected:
+  virtual bool visit(const OptionSpec& spec, OptionTarget target) = 0;
+};
+
+}  // namespace ddprun

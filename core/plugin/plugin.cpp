@@ -1,0 +1,36 @@
+// Defaults of the plugin interfaces: a plugin says only what differs.
+#include "ddprun/plugin/plugin.h"
+
+#include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+Options::~Options() = default;
+
+Plugin::~Plugin() = default;
+void Plugin::declare_options(Options&) {}
+std::string Plugin::unsupported(const Setup&) const { return {}; }
+
+Strategy::~Strategy() = default;
+void Strategy::on_gradient(int) {}
+void Strategy::optimizer_step(Optimizer& optimizer) { optimizer.update_all(); }
+
+void StrategyContext::broadcast_parameters() {
+  group_.broadcast(buffers_.parameters(buffers_.all()), 0, "parameters").wait();
+}
+void StrategyContext::run_before_forward() const {
+  for (const auto& callback : before_forward_) callback();
+}
+
+Precision::~Precision() = default;
+Precision::Guard::~Guard() = default;
+void Precision::convert(const std::vector<NamedTensor>&) {}
+std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
+at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
+bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }
+
+Attention::~Attention() = default;
+
+}  // namespace ddprun

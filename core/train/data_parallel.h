@@ -1,0 +1,63 @@
+// Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. The step
+// loop, and a user's own, call it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// When the phases of one micro-batch's backward ended, nanoseconds of now_ns().
+struct BackwardTimes {
+  std::int64_t begin_ns = 0;
+  std::int64_t last_gradient_ns = 0;  ///< the last gradient was final: end of `backward`
+  std::int64_t synchronised_ns = 0;  ///< every gradient is the mean: end of `exposed communication`
+};
+
+/// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
+/// `precision` outlive it. After an exception it is not used again: collectives may be under way.
+///     DataParallel ddp(model->named_parameters(), group, *strategy, *precision, optimizer_config);
+///     ddp.before_forward(true); loss = ...; ddp.backward(loss, true); ddp.step(lr, clip_norm);
+class DataParallel {
+ public:
+  /// Moves the parameters into flat buffers, runs strategy.setup(), and sets hooks. `parameters` in
+  /// registration order.
+  DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
+               Precision& precision, const OptimizerConfig& optimizer);
+  ~DataParallel();
+
+  FlatBuffers& buffers() { return buffers_; }
+  const StrategyContext& context() const { return context_; }
+  Optimizer& optimizer() { return *optimizer_; }
+
+  /// Before a micro-batch's forward. `last`: its backward will synchronise.
+  void before_forward(bool last);
+  /// loss.backward() with hooks; if `last`, returns when every gradient is the mean over the ranks.
+  /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
+  /// got no gradient.
+  BackwardTimes backward(const at::Tensor& loss, bool last);
+  /// Clips to `clip_norm` (0: no clipping), updates the parameters, zeroes the gradients. Returns
+  /// the gradient norm (0 when not clipping); false in `.second` if the precision skipped the step.
+  std::pair<double, bool> step(double lr, double clip_norm);
+
+ private:
+  class Hook;
+  /// After a backward: every parameter got a gradient, and it lies in the flat buffer.
+  void check_gradients() const;
+
+  FlatBuffers buffers_;
+  StrategyContext context_;
+  Strategy& strategy_;
+  Precision& precision_;
+  std::unique_ptr<Optimizer> optimizer_;
+  bool last_micro_batch_ = false;
+  std::int64_t last_gradient_ns_ = 0;
+  int gradients_seen_ = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,124 @@
+// Moves parameters and gradients into flat buffers and keeps the user's tensors as views of them.
+#include "ddprun/train/flat_buffers.h"
+
+#include <ATen/Functions.h>
+
+#include <unordered_set>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
+
+std::int64_t align(std::int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+[[noreturn]] void refuse(const NamedTensor& parameter, const std::string& what, std::string got,
+                         std::string expected, std::string hint = {}) {
+  throw ConfigError({.what = "parameter \"" + parameter.name + "\" " + what,
+                     .where = "the model's parameters",
+                     .got = std::move(got),
+                     .expected = std::move(expected),
+                     .hint = std::move(hint)});
+}
+
+void check(const NamedTensor& parameter, const at::Tensor& first) {
+  const at::Tensor& tensor = parameter.tensor;
+  if (!tensor.defined()) refuse(parameter, "is undefined", "an empty handle", "a tensor");
+  if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
+    refuse(parameter, "cannot move into a flat buffer", tensor.toString(), "a dense float32 tensor",
+           "precision plugins compute in other types and keep float32 parameters");
+  }
+  if (!tensor.is_leaf()) {
+    refuse(parameter, "is not a leaf of the autograd graph", "the result of an operation",
+           "a leaf, as module->parameters() holds");
+  }
+  if (!tensor.requires_grad()) {
+    refuse(parameter, "does not require a gradient", "requires_grad = false",
+           "requires_grad = true", "leave frozen parameters out of the list");
+  }
+  if (tensor.device() != first.device()) {
+    refuse(parameter, "is on another device than the first", tensor.device().str(),
+           first.device().str());
+  }
+}
+
+void check_all(const std::vector<NamedTensor>& parameters) {
+  if (parameters.empty()) {
+    throw ConfigError({.what = "the model has no parameters",
+                       .where = "the model's parameters",
+                       .got = "an empty list",
+                       .expected = "at least one",
+                       .hint = {}});
+  }
+  std::unordered_set<std::string> names;
+  std::unordered_set<const void*> data;  // by memory: aliases made by set_data would be untied
+  for (const NamedTensor& parameter : parameters) {
+    check(parameter, parameters.front().tensor);
+    const bool new_name = names.insert(parameter.name).second;
+    const bool new_data =
+        parameter.tensor.numel() == 0 || data.insert(parameter.tensor.const_data_ptr()).second;
+    if (!new_name || !new_data) {
+      refuse(parameter, "appears twice", new_name ? "memory of an earlier parameter" : "its name",
+             "each parameter once", "list a tied weight once, under one of its names");
+    }
+  }
+}
+
+}  // namespace
+
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters) {
+  check_all(parameters);
+  std::int64_t elements = 0;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const std::int64_t size = parameter->tensor.numel();
+    names_.push_back(parameter->name);
+    tensors_.push_back(parameter->tensor);
+    ranges_.push_back({elements, elements + size});
+    elements = align(elements + size);
+    parameter_count_ += size;
+  }
+  const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
+  parameters_ = at::zeros({elements}, options);
+  gradients_ = at::zeros({elements}, options);
+  for (int i = 0; i < count(); ++i) {
+    at::Tensor& tensor = tensors_[i];
+    // A transposed parameter keeps its strides; one with holes or overlap cannot.
+    const at::Tensor strided =
+        tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
+    const auto view = [&](const at::Tensor& flat) {
+      return flat.as_strided(strided.sizes(), strided.strides(), ranges_[i].begin);
+    };
+    const at::Tensor data = view(parameters_);
+    data.copy_(strided);
+    tensor.set_data(data);
+    // AccumulateGrad adds in place to a gradient that is there, so this view stays.
+    tensor.mutable_grad() = view(gradients_);
+  }
+}
+
+at::Tensor FlatBuffers::parameters(Range range) const {
+  return parameters_.narrow(0, range.begin, range.size());
+}
+
+at::Tensor FlatBuffers::gradients(Range range) const {
+  return gradients_.narrow(0, range.begin, range.size());
+}
+
+std::int64_t FlatBuffers::gradient_bytes(Range range) const {
+  return range.size() * static_cast<std::int64_t>(sizeof(float));
+}
+
+bool FlatBuffers::owns_gradient(int index) const {
+  const at::Tensor& gradient = tensors_[index].grad();
+  const float* expected = gradients_.const_data_ptr<float>() + ranges_[index].begin;
+  return gradient.defined() && gradient.const_data_ptr() == expected;
+}
+
+void FlatBuffers::zero_gradients() { gradients_.zero_(); }
+
+}  // namespace ddprun

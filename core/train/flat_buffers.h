@@ -1,0 +1,70 @@
+// Parameters and gradients in two contiguous buffers, in the order in which backward produces
+// gradients.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddprun/model/named_tensor.h"
+
+namespace ddprun {
+
+/// Elements [begin, end) of a flat buffer.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of both
+/// buffers; i counts in reverse order of registration, which is the order in which backward
+/// completes. Each range starts on a 64-byte boundary; the padding between ranges is zero in both
+/// buffers and stays so under any reduction.
+class FlatBuffers {
+ public:
+  /// Moves the parameters (given in registration order, float32 leaves that require grad, one
+  /// device) into the flat buffer: each tensor becomes a view of it (set_data), its .grad a view of
+  /// the gradient buffer. The tensors stay the user's. Throws ConfigError naming the parameter if
+  /// one is not a float32 leaf or appears twice.
+  explicit FlatBuffers(const std::vector<NamedTensor>& parameters);
+
+  int count() const { return static_cast<int>(ranges_.size()); }
+  const std::string& name(int index) const { return names_[index]; }
+  /// The user's tensor: a view of the flat buffer in its own shape, with .grad set.
+  const at::Tensor& parameter(int index) const { return tensors_[index]; }
+
+  Range range(int index) const { return ranges_[index]; }
+  /// From the begin of `first` to the end of `last` (inclusive); ranges between are contiguous but
+  /// for padding.
+  Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
+  Range all() const { return {0, parameters_.numel()}; }
+
+  /// 1-D views, no copies.
+  at::Tensor parameters(Range range) const;
+  at::Tensor gradients(Range range) const;
+  std::int64_t gradient_bytes(Range range) const;
+
+  /// True while .grad of parameter `index` is the view of the gradient buffer; false if someone
+  /// replaced or unset it (as zero_grad(set_to_none) does), after which backward would leave the
+  /// buffer untouched.
+  bool owns_gradient(int index) const;
+
+  /// Number of parameters without padding.
+  std::int64_t parameter_count() const { return parameter_count_; }
+
+  void zero_gradients();
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<Range> ranges_;
+  at::Tensor parameters_;  // (elements,) float32
+  at::Tensor gradients_;   // (elements,) float32
+  std::int64_t parameter_count_ = 0;
+};
+
+}  // namespace ddprun

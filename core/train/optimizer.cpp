@@ -1,0 +1,221 @@
+// AdamW and SGD over ranges of the flat buffers, the norm of the gradients, learning rates.
+#include "ddprun/train/optimizer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/error.h"
+#include "ddprun/train/optimizer_kernels.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
+
+/// Moments of the ranges touched so far: a rank that updates a part of the parameters pays for that
+/// part alone.
+class Moments {
+ public:
+  explicit Moments(int arrays) : arrays_(arrays) {}
+
+  /// Calls `visit(part, pointers)` for consecutive parts that make up `range`; pointers[k] is array
+  /// k of that part.
+  template <typename Visit>
+  void for_each_part(Range range, const Visit& visit) {
+    while (range.begin < range.end) {
+      Segment& segment = segment_at(range);
+      const Range part{range.begin, std::min(range.end, segment.range.end)};
+      std::array<float*, 2> pointers{};
+      for (int k = 0; k < arrays_; ++k) {
+        pointers[k] = segment.arrays[k].data_ptr<float>() + (part.begin - segment.range.begin);
+      }
+      visit(part, pointers);
+      range.begin = part.end;
+    }
+  }
+
+ private:
+  struct Segment {
+    Range range;
+    std::array<at::Tensor, 2> arrays;
+  };
+
+  /// The segment that holds range.begin; a new one, up to the next segment, if none does.
+  Segment& segment_at(Range range) {
+    const auto next = segments_.upper_bound(range.begin);
+    if (next != segments_.begin() && std::prev(next)->second.range.end > range.begin) {
+      return std::prev(next)->second;
+    }
+    if (next != segments_.end()) range.end = std::min(range.end, next->first);
+    Segment& segment = segments_[range.begin];
+    segment.range = range;
+    for (int k = 0; k < arrays_; ++k) segment.arrays[k] = at::zeros({range.size()}, at::kFloat);
+    return segment;
+  }
+
+  int arrays_;
+  std::map<std::int64_t, Segment> segments_;  // by begin; disjoint
+};
+
+void check_begun(std::int64_t steps) {
+  TORCH_CHECK(steps > 0, "Optimizer::update before the first begin_step");
+}
+
+class Adamw final : public Optimizer {
+ public:
+  Adamw(const OptimizerConfig& config, FlatBuffers& buffers)
+      : Optimizer(buffers),
+        beta1_(config.betas[0]),
+        beta2_(config.betas[1]),
+        eps_(config.eps),
+        weight_decay_(config.weight_decay) {}
+
+ private:
+  void update_range(Range range) override {
+    check_begun(steps_);
+    const AdamwFactors factors = this->factors();
+    moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
+      const at::Tensor gradients = buffers_.gradients(part);
+      const at::Tensor parameters = buffers_.parameters(part);
+      const float* const gradient = gradients.const_data_ptr<float>();
+      float* const parameter = parameters.data_ptr<float>();
+      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        adamw_loop(factors, end - begin, gradient + begin, parameter + begin, moments[0] + begin,
+                   moments[1] + begin);
+      });
+    });
+  }
+
+  AdamwFactors factors() const {
+    const auto steps = static_cast<double>(steps_);
+    return {.gradient_scale = static_cast<float>(gradient_scale_),
+            .decay = static_cast<float>(1.0 - lr_ * weight_decay_),
+            .beta1_complement = static_cast<float>(1.0 - beta1_),
+            .beta2 = static_cast<float>(beta2_),
+            .beta2_complement = static_cast<float>(1.0 - beta2_),
+            .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2_, steps))),
+            .eps = static_cast<float>(eps_),
+            .step_size = static_cast<float>(lr_ / (1.0 - std::pow(beta1_, steps)))};
+  }
+
+  double beta1_, beta2_, eps_, weight_decay_;
+  Moments moments_{2};
+};
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const OptimizerConfig& config, FlatBuffers& buffers)
+      : Optimizer(buffers),
+        momentum_(config.momentum),
+        weight_decay_(config.weight_decay),
+        moments_(momentum_ == 0.0 ? 0 : 1) {}
+
+ private:
+  void update_range(Range range) override {
+    check_begun(steps_);
+    const SgdFactors factors{.gradient_scale = static_cast<float>(gradient_scale_),
+                             .weight_decay = static_cast<float>(weight_decay_),
+                             .momentum = static_cast<float>(momentum_),
+                             .lr = static_cast<float>(lr_)};
+    moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
+      const at::Tensor gradients = buffers_.gradients(part);
+      const at::Tensor parameters = buffers_.parameters(part);
+      const float* const gradient = gradients.const_data_ptr<float>();
+      float* const parameter = parameters.data_ptr<float>();
+      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        if (moments[0] == nullptr) {
+          sgd_loop(factors, end - begin, gradient + begin, parameter + begin);
+        } else {
+          sgd_momentum_loop(factors, end - begin, gradient + begin, parameter + begin,
+                            moments[0] + begin);
+        }
+      });
+    });
+  }
+
+  double momentum_, weight_decay_;
+  Moments moments_;
+};
+
+}  // namespace
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::begin_step(double lr, double gradient_scale) {
+  ++steps_;
+  lr_ = lr;
+  gradient_scale_ = gradient_scale;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
+  const at::Device device = buffers.parameter(0).device();
+  if (!device.is_cpu()) {
+    throw ConfigError({.what = "the optimizers run on the CPU alone",
+                       .where = "optimizer",
+                       .got = "parameters on " + device.str(),
+                       .expected = "cpu",
+                       .hint = {}});
+  }
+  if (config.name == "sgd") return std::make_unique<Sgd>(config, buffers);
+  if (config.name != "adamw") {
+    throw ConfigError({.what = "unknown optimizer",
+                       .where = "optimizer.name",
+                       .got = config.name,
+                       .expected = "adamw, sgd",
+                       .hint = {}});
+  }
+  if (config.betas.size() != 2) {
+    throw ConfigError({.what = "adamw needs two betas",
+                       .where = "optimizer.betas",
+                       .got = std::to_string(config.betas.size()) + " values",
+                       .expected = "[beta1, beta2]",
+                       .hint = {}});
+  }
+  return std::make_unique<Adamw>(config, buffers);
+}
+
+double gradient_norm(const FlatBuffers& buffers) {
+  // Blocks of a fixed size, added in order: the same bits at any number of threads.
+  const at::Tensor gradients = buffers.gradients(buffers.all());
+  const float* const values = gradients.const_data_ptr<float>();
+  const std::int64_t count = gradients.numel();
+  std::vector<double> sums((count + kGrain - 1) / kGrain);
+  at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kGrain;
+      sums[block] = square_sum(values + first, std::min(kGrain, count - first));
+    }
+  });
+  return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+}
+
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+  const ScheduleConfig& schedule = config.schedule;
+  if (step < schedule.warmup_steps) {
+    return config.lr * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
+  }
+  if (schedule.name == "constant") return config.lr;
+  if (schedule.name != "cosine") {
+    throw ConfigError({.what = "unknown schedule",
+                       .where = "optimizer.schedule.name",
+                       .got = schedule.name,
+                       .expected = "constant, cosine",
+                       .hint = {}});
+  }
+  if (step >= total_steps) return schedule.min_lr;
+  const double progress = static_cast<double>(step - schedule.warmup_steps) /
+                          static_cast<double>(total_steps - schedule.warmup_steps);
+  const double cosine = 0.5 * (1.0 + std::cos(progress * std::numbers::pi));
+  return schedule.min_lr + cosine * (config.lr - schedule.min_lr);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,53 @@
+// Optimizers as one fused pass over a range of the flat buffers; clipping; learning rates.
+#pragma once
+
+#include <memory>
+
+#include "ddprun/train/flat_buffers.h"
+
+namespace ddprun {
+
+struct OptimizerConfig;  // core/config/experiment.h
+struct ScheduleConfig;
+
+/// Updates ranges of the parameters from the gradients. Per step: begin_step once, then update over
+/// disjoint ranges, any number, any order. State (moments) is allocated zeroed on first touch of a
+/// range.
+class Optimizer {
+ public:
+  virtual ~Optimizer();
+
+  /// `gradient_scale` multiplies each gradient as it is read (clipping, folded in); `lr` is this
+  /// step's learning rate.
+  void begin_step(double lr, double gradient_scale);
+  /// parameters[range] -= ...; gradients stay as they are.
+  void update(Range range) { update_range(range); }
+  void update_all() { update_range(buffers_.all()); }
+  std::int64_t steps() const { return steps_; }
+
+ protected:
+  explicit Optimizer(FlatBuffers& buffers) : buffers_(buffers) {}
+  virtual void update_range(Range range) = 0;
+
+  FlatBuffers& buffers_;
+  std::int64_t steps_ = 0;
+  double lr_ = 0.0;
+  double gradient_scale_ = 1.0;
+};
+
+/// "adamw" (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning
+/// rate, as torch.optim.AdamW) or "sgd" (with momentum and coupled weight decay, as
+/// torch.optim.SGD).
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
+
+/// The L2 norm over all gradients, accumulated in double.
+double gradient_norm(const FlatBuffers& buffers);
+
+/// The learning rate of step `step` (0 is the first) of `total_steps`: constant, or linear warm-up
+/// then cosine to the minimum (CS336 section 4.4). Both warm up: step t < warmup_steps takes lr *
+/// (t + 1) / warmup_steps, so that the first step is not lost and the last of them has the full
+/// rate. Cosine starts at the full rate in step warmup_steps and reaches the minimum at step
+/// total_steps, where it stays.
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
+
+}  // namespace ddprun

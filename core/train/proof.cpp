@@ -1,0 +1,168 @@
+// The checks that each run makes of itself.
+#include "ddprun/train/proof.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <locale>
+#include <map>
+
+namespace ddprun {
+
+namespace {
+
+struct ThousandsSeparator : std::numpunct<char> {
+  char do_thousands_sep() const override { return ','; }
+  std::string do_grouping() const override { return "\3"; }
+};
+
+constexpr int kIntegerRange =
+    3;  // rank values lie in size * [-3, 3]: sums stay exact in bfloat16 up to 9 ranks
+
+/// A small integer that depends on the element and the rank, without a pattern that a shifted
+/// buffer would also fit.
+int small_integer(std::int64_t element, int rank) {
+  std::uint64_t x = static_cast<std::uint64_t>(element) * 0x9E3779B97F4A7C15ULL +
+                    static_cast<std::uint64_t>(rank + 1) * 0xD1B54A32D192ED03ULL;
+  x ^= x >> 32;
+  x *= 0xBF58476D1CE4E5B9ULL;
+  x ^= x >> 29;
+  return static_cast<int>(x % (2 * kIntegerRange + 1)) - kIntegerRange;
+}
+
+/// The integers of one rank in the layout of the gradient buffer, zero in the padding.
+at::Tensor rank_integers(const FlatBuffers& buffers, int rank, int factor) {
+  at::Tensor values = at::zeros({buffers.all().size()}, at::kFloat);
+  float* data = values.mutable_data_ptr<float>();
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = buffers.range(index);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      data[i] = static_cast<float>(small_integer(i, rank) * factor);
+    }
+  }
+  return values;
+}
+
+/// A scalar whose gradient with respect to parameter i is values[range(i)]. Autograd runs the nodes
+/// made last first, so making the terms from the last parameter to the first lets gradients arrive
+/// in buffer order, as in training.
+at::Tensor loss_with_gradient(const FlatBuffers& buffers, const at::Tensor& values) {
+  std::vector<at::Tensor> terms;
+  for (int index = buffers.count() - 1; index >= 0; --index) {
+    const at::Tensor& parameter = buffers.parameter(index);
+    const Range range = buffers.range(index);
+    // Laid out as the parameter: it may be transposed.
+    const at::Tensor factor =
+        values.as_strided(parameter.sizes(), parameter.strides(), range.begin);
+    terms.push_back((parameter * factor).sum());
+  }
+  return at::stack(terms).sum();
+}
+
+/// 1234567 as "1,234,567".
+std::string group_digits(std::int64_t value) {
+  return fmt::format(std::locale(std::locale::classic(), new ThousandsSeparator), "{:L}", value);
+}
+
+}  // namespace
+
+std::uint64_t hash_parameters(const FlatBuffers& buffers) {
+  const at::Tensor flat = buffers.parameters(buffers.all());
+  const auto* bytes = static_cast<const unsigned char*>(flat.const_data_ptr());
+  const std::size_t words = flat.nbytes() / sizeof(std::uint64_t);  // ranges are 64-byte multiples
+  std::uint64_t lanes[4] = {1, 2, 3, 4};
+  for (std::size_t i = 0; i < words; ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+    auto& lane = lanes[i % 4];
+    lane = (std::rotl(lane, 29) ^ word) * 0x9E3779B97F4A7C15ULL;
+  }
+  std::uint64_t hash = words;
+  for (const std::uint64_t lane : lanes)
+    hash = (std::rotl(hash, 31) ^ lane) * 0xD1B54A32D192ED03ULL;
+  return hash;
+}
+
+Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) {
+  FlatBuffers& buffers = data_parallel.buffers();
+  const int size = group.size();
+  const at::Tensor mine = rank_integers(buffers, group.rank(), size);
+  data_parallel.before_forward(true);
+  data_parallel.backward(loss_with_gradient(buffers, mine), true);
+
+  const bool synchronised = data_parallel.context().synchronised();
+  at::Tensor expected = mine;
+  if (synchronised) {
+    expected = rank_integers(buffers, 0, 1);
+    for (int rank = 1; rank < size; ++rank) expected += rank_integers(buffers, rank, 1);
+  }
+  const at::Tensor got = buffers.gradients(buffers.all());
+  std::string wrong;
+  for (int index = 0; index < buffers.count() && wrong.empty(); ++index) {
+    const Range range = buffers.range(index);
+    const auto differs =
+        got.slice(0, range.begin, range.end).ne(expected.slice(0, range.begin, range.end));
+    const auto count = differs.sum().item<std::int64_t>();
+    if (count > 0) {
+      wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
+                          group_digits(count), group_digits(range.size()), buffers.name(index));
+    }
+  }
+  buffers.zero_gradients();
+
+  bool all_right = true;
+  const auto messages = group.exchange(wrong);
+  for (int rank = 0; rank < size; ++rank) {
+    if (messages[rank].empty()) continue;
+    if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
+    all_right = false;
+  }
+  if (!all_right) return {"integer_gradients", "failed", wrong};
+  if (!synchronised) {
+    return {"integer_gradients", "control",
+            "gradients stay each rank's own, as the strategy declares"};
+  }
+  return {"integer_gradients", "passed",
+          fmt::format("all {} gradients equal the exact mean over {} rank{}",
+                      group_digits(buffers.parameter_count()), size, size == 1 ? "" : "s")};
+}
+
+Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
+                             const std::string& name) {
+  const auto hashes =
+      group.exchange(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
+  const bool equal = std::all_of(hashes.begin(), hashes.end(),
+                                 [&](const std::string& hash) { return hash == hashes[0]; });
+  if (equal) {
+    return {name, "passed", fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
+  }
+  const std::string detail = fmt::format("hashes by rank: {}", fmt::join(hashes, ", "));
+  if (!data_parallel.context().synchronised()) {
+    return {name, "control", "ranks drift apart, as the strategy declares; " + detail};
+  }
+  return {name, "failed", detail};
+}
+
+std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
+                              const std::vector<PlannedCollective>& planned) {
+  std::map<std::pair<CollectiveKind, std::int64_t>, int>
+      surplus;  // (kind, bytes) -> ran minus planned
+  for (const auto& record : records) ++surplus[{record.kind, record.bytes}];
+  for (const auto& collective : planned) --surplus[{collective.kind, collective.bytes}];
+  std::string difference;
+  for (const auto& [what, count] : surplus) {
+    if (count == 0) continue;
+    difference +=
+        fmt::format("{}{} {} of {} bytes {}", difference.empty() ? "" : "; ", std::abs(count),
+                    to_string(what.first), group_digits(what.second),
+                    count > 0 ? "ran but were not planned" : "were planned but did not run");
+  }
+  return difference;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,181 @@
+// A rank's result as JSON and back, without loss.
+#include "ddprun/train/rank_result.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no infinities and no NaN, but a diverging loss has.
+json from_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+double to_number(const json& value) {
+  if (!value.is_string()) return value.get<double>();
+  const auto text = value.get<std::string>();
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  throw Error({.what = "not a number in a rank's result",
+               .where = {},
+               .got = text,
+               .expected = "a number, \"nan\", \"inf\", \"-inf\"",
+               .hint = {}});
+}
+
+/// Text, as most readers of JSON keep only 53 bits of an integer.
+std::string to_hex(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
+  return {digits.data(), end};
+}
+
+std::uint64_t from_hex(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error({.what = "not a hash in a rank's result",
+                 .where = "parameter_hash",
+                 .got = text,
+                 .expected = "up to 16 hexadecimal digits",
+                 .hint = {}});
+  }
+  return value;
+}
+
+CollectiveKind kind_from(const std::string& text) {
+  for (const auto kind :
+       {CollectiveKind::all_reduce, CollectiveKind::broadcast, CollectiveKind::reduce_scatter,
+        CollectiveKind::all_gather, CollectiveKind::barrier}) {
+    if (text == to_string(kind)) return kind;
+  }
+  throw Error({.what = "unknown collective in a rank's result",
+               .where = "last_step",
+               .got = text,
+               .expected = {},
+               .hint = "the result was written by another version of ddprun"});
+}
+
+/// Every double of a StepSample: one list for both directions.
+constexpr std::array<std::pair<const char*, double StepSample::*>, 9> kSampleNumbers = {{
+    {"step_ms", &StepSample::step_ms},
+    {"forward_ms", &StepSample::forward_ms},
+    {"backward_ms", &StepSample::backward_ms},
+    {"exposed_ms", &StepSample::exposed_ms},
+    {"optimizer_ms", &StepSample::optimizer_ms},
+    {"communication_ms", &StepSample::communication_ms},
+    {"overlapped_ms", &StepSample::overlapped_ms},
+    {"loss", &StepSample::loss},
+    {"gradient_norm", &StepSample::gradient_norm},
+}};
+
+json sample_to_json(const StepSample& sample) {
+  json out = {{"step", sample.step},
+              {"warmup", sample.warmup},
+              {"collectives", sample.collectives},
+              {"bytes", sample.bytes}};
+  for (const auto& [name, member] : kSampleNumbers) out[name] = from_number(sample.*member);
+  return out;
+}
+
+StepSample sample_from_json(const json& in) {
+  StepSample sample;
+  in.at("step").get_to(sample.step);
+  in.at("warmup").get_to(sample.warmup);
+  in.at("collectives").get_to(sample.collectives);
+  in.at("bytes").get_to(sample.bytes);
+  for (const auto& [name, member] : kSampleNumbers) sample.*member = to_number(in.at(name));
+  return sample;
+}
+
+/// Every time of a CollectiveRecord.
+constexpr std::array<std::pair<const char*, std::int64_t CollectiveRecord::*>, 5> kRecordTimes = {{
+    {"enqueue_ns", &CollectiveRecord::enqueue_ns},
+    {"start_ns", &CollectiveRecord::start_ns},
+    {"end_ns", &CollectiveRecord::end_ns},
+    {"wait_begin_ns", &CollectiveRecord::wait_begin_ns},
+    {"wait_end_ns", &CollectiveRecord::wait_end_ns},
+}};
+
+json record_to_json(const CollectiveRecord& record) {
+  json out = {{"kind", to_string(record.kind)}, {"bytes", record.bytes}, {"label", record.label}};
+  for (const auto& [name, member] : kRecordTimes) out[name] = record.*member;
+  return out;
+}
+
+CollectiveRecord record_from_json(const json& in) {
+  CollectiveRecord record;
+  record.kind = kind_from(in.at("kind").get<std::string>());
+  in.at("bytes").get_to(record.bytes);
+  in.at("label").get_to(record.label);
+  for (const auto& [name, member] : kRecordTimes) in.at(name).get_to(record.*member);
+  return record;
+}
+
+RankResult parse(const json& in) {
+  RankResult result;
+  in.at("rank").get_to(result.rank);
+  for (const json& sample : in.at("samples")) result.samples.push_back(sample_from_json(sample));
+  for (const json& record : in.at("last_step")) {
+    result.last_step.push_back(record_from_json(record));
+  }
+  in.at("last_step_begin_ns").get_to(result.last_step_begin_ns);
+  for (const json& check : in.at("checks")) {
+    result.checks.push_back({check.at("name"), check.at("status"), check.at("detail")});
+  }
+  result.parameter_hash = from_hex(in.at("parameter_hash"));
+  in.at("peak_resident_bytes").get_to(result.peak_resident_bytes);
+  in.at("cores").get_to(result.cores);
+  in.at("threads").get_to(result.threads);
+  result.first_step_done_s = to_number(in.at("first_step_done_s"));
+  return result;
+}
+
+}  // namespace
+
+json to_json(const RankResult& result) {
+  json samples = json::array();
+  for (const StepSample& sample : result.samples) samples.push_back(sample_to_json(sample));
+  json records = json::array();
+  for (const CollectiveRecord& record : result.last_step) records.push_back(record_to_json(record));
+  json checks = json::array();
+  for (const Check& check : result.checks) {
+    checks.push_back({{"name", check.name}, {"status", check.status}, {"detail", check.detail}});
+  }
+  return {{"rank", result.rank},
+          {"samples", std::move(samples)},
+          {"last_step", std::move(records)},
+          {"last_step_begin_ns", result.last_step_begin_ns},
+          {"checks", std::move(checks)},
+          {"parameter_hash", to_hex(result.parameter_hash)},
+          {"peak_resident_bytes", result.peak_resident_bytes},
+          {"cores", result.cores},
+          {"threads", result.threads},
+          {"first_step_done_s", from_number(result.first_step_done_s)}};
+}
+
+RankResult rank_result_from_json(const json& in) {
+  try {
+    return parse(in);
+  } catch (const json::exception& error) {
+    throw Error({.what = "a rank's result is malformed",
+                 .where = {},
+                 .got = error.what(),
+                 .expected = {},
+                 .hint = "the result was written by another version of ddprun"});
+  }
+}
+
+}  // namespace ddprun

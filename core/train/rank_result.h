@@ -1,0 +1,57 @@
+// What one rank measured and proved: samples, proof, and their JSON form, which travels to rank 0
+// and into result.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/process_group.h"
+
+namespace ddprun {
+
+/// One optimizer step on one rank. Milliseconds.
+struct StepSample {
+  std::int64_t step = 0;  ///< 0 is the first warm-up step
+  bool warmup = false;
+  double step_ms = 0;
+  double forward_ms = 0;        ///< summed over micro-batches, loss included
+  double backward_ms = 0;       ///< to the last gradient, summed over micro-batches
+  double exposed_ms = 0;        ///< last gradient -> all gradients averaged
+  double optimizer_ms = 0;      ///< clipping, update, zeroing
+  double communication_ms = 0;  ///< union of [start, end] of the step's collectives
+  double overlapped_ms = 0;     ///< of that, the part before the last gradient
+  double loss = 0;              ///< mean over this rank's micro-batches
+  double gradient_norm = 0;     ///< 0 without clipping
+  std::int64_t collectives = 0;
+  std::int64_t bytes = 0;  ///< payload
+};
+
+/// What the run proves (docs/measurement.md). Each check says in words what was compared.
+struct Check {
+  std::string name;    ///< "integer_gradients", "parameters_equal", "collectives_as_planned",
+                       ///< "initial_parameters_equal"
+  std::string status;  ///< passed | failed | control (not synchronised by design)
+  std::string detail;  ///< "all 2,112,512 gradients equal the exact mean on 2 ranks"
+};
+
+struct RankResult {
+  int rank = 0;
+  std::vector<StepSample> samples;          ///< warm-up included
+  std::vector<CollectiveRecord> last_step;  ///< timeline of the last step
+  std::int64_t last_step_begin_ns = 0;
+  std::vector<Check> checks;
+  std::uint64_t parameter_hash = 0;
+  std::int64_t peak_resident_bytes = 0;
+  std::vector<int> cores;
+  int threads = 0;
+  double first_step_done_s = 0;  ///< seconds from launch to the first completed step
+};
+
+/// Round trips without loss: numbers that JSON lacks are the texts "nan", "inf" and "-inf", the
+/// hash is hexadecimal text. Reading throws Error if a field is missing or of another type.
+nlohmann::json to_json(const RankResult& result);
+RankResult rank_result_from_json(const nlohmann::json& json);
+
+}  // namespace ddprun

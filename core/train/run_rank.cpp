@@ -1,0 +1,86 @@
+// One rank of one experiment: connect, build, prove, warm up, measure, prove, gather.
+#include "ddprun/train/run_rank.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/measure/clock.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/train/placement.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/trainer.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Runs all steps; collects samples and compares each step's collectives with the plan.
+void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
+             std::int64_t launch_ns, const std::function<void(const Progress&)>& on_progress,
+             RankResult& result) {
+  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  std::string off_plan;
+  for (std::int64_t index = 0; index < steps; ++index) {
+    group.barrier(
+        "step");  // ranks start a step together; skew of one step does not leak into the next
+    StepSample sample = trainer.step(index);
+    if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
+    if (off_plan.empty()) {
+      off_plan =
+          compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+      if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
+    }
+    if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
+    result.samples.push_back(std::move(sample));
+  }
+  result.last_step = trainer.last_records();
+  result.last_step_begin_ns = trainer.last_step_begin_ns();
+
+  const auto& planned = trainer.data_parallel().context().planned();
+  std::int64_t bytes = 0;
+  for (const auto& collective : planned) bytes += collective.bytes;
+  result.checks.push_back(
+      off_plan.empty() ? Check{"collectives_as_planned", "passed",
+                               fmt::format("{} collectives of {} bytes in all, in each of {} steps",
+                                           planned.size(), bytes, steps)}
+                       : Check{"collectives_as_planned", "failed", off_plan});
+}
+
+}  // namespace
+
+std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                 const RankInfo& info, const std::string& run_id,
+                                 std::int64_t launch_ns,
+                                 const std::function<void(const Progress&)>& on_progress) {
+  RankResult result;
+  result.rank = info.rank;
+  const Placement placement = place(experiment.world, info);
+  result.cores = placement.cores;
+  result.threads = placement.threads;
+  const auto group = connect(info, experiment.world.comm, run_id);
+  {
+    const auto strategy = make_strategy(registry, experiment.strategy);
+    Trainer trainer(experiment, registry, *group, *strategy);
+    auto& data_parallel = trainer.data_parallel();
+    if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
+    result.checks.push_back(
+        check_parameters_equal(data_parallel, *group, "initial_parameters_equal"));
+    result.checks.push_back(check_integer_gradients(data_parallel, *group));
+    measure(trainer, *group, experiment, launch_ns, on_progress, result);
+    result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
+    result.parameter_hash = hash_parameters(data_parallel.buffers());
+    result.peak_resident_bytes = peak_resident_bytes();
+  }
+
+  std::vector<RankResult> results;
+  for (const auto& text : group->exchange(to_json(result).dump())) {
+    results.push_back(rank_result_from_json(nlohmann::json::parse(text)));
+  }
+  group->shutdown();
+  return results;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,41 @@
+// Text as bytes: named files and folders of UTF-8 text, one after another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// The bytes of all files, in memory. A folder is read recursively in the order of its sorted
+/// paths, without symbolic links, files that are not valid UTF-8 and files that hold a NUL
+/// (skipped() counts them).
+class TextCorpus {
+ public:
+  /// Throws ConfigError if a path is missing, unreadable or empty, or a file named itself (not its
+  /// folder) is not UTF-8.
+  explicit TextCorpus(const std::vector<std::string>& paths);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
+  std::int64_t files() const { return files_; }
+  /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was.
+  std::string skipped() const;
+
+  /// Bytes [begin, begin + count) as tokens.
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+
+ private:
+  void add_file(const std::string& path);
+  void add_folder(const std::string& path);
+
+  std::string bytes_;
+  std::int64_t files_ = 0;
+  std::int64_t skipped_links_ = 0;
+  std::int64_t skipped_binaries_ = 0;
+};
+
+/// Where `text` stops being valid UTF-8 (the first byte of the bad sequence), or its size if it
+/// nowhere does.
+std::size_t valid_utf8_prefix(const std::string& text);
+
+}  // namespace ddprun

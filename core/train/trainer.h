@@ -1,0 +1,52 @@
+// One rank's model, data and data parallelism, advanced step by step; every step is timed.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/model/transformer.h"
+#include "ddprun/plugin/registry.h"
+#include "ddprun/train/data.h"
+#include "ddprun/train/data_parallel.h"
+#include "ddprun/train/rank_result.h"
+
+namespace ddprun {
+
+/// Everything of one rank but the process: the step loop of run_rank(), and of its single-process
+/// reference. Training thread only.
+class Trainer {
+ public:
+  /// `experiment`, `group` and `strategy` outlive the trainer. The rank takes its slice of the
+  /// experiment's global batch by group.rank() of group.size(), in micro-batches of
+  /// experiment.micro_batch() sequences. Throws Error.
+  Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
+          Strategy& strategy);
+
+  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronised` (may be empty) sees
+  /// the averaged gradients before clipping and update.
+  StepSample step(std::int64_t index, const std::function<void()>& on_synchronised = {});
+
+  /// The collectives of the last step, in the order of enqueueing, and when it began.
+  const std::vector<CollectiveRecord>& last_records() const { return records_; }
+  std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+
+  DataParallel& data_parallel() { return *data_parallel_; }
+  const DataSource& data() const { return *data_; }
+
+ private:
+  at::Tensor forward(std::int64_t index, std::int64_t micro_batch, bool last);
+
+  const Experiment& experiment_;
+  ProcessGroup& group_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<Precision> precision_;
+  Transformer model_;
+  std::unique_ptr<DataSource> data_;
+  std::unique_ptr<DataParallel> data_parallel_;
+  std::int64_t micro_batches_;
+  std::vector<CollectiveRecord> records_;
+  std::int64_t step_begin_ns_ = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,42 @@
+// eager: attention as CS336 section 3.5.4 writes it; the (time x time) scores are materialised.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ddprun/plugin/attention.h"
+
+namespace {
+
+class Eager final : public ddprun::Attention {
+ public:
+  at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const ddprun::AttentionOptions& options) override {
+    const double head_dim = static_cast<double>(q.size(-1));
+    const double scale = options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(head_dim);
+    at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale;  // (batch, heads, time, time)
+    if (options.causal) {
+      scores = scores.masked_fill(future(q, k), -std::numeric_limits<double>::infinity());
+    }
+    return at::matmul(at::softmax(scores, -1), v).to(q.scalar_type());
+  }
+
+ private:
+  // True where a key lies after the query. Kept between the layers, which all ask for the same
+  // size.
+  const at::Tensor& future(const at::Tensor& q, const at::Tensor& k) {
+    if (!future_.defined() || future_.size(0) != q.size(-2) || future_.size(1) != k.size(-2)) {
+      future_ = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).triu(1);
+    }
+    return future_;
+  }
+
+  at::Tensor future_;
+};
+
+}  // namespace
+
+DDPRUN_ATTENTION(Eager, "eager", "softmax(q k^T) v with the scores in memory", "1.0")

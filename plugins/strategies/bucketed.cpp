@@ -1,0 +1,88 @@
+// Strategy "bucketed": gradients in buckets, each all-reduced during backward once it is full (Li
+// et al., VLDB 2020, section 3.2; CS336 assignment 2, section 2: overlapping bucketed gradients).
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// Few large collectives, as "flat", that overlap with backward, as "overlap". Buckets are cut as
+/// PyTorch's DistributedDataParallel cuts them: in the order of backward, a bucket closes once its
+/// gradients reach the cap, so it may be larger by most of its last gradient. Buckets start in
+/// order on all ranks, as PyTorch's do; each is one range of the gradient buffer, so nothing is
+/// copied in or out.
+class Bucketed final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("bucket_mb", &bucket_mb_,
+                   "size at which a bucket closes, in MiB (2^20 bytes, as PyTorch's bucket_cap_mb)",
+                   {.min = 0.0});
+    options.option("first_bucket_mb", &first_bucket_mb_,
+                   "the same for the first bucket, small so that communication starts early",
+                   {.min = 0.0});
+  }
+
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    context.broadcast_parameters();
+    assign_buckets(context.buffers());
+    for (const Bucket& bucket : buckets_) {
+      context.plan(CollectiveKind::all_reduce,
+                   static_cast<std::int64_t>(bucket.gradients.nbytes()));
+    }
+    works_.reserve(buckets_.size());
+  }
+
+  void on_gradient(int index) override {
+    --buckets_[bucket_of_[index]].missing;
+    while (works_.size() < buckets_.size() && buckets_[works_.size()].missing == 0) start_next();
+  }
+
+  void finish_backward() override {
+    // A bucket lacks a gradient if this backward did not use a parameter; other ranks may have used
+    // it.
+    while (works_.size() < buckets_.size()) start_next();
+    for (Work& work : works_) work.wait();
+    works_.clear();
+    for (Bucket& bucket : buckets_) bucket.missing = bucket.count;
+  }
+
+ private:
+  struct Bucket {
+    std::string label;
+    at::Tensor gradients;  // a view, made once
+    int count = 0;         // gradients in it
+    int missing = 0;       // of these, not yet final in this step
+  };
+
+  void assign_buckets(const FlatBuffers& buffers) {
+    int first = 0;
+    std::int64_t bytes = 0;
+    for (int i = 0; i < buffers.count(); ++i) {
+      bytes += buffers.gradient_bytes(buffers.range(i));
+      bucket_of_.push_back(static_cast<int>(buckets_.size()));
+      const double cap_mb = buckets_.empty() ? first_bucket_mb_ : bucket_mb_;
+      if (static_cast<double>(bytes) < cap_mb * 1048576.0 && i + 1 < buffers.count()) continue;
+      buckets_.push_back({"bucket " + std::to_string(buckets_.size()),
+                          buffers.gradients(buffers.range(first, i)), i + 1 - first,
+                          i + 1 - first});
+      first = i + 1;
+      bytes = 0;
+    }
+  }
+
+  void start_next() {
+    const Bucket& bucket = buckets_[works_.size()];
+    works_.push_back(context_->group().all_reduce(bucket.gradients, ReduceOp::avg, bucket.label));
+  }
+
+  double bucket_mb_ = 25.0;
+  double first_bucket_mb_ = 1.0;
+  StrategyContext* context_ = nullptr;
+  std::vector<Bucket> buckets_;
+  std::vector<int> bucket_of_;  // by gradient
+  std::vector<Work> works_;     // of this step, one for each bucket started
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::Bucketed, "bucketed",
+                "all-reduces of buckets of gradients, started during backward", "1.0")

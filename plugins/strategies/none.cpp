@@ -1,0 +1,45 @@
+// Strategy "none": no communication at all, the control that shows what synchronisation costs.
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// On one rank it is plain training. On more, every rank trains its own model on its own share of
+/// the data, from equal parameters (each rank initialises from the same seed): a lower bound of the
+/// step time, and no training method, so it has to be asked for.
+class None final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option(
+        "unsynchronised", &unsynchronised_,
+        "run on several ranks, whose models then drift apart: a control, for timing only");
+  }
+
+  std::string unsupported(const Setup& setup) const override {
+    if (setup.world_size == 1 || unsynchronised_) return {};
+    return "gradients are never synchronised, so " + std::to_string(setup.world_size) +
+           " ranks would train different models; set unsynchronised: true to time that as a "
+           "control";
+  }
+
+  void setup(StrategyContext& context) override {
+    const int world_size = context.group().size();
+    const std::string reason = unsupported({.world_size = world_size});
+    if (!reason.empty()) {
+      throw ConfigError({.what = reason,
+                         .where = "strategy",
+                         .got = std::to_string(world_size) + " ranks",
+                         .expected = "1 rank",
+                         .hint = {}});
+    }
+    if (world_size > 1) context.declare_unsynchronised();
+  }
+
+  void finish_backward() override {}
+
+ private:
+  bool unsynchronised_ = false;
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::None, "none", "no communication: the control", "1.0")

@@ -1,0 +1,55 @@
+// Strategy "overlap": each gradient's all-reduce starts during backward (CS336 assignment 2,
+// section 2: overlapping individual gradients).
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// As many collectives as "naive", but backward computes earlier layers while later layers'
+/// gradients travel (Li et al., VLDB 2020, section 3.2.3). A gradient waits for those before it in
+/// buffer order, so that ranks agree on the order of collectives whatever order autograd finishes
+/// in.
+class Overlap final : public Strategy {
+ public:
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    context.broadcast_parameters();
+    const FlatBuffers& buffers = context.buffers();
+    for (int i = 0; i < buffers.count(); ++i) {
+      gradients_.push_back(buffers.gradients(buffers.range(i)));
+      context.plan(CollectiveKind::all_reduce, buffers.gradient_bytes(buffers.range(i)));
+    }
+    final_.assign(gradients_.size(), false);
+    works_.reserve(gradients_.size());
+  }
+
+  void on_gradient(int index) override {
+    final_[index] = true;
+    while (works_.size() < gradients_.size() && final_[works_.size()]) start_next();
+  }
+
+  void finish_backward() override {
+    // A parameter that this backward did not use has a gradient of zero here, but maybe not on
+    // other ranks.
+    while (works_.size() < gradients_.size()) start_next();
+    for (Work& work : works_) work.wait();
+    works_.clear();
+    final_.assign(gradients_.size(), false);
+  }
+
+ private:
+  void start_next() {
+    const std::size_t next = works_.size();
+    const std::string& label = context_->buffers().name(static_cast<int>(next));
+    works_.push_back(context_->group().all_reduce(gradients_[next], ReduceOp::avg, label));
+  }
+
+  StrategyContext* context_ = nullptr;
+  std::vector<at::Tensor> gradients_;  // views, made once
+  std::vector<bool> final_;
+  std::vector<Work> works_;  // of this step, one for each gradient started
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::Overlap, "overlap", "one all-reduce per gradient, started during backward",
+                "1.0")

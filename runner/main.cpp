@@ -1,0 +1,19 @@
+// ddprun, the command.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "runner/request.h"
+
+int main(int argc, char** argv) {
+  // A standard stream that the caller closed would be the number of the next file that is opened.
+  int fd = 0;
+  while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);
+  close(fd);
+  const int status = ddprun::run_command_line(argc, argv);
+  std::cout.flush();
+  if (std::cout) return status;
+  std::cerr << "error: the output could not be written\n";
+  return status == ddprun::kExitDone ? ddprun::kExitFailed : status;
+}

@@ -1,0 +1,303 @@
+// Cells of the comparison table and the sentences below it.
+#include "runner/report_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "runner/report_statistics.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Overlap below this share of the communication is noise of the clocks, not overlap.
+constexpr double kObservedOverlap = 0.01;
+
+struct Entry {
+  const Row* row;
+  std::optional<RunStatistics> statistics;  ///< if the row was measured
+};
+
+std::vector<Entry> make_entries(const std::vector<Row>& rows) {
+  std::vector<Entry> entries;
+  for (const Row& row : rows) {
+    entries.push_back({&row, {}});
+    if (row.measured()) {
+      entries.back().statistics =
+          compute_statistics(row.ranks, row.global_batch, row.context_length);
+    }
+  }
+  return entries;
+}
+
+/// Decimals that show three digits or more of the largest value; one number for a whole column, so
+/// that points align.
+int decimals_for(const std::vector<Entry>& entries,
+                 const Summary& (RunStatistics::*column)() const) {
+  double largest = 0;
+  for (const Entry& entry : entries) {
+    if (entry.statistics) largest = std::max(largest, ((*entry.statistics).*column)().median);
+  }
+  return largest >= 1000 ? 0 : largest >= 10 ? 1 : 2;
+}
+
+using Format = std::function<TextTable::Cell(const Entry&)>;
+
+Format time_cell(const std::vector<Entry>& entries,
+                 const Summary& (RunStatistics::*column)() const) {
+  const int decimals = decimals_for(entries, column);
+  return [column, decimals](const Entry& entry) -> TextTable::Cell {
+    return {fmt::format("{:.{}f}", ((*entry.statistics).*column)().median, decimals)};
+  };
+}
+
+Format step_cell(const std::vector<Entry>& entries) {
+  const int decimals = decimals_for(entries, &RunStatistics::step_ms);
+  std::size_t width = 0;
+  for (const Entry& entry : entries) {
+    if (!entry.statistics) continue;
+    width =
+        std::max(width, fmt::format("{:.{}f}", entry.statistics->step_ms().std, decimals).size());
+  }
+  return [decimals, width](const Entry& entry) -> TextTable::Cell {
+    const Summary& step = entry.statistics->step_ms();
+    if (step.count < 2) return {fmt::format("{:.{}f}", step.median, decimals)};  // no spread of one
+    return {fmt::format("{:.{}f} ± {:>{}.{}f}", step.median, decimals, step.std, width, decimals)};
+  };
+}
+
+TextTable::Cell overlap_cell(const Entry& entry) {
+  if (entry.statistics->communication_ms().mean <= 0) return {"–"};
+  const double share = entry.statistics->overlapped_share;
+  return {share < kObservedOverlap ? "no" : fmt::format("{:.0f} %", share * 100)};
+}
+
+TextTable::Cell calls_cell(const Entry& entry) {
+  const double calls = entry.statistics->collectives_per_step;
+  return {calls == std::floor(calls) ? fmt::format("{:.0f}", calls) : fmt::format("{:.1f}", calls)};
+}
+
+TextTable::Cell proof_cell(const Entry& entry) {
+  const Proof proof = summarize_proof(entry.row->ranks);
+  if (proof.status == "passed") return {"✓ proved", Colour::green};
+  if (proof.status == "control") return {"control", Colour::yellow};
+  for (const Check& check : proof.checks) {
+    if (check.status == "failed") return {"✗ " + check.name, Colour::red};
+  }
+  return {"✗ not checked", Colour::red};
+}
+
+Format speedup_cell(const std::vector<Entry>& entries) {
+  double base = 0;
+  for (const Entry& entry : entries) {
+    if (base == 0 && entry.statistics) base = entry.statistics->step_ms().median;
+  }
+  return [base](const Entry& entry) -> TextTable::Cell {
+    const double step = entry.statistics->step_ms().median;
+    return {step > 0 ? fmt::format("{:.2f}x", base / step) : "–"};
+  };
+}
+
+struct ReportColumn {
+  TextTable::Column column;
+  Format cell;
+};
+
+std::vector<ReportColumn> report_columns(const std::vector<Entry>& entries) {
+  using S = RunStatistics;
+  std::vector<ReportColumn> columns;
+  const auto add = [&columns](const char* title, int drop_order, Format cell) {
+    columns.push_back({{title, true, drop_order}, std::move(cell)});
+  };
+  const auto add_text = [&add](const char* title, int drop_order, auto text) {
+    add(title, drop_order,
+        [text](const Entry& e) -> TextTable::Cell { return {text(*e.statistics)}; });
+  };
+  add("step ms", 0, step_cell(entries));
+  add("forward", 8, time_cell(entries, &S::forward_ms));
+  add("backward", 5, time_cell(entries, &S::backward_ms));
+  add("exposed", 0, time_cell(entries, &S::exposed_ms));
+  add_text("% of step", 2, [](const S& s) { return fmt::format("{:.1f}", s.exposed_share * 100); });
+  add("overlapped", 3, overlap_cell);
+  add("optimizer", 9, time_cell(entries, &S::optimizer_ms));
+  add_text("tokens/s", 4, [](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); });
+  add_text("samples/s", 10, [](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); });
+  add_text("MB/step", 6, [](const S& s) { return fmt::format("{:.2f}", s.bytes_per_step * 1e-6); });
+  add("calls", 7, calls_cell);
+  add_text("loss", 1,
+           [](const S& s) { return fmt::format("{:.3f} → {:.3f}", s.loss_first, s.loss_last); });
+  add("speed-up", 0, speedup_cell(entries));
+  add("proof", 0, proof_cell);
+  columns.back().column.right_aligned = false;
+  return columns;
+}
+
+/// Whether a label has more than one "key=value": a comma outside of all brackets.
+bool has_several_keys(const std::string& label) {
+  int depth = 0;
+  for (const char c : label) {
+    if (c == '(' || c == '[' || c == '{') ++depth;
+    if (c == ')' || c == ']' || c == '}') --depth;
+    if (c == ',' && depth == 0) return true;
+  }
+  return false;
+}
+
+/// "strategy" if every label is "strategy=..." and nothing else; empty otherwise.
+std::string common_key(const std::vector<Row>& rows) {
+  std::string key;
+  for (const Row& row : rows) {
+    const std::size_t equals = row.label.find('=');
+    if (equals == std::string::npos || has_several_keys(row.label)) return {};
+    const std::string own = row.label.substr(0, equals);
+    if (key.empty()) key = own;
+    if (own != key) return {};
+  }
+  return key;
+}
+
+/// What a passed check means, in the words of the report.
+std::string in_words(const std::string& check) {
+  static const std::map<std::string, std::string> words = {
+      {"integer_gradients", "integer gradients averaged exactly"},
+      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
+      {"parameters_equal", "parameters equal on all ranks at the end"},
+      {"collectives_as_planned", "collectives as planned"}};
+  const auto found = words.find(check);
+  return found != words.end() ? found->second : check;
+}
+
+/// Says from which step on a loss was no finite number; empty if all were.
+std::string divergence(const Row& row) {
+  for (const RankResult& rank : row.ranks) {
+    for (const StepSample& sample : rank.samples) {
+      if (std::isfinite(sample.loss)) continue;
+      return fmt::format("the loss was {} in step {} on rank {}: a lower optimizer.lr, or clipping",
+                         sample.loss, sample.step, rank.rank);
+    }
+  }
+  return {};
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) {
+    if (!out.empty()) out += ", ";
+    out += part;
+  }
+  return out;
+}
+
+/// "bucketed(bucket_mb=5)" with a space before the bracket: as a cell of its own it reads better.
+std::string as_cell(std::string value) {
+  const std::size_t bracket = value.find('(');
+  if (bracket != std::string::npos && bracket > 0) value.insert(bracket, " ");
+  return value;
+}
+
+}  // namespace
+
+std::string with_thousands(std::int64_t value) {
+  std::string digits = std::to_string(value < 0 ? -value : value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return fmt::format("{}{}", value < 0 ? "-" : "", digits);
+}
+
+RowNames row_names(const std::vector<Row>& rows) {
+  std::set<std::string> files;
+  for (const Row& row : rows) files.insert(row.name);
+  const std::string key = files.size() == 1 ? common_key(rows) : "";
+  RowNames out{key.empty() ? "experiment" : key, {}};
+  for (const Row& row : rows) {
+    if (!key.empty()) {
+      out.names.push_back(as_cell(row.label.substr(key.size() + 1)));
+    } else if (row.label.empty()) {
+      out.names.push_back(row.name);
+    } else {
+      out.names.push_back(files.size() == 1 ? row.label : row.name + ": " + row.label);
+    }
+  }
+  return out;
+}
+
+TextTable report_table(const std::vector<Row>& rows) {
+  const std::vector<Entry> entries = make_entries(rows);
+  const RowNames names = row_names(rows);
+  const std::vector<ReportColumn> columns = report_columns(entries);
+  TextTable table;
+  table.columns.push_back({names.title, false, 0});
+  for (const ReportColumn& column : columns) table.columns.push_back(column.column);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    TextTable::Line line;
+    line.cells.push_back({names.names[i]});
+    if (entries[i].statistics) {
+      for (const ReportColumn& column : columns) line.cells.push_back(column.cell(entries[i]));
+    } else {
+      const std::string reason = first_line(rows[i].reason);
+      line.note = {rows[i].status + (reason.empty() ? "" : ": " + reason), Colour::red};
+    }
+    table.lines.push_back(std::move(line));
+  }
+  return table;
+}
+
+std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
+  const RowNames names = row_names(rows);
+  std::vector<std::string> proved, controls, lines;  // proved: names of checks
+  std::size_t proved_rows = 0, measured = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].measured()) continue;
+    ++measured;
+    const Proof proof = summarize_proof(rows[i].ranks);
+    if (proof.status == "passed") ++proved_rows;
+    if (proof.status == "control") controls.push_back(names.names[i]);
+    if (proof.status == "unchecked")
+      lines.push_back("not proved: " + names.names[i] + ": no check was made");
+    for (const Check& check : proof.checks) {
+      if (check.status == "failed") {
+        lines.push_back("NOT PROVED: " + names.names[i] + ": " + check.name + ": " + check.detail);
+      } else if (proof.status == "passed" &&
+                 std::find(proved.begin(), proved.end(), in_words(check.name)) == proved.end()) {
+        proved.push_back(in_words(check.name));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (const std::string sentence = divergence(rows[i]); !sentence.empty())
+      lines.push_back("DIVERGED: " + names.names[i] + ": " + sentence);
+  }
+  if (!controls.empty()) {
+    lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));
+  }
+  if (proved_rows > 0) {
+    lines.insert(lines.begin(),
+                 fmt::format("proved in {} of {} rows: {}", proved_rows, measured, joined(proved)));
+  }
+  return lines;
+}
+
+std::string terminal_report(const std::vector<Row>& rows, const Terminal& terminal) {
+  std::vector<std::string> dropped;
+  std::string out = report_table(rows).render(terminal.width, terminal.colour, &dropped);
+  out += "\n";
+  for (const std::string& line : proof_lines(rows)) {
+    const bool bad = line.starts_with("NOT") || line.starts_with("DIVERGED");
+    out += coloured(line, bad ? Colour::red : Colour::none, terminal.colour) + "\n";
+  }
+  if (!dropped.empty()) {
+    out += coloured("terminal too narrow for: " + joined(dropped) + " (all are in summary.md)",
+                    Colour::dim, terminal.colour) +
+           "\n";
+  }
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,32 @@
+// A command as the user typed it, parsed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;    ///< a run failed
+inline constexpr int kExitUsage = 2;     ///< bad usage or configuration; nothing ran
+inline constexpr int kExitSignal = 128;  ///< plus the signal: 130 after Ctrl-C
+
+struct Request {
+  std::vector<std::string> paths;         ///< files and folders
+  std::string name;                       ///< of `describe`
+  std::vector<std::string> overrides;     ///< --set
+  std::vector<std::string> plugin_paths;  ///< --plugin-path
+  std::string output;                     ///< --output
+  double bound = 1e-5;                    ///< --bound of `verify`
+  bool resume = false;
+  bool quiet = false;
+  int verbosity = 0;                      ///< how many -v
+  std::vector<std::string> command_line;  ///< as typed, for result.json
+  std::int64_t launch_ns = 0;             ///< when the process started, in now_ns()
+};
+
+/// Parses the command line and runs the command. Returns the exit status.
+int run_command_line(int argc, char** argv);
+
+}  // namespace ddprun

@@ -1,0 +1,31 @@
+// What the terminal can do, and how wide text is on it.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+struct Terminal {
+  bool interactive =
+      false;  ///< a person watches: the stream is a terminal that understands cursor movement
+  bool colour = false;  ///< interactive, and NO_COLOR (no-color.org) is not set
+  int width = 0;        ///< columns; 0: unlimited (a file or a pipe)
+};
+
+Terminal terminal_of(std::FILE* stream);
+
+/// Columns that UTF-8 text takes: combining marks none, East Asian wide characters and emoji two.
+int display_width(std::string_view text);
+
+/// The longest beginning of `text` that fits `width` columns, the last being an ellipsis if
+/// something was cut.
+std::string cut_to_width(const std::string& text, int width);
+
+enum class Colour { none, red, green, yellow, dim, bold };
+std::string coloured(const std::string& text, Colour colour, bool enabled);
+
+std::string first_line(const std::string& text);
+
+}  // namespace ddprun

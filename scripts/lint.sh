@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Checks what the compiler does not: formatting, shell scripts, file lengths, and that core and runner name no plugin.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+status=0
+problem() {
+  printf 'lint: %s\n' "$*" >&2
+  status=1
+}
+
+mapfile -t sources < <(git ls-files '*.cpp' '*.h')
+mapfile -t scripts < <(git ls-files 'scripts/*.sh' .ci/run)
+
+# Another version of clang-format would want other line breaks.
+clang_format=.deps/clang-format/clang_format/data/bin/clang-format
+if [[ ${1:-} == --fix ]]; then "$clang_format" -i "${sources[@]}"; fi
+misformatted=$("$clang_format" --dry-run "${sources[@]}" 2>&1 | sed -n 's/^\([^ :]*\):.*clang-format-violations.*/\1/p' | sort -u)
+if [[ -n $misformatted ]]; then problem "make format would change: ${misformatted//$'\n'/ }"; fi
+
+shellcheck "${scripts[@]}" || problem "shellcheck: see above"
+
+for file in "${sources[@]}"; do
+  lines=$(wc -l <"$file")
+  if ((lines > 400)); then problem "$file has $lines lines; 400 are the limit"; fi
+  [[ $(head -n 1 "$file") == //* ]] || problem "$file: the first line must be a comment that says what the file is for"
+done
+
+# A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
+# everyday words mean other things there too.
+readonly kEverydayWords='none|overlap'
+names=$(git ls-files 'plugins/*/*.cpp' | sed 's|.*/||; s|\.cpp$||' | grep -vxE "$kEverydayWords" | paste -sd '|')
+if git grep -nE "^[^/]*\"($names)\"" -- core runner; then
+  problem "core and runner must not name a plugin: see above"
+fi
+
+if ((status == 0)); then echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts: fine"; fi
+exit $status

@@ -1,0 +1,122 @@
+// Strategies work on any torch::nn::Module: biases, odd sizes, a training loop of the user's own.
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <string>
+#include <vector>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/registry.h"
+#include "ddprun/train/data_parallel.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+constexpr int kSteps = 10;
+constexpr int kBatch = 12;
+
+const PluginRegistry& registry() {
+  static const auto* const instance =
+      new PluginRegistry(plugin_search_path({test::plugin_folder()}));
+  return *instance;
+}
+
+torch::nn::Sequential make_module() {
+  torch::nn::Sequential module(torch::nn::Linear(5, 11), torch::nn::ReLU(),
+                               torch::nn::LayerNorm(torch::nn::LayerNormOptions({11})),
+                               torch::nn::Linear(11, 3));
+  torch::NoGradGuard no_grad;
+  int index = 0;
+  for (auto& parameter :
+       module->parameters()) {  // the same on every rank, without a global generator
+    const auto count = static_cast<float>(parameter.numel());
+    parameter.copy_((torch::arange(parameter.numel()).view(parameter.sizes()) * 7 + ++index)
+                        .remainder(13)
+                        .div(count)
+                        .sub(0.3));
+  }
+  return module;
+}
+
+std::vector<NamedTensor> named(const torch::nn::Sequential& module) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& entry : module->named_parameters()) {
+    parameters.push_back({entry.key(), entry.value()});
+  }
+  return parameters;
+}
+
+OptimizerConfig sgd() {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.lr = 0.1;
+  config.weight_decay = 0.0;
+  return config;
+}
+
+/// The user's own loop; returns the parameters after it.
+std::vector<torch::Tensor> train(ProcessGroup& group, Strategy& strategy) {
+  auto module = make_module();
+  Precision fp32;
+  DataParallel ddp(named(module), group, strategy, fp32, sgd());
+  const auto inputs = torch::arange(kBatch * 5).view({kBatch, 5}).mul(0.37).sin();
+  const auto targets = torch::arange(kBatch * 3).view({kBatch, 3}).mul(0.11).cos();
+  const int share = kBatch / group.size();
+  const auto mine = torch::indexing::Slice(group.rank() * share, (group.rank() + 1) * share);
+  for (int step = 0; step < kSteps; ++step) {
+    ddp.before_forward(true);
+    const auto loss = torch::mse_loss(module->forward(inputs.index({mine})), targets.index({mine}));
+    ddp.backward(loss, true);
+    ddp.step(sgd().lr, 0.0);
+  }
+  std::vector<torch::Tensor> result;
+  for (const auto& parameter : module->parameters()) result.push_back(parameter.detach().clone());
+  return result;
+}
+
+class AnyModule : public testing::TestWithParam<std::string> {};
+
+TEST_P(AnyModule, TrainsAsOneProcessDoes) {
+  PluginChoice choice;
+  choice.kind = PluginKind::strategy;
+  choice.name = GetParam();
+  ddprun::Setup setup;
+  setup.world_size = 3;
+  const std::string reason = make_strategy(registry(), choice)->unsupported(setup);
+  if (!reason.empty()) GTEST_SKIP() << reason;
+
+  class Alone : public Strategy {
+    void setup(StrategyContext&) override {}
+    void finish_backward() override {}
+  };
+  std::vector<torch::Tensor> alone;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Alone strategy;
+    alone = train(group, strategy);
+  });
+  test::run_ranks(3, [&](ProcessGroup& group) {
+    const auto strategy = make_strategy(registry(), choice);
+    const auto together = train(group, *strategy);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_LE((together[i] - alone[i]).abs().max().item<double>(), 5e-7) << "parameter " << i;
+    }
+  });
+  const auto start = make_module()->parameters();
+  EXPECT_GT((start[0] - alone[0]).abs().max().item<double>(), 1e-3) << "nothing was trained";
+}
+
+std::vector<std::string> strategies() {
+  std::vector<std::string> names;
+  for (const auto& plugin : registry().list()) {
+    if (plugin.kind == PluginKind::strategy) names.push_back(plugin.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, AnyModule, testing::ValuesIn(strategies()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,287 @@
+// The contract of strategies, precisions and attentions: any combination on 1, 2 and 4 ranks trains
+// as one process does. Plugins are discovered, beside the build and in DDPRUN_PLUGIN_PATH: a new
+// plugin is tested without an edit here.
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ddprun/plugin/registry.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/trainer.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+const PluginRegistry& registry() {
+  static const auto* const instance =
+      new PluginRegistry(plugin_search_path({test::plugin_folder()}));
+  return *instance;
+}
+
+struct Combination {
+  std::string strategy, precision, attention;
+  int ranks = 1;
+  ConfigNode strategy_options = {};  // null: the defaults
+};
+
+std::string name_of(const Combination& combination) {
+  const auto& [strategy, precision, attention, ranks, options] = combination;
+  return strategy + (options.map.empty() ? "" : "_at_its_minimum") + "__" + precision + "__" +
+         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank" : "_ranks");
+}
+
+void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
+
+Experiment experiment_of(const Combination& combination) {
+  Experiment experiment = test::small_experiment(combination.ranks);
+  experiment.strategy.name = combination.strategy;
+  experiment.strategy.options = combination.strategy_options;
+  experiment.precision.name = combination.precision;
+  experiment.attention.name = combination.attention;
+  return experiment;
+}
+
+/// Why the strategy cannot run in that combination; empty if it can.
+std::string unsupported(const Combination& combination) {
+  const Experiment experiment = experiment_of(combination);
+  return make_strategy(registry(), experiment.strategy)->unsupported(experiment.setup());
+}
+
+/// Options at their lower limits: with the model of these tests, a bucket of the default size would
+/// hold everything.
+class LowerLimits : public Options {
+ public:
+  void section(const std::string&, const std::string&,
+               const std::function<void(Options&)>&) override {}
+  ConfigNode node;
+
+ protected:
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    const bool number =
+        std::holds_alternative<double*>(target) || std::holds_alternative<std::int64_t*>(target);
+    if (!number || !spec.limits.min) return false;
+    ConfigNode value;
+    value.kind = ConfigNode::Kind::scalar;
+    value.scalar = std::holds_alternative<double*>(target)
+                       ? std::to_string(*spec.limits.min)
+                       : std::to_string(static_cast<std::int64_t>(*spec.limits.min));
+    node.kind = ConfigNode::Kind::map;
+    node.map.emplace_back(spec.key, value);
+    return false;
+  }
+};
+
+std::vector<std::string> discovered(PluginKind kind) {
+  std::vector<std::string> names;
+  for (const auto& plugin : registry().list()) {
+    if (plugin.kind == kind) names.push_back(plugin.name);
+  }
+  return names;
+}
+
+std::vector<Combination> combinations() {
+  const auto precisions = discovered(PluginKind::precision);
+  const auto attentions = discovered(PluginKind::attention);
+  std::vector<Combination> all;
+  for (const auto& strategy : discovered(PluginKind::strategy)) {
+    for (const auto& precision : precisions)
+      for (const auto& attention : attentions)
+        for (const int ranks : {1, 2, 4}) all.push_back({strategy, precision, attention, ranks});
+    LowerLimits limits;
+    registry().create(PluginKind::strategy, strategy)->declare_options(limits);
+    if (limits.node.map.empty()) continue;
+    for (const int ranks : {1, 2, 4}) {
+      all.push_back({strategy, precisions[0], attentions[0], ranks, limits.node});
+    }
+  }
+  std::erase_if(all, [](const Combination& one) { return !unsupported(one).empty(); });
+  return all;
+}
+
+/// A single process has nobody to synchronise with.
+class Alone : public Strategy {
+ public:
+  void setup(StrategyContext&) override {}
+  void finish_backward() override {}
+};
+
+struct Outcome {
+  at::Tensor gradients;   // flat, after the first step's synchronisation
+  at::Tensor parameters;  // flat, after the last step
+  std::vector<double> losses;
+  std::vector<std::int64_t> collectives;  // of each step
+  std::string off_plan;                   // of the last step
+};
+
+Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strategy) {
+  Trainer trainer(experiment, registry(), group, strategy);
+  Outcome outcome;
+  auto& buffers = trainer.data_parallel().buffers();
+  for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
+    const StepSample sample = trainer.step(step, [&] {
+      if (step == 0) outcome.gradients = buffers.gradients(buffers.all()).clone();
+    });
+    outcome.losses.push_back(sample.loss);
+    outcome.collectives.push_back(sample.collectives);
+  }
+  outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
+  outcome.off_plan =
+      compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+  return outcome;
+}
+
+double max_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+class Contract : public testing::TestWithParam<Combination> {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+
+  static Experiment experiment() { return experiment_of(GetParam()); }
+
+  /// All ranks' outcomes, in rank order.
+  std::vector<Outcome> train_ranks(const Experiment& experiment) const {
+    std::vector<Outcome> outcomes(GetParam().ranks);
+    test::run_ranks(GetParam().ranks, [&](ProcessGroup& group) {
+      at::set_num_threads(1);
+      const auto strategy = make_strategy(registry(), experiment.strategy);
+      outcomes[group.rank()] = train(experiment, group, *strategy);
+    });
+    return outcomes;
+  }
+
+  /// One process, the whole global batch in one forward.
+  static Outcome train_alone(Experiment experiment) {
+    experiment.world.size = 1;
+    experiment.train.accumulate = 1;
+    Outcome outcome;
+    test::run_ranks(1, [&](ProcessGroup& group) {
+      Alone strategy;
+      outcome = train(experiment, group, strategy);
+    });
+    return outcome;
+  }
+
+  /// Twice how far the precision itself is from float32, for the quantity that `pick` selects:
+  /// ranks and one process are each that far from the exact result. Zero for float32.
+  template <class Pick>
+  double own_rounding(const Experiment& experiment, const Outcome& alone, Pick pick) const {
+    Experiment exact = experiment;
+    exact.precision.name = "fp32";
+    return 2 * max_difference(pick(alone), pick(train_alone(exact)));
+  }
+};
+
+TEST_P(Contract, GradientsAreTheGlobalMean) {
+  Experiment one_step = experiment();
+  one_step.train.steps = 1;
+  const auto ranks = train_ranks(one_step);
+  const Outcome alone = train_alone(one_step);
+  const double scale = alone.gradients.abs().max().item<double>();
+  const double bound = 2e-6 * scale + own_rounding(one_step, alone, [](const Outcome& outcome) {
+                         return outcome.gradients;
+                       });
+  for (const auto& rank : ranks) {
+    EXPECT_LE(max_difference(rank.gradients, alone.gradients), bound);
+    EXPECT_TRUE(at::equal(rank.gradients, ranks[0].gradients));
+  }
+}
+
+TEST_P(Contract, ParametersAfterSgdEqualOneProcess) {
+  const auto ranks = train_ranks(experiment());
+  const Outcome alone = train_alone(experiment());
+  const double rounding =
+      own_rounding(experiment(), alone, [](const Outcome& outcome) { return outcome.parameters; });
+  // 1e-7, or two units in the last place where those are more (values from 0.5 on).
+  const at::Tensor size = alone.parameters.abs();
+  const at::Tensor unit = at::nextafter(size, at::full_like(size, INFINITY)) - size;
+  const at::Tensor bound = (unit * 2).clamp_min(1e-7) + rounding;
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters)) << "ranks differ";
+    const at::Tensor excess = (rank.parameters - alone.parameters).abs() - bound;
+    EXPECT_LE(excess.max().item<double>(), 0.0)
+        << "max difference " << max_difference(rank.parameters, alone.parameters);
+  }
+}
+
+TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
+  Experiment adamw = experiment();
+  adamw.optimizer = OptimizerConfig{};
+  adamw.optimizer.lr = 3e-3;
+  adamw.optimizer.clip_norm = 1.0;
+  const auto ranks = train_ranks(adamw);
+  const Outcome alone = train_alone(adamw);
+  Experiment exact = adamw;
+  exact.precision.name = "fp32";
+  const Outcome alone_exact = train_alone(exact);
+  for (std::int64_t step = 0; step < adamw.train.steps; ++step) {
+    double mean = 0.0;
+    for (const auto& rank : ranks) mean += rank.losses[step] / static_cast<double>(ranks.size());
+    // AdamW turns the rounding of near-zero gradients into whole steps of single parameters; the
+    // loss averages them out.
+    const double rounding = std::abs(alone.losses[step] - alone_exact.losses[step]);
+    EXPECT_NEAR(mean, alone.losses[step], 1e-4 + 4 * rounding + (rounding > 0 ? 2e-3 : 0))
+        << "step " << step;
+  }
+  for (const auto& rank : ranks) EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters));
+}
+
+TEST_P(Contract, SmallIntegersAverageExactly) {
+  std::vector<Check> checks(GetParam().ranks);
+  test::run_ranks(GetParam().ranks, [&](ProcessGroup& group) {
+    const auto strategy = make_strategy(registry(), experiment().strategy);
+    const Experiment mine = experiment();
+    Trainer trainer(mine, registry(), group, *strategy);
+    trainer.step(0);
+    checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
+  });
+  for (const auto& check : checks) EXPECT_EQ(check.status, "passed") << check.detail;
+}
+
+TEST_P(Contract, AccumulationSynchronisesOncePerStep) {
+  Experiment whole = experiment();
+  whole.train.steps = 3;
+  Experiment accumulated = whole;
+  accumulated.train.accumulate = 2;
+  const auto once = train_ranks(whole);
+  const auto twice = train_ranks(accumulated);
+  const Outcome alone = train_alone(whole);
+  const double rounding =
+      own_rounding(whole, alone, [](const Outcome& outcome) { return outcome.gradients; });
+  const double scale = alone.gradients.abs().max().item<double>();
+  for (std::size_t rank = 0; rank < twice.size(); ++rank) {
+    EXPECT_EQ(twice[rank].collectives, once[rank].collectives);
+    EXPECT_EQ(twice[rank].off_plan, "");
+    EXPECT_LE(max_difference(twice[rank].gradients, alone.gradients), 2e-6 * scale + rounding);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins, Contract, testing::ValuesIn(combinations()),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST(Discovery, EveryPluginIsInSomeCombination) {
+  for (const auto kind : {PluginKind::strategy, PluginKind::precision, PluginKind::attention}) {
+    const auto names = discovered(kind);
+    EXPECT_FALSE(names.empty()) << to_string(kind);
+    for (const auto& name : names) {
+      const auto all = combinations();
+      EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Combination& one) {
+        return one.strategy == name || one.precision == name || one.attention == name;
+      })) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

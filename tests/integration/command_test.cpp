@@ -1,0 +1,286 @@
+// The commands of ddprun from outside: exit status, messages, results.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/comm/rendezvous.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+json result_of(const TemporaryFolder& folder, const std::string& name) {
+  return json::parse(read_file(only_result(folder, name) / "result.json"));
+}
+
+TEST(Command, ASweepGivesATableAndACompleteResult) {
+  TemporaryFolder folder;
+  folder.write("pair.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+  const CommandResult run = run_ddprun(folder, {"pair.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("train.batch_per_rank"), HasSubstr("✓ proved"),
+                    HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: results/pair/")));
+  EXPECT_THAT(run.out + run.err, Not(HasSubstr("\033")));  // no terminal: no escape sequences
+
+  const std::filesystem::path result = only_result(folder, "pair");
+  for (const char* file :
+       {"experiment.yaml", "resolved/01.yaml", "resolved/02.yaml", "summary.md"}) {
+    EXPECT_TRUE(std::filesystem::file_size(result / file) > 0) << file;
+  }
+  EXPECT_EQ(std::filesystem::read_symlink(folder.path() / "results/pair/latest"),
+            result.filename());
+  const std::string csv = read_file(result / "steps.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
+
+  const json json = result_of(folder, "pair");
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["command_line"][1], "pair.yaml");
+  EXPECT_TRUE(json["environment"].contains("torch"));
+  ASSERT_EQ(json["rows"].size(), 2u);
+  const auto& row = json["rows"][1];
+  EXPECT_EQ(row["status"], "ok");
+  EXPECT_EQ(row["config"]["train"]["batch_per_rank"], 4);
+  EXPECT_EQ(row["ranks"].size(), 2u);
+  EXPECT_EQ(row["statistics"]["step_ms"]["count"], 3);
+  EXPECT_EQ(row["proof"]["status"], "passed");
+  EXPECT_EQ(row["statistics"]["collectives_per_step"], 1.0);
+}
+
+TEST(Command, AResolvedFileRunsAgain) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"one.yaml", "--quiet"}).status, 0);
+  const std::string resolved = only_result(folder, "one") / "resolved/01.yaml";
+  const CommandResult again = run_ddprun(folder, {"validate", resolved});
+  EXPECT_EQ(again.status, 0) << again.err;
+}
+
+TEST(Command, QuietSaysNothingButTheTable) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"run", "one.yaml", "--quiet", "--output", "elsewhere"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.err, "");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "elsewhere/one/latest/result.json"));
+}
+
+TEST(Command, SetReplacesAValue) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(
+      folder,
+      {"--set", "train.steps=7", "--set", "world={size: 1, threads_per_rank: 1}", "one.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json row = result_of(folder, "one")["rows"][0];
+  EXPECT_EQ(row["statistics"]["step_ms"]["count"], 7);
+  EXPECT_EQ(row["ranks"].size(), 1u);
+}
+
+TEST(Command, AMistypedKeyIsRefusedBeforeAnythingRuns) {
+  TemporaryFolder folder;
+  folder.write("good.yaml", tiny_experiment());
+  folder.write("bad.yaml", tiny_experiment("optimiser: {lr: 1}\n"));
+  const CommandResult run = run_ddprun(folder, {"good.yaml", "bad.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("bad.yaml:9:1"), HasSubstr("optimiser"), HasSubstr("optimizer")));
+  EXPECT_THAT(run.err, Not(HasSubstr("starting")));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
+}
+
+TEST(Command, AnUnknownPluginIsRefusedWithTheKnownOnes) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "strategy=flatt"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("flatt"), HasSubstr("naive")));
+}
+
+TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
+  TemporaryFolder folder;
+  folder.write("batch/a.yaml", tiny_experiment("unknown: 1\n"));
+  folder.write("batch/b.yaml", tiny_experiment("name: b\n"));
+  folder.write("batch/c.yaml", tiny_experiment());
+  folder.write("batch/d.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(folder, {"batch/"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("failed:"), HasSubstr("proved in 3 of 3 rows")));
+  EXPECT_EQ(result_of(folder, "b")["rows"][0]["status"], "ok");
+  EXPECT_EQ(result_of(folder, "d")["rows"][0]["status"], "ok");
+  EXPECT_TRUE(only_result(folder, "a").empty());
+}
+
+TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
+  TemporaryFolder folder;
+  folder.write("mixed.yaml", tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
+  const CommandResult run = run_ddprun(folder, {"mixed.yaml"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  const json rows = result_of(folder, "mixed")["rows"];
+  EXPECT_EQ(rows[0]["status"], "failed");
+  EXPECT_THAT(rows[0]["reason"].get<std::string>(),
+              AllOf(HasSubstr("rank "), HasSubstr("no_such_if")));
+  EXPECT_EQ(rows[1]["status"], "ok");
+}
+
+TEST(Command, DataThatCannotBeReadIsRefusedBeforeAnyRankStarts) {
+  TemporaryFolder folder;
+  folder.write("short.txt", "too short");
+  folder.write("empty.txt", "");
+  folder.write("latin1.txt", std::string(100, 'a') + "\xE9");
+  const std::string sweep =
+      "sweep:\n  data:\n    - {source: random}\n    - {source: text, path: [%]}\n";
+  const std::pair<std::string, std::string> cases[] = {{"absent.txt", "no such file or folder"},
+                                                       {"short.txt", "too short for one sample"},
+                                                       {"empty.txt", "an empty file"},
+                                                       {"latin1.txt", "no UTF-8 at byte"}};
+  for (const auto& [file, sentence] : cases) {
+    std::string text = sweep;
+    folder.write("e.yaml", tiny_experiment(text.replace(text.find('%'), 1, file)));
+    const CommandResult run = run_ddprun(folder, {"e.yaml"});
+    EXPECT_EQ(run.status, 2) << file;
+    EXPECT_THAT(run.err, AllOf(HasSubstr(sentence), HasSubstr("e.yaml:12:22: "), HasSubstr(file),
+                               HasSubstr("in the sweep at data="), Not(HasSubstr("starting"))));
+  }
+}
+
+TEST(Command, ARefusedLibraryIsWarnedOfOnce) {
+  TemporaryFolder folder;
+  folder.write("plugins/broken.so", "no library");
+  folder.write("pair.yaml", tiny_experiment("sweep: {train.steps: [1, 2]}\n"));
+  const CommandResult run =
+      run_ddprun(folder, {"validate", "pair.yaml", "--plugin-path", "plugins"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  const std::size_t first = run.err.find("plugin library refused: ");
+  ASSERT_NE(first, std::string::npos) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("broken.so"));
+  EXPECT_EQ(run.err.find("plugin library refused: ", first + 1), std::string::npos) << run.err;
+}
+
+TEST(Command, AMistypedCommandIsCorrected) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"lsit"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("did you mean `ddprun list`?"));
+}
+
+TEST(Command, NothingAskedShowsTheHelp) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("Examples:"), HasSubstr("verify")));
+}
+
+TEST(Command, TheTableSurvivesAResultThatCannotBeWritten) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment({}, 2000));
+  DdprunProcess process(folder, {"one.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  folder.write("results", "a file where the folder should be");
+  EXPECT_EQ(process.wait(60), 1) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("results cannot be written there"));
+  EXPECT_THAT(process.out(), HasSubstr("✓ proved"));
+}
+
+TEST(Command, ResumeTakesOverWhatIsDone) {
+  TemporaryFolder folder;
+  folder.write("pair.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"pair.yaml"}).status, 0);
+  const std::string first = only_result(folder, "pair");
+  const CommandResult same = run_ddprun(folder, {"pair.yaml", "--resume"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
+  EXPECT_EQ(only_result(folder, "pair"), first);  // nothing new, nothing written
+
+  const CommandResult more =
+      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
+  EXPECT_EQ(more.status, 0) << more.err;
+  EXPECT_THAT(more.err,
+              AllOf(HasSubstr("[1/2]"), HasSubstr("taken over"), HasSubstr("[2/2] 4: starting")));
+  const auto results = [&folder] {
+    const std::filesystem::directory_iterator inside(folder.path() / "results/pair");
+    return std::distance(begin(inside), end(inside));
+  };
+  const auto before = results();
+  const CommandResult all =
+      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
+  EXPECT_THAT(all.err, Not(HasSubstr("starting")));
+  EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
+}
+
+TEST(Command, VerifyComparesWithOneProcess) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult good = run_ddprun(folder, {"verify", "one.yaml"});
+  EXPECT_EQ(good.status, 0) << good.out << good.err;
+  EXPECT_THAT(good.out,
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("passed: largest difference")));
+  const CommandResult strict = run_ddprun(folder, {"verify", "one.yaml", "--bound", "-1"});
+  EXPECT_EQ(strict.status, 1);
+  EXPECT_THAT(strict.out, HasSubstr("FAILED"));
+}
+
+TEST(Command, VerifyRefusesWhatIsNotANumber) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"verify", "one.yaml", "--set", "optimizer.lr=1e38"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
+}
+
+TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
+  TemporaryFolder folders[2];
+  const auto [fd, port] = listen_on_free_port();
+  close(fd);
+  std::optional<DdprunProcess> ranks[2];
+  for (const int rank : {0, 1}) {
+    folders[rank].write("one.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+    ranks[rank].emplace(
+        folders[rank], std::vector<std::string>{"one.yaml"},
+        std::vector<std::string>{
+            "RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank), "WORLD_SIZE=2",
+            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)});
+  }
+  for (auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
+  EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
+  EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
+  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["launcher"], "torchrun");
+  EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
+}
+
+TEST(Command, TellsWhatThereIs) {
+  TemporaryFolder folder;
+  const CommandResult version = run_ddprun(folder, {"--version"});
+  EXPECT_EQ(version.status, 0);
+  for (const char* part : {"ddprun ", "\ntorch ", "\ngloo ", "\ncompiler ", "\nbuild "}) {
+    EXPECT_THAT(version.out, HasSubstr(part));
+  }
+  EXPECT_THAT(run_ddprun(folder, {"list"}).out, AllOf(HasSubstr("strategy"), HasSubstr("flat")));
+  EXPECT_THAT(run_ddprun(folder, {"describe", "train"}).out, HasSubstr("warmup_steps"));
+  EXPECT_THAT(run_ddprun(folder, {"describe", "bucketed"}).out, HasSubstr("bucket_mb"));
+  const CommandResult unknown = run_ddprun(folder, {"describe", "bucketted"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"bucketed\"?"));
+}
+
+TEST(Command, WrongUsageIsStatusTwo) {
+  TemporaryFolder folder;
+  EXPECT_EQ(run_ddprun(folder, {"--no-such-option"}).status, 2);
+  EXPECT_EQ(run_ddprun(folder, {"missing.yaml"}).status, 2);
+  EXPECT_EQ(run_ddprun(folder, {"verify"}).status, 2);
+  const CommandResult help = run_ddprun(folder, {"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit status")));
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,82 @@
+// Ranks that die, users that lose patience: what ddprun says, and that nothing stays behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// A run that would take hours; -v makes it say when it trains.
+class Supervision : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_.write("long.yaml", tiny_experiment({}, 10'000'000));
+    process_.emplace(folder_, std::vector<std::string>{"long.yaml", "-v"});
+    ASSERT_TRUE(process_->trains(2)) << process_->err();
+  }
+  void expect_nothing_left() {
+    EXPECT_TRUE(eventually(5, [this] { return process_->ranks().empty(); }));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "results"));
+  }
+  TemporaryFolder folder_;
+  std::optional<DdprunProcess> process_;
+};
+
+TEST_F(Supervision, ARankKilledIsNamedWithItsSignal) {
+  const std::vector<pid_t> ranks = process_->ranks();
+  kill(ranks.back(), SIGKILL);  // the later pid: rank 1
+  EXPECT_EQ(process_->wait(10), 1) << process_->err();
+  EXPECT_THAT(process_->err(), HasSubstr("rank 1 failed: killed by signal 9 (Killed)"));
+  EXPECT_THAT(process_->out(), HasSubstr("failed: rank 1 failed: killed by signal 9"));
+  EXPECT_TRUE(eventually(5, [this] { return process_->ranks().empty(); }));
+  EXPECT_THAT(read_file(only_result(folder_, "long") / "result.json"),
+              HasSubstr("killed by signal 9"));
+}
+
+TEST_F(Supervision, AStoppedPeerOfADeadRankIsEndedToo) {
+  const std::vector<pid_t> ranks = process_->ranks();
+  kill(ranks.front(), SIGSTOP);  // deaf to SIGTERM
+  kill(ranks.back(), SIGSEGV);
+  EXPECT_EQ(process_->wait(10), 1) << process_->err();
+  EXPECT_THAT(process_->err(), HasSubstr("rank 1 failed: killed by signal 11"));
+  EXPECT_TRUE(eventually(5, [this] { return process_->ranks().empty(); }));
+}
+
+TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
+  kill(-process_->pid(), SIGINT);  // the terminal sends it to the whole group
+  EXPECT_EQ(process_->wait(10), 130) << process_->err();
+  EXPECT_THAT(process_->err(), HasSubstr("interrupted (signal 2)"));
+  expect_nothing_left();
+}
+
+TEST(Interrupted, RowsThatWereDoneAreWritten) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000]}\n"));
+  DdprunProcess process(folder, {"two.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(10), 130) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
+  const std::string result = read_file(only_result(folder, "two") / "result.json");
+  EXPECT_THAT(result,
+              testing::AllOf(HasSubstr("\"status\": \"ok\""), HasSubstr("\"status\": \"not run\""),
+                             HasSubstr("interrupted by signal 2")));
+}
+
+TEST_F(Supervision, SigtermAndHangUpEndAllToo) {
+  kill(process_->pid(), SIGHUP);
+  EXPECT_EQ(process_->wait(10), 128 + SIGHUP) << process_->err();
+  expect_nothing_left();
+}
+
+TEST_F(Supervision, RanksDieWithAKilledParent) {
+  kill(process_->pid(), SIGKILL);
+  EXPECT_EQ(process_->wait(10), 1000 + SIGKILL);
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace ddprun::test

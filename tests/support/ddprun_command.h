@@ -1,0 +1,190 @@
+// Runs the built ddprun as a user would, and finds whatever processes it left behind.
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ddprun::test {
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Whether `condition` came true within `seconds`.
+inline bool eventually(double seconds, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return condition();
+}
+
+/// A folder of its own under the system's temporary folder, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = std::filesystem::temp_directory_path() / "ddprun-test-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+  std::string read(const std::string& name) const { return read_file(path_ / name); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// ddprun in a process group of its own, its output in files of `folder`.
+class DdprunProcess {
+ public:
+  /// `environment`: "NAME=value", on top of this process's.
+  DdprunProcess(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
+                std::vector<std::string> environment = {})
+      : environment_(std::move(environment)),
+        folder_(folder.path()),
+        marker_("DDPRUN_TEST_MARKER=" + folder.path().string()) {
+    pid_ = fork();
+    if (pid_ == 0) become_ddprun(arguments);
+    setpgid(pid_, pid_);  // both sides, so that it holds whoever comes first
+  }
+  ~DdprunProcess() {
+    if (!status_) {
+      kill(-pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  DdprunProcess(const DdprunProcess&) = delete;
+  DdprunProcess& operator=(const DdprunProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  std::string out() const { return read_file(folder_ / "stdout"); }
+  std::string err() const { return read_file(folder_ / "stderr"); }
+
+  /// The exit status, or 1000 + the signal that killed it; nothing if it still runs after
+  /// `seconds`.
+  std::optional<int> wait(double seconds = 60) {
+    eventually(seconds, [this] {
+      int status = 0;
+      if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+        status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+      }
+      return status_.has_value();
+    });
+    return status_;
+  }
+
+  /// Its ranks: all live processes that inherited this run's environment, but itself.
+  std::vector<pid_t> ranks() const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const pid_t pid = std::stoi(name);
+      if (pid == pid_) continue;
+      if (read_file(entry.path() / "environ").find(marker_ + '\0') != std::string::npos) {
+        found.push_back(pid);
+      }
+    }
+    return found;
+  }
+
+  /// Whether `count` ranks are training (the log says a step).
+  bool trains(std::size_t count) const {
+    return eventually(
+        30, [&] { return ranks().size() == count && err().find(": step ") != std::string::npos; });
+  }
+
+ private:
+  [[noreturn]] void become_ddprun(const std::vector<std::string>& arguments) {
+    setpgid(0, 0);
+    for (const int signal : {SIGINT, SIGHUP, SIGTERM}) ::signal(signal, SIG_DFL);
+    if (chdir(folder_.c_str()) != 0) _exit(126);
+    const int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    const int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    for (const char* name : {"RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"})
+      unsetenv(name);
+    for (std::string& variable : environment_) putenv(variable.data());
+    putenv(marker_.data());
+    std::vector<std::string> words = {DDPRUN_BUILD_DIR "/bin/ddprun"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+
+  std::vector<std::string> environment_;
+  std::filesystem::path folder_;
+  std::string marker_;
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+struct CommandResult {
+  int status;
+  std::string out, err;
+};
+
+inline CommandResult run_ddprun(const TemporaryFolder& folder,
+                                const std::vector<std::string>& arguments) {
+  DdprunProcess process(folder, arguments);
+  const std::optional<int> status = process.wait(120);
+  if (!status) throw std::runtime_error("ddprun still runs after two minutes:\n" + process.err());
+  return {*status, process.out(), process.err()};
+}
+
+/// An experiment that takes a fraction of a second; `more` is appended.
+inline std::string tiny_experiment(const std::string& more = {}, int steps = 3) {
+  return "model: {vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: "
+         "2}\n"
+         "data: {source: random}\n"
+         "world: {size: 2}\n"
+         "strategy: flat\n"
+         "precision: fp32\n"
+         "attention: eager\n"
+         "optimizer: {name: adamw, lr: 0.001}\n"
+         "train: {batch_per_rank: 2, warmup_steps: 1, steps: " +
+         std::to_string(steps) + "}\n" + more;
+}
+
+/// The only result folder under `<folder>/results/<name>`, or an empty path.
+inline std::filesystem::path only_result(const TemporaryFolder& folder, const std::string& name) {
+  std::filesystem::path found;
+  const auto parent = folder.path() / "results" / name;
+  if (!std::filesystem::exists(parent)) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+    if (entry.is_symlink()) continue;
+    if (!found.empty()) throw std::runtime_error("several results in " + parent.string());
+    found = entry.path();
+  }
+  return found;
+}
+
+}  // namespace ddprun::test

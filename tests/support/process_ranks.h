@@ -1,0 +1,62 @@
+// Plays the ranks of a run as forked processes, for tests of crashes, timeouts and exits.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/rendezvous.h"
+#include "ddprun/config/experiment.h"
+
+namespace ddprun::test {
+
+/// How a rank's process ended: its exit status, or minus the signal that killed it.
+inline int wait_for_process(pid_t pid) {
+  int status = 0;
+  if (::waitpid(pid, &status, 0) != pid) return -1000;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// Forks one process a rank, which calls `body` and exits through exit(), static destructors
+/// included, with what it returns (99 if it throws). Returns the ends, in rank order. The calling
+/// process must not have used torch's threads.
+inline std::vector<int> run_process_ranks(int world_size,
+                                          const std::function<int(const RankInfo&)>& body) {
+  const auto [listen_fd, port] = listen_on_free_port();
+  std::vector<pid_t> pids;
+  std::fflush(nullptr);
+  for (int rank = 0; rank < world_size; ++rank) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      RankInfo info;
+      info.rank = info.local_rank = rank;
+      info.world_size = info.local_size = world_size;
+      info.master_port = port;
+      if (rank == 0) {
+        info.listen_fd = listen_fd;
+      } else {
+        ::close(listen_fd);
+      }
+      int status = 99;
+      try {
+        status = body(info);
+      } catch (const std::exception& failure) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, failure.what());
+      }
+      std::exit(status);
+    }
+    pids.push_back(pid);
+  }
+  ::close(listen_fd);
+  std::vector<int> ends;
+  for (const pid_t pid : pids) ends.push_back(wait_for_process(pid));
+  return ends;
+}
+
+}  // namespace ddprun::test

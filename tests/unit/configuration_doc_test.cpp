@@ -1,0 +1,82 @@
+// docs/configuration.md cannot rot: its tables are those of describe_sections(), and its example
+// has every key and loads.
+//
+// After a change of options, rewrite the tables: DDPRUN_UPDATE_DOCS=1
+// build/release/bin/configuration_doc_test
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ddprun/config/experiment.h"
+
+namespace ddprun {
+namespace {
+
+const std::filesystem::path kFile =
+    std::filesystem::path(DDPRUN_SOURCE_DIR) / "docs/configuration.md";
+
+std::string read_file() {
+  std::ostringstream text;
+  text << std::ifstream(kFile).rdbuf();
+  return text.str();
+}
+
+std::string table(const std::vector<OptionInfo>& options) {
+  std::ostringstream out;
+  out << "| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
+  for (const auto& option : options) {
+    out << "| `" << option.key << "` | " << option.type << " | `" << option.default_value << "` | "
+        << option.allowed << " | " << option.help << " |\n";
+  }
+  return out.str();
+}
+
+// Replaces, or just finds, what stands between `begin` and `end`.
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const auto from = text.find(begin);
+  if (from == std::string::npos) return "(the marker is missing: " + begin + ")";
+  const auto first = from + begin.size();
+  return text.substr(first, text.find(end, first) - first);
+}
+
+TEST(ConfigurationDoc, TablesAreThoseOfTheCode) {
+  const bool update = std::getenv("DDPRUN_UPDATE_DOCS") != nullptr;
+  std::string text = read_file();
+  for (const auto& [name, options] : describe_sections()) {
+    const std::string marker = "<!-- options: " + name + " -->\n";
+    const auto at = text.find(marker);
+    ASSERT_NE(at, std::string::npos) << marker;
+    const std::string old = between(text, marker, "<!-- end -->");
+    if (update) {
+      text.replace(at + marker.size(), old.size(), table(options));
+    } else {
+      EXPECT_EQ(old, table(options)) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
+    }
+  }
+  if (update) std::ofstream(kFile) << text;
+}
+
+TEST(ConfigurationDoc, TheExampleHasEveryKeyAndLoads) {
+  const std::string example = between(read_file(), "<!-- example -->\n```yaml\n", "```");
+  const ConfigNode document = parse_yaml(example, "example");
+  for (const auto& [name, options] : describe_sections()) {
+    const ConfigNode* section = name == "top level" ? &document : document.find(name);
+    ASSERT_NE(section, nullptr) << name;
+    for (const auto& option : options) {
+      const ConfigNode* node = section;
+      std::istringstream keys(option.key);
+      for (std::string key; node != nullptr && std::getline(keys, key, '.');)
+        node = node->find(key);
+      EXPECT_NE(node, nullptr) << name << ": " << option.key;
+    }
+  }
+  const auto file = std::filesystem::path(testing::TempDir()) / "configuration_doc_test.yaml";
+  std::ofstream(file) << example;
+  EXPECT_EQ(load_experiments(file, {}).experiments.size(), 4u);
+}
+
+}  // namespace
+}  // namespace ddprun

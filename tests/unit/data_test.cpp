@@ -1,0 +1,246 @@
+// Data sources: what a sample holds, independence of the rank count, and every file that is
+// refused.
+#include "ddprun/train/data.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/train/text_corpus.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// A scratch folder, gone when the test is over.
+class DataTest : public ::testing::Test {
+ protected:
+  DataTest() {
+    folder_ = fs::temp_directory_path() /
+              ("ddprun_data_test_" + std::to_string(::getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  ~DataTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& bytes) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return (folder_ / name).string();
+  }
+  template <class Number>
+  std::string write_numbers(const std::string& name, const std::vector<Number>& numbers) const {
+    return write(name,
+                 {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
+  }
+
+  fs::path folder_;
+};
+
+DataConfig text(std::vector<std::string> path) {
+  return {.source = "text", .path = std::move(path)};
+}
+DataConfig tokens(std::vector<std::string> path, std::string type = "uint16") {
+  return {.source = "tokens", .path = std::move(path), .token_type = std::move(type)};
+}
+
+std::vector<std::int64_t> row(const at::Tensor& tensor, std::int64_t index) {
+  const at::Tensor values = tensor[index].contiguous();
+  return {values.const_data_ptr<std::int64_t>(),
+          values.const_data_ptr<std::int64_t>() + values.numel()};
+}
+
+// The error of opening, or an empty one with a test failure.
+ErrorText refusal(const DataConfig& config, std::int64_t vocab_size = 256,
+                  std::int64_t context_length = 4) {
+  try {
+    open_data(config, vocab_size, context_length, 0);
+  } catch (const ConfigError& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "not refused";
+  return {};
+}
+
+TEST_F(DataTest, SamplesArePiecesOfTheTextShiftedByOne) {
+  std::string bytes;
+  for (int i = 0; i < 128; ++i) bytes += static_cast<char>(i);
+  const auto data = open_data(text({write("a.txt", bytes)}), 256, 5, 1);
+  EXPECT_EQ(data->tokens(), 128);
+  const Batch batch = data->batch(0, 0, 200);
+  EXPECT_EQ(batch.ids.sizes(), (std::vector<std::int64_t>{200, 5}));
+  EXPECT_EQ(batch.ids.scalar_type(), at::kLong);
+  std::set<std::int64_t> starts;
+  for (std::int64_t i = 0; i < 200; ++i) {
+    const std::int64_t start = row(batch.ids, i)[0];
+    starts.insert(start);
+    EXPECT_EQ(row(batch.ids, i),
+              (std::vector<std::int64_t>{start, start + 1, start + 2, start + 3, start + 4}));
+  }
+  EXPECT_TRUE(at::equal(batch.targets, batch.ids + 1));
+  EXPECT_GT(starts.size(), 80U);  // 200 draws of 123 leave 24 out on average
+  EXPECT_GE(*starts.begin(), 0);
+  EXPECT_LE(*starts.rbegin(), 122);
+}
+
+TEST_F(DataTest, EveryStartIsReachable) {
+  const auto data = open_data(text({write("a.txt", "abcdef")}), 256, 4, 0);  // starts 0 and 1
+  const Batch batch = data->batch(0, 0, 64);
+  const auto first = batch.ids.select(1, 0);
+  EXPECT_EQ(first.min().item<int>(), 'a');
+  EXPECT_EQ(first.max().item<int>(), 'b');
+}
+
+TEST_F(DataTest, GlobalBatchIsTheSameWhateverTheRankCount) {
+  const std::vector<std::uint16_t> numbers = {1,  2,  3,  4,  5,  6,  7,  8,  9, 10,
+                                              11, 12, 13, 14, 15, 16, 17, 18, 19};
+  const DataConfig configs[] = {
+      text({write("a.txt", "The quick brown fox jumps over the lazy dog.")}),
+      tokens({write_numbers("a.bin", numbers)}),
+      {.source = "random"}};
+  for (const DataConfig& config : configs) {
+    const auto data = open_data(config, 256, 8, 42);
+    const Batch whole = data->batch(3, 0, 8);
+    for (const std::int64_t ranks : {2, 4, 8}) {
+      std::vector<at::Tensor> ids, targets;
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const auto own = open_data(config, 256, 8, 42);
+        const Batch part = own->batch(3, rank * 8 / ranks, 8 / ranks);
+        ids.push_back(part.ids);
+        targets.push_back(part.targets);
+      }
+      EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << config.source;
+      EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << config.source;
+    }
+    EXPECT_FALSE(at::equal(data->batch(4, 0, 8).ids, whole.ids)) << config.source;
+    EXPECT_FALSE(at::equal(open_data(config, 256, 8, 43)->batch(3, 0, 8).ids, whole.ids))
+        << config.source;
+  }
+}
+
+TEST_F(DataTest, RandomTokensCoverTheVocabulary) {
+  const auto data = open_data({.source = "random"}, 10, 100, 0);
+  EXPECT_EQ(data->tokens(), 0);
+  const Batch batch = data->batch(0, 0, 100);
+  for (std::int64_t token = 0; token < 10; ++token) {
+    EXPECT_NEAR((batch.ids == token).sum().item<double>(), 1000, 150)
+        << token;  // 5 standard deviations
+  }
+  EXPECT_LT(batch.ids.max().item<int>(), 10);
+  EXPECT_TRUE(at::equal(batch.ids.narrow(1, 1, 99), batch.targets.narrow(1, 0, 99)));
+}
+
+TEST_F(DataTest, FolderIsReadInSortedOrderWithoutLinksAndBinaries) {
+  write("f/b.txt", "second ");
+  write("f/a/z.txt", "first ");
+  write("f/c.txt", "third \xC3\xA9");
+  write("f/d.dat", std::string("nul\0nul", 7));
+  write("f/e.dat", "latin \xE9");
+  fs::create_symlink(folder_ / "f/b.txt", folder_ / "f/link.txt");
+  fs::create_directory_symlink(folder_ / "f/a", folder_ / "f/again");
+  const TextCorpus corpus({(folder_ / "f").string()});
+  std::vector<std::int64_t> bytes(corpus.size());
+  corpus.copy(0, corpus.size(), bytes.data());
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "first second third \xC3\xA9");
+  const auto data = open_data(text({(folder_ / "f").string()}), 256, 4, 0);
+  EXPECT_THAT(data->description(),
+              HasSubstr("21 bytes of 3 files under " + (folder_ / "f").string()));
+  EXPECT_THAT(data->description(), HasSubstr("2 symbolic links, 2 files that are not UTF-8 text"));
+}
+
+TEST_F(DataTest, DescriptionGroupsThousands) {
+  const auto data = open_data(text({write("a.txt", std::string(1234567, 'x'))}), 256, 4, 0);
+  EXPECT_THAT(data->description(), HasSubstr("1,234,567 bytes of 1 file under "));
+}
+
+TEST_F(DataTest, Utf8IsCheckedToTheByte) {
+  EXPECT_EQ(valid_utf8_prefix("ascii, \xC3\xA9, \xE2\x82\xAC, \xF0\x9F\x98\x80"), 20U);
+  EXPECT_EQ(valid_utf8_prefix("ab\xE9 latin"), 2U);       // a lead byte without its trail
+  EXPECT_EQ(valid_utf8_prefix("ab\x80"), 2U);             // a trail byte alone
+  EXPECT_EQ(valid_utf8_prefix("abc\xC0\xAF"), 3U);        // overlong
+  EXPECT_EQ(valid_utf8_prefix("a\xED\xA0\x80"), 1U);      // a surrogate
+  EXPECT_EQ(valid_utf8_prefix("a\xF4\x90\x80\x80"), 1U);  // above U+10FFFF
+  EXPECT_EQ(valid_utf8_prefix("abcd\xE2\x82"), 4U);       // cut short
+}
+
+TEST_F(DataTest, TextThatIsRefused) {
+  const std::string latin = write("latin.txt", "caf\xE9 au lait");
+  EXPECT_THAT(refusal(text({latin})).got, HasSubstr("byte offset 3"));
+  EXPECT_EQ(refusal(text({latin})).where, latin);
+  EXPECT_THAT(refusal(text({folder_ / "absent.txt"})).got, HasSubstr("no such file"));
+  EXPECT_EQ(refusal(text({write("empty.txt", "")})).got, "an empty file");
+  fs::create_directory(folder_ / "nothing");
+  EXPECT_EQ(refusal(text({folder_ / "nothing"})).got, "no text in it");
+  EXPECT_THAT(refusal(text({write("short.txt", "abcd")})).expected, HasSubstr("5"));
+  EXPECT_EQ(refusal(text({write("good.txt", "good enough")}), 255).where, "model.vocab_size");
+  EXPECT_EQ(refusal(text({})).where, "data.path");
+}
+
+TEST_F(DataTest, TokenFilesAreOneSequence) {
+  const std::string first = write_numbers<std::uint32_t>("1.bin", {100000, 100001, 100002});
+  const std::string second = write_numbers<std::uint32_t>("2.bin", {100003});
+  const std::string third = write_numbers<std::uint32_t>("3.bin", {100004, 100005});
+  const auto data = open_data(tokens({first, second, third}, "uint32"), 200000, 4, 0);
+  EXPECT_EQ(data->tokens(), 6);
+  const Batch batch = data->batch(0, 0, 20);  // starts 0 and 1
+  std::set<std::int64_t> starts;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const std::int64_t start = row(batch.ids, i)[0];
+    starts.insert(start);
+    EXPECT_EQ(row(batch.targets, i),
+              (std::vector<std::int64_t>{start + 1, start + 2, start + 3, start + 4}));
+  }
+  EXPECT_EQ(starts, (std::set<std::int64_t>{100000, 100001}));
+}
+
+// llm.c's files begin with 256 int32: magic, version, number of tokens.
+TEST_F(DataTest, HeaderOfLlmCIsLeftOut) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = 20240520;
+  header[1] = 1;
+  header[2] = 6;
+  const auto with_header = [&header](const std::vector<std::uint16_t>& numbers) {
+    std::string bytes(reinterpret_cast<const char*>(header.data()), header.size() * 4);
+    return bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * 2);
+  };
+  const std::string good = write("good.bin", with_header({7, 7, 7, 7, 7, 7}));
+  const auto data = open_data(tokens({good}), 8, 4, 0);
+  EXPECT_EQ(data->tokens(), 6);
+  EXPECT_TRUE((data->batch(0, 0, 4).ids == 7).all().item<bool>());
+  EXPECT_THAT(refusal(tokens({good}, "uint32")).expected, HasSubstr("uint16"));
+  EXPECT_THAT(refusal(tokens({write("cut.bin", with_header({7, 7, 7, 7, 7}))})).expected,
+              HasSubstr("1036 bytes"));
+}
+
+TEST_F(DataTest, TokenFilesThatAreRefused) {
+  const std::string good = write_numbers<std::uint16_t>("good.bin", {1, 2, 3, 4, 299, 6, 300, 8});
+  EXPECT_THAT(refusal(tokens({good}), 300).got, HasSubstr("token 300 at position 6"));
+  EXPECT_NO_THROW(open_data(tokens({good}), 301, 4, 0));
+  EXPECT_THAT(refusal(tokens({write("odd.bin", "abc")})).got, HasSubstr("3 bytes"));
+  EXPECT_THAT(refusal(tokens({write("half.bin", "abcdef")}, "uint32")).expected,
+              HasSubstr("multiple of 4"));
+  EXPECT_THAT(refusal(tokens({write("empty.bin", "")})).what, HasSubstr("empty"));
+  EXPECT_THAT(refusal(tokens({folder_ / "absent.bin"})).got, HasSubstr("No such file"));
+  EXPECT_EQ(refusal(tokens({folder_})).where, folder_.string());
+  EXPECT_THAT(refusal(tokens({good}), 301, 8).got, HasSubstr("8 tokens"));
+  EXPECT_EQ(refusal(tokens({})).where, "data.path");
+}
+
+TEST_F(DataTest, SettingsThatAreRefused) {
+  EXPECT_EQ(refusal({.source = "poetry", .path = {"x"}}).where, "data.source");
+  EXPECT_EQ(refusal({.source = "random", .path = {"x"}}).where, "data.path");
+  EXPECT_EQ(refusal(tokens({"x"}, "int8")).where, "data.token_type");
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,369 @@
+// Experiment files: defaults, presets, sweeps, launches, round trip, the text of each error, and
+// the shipped configurations.
+#include "ddprun/config/experiment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The least that an experiment must say; tests add lines.
+const char* const kLeast =
+    "strategy: s\n"
+    "precision: p\n"
+    "attention: a\n"
+    "train: {global_batch: 8}\n";
+
+class ExperimentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / "experiment_test" / test->name();
+    fs::create_directories(folder_);
+    file_ = folder_ / "run.yaml";
+  }
+
+  ExperimentFile load(const std::string& text, const std::vector<std::string>& overrides = {},
+                      int world_size = 0) {
+    std::ofstream(file_) << text;
+    return load_experiments(file_, overrides, world_size);
+  }
+
+  Experiment load_one(const std::string& text, const std::vector<std::string>& overrides = {},
+                      int world_size = 0) {
+    return load(text, overrides, world_size).experiments.at(0);
+  }
+
+  // The message of the ConfigError, the file's path shortened to its name.
+  std::string error(const std::string& text, const std::vector<std::string>& overrides = {},
+                    int world_size = 0) {
+    try {
+      load(text, overrides, world_size);
+    } catch (const ConfigError& e) {
+      std::string message = e.what();
+      for (auto at = message.find(file_.string()); at != std::string::npos;
+           at = message.find(file_.string())) {
+        message.replace(at, file_.string().size(), "run.yaml");
+      }
+      return message;
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+  fs::path file_;
+};
+
+TEST_F(ExperimentTest, DefaultsOfEverySection) {
+  const Experiment e = load_one(kLeast);
+  EXPECT_EQ(e.name, "run");
+  EXPECT_EQ(e.label, "");
+  EXPECT_EQ(e.model.preset, "tiny");
+  EXPECT_EQ(e.model.d_model, model_preset("tiny").d_model);
+  EXPECT_EQ(e.data.source, "random");
+  EXPECT_EQ(e.world.size, 1);
+  EXPECT_EQ(e.world.comm.backend, "gloo");
+  EXPECT_EQ(e.strategy.name, "s");
+  EXPECT_EQ(e.precision.kind, PluginKind::precision);
+  EXPECT_EQ(e.optimizer.name, "adamw");
+  EXPECT_EQ(e.train.steps, 10);
+  EXPECT_EQ(e.output_dir, "results");
+}
+
+TEST_F(ExperimentTest, ReadsEverySection) {
+  const Experiment e = load_one(
+      "name: my-run_1.0\n"
+      "model: {preset: small, layers: 2}\n"
+      "data: {source: tokens, path: [a.bin, /b.bin], token_type: uint32}\n"
+      "world: {size: 2, threads_per_rank: 3, pin: false, gloo_threads: 4, interface: lo, "
+      "timeout_s: 5}\n"
+      "strategy: {name: mine, path: lib/libmine.so, bucket_mb: 5}\n"
+      "precision: p\n"
+      "attention: {name: a}\n"
+      "optimizer: {name: sgd, lr: 0.1, momentum: 0.9, schedule: {name: cosine, min_lr: 0.01}}\n"
+      "train: {batch_per_rank: 6, accumulate: 3, seed: 7}\n"
+      "output: {dir: out}\n"
+      "plugin_path: plugins\n");
+  EXPECT_EQ(e.name, "my-run_1.0");
+  EXPECT_EQ(e.model.layers, 2);
+  EXPECT_EQ(e.model.d_model, 768);
+  EXPECT_THAT(e.data.path, testing::ElementsAre((folder_ / "a.bin").string(), "/b.bin"));
+  EXPECT_EQ(e.world.comm.gloo_threads, 4);
+  EXPECT_EQ(e.world.comm.timeout_s, 5);
+  EXPECT_EQ(e.strategy.path, (folder_ / "lib/libmine.so").string());
+  EXPECT_EQ(e.strategy.options.find("bucket_mb")->scalar, "5");
+  EXPECT_EQ(e.optimizer.schedule.min_lr, 0.01);
+  EXPECT_EQ(e.output_dir, "out");
+  EXPECT_THAT(e.plugin_path, testing::ElementsAre((folder_ / "plugins").string()));
+
+  EXPECT_EQ(e.batch_per_rank(), 6);
+  EXPECT_EQ(e.global_batch(), 12);
+  EXPECT_EQ(e.micro_batch(), 2);
+  EXPECT_EQ(e.setup().world_size, 2);
+  EXPECT_EQ(e.setup().micro_batch, 2);
+  EXPECT_EQ(e.setup().context_length, 128);
+  EXPECT_EQ(e.setup().head_dim, 64);
+}
+
+TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
+  std::ofstream(file_) << kLeast << "data: {source: text, path: ../texts}\n";
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  const Experiment e = load_experiments("run.yaml", {}).experiments.at(0);
+  fs::current_path(before);
+  EXPECT_THAT(e.data.path, testing::ElementsAre((folder_.parent_path() / "texts").string()));
+}
+
+TEST_F(ExperimentTest, SweepsAndOverrides) {
+  const ExperimentFile file =
+      load(std::string(kLeast) + "sweep:\n  strategy: [x, {name: y, k: 1}]\n  world.size: [1, 2]\n",
+           {"train.steps=3", "sweep.world.size=[2, 4]"});
+  ASSERT_EQ(file.experiments.size(), 4u);
+  EXPECT_EQ(file.name, "run");
+  EXPECT_EQ(file.experiments[3].label, "strategy=y(k=1), world.size=4");
+  EXPECT_EQ(file.experiments[3].strategy.name, "y");
+  EXPECT_EQ(file.experiments[3].world.size, 4);
+  EXPECT_EQ(file.experiments[0].train.steps, 3);
+}
+
+TEST_F(ExperimentTest, ALaunchSetsTheWorldSize) {
+  EXPECT_EQ(load_one(kLeast, {}, 4).world.size, 4);
+  EXPECT_EQ(load_one(std::string(kLeast) + "world: {size: 4}\n", {}, 4).world.size, 4);
+  EXPECT_EQ(error(std::string(kLeast) + "world: {size: 2}\n", {}, 4),
+            "world.size contradicts the launch that this process belongs to\n"
+            "  where: run.yaml:5:9\n"
+            "  got: 2\n"
+            "  expected: 4, the ranks that were launched\n"
+            "  hint: remove world.size, or launch that many ranks");
+}
+
+TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
+  Experiment e = load_one(
+      "name: \"1.5\"\n"
+      "model: {preset: medium, rope_theta: 5e5}\n"
+      "data: {source: text, path: \"a: b, c\"}\n"
+      "world: {size: 2, timeout_s: 0.1}\n"
+      "strategy: {name: s, path: libs.so, text: \"5\", list: [1, x], map: {k: v}}\n"
+      "precision: p\n"
+      "attention: a\n"
+      "optimizer: {lr: 3.3e-4, betas: [0.8, 0.999], schedule: {name: cosine, warmup_steps: 3}}\n"
+      "train: {global_batch: 12, accumulate: 2}\n");
+  const std::string resolved = to_yaml(e);
+  const Experiment back = load_one(resolved);
+  EXPECT_EQ(to_yaml(back), resolved);
+  EXPECT_EQ(back.name, "1.5");
+  EXPECT_EQ(back.model.d_ff, e.model.d_ff);
+  EXPECT_EQ(back.model.rope_theta, 5e5);
+  EXPECT_EQ(back.data.path, e.data.path);
+  EXPECT_EQ(back.strategy.path, e.strategy.path);
+  EXPECT_TRUE(back.strategy.options.find("text")->quoted);
+  EXPECT_EQ(compact(*back.strategy.options.find("list")), "[1, x]");
+  EXPECT_EQ(compact(*back.strategy.options.find("map")), "{k: v}");
+  EXPECT_EQ(back.optimizer.betas, e.optimizer.betas);
+  EXPECT_EQ(back.optimizer.schedule.warmup_steps, 3);
+  EXPECT_EQ(back.train.global_batch, 12);
+  EXPECT_EQ(back.global_batch(), e.global_batch());
+
+  // Written options of the plugin take the place of those that were read.
+  e.strategy.options = parse_yaml("{bucket_mb: 25}", "");
+  EXPECT_THAT(to_yaml(e), testing::HasSubstr("strategy:\n  name: s\n  path: " + e.strategy.path +
+                                             "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
+}
+
+TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
+  EXPECT_EQ(error("hello\n", {"a=b"}),
+            "an experiment must be a mapping\n"
+            "  where: run.yaml:1:1\n"
+            "  got: hello\n"
+            "  expected: key: value lines");
+}
+
+TEST_F(ExperimentTest, UnknownKeys) {
+  EXPECT_EQ(
+      error(std::string(kLeast) + "wordl: {size: 2}\n"),
+      "unknown key 'wordl'\n"
+      "  where: run.yaml:5:1\n"
+      "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, world, "
+      "optimizer, train, output\n"
+      "  hint: did you mean 'world'?");
+  EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
+            "unknown key 'warmup' in optimizer.schedule\n"
+            "  where: --set optimizer.schedule.warmup=5\n"
+            "  expected: name, warmup_steps, min_lr");
+}
+
+TEST_F(ExperimentTest, AnErrorInASweepNamesItsPoint) {
+  EXPECT_EQ(error("strategy: s\nprecision: p\nattention: a\ntrain: {global_batch: 8}\n"
+                  "sweep: {world.size: [2, 3]}\n"),
+            "train.global_batch 8 is not divisible by 3 ranks x 1 accumulation\n"
+            "  where: run.yaml:4:9, in the sweep at world.size=3\n"
+            "  got: 8\n"
+            "  expected: a multiple of 3\n"
+            "  hint: the nearest are 6 and 9");
+}
+
+TEST_F(ExperimentTest, PluginsMustBeChosen) {
+  EXPECT_EQ(error("precision: p\nattention: a\ntrain: {global_batch: 8}\n"),
+            "strategy is missing\n"
+            "  where: run.yaml\n"
+            "  expected: strategy: NAME, or strategy: {name: NAME, ...its options}\n"
+            "  hint: `ddprun list` shows what is installed");
+  EXPECT_EQ(error("strategy: s\nprecision: {bits: 5}\nattention: a\n"),
+            "precision has no name\n"
+            "  where: run.yaml:2:12\n"
+            "  got: {bits: 5}\n"
+            "  expected: precision: NAME, or precision: {name: NAME, ...its options}\n"
+            "  hint: `ddprun list` shows what is installed");
+  EXPECT_EQ(error("strategy: {name: [s]}\nprecision: p\nattention: a\n"),
+            "'name' in strategy has the wrong type\n"
+            "  where: run.yaml:1:18\n"
+            "  got: the list [s]\n"
+            "  expected: text (name of a plugin; `ddprun list` shows them)");
+}
+
+TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
+  EXPECT_EQ(error(std::string(kLeast) + "name: a/b\n"),
+            "the experiment's name cannot name a folder\n"
+            "  where: run.yaml:5:1\n"
+            "  got: a/b\n"
+            "  expected: letters, digits, '.', '_' and '-', not starting with '.'");
+  file_ = folder_ / "my run.yaml";
+  EXPECT_THAT(error(kLeast), testing::HasSubstr("got: my run\n"));
+  EXPECT_THAT(error(kLeast),
+              testing::EndsWith("hint: it is the file's name; add name: to the file"));
+  file_ = folder_ / "run.yaml";
+  EXPECT_EQ(error(std::string(kLeast) + "sweep: {name: [a, b]}\n"),
+            "the name cannot be swept\n"
+            "  where: run.yaml:5:9\n"
+            "  got: b\n"
+            "  expected: one name for all points of the sweep\n"
+            "  hint: labels tell the points apart");
+}
+
+TEST_F(ExperimentTest, HeadsMustFit) {
+  EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 256, heads: 7}\n"),
+            "model.heads does not divide model.d_model\n"
+            "  where: run.yaml:5:23\n"
+            "  got: d_model 256, heads 7\n"
+            "  expected: d_model a multiple of heads");
+  EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 36, heads: 4}\n"),
+            "the dimension of a head must be even: RoPE rotates pairs\n"
+            "  where: run.yaml:5:22\n"
+            "  got: d_model 36, heads 4: 9 a head\n"
+            "  expected: d_model / heads even");
+}
+
+TEST_F(ExperimentTest, TheBatchIsGivenOnce) {
+  const std::string plugins = "strategy: s\nprecision: p\nattention: a\n";
+  EXPECT_EQ(error(plugins + "train: {global_batch: 8, batch_per_rank: 4}\n"),
+            "train must give the batch exactly once\n"
+            "  where: run.yaml:4:1\n"
+            "  got: global_batch 8 and batch_per_rank 4\n"
+            "  expected: global_batch (over all ranks) or batch_per_rank\n"
+            "  hint: remove one of them");
+  EXPECT_EQ(error(plugins),
+            "train must give the batch exactly once\n"
+            "  where: run.yaml:1:1\n"
+            "  got: neither global_batch nor batch_per_rank\n"
+            "  expected: global_batch (over all ranks) or batch_per_rank\n"
+            "  hint: train: {global_batch: 8}");
+}
+
+TEST_F(ExperimentTest, TheBatchMustDivide) {
+  const std::string plugins = "strategy: s\nprecision: p\nattention: a\nworld: {size: 4}\n";
+  EXPECT_EQ(error(plugins + "train: {global_batch: 10}\n"),
+            "train.global_batch 10 is not divisible by 4 ranks x 1 accumulation\n"
+            "  where: run.yaml:5:9\n"
+            "  got: 10\n"
+            "  expected: a multiple of 4\n"
+            "  hint: the nearest are 8 and 12");
+  EXPECT_EQ(error(plugins + "train: {batch_per_rank: 2, accumulate: 3}\n"),
+            "train.batch_per_rank 2 is not divisible by 3 accumulation\n"
+            "  where: run.yaml:5:9\n"
+            "  got: 2\n"
+            "  expected: a multiple of 3\n"
+            "  hint: the nearest is 3");
+}
+
+TEST_F(ExperimentTest, TheScheduleMustFitTheRun) {
+  EXPECT_EQ(error(std::string(kLeast) + "optimizer:\n  schedule: {warmup_steps: 16}\n"),
+            "the learning rate would never finish its warm-up\n"
+            "  where: run.yaml:6:14\n"
+            "  got: 16 warm-up steps of the schedule\n"
+            "  expected: at most the 15 steps of the run (train.warmup_steps 5 + train.steps 10)");
+  EXPECT_EQ(
+      error(std::string(kLeast) + "optimizer: {lr: 0.1, schedule: {name: cosine, min_lr: 1}}\n"),
+      "optimizer.schedule.min_lr is above optimizer.lr\n"
+      "  where: run.yaml:5:47\n"
+      "  got: 1\n"
+      "  expected: at most 0.1");
+}
+
+TEST_F(ExperimentTest, OptionsWithoutEffectAreRefused) {
+  EXPECT_EQ(error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
+            "optimizer.momentum has no effect with optimizer.name adamw\n"
+            "  where: run.yaml:5:13\n"
+            "  hint: remove it");
+  const auto what = [&](const std::string& line) {
+    const std::string message = error(kLeast + line + "\n");
+    return message.substr(0, message.find('\n'));
+  };
+  EXPECT_EQ(what("optimizer: {name: sgd, betas: [0.8, 0.9]}"),
+            "optimizer.betas has no effect with optimizer.name sgd");
+  EXPECT_EQ(what("optimizer: {name: sgd, eps: 1}"),
+            "optimizer.eps has no effect with optimizer.name sgd");
+  EXPECT_EQ(what("optimizer: {schedule: {min_lr: 1e-5}}"),
+            "optimizer.schedule.min_lr has no effect with optimizer.schedule.name constant");
+  EXPECT_EQ(what("data: {path: a.txt}"), "data.path has no effect with data.source random");
+  EXPECT_EQ(what("data: {source: text, path: a, token_type: uint32}"),
+            "data.token_type has no effect with data.source text");
+}
+
+TEST_F(ExperimentTest, OptimizerAndDataAreComplete) {
+  EXPECT_EQ(error(std::string(kLeast) + "optimizer: {betas: 0.9}\n"),
+            "optimizer.betas must hold two numbers\n"
+            "  where: run.yaml:5:13\n"
+            "  got: [0.9]\n"
+            "  expected: two, as in [0.9, 0.95]");
+  EXPECT_EQ(error(std::string(kLeast) + "data: {source: text}\n"),
+            "data.source text needs data.path\n"
+            "  where: run.yaml:5:8\n"
+            "  got: no path\n"
+            "  expected: a file or folder, or a list of them");
+  EXPECT_EQ(
+      error(std::string(kLeast) + "data: {source: text, path: a}\nmodel: {vocab_size: 128}\n"),
+      "text is read as bytes, which need a vocabulary of 256\n"
+      "  where: run.yaml:6:9\n"
+      "  got: model.vocab_size 128\n"
+      "  expected: >= 256");
+}
+
+TEST(ShippedConfigurations, AllLoadAndSayTheirQuestionAndCost) {
+  int files = 0;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(fs::path(DDPRUN_SOURCE_DIR) / "configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    SCOPED_TRACE(entry.path().string());
+    EXPECT_NO_THROW(load_experiments(entry.path(), {}));
+    std::ifstream stream(entry.path());
+    std::string question, cost;
+    std::getline(stream, question);
+    std::getline(stream, cost);
+    EXPECT_THAT(question, testing::AllOf(testing::StartsWith("# "), testing::EndsWith("?")));
+    EXPECT_THAT(cost, testing::StartsWith("# Cost: "));
+  }
+  EXPECT_GE(files, 1);
+}
+
+}  // namespace
+}  // namespace ddprun

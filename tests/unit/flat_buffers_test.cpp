@@ -1,0 +1,179 @@
+// Flat buffers: the user's tensors become aligned views, and backward keeps adding into them.
+#include "ddprun/train/flat_buffers.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+namespace {
+
+at::Tensor leaf(at::IntArrayRef sizes, double first = 1.0) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : sizes) elements *= size;
+  return at::arange(first, first + static_cast<double>(elements), at::kFloat)
+      .reshape(sizes)
+      .clone()
+      .requires_grad_();
+}
+
+std::vector<NamedTensor> three() {
+  return {{"a", leaf({3, 5})}, {"b", leaf({2}, 100)}, {"c", leaf({4, 4}, 200)}};
+}
+
+bool lies_in(const at::Tensor& view, const at::Tensor& flat, std::int64_t offset) {
+  return view.is_alias_of(flat) &&
+         view.const_data_ptr<float>() == flat.const_data_ptr<float>() + offset;
+}
+
+TEST(FlatBuffers, StoresInReverseOrderOnCacheLines) {
+  const FlatBuffers buffers(three());
+  ASSERT_EQ(buffers.count(), 3);
+  EXPECT_EQ(buffers.name(0), "c");
+  EXPECT_EQ(buffers.name(2), "a");
+  EXPECT_EQ(buffers.range(0), (Range{0, 16}));
+  EXPECT_EQ(buffers.range(1), (Range{16, 18}));
+  EXPECT_EQ(buffers.range(2), (Range{32, 47}));
+  EXPECT_EQ(buffers.range(0, 1), (Range{0, 18}));
+  EXPECT_EQ(buffers.range(1, 2), (Range{16, 47}));
+  EXPECT_EQ(buffers.all(), (Range{0, 48}));
+  EXPECT_EQ(buffers.parameter_count(), 15 + 2 + 16);
+  EXPECT_EQ(buffers.gradient_bytes(buffers.range(1, 2)), 31 * 4);
+  for (int i = 0; i < buffers.count(); ++i) {
+    for (const at::Tensor& view :
+         {buffers.parameters(buffers.range(i)), buffers.gradients(buffers.range(i))}) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.const_data_ptr()) % 64, 0u) << i;
+    }
+  }
+}
+
+TEST(FlatBuffers, UsersTensorsBecomeViewsAndKeepTheirValues) {
+  const std::vector<NamedTensor> parameters = three();
+  std::vector<at::Tensor> before;
+  for (const NamedTensor& parameter : parameters)
+    before.push_back(parameter.tensor.detach().clone());
+  FlatBuffers buffers(parameters);
+  const at::Tensor flat = buffers.parameters(buffers.all());
+  const at::Tensor gradients = buffers.gradients(buffers.all());
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor& user = parameters[i].tensor;
+    const Range range = buffers.range(2 - i);
+    EXPECT_TRUE(user.is_same(buffers.parameter(2 - i)));
+    EXPECT_TRUE(user.is_leaf() && user.requires_grad());
+    EXPECT_TRUE(at::equal(user, before[i]));
+    EXPECT_TRUE(lies_in(user, flat, range.begin));
+    EXPECT_TRUE(lies_in(user.grad(), gradients, range.begin));
+    EXPECT_EQ(user.grad().strides(), user.strides());
+    EXPECT_TRUE(at::equal(buffers.parameters(range), before[i].flatten()));
+    EXPECT_TRUE(buffers.owns_gradient(i));
+  }
+  EXPECT_EQ(
+      flat.sum().item<float>(),
+      before[0].sum().item<float>() + before[1].sum().item<float>() + before[2].sum().item<float>())
+      << "padding must be zero";
+}
+
+TEST(FlatBuffers, BackwardAddsIntoTheViews) {
+  const std::vector<NamedTensor> parameters = three();
+  FlatBuffers buffers(parameters);
+  const at::Tensor x = at::full({2, 3}, 2.0);
+  // d/da sum(x a) = x^T 1 = 4; b and c enter as sum(b^2) and sum(3 c).
+  const auto loss = [&] {
+    return at::mm(x, parameters[0].tensor).sum() + parameters[1].tensor.pow(2).sum() +
+           (parameters[2].tensor * 3).sum();
+  };
+  for (int times = 1; times <= 2; ++times) {
+    loss().backward();
+    EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(2)), at::full({15}, 4.0 * times)));
+    EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(1)),
+                          parameters[1].tensor.detach() * (2.0 * times)));
+    EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(0)), at::full({16}, 3.0 * times)));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffers.owns_gradient(i));
+  }
+  EXPECT_EQ(buffers.gradients({18, 32}).abs().sum().item<float>(), 0.0f);
+  buffers.zero_gradients();
+  for (const NamedTensor& parameter : parameters) {
+    EXPECT_EQ(parameter.tensor.grad().abs().sum().item<float>(), 0.0f);
+  }
+}
+
+TEST(FlatBuffers, WritesToTheBufferReachTheModel) {
+  const std::vector<NamedTensor> parameters = three();
+  FlatBuffers buffers(parameters);
+  buffers.parameters(buffers.range(1)).fill_(7.0);
+  EXPECT_TRUE(at::equal(parameters[1].tensor.detach(), at::full({2}, 7.0)));
+}
+
+TEST(FlatBuffers, TransposedParameterKeepsItsStrides) {
+  const at::Tensor values = at::arange(6, at::kFloat).reshape({2, 3});
+  const at::Tensor transposed = values.clone().t().detach().requires_grad_();
+  FlatBuffers buffers({{"t", transposed}});
+  EXPECT_EQ(transposed.strides(), (at::IntArrayRef{1, 3}));
+  EXPECT_TRUE(at::equal(transposed.detach(), values.t()));
+  (transposed * at::arange(6, at::kFloat).reshape({3, 2})).sum().backward();
+  EXPECT_TRUE(buffers.owns_gradient(0));
+  EXPECT_TRUE(at::equal(transposed.grad(), at::arange(6, at::kFloat).reshape({3, 2})));
+}
+
+TEST(FlatBuffers, ParameterWithHolesBecomesContiguous) {
+  const at::Tensor values = at::arange(8, at::kFloat).reshape({2, 4});
+  const at::Tensor part = values.clone().narrow(1, 1, 2).detach().requires_grad_();
+  FlatBuffers buffers({{"part", part}});
+  EXPECT_TRUE(part.is_contiguous());
+  EXPECT_TRUE(at::equal(part.detach(), values.narrow(1, 1, 2)));
+}
+
+TEST(FlatBuffers, ScalarAndEmptyParameters) {
+  const at::Tensor scalar = at::full({}, 3.0).requires_grad_();
+  const at::Tensor empty = at::empty({0, 4}).requires_grad_();
+  const FlatBuffers buffers({{"empty", empty}, {"scalar", scalar}});
+  EXPECT_EQ(buffers.parameter_count(), 1);
+  EXPECT_EQ(scalar.item<float>(), 3.0f);
+  EXPECT_EQ(buffers.range(1).size(), 0);
+}
+
+TEST(FlatBuffers, NoticesAReplacedGradient) {
+  const std::vector<NamedTensor> parameters = three();
+  FlatBuffers buffers(parameters);
+  at::Tensor b = parameters[1].tensor;
+  b.mutable_grad() = at::zeros({2});
+  EXPECT_FALSE(buffers.owns_gradient(1));
+  b.mutable_grad() = at::Tensor();
+  EXPECT_FALSE(buffers.owns_gradient(1));
+  EXPECT_TRUE(buffers.owns_gradient(0));
+}
+
+std::string error_of(const std::vector<NamedTensor>& parameters) {
+  try {
+    FlatBuffers buffers(parameters);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(FlatBuffers, RefusesWhatItCannotHold) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  const at::Tensor good = leaf({2});
+  EXPECT_THAT(error_of({}), HasSubstr("no parameters"));
+  EXPECT_THAT(error_of({{"w", at::Tensor()}}), HasSubstr("\"w\" is undefined"));
+  EXPECT_THAT(error_of({{"g", good}, {"w", at::zeros({2}, at::kDouble).requires_grad_()}}),
+              AllOf(HasSubstr("\"w\""), HasSubstr("float32")));
+  EXPECT_THAT(error_of({{"w", good * 2}}), AllOf(HasSubstr("\"w\""), HasSubstr("not a leaf")));
+  EXPECT_THAT(error_of({{"w", at::zeros({2})}}),
+              AllOf(HasSubstr("\"w\""), HasSubstr("does not require a gradient")));
+  EXPECT_THAT(error_of({{"g", good}, {"w", good}}),
+              AllOf(HasSubstr("\"w\" appears twice"), HasSubstr("memory")));
+  EXPECT_THAT(error_of({{"g", good}, {"w", good.detach().requires_grad_()}}),
+              HasSubstr("\"w\" appears twice"));
+  EXPECT_THAT(error_of({{"g", good}, {"g", leaf({2})}}),
+              AllOf(HasSubstr("\"g\" appears twice"), HasSubstr("its name")));
+  EXPECT_EQ(error_of({{"g", good}}), "no error") << "a refused list must leave tensors usable";
+}
+
+}  // namespace
+}  // namespace ddprun

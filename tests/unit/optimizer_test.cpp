@@ -1,0 +1,245 @@
+// Optimizers against torch's own kernel and against the formulas in double; ranges, threads,
+// clipping.
+#include "ddprun/train/optimizer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+namespace {
+
+/// Reproducible values in [-1, 1) that need no generator of torch's.
+at::Tensor noise(std::int64_t count, std::uint64_t seed) {
+  at::Tensor values = at::empty({count}, at::kFloat);
+  float* const out = values.data_ptr<float>();
+  std::uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    out[i] = static_cast<float>(static_cast<std::int32_t>(state >> 32)) * 0x1p-31f;
+  }
+  return values;
+}
+
+/// Two parameters, of which the sizes leave padding and, over kGrain, give every thread a piece.
+struct Model {
+  std::vector<NamedTensor> parameters = {{"a", noise(70001, 1).requires_grad_()},
+                                         {"b", noise(37, 2).requires_grad_()}};
+  FlatBuffers buffers{parameters};
+
+  void set_gradients(int step) {
+    for (int i = 0; i < buffers.count(); ++i) {
+      const Range range = buffers.range(i);
+      buffers.gradients(range).copy_(noise(range.size(), 100 * step + i) * 0.1);
+    }
+  }
+  at::Tensor all() { return buffers.parameters(buffers.all()); }
+};
+
+OptimizerConfig adamw() {
+  OptimizerConfig config;
+  config.betas = {0.9, 0.95};
+  config.weight_decay = 0.1;
+  return config;
+}
+
+/// Restores the number of threads at the end of a test.
+struct Threads {
+  explicit Threads(int count) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before = at::get_num_threads();
+};
+
+at::Tensor run(const OptimizerConfig& config, int steps, const std::vector<Range>& ranges = {}) {
+  Model model;
+  const auto optimizer = make_optimizer(config, model.buffers);
+  for (int step = 0; step < steps; ++step) {
+    model.set_gradients(step);
+    optimizer->begin_step(config.lr, 1.0);
+    if (ranges.empty()) optimizer->update_all();
+    for (const Range range : ranges) optimizer->update(range);
+  }
+  return model.all().clone();
+}
+
+TEST(Adamw, EqualsTorchsFusedKernelToRounding) {
+  Model model;
+  const OptimizerConfig config = adamw();
+  const auto optimizer = make_optimizer(config, model.buffers);
+  at::Tensor parameter = model.all().clone();
+  at::Tensor gradient = at::zeros_like(parameter);
+  at::Tensor mean = at::zeros_like(parameter);
+  at::Tensor square = at::zeros_like(parameter);
+  for (int step = 0; step < 10; ++step) {
+    const double lr = config.lr * (step + 1);
+    model.set_gradients(step);
+    gradient.copy_(model.buffers.gradients(model.buffers.all()));
+    const at::Tensor steps = at::full({}, static_cast<double>(step + 1), at::kFloat);
+    at::_fused_adamw_({parameter}, {gradient}, {mean}, {square}, {}, {steps}, lr, 0.9, 0.95, 0.1,
+                      1e-8, false, false);
+    optimizer->begin_step(lr, 1.0);
+    optimizer->update_all();
+    const double difference = (model.all() - parameter).abs().max().item<double>();
+    // Parameters are below 1, where a float's last place is 6e-8; both round a handful of times a
+    // step.
+    EXPECT_LT(difference, 6e-8 * 2 * (step + 1)) << "step " << step;
+  }
+  EXPECT_EQ(optimizer->steps(), 10);
+  EXPECT_GT((model.all() - Model().all()).abs().max().item<double>(), 1e-2) << "nothing moved";
+}
+
+TEST(Adamw, FollowsTheFormulaInDouble) {
+  Model model;
+  const auto optimizer = make_optimizer(adamw(), model.buffers);
+  const std::int64_t at_element = model.buffers.range(1).begin + 12345;
+  double p = model.all()[at_element].item<double>();
+  double m = 0;
+  double v = 0;
+  for (int step = 1; step <= 5; ++step) {
+    model.set_gradients(step);
+    const double g = model.buffers.gradients(model.buffers.all())[at_element].item<double>() * 0.25;
+    optimizer->begin_step(1e-2, 0.25);
+    optimizer->update_all();
+    m = 0.9 * m + 0.1 * g;
+    v = 0.95 * v + 0.05 * g * g;
+    p -= 1e-2 * 0.1 * p;
+    p -=
+        1e-2 * (m / (1 - std::pow(0.9, step))) / (std::sqrt(v / (1 - std::pow(0.95, step))) + 1e-8);
+    EXPECT_NEAR(model.all()[at_element].item<double>(), p, 2e-7 * step);
+  }
+}
+
+TEST(Sgd, FollowsTheFormulaInDouble) {
+  for (const double momentum : {0.0, 0.9}) {
+    OptimizerConfig config;
+    config.name = "sgd";
+    config.weight_decay = 0.01;
+    config.momentum = momentum;
+    Model model;
+    const auto optimizer = make_optimizer(config, model.buffers);
+    at::Tensor p = model.all().to(at::kDouble);
+    at::Tensor velocity = at::zeros_like(p);
+    for (int step = 0; step < 5; ++step) {
+      model.set_gradients(step);
+      optimizer->begin_step(0.1, 0.5);
+      optimizer->update_all();
+      const at::Tensor g = model.buffers.gradients(model.buffers.all()).to(at::kDouble) * 0.5;
+      velocity = velocity * momentum + g + p * 0.01;
+      p = p - velocity * 0.1;
+      EXPECT_LT((model.all().to(at::kDouble) - p).abs().max().item<double>(), 1e-7 * (step + 1))
+          << "momentum " << momentum;
+    }
+  }
+}
+
+TEST(Optimizer, RangesGiveTheBitsOfOnePass) {
+  const Range all = Model().buffers.all();
+  // Cuts off any vector's boundary, out of order; state follows although the cuts differ from the
+  // parameters'.
+  const std::vector<Range> parts = {{33, 1001}, {0, 33}, {40007, all.end}, {1001, 40007}};
+  for (const char* name : {"adamw", "sgd"}) {
+    OptimizerConfig config = adamw();
+    config.name = name;
+    config.momentum = 0.9;
+    EXPECT_TRUE(at::equal(run(config, 4), run(config, 4, parts))) << name;
+  }
+}
+
+TEST(Optimizer, RangesMayDifferBetweenSteps) {
+  Model model;
+  const auto optimizer = make_optimizer(adamw(), model.buffers);
+  const std::int64_t end = model.buffers.all().end;
+  const std::vector<std::vector<Range>> cuts = {
+      {{100, 200}, {0, 100}, {200, end}}, {{0, end}}, {{0, 150}, {150, 50000}, {50000, end}}};
+  for (int step = 0; step < 3; ++step) {
+    model.set_gradients(step);
+    optimizer->begin_step(1e-3, 1.0);
+    for (const Range range : cuts[step]) optimizer->update(range);
+  }
+  EXPECT_TRUE(at::equal(model.all(), run(adamw(), 3)));
+}
+
+TEST(Optimizer, UpdatesOnlyTheRange) {
+  Model model;
+  const at::Tensor before = model.all().clone();
+  const auto optimizer = make_optimizer(adamw(), model.buffers);
+  model.set_gradients(0);
+  optimizer->begin_step(1e-3, 1.0);
+  optimizer->update({1000, 2000});
+  const at::Tensor changed = model.all().ne(before).nonzero();
+  EXPECT_EQ(changed.min().item<std::int64_t>(), 1000);
+  EXPECT_EQ(changed.max().item<std::int64_t>(), 1999);
+}
+
+TEST(Optimizer, ThreadsDoNotChangeBits) {
+  for (const char* name : {"adamw", "sgd"}) {
+    OptimizerConfig config = adamw();
+    config.name = name;
+    const auto with_threads = [&](int count) {
+      const Threads threads(count);
+      return run(config, 3);
+    };
+    EXPECT_TRUE(at::equal(with_threads(1), with_threads(2))) << name;
+  }
+}
+
+TEST(Optimizer, LeavesGradientsAndPadding) {
+  Model model;
+  const auto optimizer = make_optimizer(adamw(), model.buffers);
+  model.set_gradients(0);
+  const at::Tensor gradients = model.buffers.gradients(model.buffers.all()).clone();
+  optimizer->begin_step(0.1, 2.0);
+  optimizer->update_all();
+  EXPECT_TRUE(at::equal(model.buffers.gradients(model.buffers.all()), gradients));
+  const Range padding{model.buffers.range(0).end, model.buffers.range(1).begin};
+  ASSERT_GT(padding.size(), 0);
+  EXPECT_EQ(model.buffers.parameters(padding).abs().max().item<float>(), 0.0f);
+}
+
+TEST(Optimizer, GradientScaleEqualsScaledGradients) {
+  const auto once = [](bool in_optimizer) {
+    Model model;
+    const auto optimizer = make_optimizer(adamw(), model.buffers);
+    model.set_gradients(0);
+    if (!in_optimizer) model.buffers.gradients(model.buffers.all()).mul_(0.125);
+    optimizer->begin_step(1e-3, in_optimizer ? 0.125 : 1.0);
+    optimizer->update_all();
+    return model.all().clone();
+  };
+  EXPECT_TRUE(at::equal(once(true), once(false)));
+}
+
+TEST(Optimizer, RefusesWhatItCannotDo) {
+  Model model;
+  OptimizerConfig config = adamw();
+  config.name = "adam";
+  EXPECT_THROW(make_optimizer(config, model.buffers), ConfigError);
+  config = adamw();
+  config.betas = {0.9};
+  EXPECT_THROW(make_optimizer(config, model.buffers), ConfigError);
+  EXPECT_ANY_THROW(make_optimizer(adamw(), model.buffers)->update_all()) << "before begin_step";
+}
+
+TEST(GradientNorm, EqualsTheNormInDoubleAtAnyThreadCount) {
+  Model model;
+  model.set_gradients(3);
+  const double expected =
+      model.buffers.gradients(model.buffers.all()).to(at::kDouble).norm().item<double>();
+  const double norm = gradient_norm(model.buffers);
+  EXPECT_NEAR(norm, expected, 1e-12 * expected);
+  for (const int count : {1, 2}) {
+    const Threads threads(count);
+    EXPECT_EQ(gradient_norm(model.buffers), norm) << count << " threads";
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

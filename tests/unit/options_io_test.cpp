@@ -1,0 +1,345 @@
+// Declared options: strict reading with the text of each error, writing, listing, and the nearest
+// name.
+#include "ddprun/config/options_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+namespace {
+
+// One option of each type, as a plugin would declare them.
+struct Sample {
+  bool pin = true;
+  std::int64_t steps = 10;
+  double bucket_mb = 25;
+  std::string algorithm = "ring";
+  std::string interface = "";
+  std::vector<double> betas = {0.9, 0.95};
+  std::vector<std::int64_t> sizes = {};
+  std::vector<std::string> path = {};
+  double min_lr = 1e-8;
+  bool steps_given = false;
+
+  void declare(Options& o) {
+    o.option("pin", &pin, "ranks to cores");
+    steps_given = o.option("steps", &steps, "measured steps", {.min = 1, .max = 1e6});
+    o.option("bucket_mb", &bucket_mb, "size of a bucket in MB", {.min = 0.001});
+    o.option("algorithm", &algorithm, "of the all-reduce", {.one_of = {"ring", "halving"}});
+    o.option("interface", &interface, "network interface");
+    o.option("betas", &betas, "decay rates", {.min = 0, .max = 1});
+    o.option("sizes", &sizes, "", {.max = 100});
+    o.option("path", &path, "files");
+    o.section("schedule", "the learning rate", [this](Options& s) {
+      s.option("min_lr", &min_lr, "last learning rate", {.min = 0});
+    });
+  }
+
+  std::function<void(Options&)> visitor() {
+    return [this](Options& o) { declare(o); };
+  }
+};
+
+Sample read(const std::string& text) {
+  Sample sample;
+  read_options(parse_yaml(text, "a.yaml"), "strategy", sample.visitor());
+  return sample;
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {
+  const Sample sample = read(
+      "pin: false\n"
+      "steps: 1e3\n"
+      "bucket_mb: .5\n"
+      "algorithm: halving\n"
+      "interface: \"5\"\n"
+      "betas: [0, 1.0]\n"
+      "sizes: [+1, -2]\n"
+      "path: one.txt\n"
+      "schedule: {min_lr: 1e-3}\n");
+  EXPECT_FALSE(sample.pin);
+  EXPECT_EQ(sample.steps, 1000);
+  EXPECT_EQ(sample.bucket_mb, 0.5);
+  EXPECT_EQ(sample.algorithm, "halving");
+  EXPECT_EQ(sample.interface, "5");
+  EXPECT_THAT(sample.betas, testing::ElementsAre(0.0, 1.0));
+  EXPECT_THAT(sample.sizes, testing::ElementsAre(1, -2));
+  EXPECT_THAT(sample.path, testing::ElementsAre("one.txt"));
+  EXPECT_EQ(sample.min_lr, 1e-3);
+  EXPECT_TRUE(sample.steps_given);
+
+  const Sample defaults = read("schedule:\n");
+  EXPECT_EQ(defaults.steps, 10);
+  EXPECT_FALSE(defaults.steps_given);
+  EXPECT_THAT(read("path: []\nbetas: []\n").betas, testing::IsEmpty());
+}
+
+TEST(ReadOptions, UnknownKey) {
+  EXPECT_EQ(
+      error_of("steps: 5\nbukcet_mb: 5\n"),
+      "unknown key 'bukcet_mb' in strategy\n"
+      "  where: a.yaml:2:1\n"
+      "  expected: pin, steps, bucket_mb, algorithm, interface, betas, sizes, path, schedule\n"
+      "  hint: did you mean 'bucket_mb'?");
+  EXPECT_EQ(error_of("schedule: {zzz: 5}\n"),
+            "unknown key 'zzz' in strategy.schedule\n"
+            "  where: a.yaml:1:12\n"
+            "  expected: min_lr");
+}
+
+TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
+  const ConfigNode node = parse_yaml("name: flat\nbucket_mb: 5\n", "a.yaml");
+  const auto error = [&](const std::vector<std::string>& ignore) -> std::string {
+    try {
+      read_options(
+          node, "strategy", [](Options&) {}, ignore);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error({"name", "path"}),
+            "unknown key 'bucket_mb' in strategy\n"
+            "  where: a.yaml:2:1\n"
+            "  expected: name, path");
+  EXPECT_EQ(error({}),
+            "unknown key 'name' in strategy\n"
+            "  where: a.yaml:1:1\n"
+            "  expected: no keys: it has no options");
+  EXPECT_EQ(error({"name", "bucket_mb"}), "no error");
+}
+
+TEST(ReadOptions, AKeyAtTheTopHasNoSection) {
+  std::string name;
+  try {
+    read_options(parse_yaml("nmae: x\n", "a.yaml"), "",
+                 [&](Options& o) { o.option("name", &name, "a name"); });
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.text().what, "unknown key 'nmae'");
+  }
+}
+
+TEST(ReadOptions, WrongTypes) {
+  EXPECT_EQ(error_of("steps: ten\n"),
+            "'steps' in strategy has the wrong type\n"
+            "  where: a.yaml:1:8\n"
+            "  got: ten\n"
+            "  expected: integer, 1 to 1000000 (measured steps)");
+  EXPECT_EQ(error_of("pin: yes\n"),
+            "'pin' in strategy has the wrong type\n"
+            "  where: a.yaml:1:6\n"
+            "  got: yes\n"
+            "  expected: true or false (ranks to cores)\n"
+            "  hint: write true");
+  EXPECT_EQ(error_of("bucket_mb: 5 MB\n"),
+            "'bucket_mb' in strategy has the wrong type\n"
+            "  where: a.yaml:1:12\n"
+            "  got: 5 MB\n"
+            "  expected: number, >= 0.001 (size of a bucket in MB)");
+  EXPECT_EQ(error_of("interface: 5\n"),
+            "'interface' in strategy has the wrong type\n"
+            "  where: a.yaml:1:12\n"
+            "  got: 5\n"
+            "  expected: text (network interface)\n"
+            "  hint: quote it to make it text: \"5\"");
+  EXPECT_EQ(error_of("steps: [1, 2]\n"),
+            "'steps' in strategy has the wrong type\n"
+            "  where: a.yaml:1:8\n"
+            "  got: the list [1, 2]\n"
+            "  expected: integer, 1 to 1000000 (measured steps)");
+  EXPECT_EQ(error_of("path: {a: b}\n"),
+            "'path' in strategy has the wrong type\n"
+            "  where: a.yaml:1:7\n"
+            "  got: the mapping {a: b}\n"
+            "  expected: list of texts (files)");
+  EXPECT_EQ(error_of("sizes: [1, 2.5]\n"),
+            "'sizes[1]' in strategy has the wrong type\n"
+            "  where: a.yaml:1:12\n"
+            "  got: 2.5\n"
+            "  expected: list of integers, <= 100");
+}
+
+TEST(ReadOptions, QuotedNumbersAreText) {
+  EXPECT_EQ(error_of("steps: \"5\"\n"),
+            "'steps' in strategy has the wrong type\n"
+            "  where: a.yaml:1:8\n"
+            "  got: \"5\" (text, because it is quoted)\n"
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: remove the quotes");
+}
+
+TEST(ReadOptions, MissingValues) {
+  EXPECT_EQ(error_of("pin: true\nsteps:\n"),
+            "'steps' in strategy has the wrong type\n"
+            "  where: a.yaml:2:1\n"
+            "  got: no value\n"
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: give it a value, or remove the line");
+}
+
+TEST(ReadOptions, IntegersThatAreNone) {
+  const auto hint = [](const std::string& value) {
+    const std::string error = error_of("steps: " + value + "\n");
+    EXPECT_THAT(error, testing::StartsWith("'steps' in strategy has the wrong type")) << value;
+    const auto at = error.find("hint: ");
+    return at == std::string::npos ? "" : error.substr(at + 6);
+  };
+  EXPECT_EQ(hint("10_000"), "write 10000");
+  EXPECT_EQ(hint("2.0"), "write 2");
+  EXPECT_EQ(hint("1.5"), "");
+  EXPECT_EQ(hint("1.55e1"), "");
+  EXPECT_EQ(hint("0x10"), "");
+  EXPECT_EQ(hint("99999999999999999999"), "");
+  EXPECT_EQ(hint(".nan"), "");
+}
+
+TEST(ReadOptions, OutOfRange) {
+  EXPECT_EQ(error_of("steps: 0\n"),
+            "'steps' in strategy is out of range\n"
+            "  where: a.yaml:1:8\n"
+            "  got: 0\n"
+            "  expected: integer, 1 to 1000000 (measured steps)");
+  EXPECT_EQ(error_of("betas: [0.9, 1.5]\n"),
+            "'betas[1]' in strategy is out of range\n"
+            "  where: a.yaml:1:14\n"
+            "  got: 1.5\n"
+            "  expected: list of numbers, 0 to 1 (decay rates)");
+}
+
+TEST(ReadOptions, NumbersMustBeFinite) {
+  for (const std::string value : {".nan", ".inf", "-.inf", "1e999", "1e-999"}) {
+    EXPECT_EQ(error_of("bucket_mb: " + value + "\n"),
+              "'bucket_mb' in strategy must be a finite number\n"
+              "  where: a.yaml:1:12\n"
+              "  got: " +
+                  value +
+                  "\n"
+                  "  expected: number, >= 0.001 (size of a bucket in MB)");
+  }
+}
+
+TEST(ReadOptions, OneOf) {
+  EXPECT_EQ(error_of("algorithm: Rign\n"),
+            "'algorithm' in strategy cannot be 'Rign'\n"
+            "  where: a.yaml:1:12\n"
+            "  got: Rign\n"
+            "  expected: one of ring, halving (of the all-reduce)\n"
+            "  hint: did you mean 'ring'?");
+}
+
+TEST(ReadOptions, NodesThatAreNoMapping) {
+  EXPECT_EQ(error_of("schedule: cosine\n"),
+            "strategy.schedule must be a mapping\n"
+            "  where: a.yaml:1:11\n"
+            "  got: cosine\n"
+            "  expected: a mapping with keys min_lr");
+  std::string name;
+  try {
+    read_options(parse_yaml("cosine", "a.yaml"), "schedule",
+                 [&](Options& o) { o.option("name", &name, "a name"); });
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "schedule must be a mapping\n"
+                 "  where: a.yaml:1:1\n"
+                 "  got: cosine\n"
+                 "  expected: a mapping with keys name\n"
+                 "  hint: write {name: cosine}");
+  }
+}
+
+TEST(ReadOptions, DeclaringAKeyTwiceIsABug) {
+  bool value = false;
+  const auto twice = [&](Options& o) {
+    o.option("pin", &value, "");
+    o.option("pin", &value, "");
+  };
+  EXPECT_THROW(read_options({}, "strategy", twice), std::logic_error);
+}
+
+TEST(WriteOptions, ReadsBackAsTheSameValues) {
+  Sample sample;
+  sample.pin = false;
+  sample.steps = 1'000'000;
+  sample.bucket_mb = 0.1;
+  sample.interface = "true";
+  sample.betas = {1.0 / 3.0, 1e-8};
+  sample.path = {"a, b: c", "null", "", "-1e5", "Größe", "# no comment"};
+  sample.min_lr = 1.5e-300;
+  const std::string yaml = to_yaml(write_options(sample.visitor()));
+
+  Sample back = read(yaml);
+  EXPECT_EQ(back.pin, sample.pin);
+  EXPECT_EQ(back.steps, sample.steps);
+  EXPECT_EQ(back.bucket_mb, sample.bucket_mb);
+  EXPECT_EQ(back.interface, sample.interface);
+  EXPECT_EQ(back.betas, sample.betas);
+  EXPECT_EQ(back.path, sample.path);
+  EXPECT_EQ(back.min_lr, sample.min_lr);
+  EXPECT_EQ(to_yaml(write_options(back.visitor())), yaml);
+}
+
+TEST(WriteOptions, WritesWhatPeopleWrite) {
+  Sample sample;
+  EXPECT_EQ(to_yaml(write_options(sample.visitor())),
+            "pin: true\n"
+            "steps: 10\n"
+            "bucket_mb: 25\n"
+            "algorithm: ring\n"
+            "interface: \"\"\n"
+            "betas: [0.9, 0.95]\n"
+            "sizes: []\n"
+            "path: []\n"
+            "schedule:\n"
+            "  min_lr: 1e-8\n");
+}
+
+TEST(ListOptions, FlattensAndShowsDefaultsAndLimits) {
+  Sample sample;
+  std::vector<std::string> rows;
+  for (const auto& info : list_options(sample.visitor())) {
+    rows.push_back(info.key + " | " + info.type + " | " + info.default_value + " | " +
+                   info.allowed + " | " + info.help);
+  }
+  EXPECT_THAT(rows,
+              testing::ElementsAre("pin | true or false | true |  | ranks to cores",
+                                   "steps | integer | 10 | 1 to 1000000 | measured steps",
+                                   "bucket_mb | number | 25 | >= 0.001 | size of a bucket in MB",
+                                   "algorithm | text | ring | ring, halving | of the all-reduce",
+                                   "interface | text | \"\" |  | network interface",
+                                   "betas | list of numbers | [0.9, 0.95] | 0 to 1 | decay rates",
+                                   "sizes | list of integers | [] | <= 100 | ",
+                                   "path | list of texts | [] |  | files",
+                                   "schedule.min_lr | number | 1e-8 | >= 0 | last learning rate"));
+}
+
+TEST(Nearest, FindsTyposAndNothingElse) {
+  const std::vector<std::string> names = {"naive", "flat", "bucketed", "overlap"};
+  EXPECT_EQ(nearest("bukceted", names), "bucketed");
+  EXPECT_EQ(nearest("Flat", names), "flat");
+  EXPECT_EQ(nearest("falt", names), "flat");
+  EXPECT_EQ(nearest("naiv", names), "naive");
+  EXPECT_EQ(nearest("ovrlapp", names), "overlap");
+  EXPECT_EQ(nearest("ring", names), "");
+  EXPECT_EQ(nearest("", names), "");
+  EXPECT_EQ(nearest("x", {}), "");
+  EXPECT_EQ(nearest("abcd", {"abxy"}), "");            // 2 edits of 4 letters
+  EXPECT_EQ(nearest("abcdef", {"abcdxy"}), "abcdxy");  // 2 of 6
+}
+
+}  // namespace
+}  // namespace ddprun

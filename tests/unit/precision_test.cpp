@@ -1,0 +1,133 @@
+// The precision plugins: dtypes of every stage, bf16 losses near fp32 ones, and autocast state put
+// back as it was.
+#include "ddprun/plugin/precision.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "ddprun/model/transformer.h"
+#include "support/plugin_library.h"
+
+namespace ddprun {
+namespace {
+
+using testing::load_plugin;
+
+class PrecisionPlugin : public ::testing::Test {
+ protected:
+  PrecisionPlugin() : ids_(at::randint(100, {2, 17}, at::kLong)) {}
+
+  at::Tensor loss() const { return model_.loss(ids_.narrow(1, 0, 16), ids_.narrow(1, 1, 16)); }
+
+  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "sdpa");
+  std::shared_ptr<Precision> fp32_ = load_plugin<Precision>("precision", "fp32");
+  std::shared_ptr<Precision> bf16_ = load_plugin<Precision>("precision", "bf16_mixed");
+  Transformer model_{{.preset = "",
+                      .vocab_size = 100,
+                      .context_length = 16,
+                      .d_model = 32,
+                      .d_ff = 64,
+                      .layers = 2,
+                      .heads = 4},
+                     *attention_,
+                     0};
+  at::Tensor ids_;
+};
+
+TEST_F(PrecisionPlugin, Fp32DoesNothing) {
+  EXPECT_EQ(fp32_->forward_guard(), nullptr);
+  EXPECT_EQ(fp32_->unsupported({}), "");
+  EXPECT_EQ(model_.logits(ids_.narrow(1, 0, 16)).scalar_type(), at::kFloat);
+}
+
+TEST_F(PrecisionPlugin, Bf16DtypesOfEveryStage) {
+  at::Tensor logits;
+  at::Tensor mean;
+  {
+    const auto guard = bf16_->forward_guard();
+    logits = model_.logits(ids_.narrow(1, 0, 16));
+    mean = loss();
+  }
+  EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(mean.scalar_type(), at::kFloat);
+  mean.backward();
+  for (const auto& [name, tensor] : model_.parameters()) {
+    EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(tensor.grad().scalar_type(), at::kFloat) << name;
+  }
+}
+
+// Rounding at 2^-9 of logits of size 1, averaged over 32 tokens.
+TEST_F(PrecisionPlugin, Bf16LossAndGradientsAreNearFp32) {
+  const at::Tensor exact = loss();
+  exact.backward();
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, tensor] : model_.parameters()) {
+    gradients.push_back(tensor.grad().clone());
+    tensor.mutable_grad().zero_();
+  }
+  at::Tensor rounded;
+  {
+    const auto guard = bf16_->forward_guard();
+    rounded = loss();
+  }
+  rounded.backward();
+  EXPECT_NEAR(rounded.item<double>(), exact.item<double>(), 0.02);
+  EXPECT_NE(rounded.item<double>(), exact.item<double>());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor gradient = model_.parameters()[i].tensor.grad();
+    const double error = ((gradient - gradients[i]).norm() / gradients[i].norm()).item<double>();
+    EXPECT_LT(error, 0.05) << model_.parameters()[i].name;
+  }
+}
+
+// Weights are cast once in a guard; a stale cast would train on the old weights for ever.
+TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
+  const auto guarded = [&] {
+    const auto guard = bf16_->forward_guard();
+    return loss().item<double>();
+  };
+  const double before = guarded();
+  EXPECT_EQ(guarded(), before);
+  {
+    const c10::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : model_.parameters()) {
+      if (name == "lm_head.weight") tensor.mul_(0.5);
+    }
+  }
+  EXPECT_NE(guarded(), before);
+}
+
+TEST_F(PrecisionPlugin, Bf16StateIsPutBackAndBelongsToTheThread) {
+  const at::Tensor x = at::ones({2, 2});
+  at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+  {
+    const auto outer = bf16_->forward_guard();
+    {
+      const auto inner = bf16_->forward_guard();
+      EXPECT_EQ(at::linear(x, x).scalar_type(), at::kBFloat16);
+    }
+    EXPECT_EQ(at::linear(x, x).scalar_type(), at::kBFloat16);
+    std::thread([&x] { EXPECT_EQ(at::linear(x, x).scalar_type(), at::kFloat); }).join();
+  }
+  EXPECT_EQ(at::linear(x, x).scalar_type(), at::kFloat);
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+  EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCPU), at::kHalf);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+}
+
+TEST_F(PrecisionPlugin, Bf16RefusesAnotherDeviceInWords) {
+  EXPECT_EQ(bf16_->unsupported({}), "");
+  EXPECT_NE(bf16_->unsupported({.device = "cuda"}).find("cuda"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun

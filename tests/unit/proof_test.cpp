@@ -1,0 +1,154 @@
+// The proofs must fail when they should: each test breaks a strategy in one way and expects to be
+// told.
+#include "ddprun/train/proof.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+/// A right strategy whose parts tests replace.
+class OneByOne : public Strategy {
+ public:
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    context.broadcast_parameters();
+    for (int i = 0; i < context.buffers().count(); ++i) {
+      context.plan(CollectiveKind::all_reduce,
+                   context.buffers().gradient_bytes(context.buffers().range(i)));
+    }
+  }
+  void finish_backward() override {
+    for (int i = 0; i < context_->buffers().count(); ++i) reduce(i);
+  }
+
+ protected:
+  virtual void reduce(int i) {
+    auto& buffers = context_->buffers();
+    context_->group().all_reduce(buffers.gradients(buffers.range(i)), op_, buffers.name(i)).wait();
+  }
+  ReduceOp op_ = ReduceOp::avg;
+  StrategyContext* context_ = nullptr;
+};
+
+class ForgetsOne : public OneByOne {
+  void reduce(int i) override {
+    if (i != 1) OneByOne::reduce(i);
+  }
+};
+
+class Sums : public OneByOne {
+ public:
+  Sums() { op_ = ReduceOp::sum; }
+};
+
+class Unsynchronised : public OneByOne {
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    context.declare_unsynchronised();
+  }
+  void reduce(int) override {}
+};
+
+std::vector<NamedTensor> two_parameters() {
+  std::vector<NamedTensor> parameters = {{"first", at::ones({3, 5})}, {"second", at::ones({7})}};
+  for (auto& parameter : parameters) parameter.tensor.requires_grad_(true);
+  return parameters;
+}
+
+/// Runs the check with a strategy of that type on two ranks; both ranks must agree.
+template <class S>
+Check integer_check() {
+  std::vector<Check> checks(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    S strategy;
+    Precision precision;
+    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    checks[group.rank()] = check_integer_gradients(ddp, group);
+    EXPECT_EQ(ddp.buffers().gradients(ddp.buffers().all()).abs().sum().item<float>(), 0.0F);
+    EXPECT_EQ(ddp.buffers().parameter(0).sum().item<float>(), 7.0F);
+  });
+  EXPECT_EQ(checks[0].status, checks[1].status);
+  EXPECT_EQ(checks[0].detail, checks[1].detail);
+  return checks[0];
+}
+
+TEST(IntegerGradients, PassForAMean) {
+  const Check check = integer_check<OneByOne>();
+  EXPECT_EQ(check.status, "passed");
+  EXPECT_EQ(check.detail, "all 22 gradients equal the exact mean over 2 ranks");
+}
+
+TEST(IntegerGradients, CatchAForgottenParameter) {
+  const Check check = integer_check<ForgetsOne>();
+  EXPECT_EQ(check.status, "failed");
+  EXPECT_THAT(check.detail, HasSubstr("gradients of first differ from the exact mean"));
+}
+
+TEST(IntegerGradients, CatchASumInsteadOfAMean) {
+  EXPECT_EQ(integer_check<Sums>().status, "failed");
+}
+
+TEST(IntegerGradients, AreAControlWithoutSynchronisation) {
+  EXPECT_EQ(integer_check<Unsynchronised>().status, "control");
+}
+
+TEST(ParametersEqual, CatchesADriftingRank) {
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    OneByOne strategy;
+    Precision precision;
+    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, "passed");
+    if (group.rank() == 1) {
+      auto flat = ddp.buffers().parameters(ddp.buffers().range(0)).detach();
+      flat[3] += 1e-7;
+    }
+    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, "failed");
+  });
+}
+
+TEST(Plan, EqualCollectivesInAnyOrderMatch) {
+  std::vector<CollectiveRecord> records(2);
+  records[0].kind = records[1].kind = CollectiveKind::all_reduce;
+  records[0].bytes = 64;
+  records[1].bytes = 128;
+  EXPECT_EQ(compare_with_plan(
+                records, {{CollectiveKind::all_reduce, 128}, {CollectiveKind::all_reduce, 64}}),
+            "");
+}
+
+TEST(Plan, NamesWhatIsMissingAndWhatIsTooMuch) {
+  std::vector<CollectiveRecord> records(1);
+  records[0].kind = CollectiveKind::broadcast;
+  records[0].bytes = 64;
+  EXPECT_EQ(compare_with_plan(records, {{CollectiveKind::all_reduce, 4096}}),
+            "1 all_reduce of 4,096 bytes were planned but did not run; "
+            "1 broadcast of 64 bytes ran but were not planned");
+}
+
+TEST(HashParameters, DependsOnEveryElementAndItsPlace) {
+  auto parameters = two_parameters();
+  FlatBuffers buffers(parameters);
+  const auto hash = hash_parameters(buffers);
+  auto flat = buffers.parameters(buffers.range(1)).detach();
+  flat[0] += 1;
+  const auto first_changed = hash_parameters(buffers);
+  flat[0] -= 1;
+  flat[1] += 1;
+  const auto second_changed = hash_parameters(buffers);
+  flat[1] -= 1;
+  EXPECT_NE(hash, first_changed);
+  EXPECT_NE(hash, second_changed);
+  EXPECT_NE(first_changed, second_changed);
+  EXPECT_EQ(hash, hash_parameters(buffers));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,111 @@
+// A rank's result survives JSON text bit for bit.
+#include "ddprun/train/rank_result.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/plugin/error.h"
+
+namespace ddprun {
+namespace {
+
+RankResult example() {
+  RankResult result;
+  result.rank = 3;
+  result.samples = {{.step = 0, .warmup = true, .step_ms = 0.1, .loss = 1.0 / 3.0},
+                    {.step = 1,
+                     .warmup = false,
+                     .step_ms = 12.345678901234567,
+                     .forward_ms = 1e-300,
+                     .backward_ms = 2,
+                     .exposed_ms = 3,
+                     .optimizer_ms = 4,
+                     .communication_ms = 5,
+                     .overlapped_ms = 6,
+                     .loss = std::numeric_limits<double>::quiet_NaN(),
+                     .gradient_norm = std::numeric_limits<double>::infinity(),
+                     .collectives = 7,
+                     .bytes = std::int64_t{1} << 60}};
+  result.last_step = {{.kind = CollectiveKind::reduce_scatter,
+                       .bytes = 64,
+                       .label = "layers.0.\"attn\"\n",
+                       .enqueue_ns = 1,
+                       .start_ns = 2,
+                       .end_ns = 3,
+                       .wait_begin_ns = 4,
+                       .wait_end_ns = (std::int64_t{1} << 62) + 1}};
+  result.last_step_begin_ns = 123456789012345678;
+  result.checks = {{"parameters_equal", "passed", "hash 1f on 2 ranks"}};
+  result.parameter_hash = 0xFEDCBA9876543211u;
+  result.peak_resident_bytes = 987654321;
+  result.cores = {0, 2};
+  result.threads = 2;
+  result.first_step_done_s = 1.25;
+  return result;
+}
+
+RankResult through_text(const RankResult& result) {
+  return rank_result_from_json(nlohmann::json::parse(to_json(result).dump()));
+}
+
+TEST(RankResult, RoundTripIsExact) {
+  const RankResult before = example();
+  const RankResult after = through_text(before);
+  EXPECT_EQ(to_json(after), to_json(before));
+  EXPECT_EQ(after.rank, 3);
+  ASSERT_EQ(after.samples.size(), 2u);
+  EXPECT_TRUE(after.samples[0].warmup);
+  const StepSample& sample = after.samples[1];
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(sample.step_ms),
+            std::bit_cast<std::uint64_t>(before.samples[1].step_ms));
+  EXPECT_EQ(sample.forward_ms, 1e-300);
+  EXPECT_EQ(sample.backward_ms, 2);
+  EXPECT_EQ(sample.exposed_ms, 3);
+  EXPECT_EQ(sample.optimizer_ms, 4);
+  EXPECT_EQ(sample.communication_ms, 5);
+  EXPECT_EQ(sample.overlapped_ms, 6);
+  EXPECT_TRUE(std::isnan(sample.loss));
+  EXPECT_EQ(sample.gradient_norm, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(sample.collectives, 7);
+  EXPECT_EQ(sample.bytes, std::int64_t{1} << 60);
+  ASSERT_EQ(after.last_step.size(), 1u);
+  EXPECT_EQ(after.last_step[0].kind, CollectiveKind::reduce_scatter);
+  EXPECT_EQ(after.last_step[0].label, "layers.0.\"attn\"\n");
+  EXPECT_EQ(after.last_step[0].enqueue_ns, 1);
+  EXPECT_EQ(after.last_step[0].start_ns, 2);
+  EXPECT_EQ(after.last_step[0].end_ns, 3);
+  EXPECT_EQ(after.last_step[0].wait_begin_ns, 4);
+  EXPECT_EQ(after.last_step[0].wait_end_ns, (std::int64_t{1} << 62) + 1);
+  EXPECT_EQ(after.last_step_begin_ns, 123456789012345678);
+  ASSERT_EQ(after.checks.size(), 1u);
+  EXPECT_EQ(after.checks[0].name, "parameters_equal");
+  EXPECT_EQ(after.checks[0].status, "passed");
+  EXPECT_EQ(after.checks[0].detail, "hash 1f on 2 ranks");
+  EXPECT_EQ(after.parameter_hash, 0xFEDCBA9876543211u);
+  EXPECT_EQ(after.peak_resident_bytes, 987654321);
+  EXPECT_EQ(after.cores, (std::vector<int>{0, 2}));
+  EXPECT_EQ(after.threads, 2);
+  EXPECT_EQ(after.first_step_done_s, 1.25);
+}
+
+TEST(RankResult, EmptyResult) { EXPECT_TRUE(through_text(RankResult()).samples.empty()); }
+
+TEST(RankResult, MalformedResultIsAnErrorOfOurs) {
+  nlohmann::json json = to_json(example());
+  EXPECT_THROW(rank_result_from_json(nlohmann::json::object()), Error);
+  json["samples"][0]["loss"] = "large";
+  EXPECT_THROW(rank_result_from_json(json), Error);
+  json = to_json(example());
+  json["parameter_hash"] = "xyz";
+  EXPECT_THROW(rank_result_from_json(json), Error);
+  json = to_json(example());
+  json["last_step"][0]["kind"] = "scatter";
+  EXPECT_THROW(rank_result_from_json(json), Error);
+}
+
+}  // namespace
+}  // namespace ddprun

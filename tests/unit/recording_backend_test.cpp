@@ -1,0 +1,178 @@
+// The records of collectives: what ran, when it could start and ended, who waited, and how many are
+// kept.
+#include "ddprun/comm/recording_backend.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "ddprun/measure/clock.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::run_ranks;
+
+void expect_plausible_times(const CollectiveRecord& record, std::int64_t before,
+                            std::int64_t after) {
+  EXPECT_LE(before, record.enqueue_ns) << record.label;
+  EXPECT_LE(record.enqueue_ns, record.start_ns) << record.label;
+  EXPECT_LE(record.start_ns, record.end_ns) << record.label;
+  EXPECT_LE(record.end_ns, after) << record.label;
+}
+
+class RecordsOf : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Count, RecordsOf, testing::Values(1, 2, 3, 4));
+
+TEST_P(RecordsOf, EveryKindSayWhatRan) {
+  run_ranks(GetParam(), [](ProcessGroup& group) {
+    const int n = group.size();
+    const std::int64_t before = now_ns();
+    const at::Tensor whole = at::zeros({100 * n});
+    const at::Tensor slice = at::zeros({100});
+    group.all_reduce(whole, ReduceOp::sum, "a").wait();
+    group.broadcast(whole, 0, "b").wait();
+    group.reduce_scatter(slice, whole, ReduceOp::avg, "c").wait();
+    group.all_gather(whole, slice, "d").wait();
+    group.barrier("e");
+    const std::int64_t after = now_ns();
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 5U);
+    const std::vector<CollectiveKind> kinds = {
+        CollectiveKind::all_reduce, CollectiveKind::broadcast, CollectiveKind::reduce_scatter,
+        CollectiveKind::all_gather, CollectiveKind::barrier};
+    for (std::size_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(records[i].kind, kinds[i]);
+      EXPECT_EQ(records[i].label, std::string(1, static_cast<char>('a' + i)));
+      EXPECT_EQ(records[i].bytes, i == 4 ? 0 : 400 * n);
+      expect_plausible_times(records[i], before, after);
+      EXPECT_LE(records[i].enqueue_ns, records[i].wait_begin_ns);
+      EXPECT_LE(records[i].end_ns, records[i].wait_end_ns)
+          << "a wait ends after the result is there";
+    }
+    EXPECT_TRUE(group.take_records().empty());
+  });
+}
+
+TEST(Records, OfWorkUnderWayComeLater) {
+  std::atomic<bool> rank_1_may_join = false;
+  run_ranks(2, [&](ProcessGroup& group) {
+    const at::Tensor slow = at::zeros({10});
+    if (group.rank() == 1) {
+      while (!rank_1_may_join) std::this_thread::yield();
+      group.all_reduce(slow, ReduceOp::sum, "slow").wait();
+      return;
+    }
+    Work work = group.all_reduce(slow, ReduceOp::sum, "slow");
+    EXPECT_TRUE(group.take_records().empty());
+    rank_1_may_join = true;
+    work.wait();
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_EQ(records[0].label, "slow");
+  });
+}
+
+TEST(Records, StartIsWhenAThreadWasFree) {
+  CommConfig config;
+  config.gloo_threads = 1;
+  run_ranks(
+      2,
+      [](ProcessGroup& group) {
+        std::vector<at::Tensor> tensors;
+        std::vector<Work> works;
+        for (int i = 0; i < 20; ++i) {
+          tensors.push_back(at::zeros({50'000}));
+          works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum, "x"));
+        }
+        for (auto& work : works) work.wait();
+        const auto records = group.take_records();
+        ASSERT_EQ(records.size(), 20U);
+        for (std::size_t i = 1; i < records.size(); ++i) {  // one at a time
+          EXPECT_EQ(records[i].start_ns, std::max(records[i].enqueue_ns, records[i - 1].end_ns));
+        }
+      },
+      config);
+}
+
+TEST(Records, AWorkNobodyWaitedForHasNoWaitTimes) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor tensor = at::zeros({10});
+    Work work = group.all_reduce(tensor, ReduceOp::sum, "x");
+    group.barrier();
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 2U);
+    EXPECT_EQ(records[0].wait_begin_ns, 0);
+    EXPECT_EQ(records[0].wait_end_ns, 0);
+  });
+}
+
+/// Done before it returns: calls without the cost of a network.
+class InstantBackend final : public c10d::Backend {
+ public:
+  InstantBackend() : Backend(0, 1) {}
+  const std::string getBackendName() const override { return "instant"; }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
+    class Done final : public c10d::Work {
+      c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+        auto future =
+            c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+        future->markCompleted(c10::IValue(std::vector<at::Tensor>()));
+        return future;
+      }
+    };
+    return c10::make_intrusive<Done>();
+  }
+};
+
+TEST(Records, AreBoundedIfNobodyTakesThem) {
+  ProcessGroup group(c10::make_intrusive<InstantBackend>(), make_thread_store(), 1);
+  constexpr int kCalls = 200'000;
+  for (int i = 0; i < kCalls; ++i) group.barrier(std::to_string(i));
+  const auto records = group.take_records();
+  EXPECT_GE(records.size(), 65'536U);
+  EXPECT_LE(records.size(), 2 * 65'536U);
+  for (std::size_t i = 0; i < records.size(); ++i) {  // the last ones, none missing between
+    ASSERT_EQ(records[i].label, std::to_string(kCalls - records.size() + i));
+  }
+  EXPECT_TRUE(group.take_records().empty());
+}
+
+TEST(Records, C10dCodeIsRecordedToo) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto c10d_group = group.as_c10d();
+    EXPECT_EQ(c10d_group, group.as_c10d());
+    EXPECT_EQ(c10d_group->getRank(), group.rank());
+    std::vector<at::Tensor> tensors = {at::full({100}, group.rank() + 1.0)};
+    c10d_group->allreduce(tensors)->wait();
+    EXPECT_TRUE(at::equal(tensors[0], at::full({100}, 3.0)));
+    c10d_group->broadcast(tensors)->wait();
+    auto future = c10d_group->allreduce(tensors)->getFuture();
+    future->waitAndThrow();
+    EXPECT_TRUE(future->value().isTensorList());
+    at::Tensor mine = tensors[0];
+    at::Tensor all = at::zeros({200});
+    c10d_group->_allgather_base(all, mine)->wait();
+    at::Tensor half = at::zeros({50});
+    c10d_group->_reduce_scatter_base(half, mine)->wait();
+    std::vector<std::vector<at::Tensor>> lists = {{at::zeros({100}), at::zeros({100})}};
+    c10d_group->allgather(lists, tensors)->wait();
+    const auto records = group.take_records();
+    std::vector<std::string> labels;
+    for (const auto& record : records)
+      labels.push_back(record.label + " " + std::to_string(record.bytes));
+    EXPECT_THAT(labels,
+                testing::ElementsAre("c10d.allreduce 400", "c10d.broadcast 400",
+                                     "c10d.allreduce 400", "c10d._allgather_base 800",
+                                     "c10d._reduce_scatter_base 400", "c10d.allgather 800"));
+    EXPECT_GT(records[0].wait_end_ns, 0);
+  });
+}
+
+}  // namespace
+}  // namespace ddprun

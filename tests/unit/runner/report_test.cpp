@@ -1,0 +1,164 @@
+// Statistics over steps and ranks, the proof, the table and its layout, against values worked out
+// by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "runner/report_statistics.h"
+#include "runner/report_table.h"
+#include "runner/result_files.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
+  const Row row = known_row("a=1");
+  const RunStatistics s = compute_statistics(row.ranks, 8, 16);
+  EXPECT_EQ(s.step_ms().count, 3);  // warm-up left out
+  EXPECT_DOUBLE_EQ(s.step_ms().median, 22);
+  EXPECT_DOUBLE_EQ(s.step_ms().max, 32);
+  EXPECT_DOUBLE_EQ(s.forward_ms().median, 21.0 / 4);
+  EXPECT_DOUBLE_EQ(s.exposed_share, (21.0 / 2) / 22);
+  EXPECT_DOUBLE_EQ(s.overlapped_share, 0.25);
+  EXPECT_DOUBLE_EQ(s.skew_ms.mean, 2);
+  EXPECT_DOUBLE_EQ(s.rank_step_ms[0].median, 20);
+  EXPECT_DOUBLE_EQ(s.rank_step_ms[1].median, 22);
+  EXPECT_DOUBLE_EQ(s.samples_per_s, 8 / 0.022);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s, 8 * 16 / 0.022);
+  EXPECT_DOUBLE_EQ(s.loss_first, 5.5);
+  EXPECT_DOUBLE_EQ(s.loss_last, 2.5);
+  EXPECT_DOUBLE_EQ(s.collectives_per_step, 3);
+}
+
+TEST(ReportStatistics, RefusesRanksWithOtherSteps) {
+  Row row = known_row("a=1");
+  row.ranks[1].samples.pop_back();
+  EXPECT_THROW(compute_statistics(row.ranks, 8, 16), std::invalid_argument);
+  row.ranks.clear();
+  EXPECT_THROW(compute_statistics(row.ranks, 8, 16), std::invalid_argument);
+}
+
+TEST(Proof, TheStrictestRankCounts) {
+  Row row = known_row("a=1");
+  EXPECT_EQ(summarize_proof(row.ranks).status, "passed");
+  row.ranks[0].checks[1].status = "control";
+  EXPECT_EQ(summarize_proof(row.ranks).status, "control");
+  row.ranks[1].checks[1] = {"parameters_equal", "failed", "hash differs"};
+  const Proof proof = summarize_proof(row.ranks);
+  EXPECT_EQ(proof.status, "failed");
+  EXPECT_EQ(proof.checks[1].detail, "rank 1: hash differs");
+  EXPECT_EQ(summarize_proof({}).status, "unchecked");
+}
+
+TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
+  std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=long(x=1, y=2)")};
+  rows[1].ranks[1].checks[0] = {"integer_gradients", "failed", "index 3 differs"};
+  rows[1].status = row_status::kProofFailed;
+  const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_TRUE(lines[0].starts_with("strategy             step ms"));
+  EXPECT_TRUE(lines[1].starts_with("a                22.0 ± 10.0")) << lines[1];
+  EXPECT_THAT(lines[1], HasSubstr("5.500 → 2.500"));
+  EXPECT_THAT(lines[1], HasSubstr("✓ proved"));
+  EXPECT_THAT(lines[2], HasSubstr("✗ integer_gradients"));
+  EXPECT_EQ(display_width(lines[1].substr(0, lines[1].find("✓"))),
+            display_width(lines[2].substr(0, lines[2].find("✗"))));
+  EXPECT_THAT(
+      proof_lines(rows),
+      ElementsAre(HasSubstr("proved in 1 of 2 rows"),
+                  "NOT PROVED: long (x=1, y=2): integer_gradients: rank 1: index 3 differs"));
+}
+
+TEST(ReportTable, AFailedRowSaysWhy) {
+  std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  rows[1].ranks.clear();
+  rows[1].status = row_status::kFailed;
+  rows[1].reason = "rank 1 failed: it broke\n  hint: mend it";
+  const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
+  EXPECT_EQ(lines[2], "b         failed: rank 1 failed: it broke");
+  EXPECT_THAT(report_table(rows).markdown(), HasSubstr("| b | failed: rank 1 failed: it broke |"));
+}
+
+TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
+  const std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  for (const int width : {60, 80, 100, 120}) {
+    std::vector<std::string> dropped;
+    const std::string text = report_table(rows).render(width, false, &dropped);
+    for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), width) << line;
+    EXPECT_FALSE(dropped.empty());
+    for (const char* kept : {"step ms", "exposed", "speed-up", "proof"})
+      EXPECT_THAT(text, HasSubstr(kept));
+  }
+  EXPECT_THAT(terminal_report(rows, {true, false, 60}), HasSubstr("terminal too narrow for: "));
+}
+
+TEST(ReportTable, ColourOnlyWhereAskedFor) {
+  const std::vector<Row> rows = {known_row("strategy=a")};
+  EXPECT_THAT(terminal_report(rows, {true, true, 200}), HasSubstr("\033[32m✓ proved"));
+  EXPECT_THAT(terminal_report(rows, {true, false, 200}), Not(HasSubstr("\033")));
+}
+
+TEST(Terminal, WidthOfText) {
+  EXPECT_EQ(display_width("abc"), 3);
+  EXPECT_EQ(display_width("±→✓"), 3);
+  EXPECT_EQ(display_width("漢字"), 4);
+  EXPECT_EQ(display_width("e\u0301"), 1);  // e and a combining accent
+  EXPECT_EQ(cut_to_width("±±±±", 3), "±±…");
+  EXPECT_EQ(cut_to_width("abc", 3), "abc");
+  EXPECT_EQ(with_thousands(1234567), "1,234,567");
+  EXPECT_EQ(with_thousands(-1000), "-1,000");
+  EXPECT_EQ(with_thousands(999), "999");
+}
+
+TEST(ReportTable, ALossThatIsNoNumberIsSaidBelowTheTable) {
+  Row row = known_row("a");
+  EXPECT_THAT(proof_lines({row}), testing::Each(testing::Not(testing::HasSubstr("DIVERGED"))));
+  row.ranks[1].samples[2].loss = std::nan("");
+  EXPECT_THAT(proof_lines({row}),
+              testing::Contains(testing::HasSubstr("the loss was nan in step 2 on rank 1")));
+}
+
+TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
+  const RowNames names =
+      row_names({known_row("strategy=flat"), known_row("strategy=bucketed(bucket_mb=5)")});
+  EXPECT_EQ(names.title, "strategy");
+  EXPECT_EQ(names.names, (std::vector<std::string>{"flat", "bucketed (bucket_mb=5)"}));
+}
+
+TEST(ResultFiles, ARowSurvivesTheWayThroughJson) {
+  Row row = known_row("a=1");
+  row.config = {{"train", {{"steps", 3}}}};
+  const Row back = row_from_json(nlohmann::json::parse(to_json(row).dump()));
+  EXPECT_EQ(to_json(back), to_json(row));
+  EXPECT_EQ(back.ranks.size(), 2u);
+}
+
+TEST(ResultFiles, CsvQuotesLabels) {
+  const std::string csv = steps_csv({known_row("s=1, t=\"x\"")});
+  const std::vector<std::string> lines = lines_of(csv);
+  ASSERT_EQ(lines.size(), 9u);
+  EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,1,1000.000000,250.000000"))
+      << lines[1];
+}
+
+TEST(ResultFiles, YamlScalarsBecomeJsonOfTheirType) {
+  const auto json =
+      to_json(parse_yaml("{a: 1, b: 0.5, c: true, d: null, e: 'text', f: '1', g: [1e-3, x]}", "t"));
+  EXPECT_EQ(json.dump(), R"({"a":1,"b":0.5,"c":true,"d":null,"e":"text","f":"1","g":[0.001,"x"]})");
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,99 @@
+// The step loop's contracts: which samples a rank trains on, in which order gradients come, what a
+// NaN does.
+#include "ddprun/train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+/// Synchronises nothing; notes the order of gradients.
+class Listener : public Strategy {
+ public:
+  void setup(StrategyContext&) override {}
+  void on_gradient(int index) override { order.push_back(index); }
+  void finish_backward() override {}
+  std::vector<int> order;
+};
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+/// The first precision and attention that are there.
+Experiment make_experiment(int ranks) {
+  Experiment experiment = test::small_experiment(ranks);
+  for (const PluginInfo& plugin : registry().list()) {
+    if (plugin.kind == PluginKind::attention) experiment.attention.name = plugin.name;
+  }
+  experiment.precision.name = "fp32";
+  return experiment;
+}
+
+/// The loss of the initial model on samples [first, first + count) of step 0.
+double initial_loss(const Experiment& experiment, std::int64_t first, std::int64_t count) {
+  const auto attention = make_attention(registry(), experiment.attention);
+  const auto seed = static_cast<std::uint64_t>(experiment.train.seed);
+  const Transformer model(experiment.model, *attention, seed);
+  const auto data = open_data(experiment.data, experiment.model.vocab_size,
+                              experiment.model.context_length, seed);
+  const Batch batch = data->batch(0, first, count);
+  return model.loss(batch.ids, batch.targets).item<double>();
+}
+
+TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
+  for (const int ranks : {1, 2, 4}) {
+    for (const int accumulate : {1, 2}) {
+      Experiment experiment = make_experiment(ranks);
+      experiment.train.accumulate = accumulate;
+      std::vector<double> losses(ranks);
+      test::run_ranks(ranks, [&](ProcessGroup& group) {
+        Listener listener;
+        Trainer trainer(experiment, registry(), group, listener);
+        losses[group.rank()] = trainer.step(0).loss;
+      });
+      const std::int64_t share = experiment.global_batch() / ranks;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_NEAR(losses[rank], initial_loss(experiment, rank * share, share), 1e-5)
+            << "rank " << rank << " of " << ranks << ", accumulate " << accumulate;
+      }
+      if (ranks > 1) {
+        EXPECT_GT(std::abs(losses[0] - losses[1]), 1e-3) << "samples do not differ";
+      }
+    }
+  }
+}
+
+TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
+  const Experiment experiment = make_experiment(1);
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, registry(), group, listener);
+    trainer.step(0);
+    std::vector<int> expected(trainer.data_parallel().buffers().count());
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(listener.order, expected);
+  });
+}
+
+TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
+  Experiment experiment = make_experiment(1);
+  experiment.optimizer.lr = INFINITY;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, registry(), group, listener);
+    EXPECT_TRUE(std::isfinite(trainer.step(0).loss));
+    EXPECT_TRUE(std::isnan(trainer.step(1).loss));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun

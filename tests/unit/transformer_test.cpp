@@ -1,0 +1,271 @@
+// The transformer against an independent float64 one (forward, loss, every gradient), its
+// parameters and their initial values.
+#include "ddprun/model/transformer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "ddprun/model/counter_hash.h"
+#include "ddprun/plugin/error.h"
+#include "support/plugin_library.h"
+#include "support/reference_transformer.h"
+
+namespace ddprun {
+namespace {
+
+using testing::load_plugin;
+using testing::ReferenceTransformer;
+using testing::Values;
+
+constexpr std::int64_t kTime = 7;  // below the context length: positions must not depend on it
+
+ModelConfig toy() {
+  return {.preset = "toy",
+          .vocab_size = 13,
+          .context_length = 9,
+          .d_model = 8,
+          .d_ff = 20,
+          .layers = 2,
+          .heads = 2,
+          .rope_theta = 50.0,
+          .norm_eps = 1e-3};
+}
+
+const std::vector<std::vector<std::int64_t>> kIds = {{1, 5, 12, 0, 5, 5, 7},
+                                                     {3, 3, 9, 11, 2, 8, 6}};
+const std::vector<std::vector<std::int64_t>> kTargets = {{5, 12, 0, 5, 5, 7, 4},
+                                                         {3, 9, 11, 2, 8, 6, 10}};
+
+at::Tensor to_tensor(const std::vector<std::vector<std::int64_t>>& rows) {
+  at::Tensor tensor = at::empty({static_cast<std::int64_t>(rows.size()), kTime}, at::kLong);
+  auto* out = tensor.mutable_data_ptr<std::int64_t>();
+  for (const auto& row : rows) out = std::copy(row.begin(), row.end(), out);
+  return tensor;
+}
+
+Values to_values(const at::Tensor& tensor) {
+  const at::Tensor wide = tensor.detach().to(at::kDouble).contiguous();
+  return {wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel()};
+}
+
+// Norm weights begin as ones, which would hide a missing factor.
+void perturb_norms(const Transformer& model) {
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : model.parameters()) {
+    if (tensor.dim() != 1) continue;
+    for (std::int64_t i = 0; i < tensor.numel(); ++i)
+      tensor[i] = 0.5 + 0.1 * static_cast<double>(i);
+  }
+}
+
+ReferenceTransformer reference_of(const ModelConfig& config, const Transformer& model) {
+  testing::Parameters parameters;
+  for (const auto& [name, tensor] : model.parameters()) parameters[name] = to_values(tensor);
+  return {config, parameters};
+}
+
+// The largest difference, relative to the largest value.
+double difference(const Values& ours, const Values& expected) {
+  EXPECT_EQ(ours.size(), expected.size());
+  double largest = 0;
+  double apart = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    apart = std::max(apart, std::abs(ours[i] - expected[i]));
+  }
+  return apart / largest;
+}
+
+class TransformerNumerics : public ::testing::TestWithParam<const char*> {};
+
+// float32 rounds at 6e-8; sums of up to 20 terms through two blocks stay within 2e-6 of the largest
+// value of a tensor.
+TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
+  const auto attention = load_plugin<Attention>("attention", GetParam());
+  const Transformer model(toy(), *attention, 1);
+  perturb_norms(model);
+  ReferenceTransformer reference = reference_of(toy(), model);
+
+  const at::Tensor logits = model.logits(to_tensor(kIds));
+  ASSERT_EQ(logits.sizes(), (std::vector<std::int64_t>{2, kTime, 13}));
+  for (std::int64_t row = 0; row < 2; ++row) {
+    EXPECT_LT(difference(to_values(logits[row]), reference.logits(kIds[row])), 2e-6);
+  }
+  const at::Tensor loss = model.loss(to_tensor(kIds), to_tensor(kTargets));
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), reference.loss_and_gradients(kIds, kTargets), 1e-6);
+  loss.backward();
+  for (const auto& [name, tensor] : model.parameters()) {
+    ASSERT_TRUE(tensor.grad().defined()) << name;
+    EXPECT_LT(difference(to_values(tensor.grad()), reference.gradients().at(name)), 2e-6) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Attentions, TransformerNumerics, ::testing::Values("eager", "sdpa"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class TransformerTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "eager");
+};
+
+// The reference's backward was derived by hand: some entries of every parameter against its own
+// forward.
+TEST_F(TransformerTest, ReferenceGradientsMatchFiniteDifferences) {
+  const Transformer model(toy(), *attention_, 2);
+  perturb_norms(model);
+  ReferenceTransformer reference = reference_of(toy(), model);
+  reference.loss_and_gradients(kIds, kTargets);
+  const testing::Parameters analytic = reference.gradients();
+  constexpr double kStep = 1e-5;
+  for (const auto& [name, gradient] : analytic) {
+    for (std::uint64_t sample = 0; sample < 5; ++sample) {
+      const std::size_t i = counter_hash(sample, gradient.size()) % gradient.size();
+      double& value = reference.parameters().at(name)[i];
+      const double before = value;
+      value = before + kStep;
+      const double above = reference.loss_and_gradients(kIds, kTargets);
+      value = before - kStep;
+      const double below = reference.loss_and_gradients(kIds, kTargets);
+      value = before;
+      EXPECT_NEAR((above - below) / (2 * kStep), gradient[i], 1e-8) << name << "[" << i << "]";
+    }
+  }
+}
+
+TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
+  ModelConfig config = toy();
+  config.layers = 1;
+  const Transformer model(config, *attention_, 0);
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected = {
+      {"token_embeddings.weight", {13, 8}},
+      {"layers.0.ln1.weight", {8}},
+      {"layers.0.attn.q_proj.weight", {8, 8}},
+      {"layers.0.attn.k_proj.weight", {8, 8}},
+      {"layers.0.attn.v_proj.weight", {8, 8}},
+      {"layers.0.attn.output_proj.weight", {8, 8}},
+      {"layers.0.ln2.weight", {8}},
+      {"layers.0.ffn.w1.weight", {20, 8}},
+      {"layers.0.ffn.w3.weight", {20, 8}},
+      {"layers.0.ffn.w2.weight", {8, 20}},
+      {"ln_final.weight", {8}},
+      {"lm_head.weight", {13, 8}},
+  };
+  ASSERT_EQ(model.parameters().size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto& [name, tensor] = model.parameters()[i];
+    EXPECT_EQ(name, expected[i].first);
+    EXPECT_EQ(tensor.sizes(), expected[i].second) << name;
+    EXPECT_TRUE(tensor.is_leaf() && tensor.requires_grad()) << name;
+    EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
+  }
+}
+
+TEST_F(TransformerTest, ParameterCountIsThatOfTheConfig) {
+  const Transformer model(toy(), *attention_, 0);
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : model.parameters()) count += tensor.numel();
+  EXPECT_EQ(count, toy().parameter_count());
+  EXPECT_EQ(model.parameters().size(), 9U * 2 + 3);
+}
+
+// A normal distribution cut at 3 std keeps 0.98658 of its std.
+TEST_F(TransformerTest, InitialValuesAreTruncatedNormal) {
+  const ModelConfig config = {.preset = "wide",
+                              .vocab_size = 2000,
+                              .context_length = 4,
+                              .d_model = 64,
+                              .d_ff = 192,
+                              .layers = 1,
+                              .heads = 4};
+  const Transformer model(config, *attention_, 7);
+  for (const auto& [name, tensor] : model.parameters()) {
+    const at::Tensor values = tensor.detach().to(at::kDouble);
+    if (tensor.dim() == 1) {
+      EXPECT_TRUE((values == 1.0).all().item<bool>()) << name;
+      continue;
+    }
+    const double fan = static_cast<double>(tensor.size(0) + tensor.size(1));
+    const double std = name == "token_embeddings.weight" ? 1.0 : std::sqrt(2.0 / fan);
+    const double error =
+        4 / std::sqrt(static_cast<double>(tensor.numel()));  // 4 standard errors of the mean
+    EXPECT_NEAR(values.mean().item<double>() / std, 0.0, error) << name;
+    EXPECT_NEAR(values.square().mean().sqrt().item<double>() / std, 0.98658, error) << name;
+    const double largest = values.abs().max().item<double>() / std;
+    EXPECT_LE(largest, 3.000001) << name;
+    EXPECT_GT(largest, 2.7) << name;
+    const double within_one = (values.abs() < std).to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(within_one, 0.68269 / 0.99730, error) << name;
+  }
+}
+
+TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
+  ModelConfig config = toy();
+  const Transformer model(config, *attention_, 5);
+  const Transformer other_seed(config, *attention_, 6);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads + 2);
+  config.layers = 1;  // what is drawn before and after must not matter
+  const Transformer shorter(config, *attention_, 5);
+  at::set_num_threads(threads);
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : model.parameters()) by_name[name] = tensor;
+  for (const auto& [name, tensor] : shorter.parameters()) {
+    EXPECT_TRUE(at::equal(tensor, by_name.at(name))) << name;
+  }
+  for (const auto& [name, tensor] : other_seed.parameters()) {
+    if (tensor.dim() == 2) {
+      EXPECT_FALSE(at::equal(tensor, by_name.at(name))) << name;
+    }
+  }
+  EXPECT_FALSE(at::equal(by_name.at("layers.0.attn.q_proj.weight"),
+                         by_name.at("layers.1.attn.q_proj.weight")));
+  EXPECT_FALSE(at::equal(by_name.at("layers.0.attn.q_proj.weight"),
+                         by_name.at("layers.0.attn.k_proj.weight")));
+}
+
+TEST_F(TransformerTest, LaterTokensDoNotChangeEarlierLogits) {
+  const Transformer model(toy(), *attention_, 3);
+  auto changed = kIds;
+  for (auto& row : changed) row[4] = (row[4] + 1) % 13;
+  const at::Tensor before = model.logits(to_tensor(kIds));
+  const at::Tensor after = model.logits(to_tensor(changed));
+  EXPECT_TRUE(at::equal(before.narrow(1, 0, 4), after.narrow(1, 0, 4)));
+  for (std::int64_t t = 4; t < kTime; ++t) {
+    EXPECT_FALSE(at::equal(before.select(1, t), after.select(1, t))) << t;
+  }
+}
+
+TEST_F(TransformerTest, InitialLossIsThatOfGuessing) {
+  const ModelConfig config = {.preset = "",
+                              .vocab_size = 500,
+                              .context_length = 32,
+                              .d_model = 32,
+                              .d_ff = 64,
+                              .layers = 2,
+                              .heads = 2};
+  const Transformer model(config, *attention_, 0);
+  const at::Tensor ids = at::randint(500, {4, 33}, at::kLong);
+  const double loss = model.loss(ids.narrow(1, 0, 32), ids.narrow(1, 1, 32)).item<double>();
+  EXPECT_NEAR(loss, std::log(500.0), 0.5);
+}
+
+TEST_F(TransformerTest, HeadsThatDoNotFitAreRefused) {
+  ModelConfig config = toy();
+  config.heads = 3;
+  EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
+  config.heads = 0;
+  EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
+  config.heads = 8;  // head_dim 1
+  EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
+}
+
+}  // namespace
+}  // namespace ddprun
