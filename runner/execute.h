@@ -27,7 +27,7 @@ class Executor {
   bool joined() const { return joined_.has_value(); }
   /// Whether this process prints and writes the report.
   bool reports() const { return !joined_ || joined_->rank == 0; }
-  std::string launcher() const { return joined_ ? joined_->launcher : "ddprun"; }
+  std::string launcher() const { return joined_ ? joined_->launcher : kOwnLauncher; }
   int world_size() const { return joined_ ? joined_->world_size : 0; }
 
  private:

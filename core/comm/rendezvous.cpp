@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -136,6 +138,19 @@ StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
   }
 }
 
+/// The store that the run's ranks meet in. The runs of a joined launch follow one another at one
+/// port, so its store stays open until the process ends: were it opened anew for each run, a rank
+/// that is ahead would meet the next run in the last one's store, just before rank 0 closes that.
+StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
+  if (info.launcher == kOwnLauncher) return open_store(info, timeout);
+  static std::mutex mutex;
+  static std::map<std::string, StorePtr> open;
+  const std::lock_guard lock(mutex);
+  StorePtr& store = open[place_of(info)];
+  if (!store) store = open_store(info, timeout);
+  return store;
+}
+
 /// Returns when every rank has come here. `limit_s` is what the user allowed in all, `timeout` what
 /// is left of it.
 void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout,
@@ -231,7 +246,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
     refuse_loopback_between_hosts(info, address);
   }
   const StorePtr store =
-      c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, open_store(info, timeout));
+      c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, store_of(info, timeout));
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
   wait_for_all(*store, info, std::max(timeout - spent, std::chrono::milliseconds(1)),
                config.timeout_s);

@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+/// The launcher of ranks that ddprun started itself, on this host and for one run.
+inline constexpr const char* kOwnLauncher = "ddprun";
+
 /// A rank's place in the world, and where rank 0's store listens.
 struct RankInfo {
   int rank = 0;
@@ -22,7 +25,7 @@ struct RankInfo {
       -1;  ///< rank 0 of a launch of our own: the socket, already bound and listening, of the store
   bool agent_store = false;  ///< the launcher (torchrun's agent) already serves the store
   std::string launcher =
-      "ddprun";  ///< who started the ranks: "ddprun", "torchrun", "slurm", "openmpi"
+      kOwnLauncher;  ///< who started the ranks: "ddprun", "torchrun", "slurm", "openmpi"
 };
 
 /// Reads the variables of the launch that this process belongs to: torchrun's (RANK, WORLD_SIZE,
@@ -38,7 +41,8 @@ std::pair<int, int> listen_on_free_port();
 
 struct CommConfig;  // core/config/experiment.h
 
-/// Connects this rank to all others. `run_id` keeps the keys of runs that share a store apart.
+/// Connects this rank to all others. `run_id` keeps the keys of runs that share a store apart: the
+/// store of a launch that was joined stays open until the process ends.
 /// Throws CommError naming the address and the ranks that did not come within config.timeout_s.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id);

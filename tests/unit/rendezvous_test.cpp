@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <map>
+#include <thread>
 
 #include "ddprun/measure/clock.h"
 #include "ddprun/plugin/error.h"
@@ -259,6 +260,22 @@ TEST(Connect, APeerThatThrowsEndsWithoutAbort) {
     }
   });
   EXPECT_THAT(ends, ElementsAre(0, 7));
+}
+
+TEST(Connect, ARankThatIsAheadMeetsTheOthersInTheNextRun) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& own) {
+    RankInfo joined = own;  // as one of a launch that runs several rows at one port
+    joined.launcher = "torchrun";
+    for (const char* run : {"first", "second", "third"}) {
+      const auto group = connect(joined, {}, run);
+      if (!sums_ranks(*group)) return 1;
+      group->shutdown();
+      if (joined.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      joined.listen_fd = -1;  // a launcher leaves a port, not a socket
+    }
+    return 0;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
 }
 
 TEST(Connect, SaysWhichRanksDidNotCome) {
