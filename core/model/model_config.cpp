@@ -94,6 +94,9 @@ void declare_options(Options& options, ModelConfig& config) {
                  {.min = 1.0});
   options.option("norm_eps", &config.norm_eps, "added to the mean square in RMSNorm",
                  {.min = 0.0, .max = 1.0});
+  options.option("kernels", &config.kernels,
+                 "fused kernels of our own, or PyTorch's operators one by one (reference)",
+                 {.one_of = {"fused", "reference"}});
 }
 
 }  // namespace ddprun

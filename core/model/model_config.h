@@ -19,6 +19,7 @@ struct ModelConfig {
   std::int64_t heads = 0;
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
+  std::string kernels = "fused";  ///< fused | reference (ATen's operators, one by one)
 
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;

@@ -1,8 +1,9 @@
-// The transformer language model of CS336 (section 3), on ATen operators, so that autograd and
-// autocast apply as in PyTorch.
+// The transformer language model of CS336 (section 3): by ATen's operators, so that autograd and
+// autocast apply as in PyTorch, or by fused layers.
 #include "ddprun/model/transformer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
@@ -49,7 +50,10 @@ at::Tensor rope_rotations(const ModelConfig& config) {
 }  // namespace
 
 Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed)
-    : config_(config), attention_(attention), seed_(seed) {
+    : config_(config),
+      attention_(attention),
+      seed_(seed),
+      head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
   const c10::NoGradGuard no_grad;
   const std::string embedding = "token_embeddings.weight";
@@ -63,7 +67,7 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   rotations_ = rope_rotations(config);
 }
 
-Transformer::Block Transformer::make_block(const std::string& prefix) {
+fused::Block Transformer::make_block(const std::string& prefix) {
   const std::int64_t d = config_.d_model;
   const std::int64_t f = config_.d_ff;
   // A braced list is evaluated from left to right: this is the order of registration.
@@ -78,26 +82,41 @@ Transformer::Block Transformer::make_block(const std::string& prefix) {
           linear_weight(prefix + "ffn.w2.weight", d, f)};
 }
 
-at::Tensor Transformer::linear_weight(const std::string& name, std::int64_t out, std::int64_t in) {
+ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out, std::int64_t in) {
   const double std = std::sqrt(2.0 / static_cast<double>(in + out));
   return add_parameter(name, truncated_normal({out, in}, std, seed_, name));
 }
 
-at::Tensor Transformer::norm_weight(const std::string& name) {
+ParameterSlot Transformer::norm_weight(const std::string& name) {
   return add_parameter(name, at::ones({config_.d_model}, at::kFloat));
 }
 
-at::Tensor Transformer::add_parameter(const std::string& name, const at::Tensor& values) {
+ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& values) {
   values.requires_grad_(true);
   parameters_.push_back({name, values});
-  return values;
+  return {.parameter = values, .compute = {}, .gradient = {}};
+}
+
+void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
+  TORCH_CHECK(slots.size() == parameters_.size(), "one slot for each of ", parameters_.size(),
+              " parameters, not ", slots.size());
+  auto next = slots.begin();
+  token_embeddings_ = *next++;
+  for (fused::Block& block : blocks_) {
+    for (ParameterSlot* slot : {&block.ln1, &block.q, &block.k, &block.v, &block.output, &block.ln2,
+                                &block.w1, &block.w3, &block.w2}) {
+      *slot = *next++;
+    }
+  }
+  ln_final_ = *next++;
+  lm_head_ = *next;
 }
 
 // RMSNorm, in float32 whatever x's dtype.
-at::Tensor Transformer::norm(const at::Tensor& x, const at::Tensor& weight) const {
+at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight) const {
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
-  return (wide * inverse_rms * weight).to(x.scalar_type());
+  return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
 }
 
 // RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
@@ -108,33 +127,57 @@ at::Tensor Transformer::rotate(const at::Tensor& x) const {
   return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x) const {
-  const auto project = [&](const at::Tensor& weight) {
-    return at::linear(x, weight).unflatten(-1, {config_.heads, config_.head_dim()});
+at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) const {
+  const auto project = [&](const ParameterSlot& weight) {
+    return at::linear(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
   };
   const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
   const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
   const at::Tensor v = project(block.v).transpose(1, 2);
   const at::Tensor mixed = attention_.forward(q, k, v, {.causal = true});
-  return at::linear(mixed.transpose(1, 2).flatten(2), block.output);
+  return at::linear(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  at::Tensor x = at::embedding(token_embeddings_, ids);  // (B, T, d_model)
-  for (const Block& block : blocks_) {
+  at::Tensor x = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
+  for (const fused::Block& block : blocks_) {
     x = x + attend(block, norm(x, block.ln1));
     const at::Tensor y = norm(x, block.ln2);
     // One after another, not as operands: autograd runs backward in the reverse of this order,
     // which must be that of the flat buffers.
-    const at::Tensor gate = at::silu(at::linear(y, block.w1));
-    const at::Tensor up = at::linear(y, block.w3);
-    x = x + at::linear(gate * up, block.w2);
+    const at::Tensor gate = at::silu(at::linear(y, block.w1.parameter));
+    const at::Tensor up = at::linear(y, block.w3.parameter);
+    x = x + at::linear(gate * up, block.w2.parameter);
   }
-  return at::linear(norm(x, ln_final_), lm_head_);
+  return at::linear(norm(x, ln_final_), lm_head_.parameter);
 }
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  if (config_.kernels == "fused") return fused_loss(ids, targets);
   return at::cross_entropy_loss(logits(ids).to(at::kFloat).flatten(0, 1), targets.flatten());
+}
+
+at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  if (at::autocast::is_autocast_enabled(at::kCPU) &&
+      at::autocast::get_autocast_dtype(at::kCPU) != lm_head_.weight().scalar_type()) {
+    throw ConfigError({.what = "the fused kernels do not follow autocast",
+                       .where = "model.kernels",
+                       .got = std::string("autocast to ") +
+                              at::toString(at::autocast::get_autocast_dtype(at::kCPU)),
+                       .expected = "a precision whose compute_dtype() says so",
+                       .hint = "set `kernels: reference` under `model:`"});
+  }
+  const fused::Shape shape{.batch = ids.size(0),
+                           .time = ids.size(1),
+                           .heads = config_.heads,
+                           .norm_eps = static_cast<float>(config_.norm_eps),
+                           .rotations = at::view_as_real(rotations_.squeeze(1))};
+  at::Tensor x = fused::embedding(token_embeddings_, ids.flatten());  // (B * T, d_model)
+  for (const fused::Block& block : blocks_) {
+    const auto [q, k, v] = fused::attention_input(x, block, shape);
+    x = fused::block_output(x, attention_.forward(q, k, v, {.causal = true}), block, shape);
+  }
+  return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps, head_memory_);
 }
 
 double matmul_flops_per_token(const ModelConfig& config) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/model/fused_layers.h"
 #include "ddprun/model/model_config.h"
 #include "ddprun/model/named_tensor.h"
 #include "ddprun/plugin/attention.h"
@@ -28,32 +29,35 @@ class Transformer {
   /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  /// ids: (B, T) int64 in [0, V). Returns (B, T, V).
+  /// Where the fused kernels read parameters and write gradients; one slot a parameter, in
+  /// registration order. Until then they use the parameters' own memory.
+  void use_memory(const std::vector<ParameterSlot>& slots);
+
+  /// ids: (B, T) int64 in [0, V). Returns (B, T, V). By ATen's operators, whatever `kernels` says.
   at::Tensor logits(const at::Tensor& ids) const;
 
-  /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar.
+  /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar. Throws ConfigError if
+  /// fused kernels meet an autocast that use_memory() did not foresee.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
 
  private:
-  struct Block {
-    at::Tensor ln1, q, k, v, output, ln2, w1, w3, w2;
-  };
+  ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
+  ParameterSlot norm_weight(const std::string& name);
+  ParameterSlot add_parameter(const std::string& name, const at::Tensor& values);
+  fused::Block make_block(const std::string& prefix);
 
-  at::Tensor linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
-  at::Tensor norm_weight(const std::string& name);
-  at::Tensor add_parameter(const std::string& name, const at::Tensor& values);
-  Block make_block(const std::string& prefix);
-
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
+  at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
   at::Tensor rotate(const at::Tensor& x) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x) const;
+  at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
+  at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
 
   ModelConfig config_;
   Attention& attention_;
   std::uint64_t seed_;
   std::vector<NamedTensor> parameters_;
-  at::Tensor token_embeddings_, ln_final_, lm_head_;
-  std::vector<Block> blocks_;
+  ParameterSlot token_embeddings_, ln_final_, lm_head_;
+  std::vector<fused::Block> blocks_;
+  std::shared_ptr<fused::HeadGradientMemory> head_memory_;
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };
 

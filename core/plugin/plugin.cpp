@@ -19,6 +19,7 @@ void Strategy::optimizer_step(Optimizer& optimizer) { optimizer.update_all(); }
 
 void StrategyContext::broadcast_parameters() {
   group_.broadcast(buffers_.parameters(buffers_.all()), 0, "parameters").wait();
+  buffers_.parameters_changed(buffers_.all());
 }
 void StrategyContext::run_before_forward() const {
   for (const auto& callback : before_forward_) callback();
@@ -27,6 +28,8 @@ void StrategyContext::run_before_forward() const {
 Precision::~Precision() = default;
 Precision::Guard::~Guard() = default;
 void Precision::convert(const std::vector<NamedTensor>&) {}
+at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
+at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
 bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }

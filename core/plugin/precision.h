@@ -26,6 +26,14 @@ class Precision : public Plugin {
   /// Once, before the parameters move into the flat buffers: may convert them in place (set_data).
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
+  /// The dtype of the matrix products and of what they read and write: float32 or bfloat16. The
+  /// fused kernels go by it, and keep a copy of the parameters in it; PyTorch's own operators go by
+  /// what forward_guard() switches on.
+  virtual at::ScalarType compute_dtype() const;
+
+  /// The dtype in which gradients travel: float32 or bfloat16. They are accumulated in float32.
+  virtual at::ScalarType reduce_dtype() const;
+
   /// Held during the forward and the loss of each micro-batch; null means nothing to do.
   virtual std::unique_ptr<Guard> forward_guard();
 

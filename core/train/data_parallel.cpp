@@ -2,6 +2,7 @@
 // optimizer runs.
 #include "ddprun/train/data_parallel.h"
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -10,15 +11,16 @@
 
 namespace ddprun {
 
-/// Runs on the autograd thread after a parameter's gradient was accumulated.
-class DataParallel::Hook : public torch::autograd::PostAccumulateGradHook {
+/// Runs on the autograd thread after a parameter's gradient was accumulated, or written by a fused
+/// kernel: a hook of the parameter's node, as c10d::Reducer has it, runs for both.
+class DataParallel::Hook : public torch::autograd::FunctionPostHook {
  public:
   Hook(DataParallel& owner, int index) : owner_(owner), index_(index) {}
 
-  void operator()(const at::Tensor&) override {
-    owner_.last_gradient_ns_ = now_ns();
-    ++owner_.gradients_seen_;
-    if (owner_.last_micro_batch_) owner_.strategy_.on_gradient(index_);
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    owner_.on_accumulated(index_);
+    return outputs;
   }
 
  private:
@@ -29,7 +31,7 @@ class DataParallel::Hook : public torch::autograd::PostAccumulateGradHook {
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters),
+    : buffers_(parameters, {precision.compute_dtype(), precision.reduce_dtype()}),
       context_(group, buffers_),
       strategy_(strategy),
       precision_(precision),
@@ -37,15 +39,22 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
   strategy_.setup(context_);
   // Last: nothing that throws may leave hooks behind that point to this object.
   for (int index = 0; index < buffers_.count(); ++index) {
-    torch::autograd::impl::set_post_acc_grad_hooks(buffers_.parameter(index),
-                                                   std::make_unique<Hook>(*this, index));
+    auto node = torch::autograd::impl::grad_accumulator(buffers_.parameter(index));
+    const auto key = node->add_post_hook(std::make_unique<Hook>(*this, index));
+    hooks_.emplace_back(std::move(node), key);
   }
 }
 
 DataParallel::~DataParallel() {
-  for (int index = 0; index < buffers_.count(); ++index) {
-    torch::autograd::impl::set_post_acc_grad_hooks(buffers_.parameter(index), nullptr);
-  }
+  for (const auto& [node, key] : hooks_) node->del_post_hook(key);
+}
+
+void DataParallel::on_accumulated(int index) {
+  if (!buffers_.adopt_gradient(index)) return;
+  if (last_micro_batch_) buffers_.finish_gradient(index);
+  last_gradient_ns_ = now_ns();
+  ++gradients_seen_;
+  if (last_micro_batch_) strategy_.on_gradient(index);
 }
 
 void DataParallel::before_forward(bool last) {
@@ -58,14 +67,6 @@ BackwardTimes DataParallel::backward(const at::Tensor& loss, bool last) {
   BackwardTimes times;
   times.begin_ns = now_ns();
   loss.backward();
-  check_gradients();
-  times.last_gradient_ns = last_gradient_ns_;
-  if (last) strategy_.finish_backward();
-  times.synchronised_ns = now_ns();
-  return times;
-}
-
-void DataParallel::check_gradients() const {
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
                  .got = std::to_string(gradients_seen_) + " gradients",
@@ -73,13 +74,10 @@ void DataParallel::check_gradients() const {
                  .hint = "a parameter that the loss does not depend on must not be given to "
                          "DataParallel"});
   }
-  for (int index = 0; index < buffers_.count(); ++index) {
-    if (buffers_.owns_gradient(index)) continue;
-    throw Error({.what = "a gradient left the flat buffer",
-                 .where = buffers_.name(index),
-                 .expected = ".grad to stay the view that DataParallel made",
-                 .hint = "do not reset or replace .grad: DataParallel::step zeroes gradients"});
-  }
+  times.last_gradient_ns = last_gradient_ns_;
+  if (last) strategy_.finish_backward();
+  times.synchronised_ns = now_ns();
+  return times;
 }
 
 std::pair<double, bool> DataParallel::step(double lr, double clip_norm) {
@@ -95,7 +93,7 @@ std::pair<double, bool> DataParallel::step(double lr, double clip_norm) {
     optimizer_->begin_step(lr, scale);
     strategy_.optimizer_step(*optimizer_);
   }
-  buffers_.zero_gradients();
+  buffers_.drop_gradients();
   return {norm, finite};
 }
 

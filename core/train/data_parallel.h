@@ -4,11 +4,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace ddprun {
 
@@ -41,14 +47,13 @@ class DataParallel {
   /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
   /// got no gradient.
   BackwardTimes backward(const at::Tensor& loss, bool last);
-  /// Clips to `clip_norm` (0: no clipping), updates the parameters, zeroes the gradients. Returns
+  /// Clips to `clip_norm` (0: no clipping), updates the parameters, unsets the gradients. Returns
   /// the gradient norm (0 when not clipping); false in `.second` if the precision skipped the step.
   std::pair<double, bool> step(double lr, double clip_norm);
 
  private:
   class Hook;
-  /// After a backward: every parameter got a gradient, and it lies in the flat buffer.
-  void check_gradients() const;
+  void on_accumulated(int index);
 
   FlatBuffers buffers_;
   StrategyContext context_;
@@ -58,6 +63,9 @@ class DataParallel {
   bool last_micro_batch_ = false;
   std::int64_t last_gradient_ns_ = 0;
   int gradients_seen_ = 0;
+  /// The end of each parameter in the autograd graph, and the hook there. Autograd keeps no
+  /// reference of its own to these nodes.
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;
 };
 
 }  // namespace ddprun

@@ -71,7 +71,7 @@ void check_all(const std::vector<NamedTensor>& parameters) {
 
 }  // namespace
 
-FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters) {
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes) {
   check_all(parameters);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -85,20 +85,20 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters) {
   const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
   parameters_ = at::zeros({elements}, options);
   gradients_ = at::zeros({elements}, options);
+  reduced_ = dtypes.reduce == at::kFloat ? gradients_
+                                         : at::zeros({elements}, options.dtype(dtypes.reduce));
   for (int i = 0; i < count(); ++i) {
     at::Tensor& tensor = tensors_[i];
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
-    const at::Tensor strided =
+    const at::Tensor values =
         tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
-    const auto view = [&](const at::Tensor& flat) {
-      return flat.as_strided(strided.sizes(), strided.strides(), ranges_[i].begin);
-    };
-    const at::Tensor data = view(parameters_);
-    data.copy_(strided);
+    const at::Tensor data =
+        parameters_.as_strided(values.sizes(), values.strides(), ranges_[i].begin);
+    data.copy_(values);
     tensor.set_data(data);
-    // AccumulateGrad adds in place to a gradient that is there, so this view stays.
-    tensor.mutable_grad() = view(gradients_);
+    tensor.mutable_grad().reset();
   }
+  if (dtypes.compute != at::kFloat) compute_ = parameters_.to(dtypes.compute);
 }
 
 at::Tensor FlatBuffers::parameters(Range range) const {
@@ -106,19 +106,57 @@ at::Tensor FlatBuffers::parameters(Range range) const {
 }
 
 at::Tensor FlatBuffers::gradients(Range range) const {
-  return gradients_.narrow(0, range.begin, range.size());
+  return reduced_.narrow(0, range.begin, range.size());
 }
 
 std::int64_t FlatBuffers::gradient_bytes(Range range) const {
-  return range.size() * static_cast<std::int64_t>(sizeof(float));
+  return range.size() * static_cast<std::int64_t>(reduced_.element_size());
 }
 
-bool FlatBuffers::owns_gradient(int index) const {
-  const at::Tensor& gradient = tensors_[index].grad();
-  const float* expected = gradients_.const_data_ptr<float>() + ranges_[index].begin;
-  return gradient.defined() && gradient.const_data_ptr() == expected;
+at::Tensor FlatBuffers::compute_copy(Range range) const {
+  return compute_.defined() ? compute_.narrow(0, range.begin, range.size()) : at::Tensor();
 }
 
-void FlatBuffers::zero_gradients() { gradients_.zero_(); }
+void FlatBuffers::parameters_changed(Range range) {
+  if (compute_.defined()) compute_copy(range).copy_(parameters(range));
+}
+
+at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
+  const at::Tensor& tensor = tensors_[index];
+  return flat.as_strided(tensor.sizes(), tensor.strides(), ranges_[index].begin);
+}
+
+std::vector<ParameterSlot> FlatBuffers::slots() const {
+  std::vector<ParameterSlot> slots;
+  for (int index = count() - 1; index >= 0; --index) {
+    slots.push_back({.parameter = tensors_[index],
+                     .compute = compute_.defined() ? view_of(compute_, index) : at::Tensor(),
+                     .gradient = view_of(gradients_, index)});
+  }
+  return slots;
+}
+
+bool FlatBuffers::adopt_gradient(int index) {
+  at::Tensor& gradient = tensors_[index].mutable_grad();
+  if (!gradient.defined()) return false;
+  const float* const place = gradients_.const_data_ptr<float>() + ranges_[index].begin;
+  if (gradient.const_data_ptr() != place) {
+    const at::Tensor view = view_of(gradients_, index);
+    view.copy_(gradient);
+    gradient = view;
+  }
+  return true;
+}
+
+void FlatBuffers::finish_gradient(int index) {
+  if (!reduced_.is_same(gradients_)) {
+    const Range range = ranges_[index];
+    gradients(range).copy_(gradients_.narrow(0, range.begin, range.size()));
+  }
+}
+
+void FlatBuffers::drop_gradients() {
+  for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
+}
 
 }  // namespace ddprun

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/model/named_tensor.h"
+#include "ddprun/model/parameter_slot.h"
 
 namespace ddprun {
 
@@ -20,6 +21,12 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+/// The dtypes of what accompanies the float32 parameters and gradients: float32 (nothing) or bfloat16.
+struct BufferDtypes {
+  at::ScalarType compute = at::kFloat;  ///< of a copy of the parameters, for the matrix products
+  at::ScalarType reduce = at::kFloat;   ///< of the gradients as ranks exchange them
+};
+
 /// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of both
 /// buffers; i counts in reverse order of registration, which is the order in which backward
 /// completes. Each range starts on a 64-byte boundary; the padding between ranges is zero in both
@@ -27,14 +34,14 @@ struct Range {
 class FlatBuffers {
  public:
   /// Moves the parameters (given in registration order, float32 leaves that require grad, one
-  /// device) into the flat buffer: each tensor becomes a view of it (set_data), its .grad a view of
-  /// the gradient buffer. The tensors stay the user's. Throws ConfigError naming the parameter if
-  /// one is not a float32 leaf or appears twice.
-  explicit FlatBuffers(const std::vector<NamedTensor>& parameters);
+  /// device) into the flat buffer: each tensor becomes a view of it (set_data), with .grad unset.
+  /// The tensors stay the user's. Throws ConfigError naming the parameter if one is not a float32
+  /// leaf or appears twice.
+  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {});
 
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }
-  /// The user's tensor: a view of the flat buffer in its own shape, with .grad set.
+  /// The user's tensor: a view of the flat buffer in its own shape.
   const at::Tensor& parameter(int index) const { return tensors_[index]; }
 
   Range range(int index) const { return ranges_[index]; }
@@ -43,27 +50,40 @@ class FlatBuffers {
   Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
   Range all() const { return {0, parameters_.numel()}; }
 
-  /// 1-D views, no copies.
+  /// 1-D views, no copies. Gradients are in the dtype in which ranks exchange them.
   at::Tensor parameters(Range range) const;
   at::Tensor gradients(Range range) const;
   std::int64_t gradient_bytes(Range range) const;
+  /// The copy of the parameters for the matrix products; undefined if there is none.
+  at::Tensor compute_copy(Range range) const;
+  /// Call after writing parameters by other means than the optimizer: renews the copy.
+  void parameters_changed(Range range);
 
-  /// True while .grad of parameter `index` is the view of the gradient buffer; false if someone
-  /// replaced or unset it (as zero_grad(set_to_none) does), after which backward would leave the
-  /// buffer untouched.
-  bool owns_gradient(int index) const;
+  /// For fused kernels, in registration order.
+  std::vector<ParameterSlot> slots() const;
+
+  /// A backward has added to .grad of parameter `index`: whatever it is now becomes a view of the
+  /// gradient buffer. False if there is no gradient.
+  bool adopt_gradient(int index);
+  /// After the last adopt_gradient() of a step: gradients(range(index)) holds the gradient.
+  void finish_gradient(int index);
 
   /// Number of parameters without padding.
   std::int64_t parameter_count() const { return parameter_count_; }
 
-  void zero_gradients();
+  /// Unsets every .grad: the next backward writes gradients instead of adding to them.
+  void drop_gradients();
 
  private:
+  at::Tensor view_of(const at::Tensor& flat, int index) const;
+
   std::vector<std::string> names_;
   std::vector<at::Tensor> tensors_;
   std::vector<Range> ranges_;
   at::Tensor parameters_;  // (elements,) float32
-  at::Tensor gradients_;   // (elements,) float32
+  at::Tensor gradients_;   // (elements,) float32: what backward accumulates
+  at::Tensor reduced_;     // (elements,) what ranks exchange: gradients_ itself, or bfloat16
+  at::Tensor compute_;     // (elements,) bfloat16, or undefined
   std::int64_t parameter_count_ = 0;
 };
 

@@ -113,7 +113,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
                           group_digits(count), group_digits(range.size()), buffers.name(index));
     }
   }
-  buffers.zero_gradients();
+  buffers.drop_gradients();
 
   bool all_right = true;
   const auto messages = group.exchange(wrong);

@@ -1,5 +1,5 @@
-// bf16_mixed: PyTorch's autocast to bfloat16 on CPU; parameters, gradients, norms and loss stay
-// float32.
+// bf16_mixed: matrix products in bfloat16, by the fused kernels or by PyTorch's autocast; parameters,
+// gradients, norms and loss stay float32.
 #include <ATen/autocast_mode.h>
 
 #include "ddprun/plugin/precision.h"
@@ -36,6 +36,16 @@ class AutocastGuard final : public ddprun::Precision::Guard {
 
 class Bf16Mixed final : public ddprun::Precision {
  public:
+  void declare_options(ddprun::Options& options) override {
+    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks",
+                   {.one_of = {"float32", "bfloat16"}});
+  }
+
+  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+  at::ScalarType reduce_dtype() const override {
+    return reduce_dtype_ == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  }
+
   std::unique_ptr<Guard> forward_guard() override { return std::make_unique<AutocastGuard>(); }
 
   std::string unsupported(const ddprun::Setup& setup) const override {
@@ -43,9 +53,12 @@ class Bf16Mixed final : public ddprun::Precision {
       return "it switches on autocast of the CPU only, not of " + setup.device;
     return {};
   }
+
+ private:
+  std::string reduce_dtype_ = "float32";
 };
 
 }  // namespace
 
 DDPRUN_PRECISION(Bf16Mixed, "bf16_mixed",
-                 "matrix products in bfloat16 (autocast), the rest in float32", "1.0")
+                 "matrix products in bfloat16, the rest in float32", "1.0")

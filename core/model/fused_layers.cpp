@@ -1,0 +1,176 @@
+// The fused layers: forward, and the node that holds what backward needs.
+#include "ddprun/model/fused_layers.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+
+#include "ddprun/model/fused_node.h"
+#include "ddprun/model/fused_ops.h"
+#include "ddprun/model/matmul.h"
+
+namespace ddprun::fused {
+
+namespace {
+
+using torch::autograd::set_history;
+using torch::autograd::variable_list;
+
+/// (rows, heads * head_dim) <-> (batch, heads, time, head_dim), views where memory allows.
+at::Tensor split_heads(const at::Tensor& x, const Shape& shape) {
+  return x.unflatten(0, {shape.batch, shape.time}).unflatten(2, {shape.heads, -1}).transpose(1, 2);
+}
+at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2).flatten(0, 1); }
+
+struct EmbeddingNode final : FusedNode {
+  ParameterSlot table;
+  at::Tensor ids;
+
+  std::string name() const override { return "FusedEmbeddingBackward"; }
+  variable_list backward(variable_list&& gradients) override {
+    embedding_backward(gradients[0].contiguous(), ids, table);
+    return {at::Tensor()};
+  }
+};
+
+struct AttentionInputNode final : FusedNode {
+  Block block;
+  Shape shape;
+  Normed normed;
+
+  std::string name() const override { return "FusedAttentionInputBackward"; }
+
+  void release_variables() override { normed = {}; }
+
+  variable_list backward(variable_list&& gradients) override {
+    const std::int64_t width = normed.sum.size(1);
+    at::Tensor dvkq = at::empty({normed.sum.size(0), 3 * width}, normed.y.options());
+    for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
+      at::Tensor part = split_heads(dvkq.narrow(1, (2 - output) * width, width), shape);
+      if (gradients[output].defined()) {
+        part.copy_(gradients[output]);
+      } else {
+        part.zero_();
+      }
+    }
+    rope(dvkq, width, 3 * width, width / shape.heads, shape.time, shape.rotations, true);
+    const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
+    add_weight_gradients(weights, dvkq, normed.y);
+    const at::Tensor dy = input_gradient(dvkq, stack_weights(weights));
+    return {rms_norm_backward(dy, normed, {}, block.ln1), {}, {}, {}, {}};
+  }
+};
+
+struct BlockOutputNode final : FusedNode {
+  Block block;
+  Shape shape;
+  at::Tensor mixed;  // (rows, d_model)
+  Normed normed;
+  at::Tensor up_gate;  // (rows, 2 * d_ff)
+
+  std::string name() const override { return "FusedBlockOutputBackward"; }
+
+  void release_variables() override {
+    mixed.reset();
+    normed = {};
+    up_gate.reset();
+  }
+
+  variable_list backward(variable_list&& gradients) override {
+    const at::Tensor dstream = gradients[0].contiguous();
+    const auto dtype = normed.y.scalar_type();
+    const ParameterSlot* const down[] = {&block.w2};
+    const ParameterSlot* const up[] = {&block.w3, &block.w1};
+    const ParameterSlot* const out[] = {&block.output};
+
+    const at::Tensor dbranch = to_compute(dstream, dtype);
+    const at::Tensor dh = input_gradient(dbranch, block.w2.weight());
+    const at::Tensor h = swiglu_backward(dh, up_gate);  // up_gate is its gradient now
+    add_weight_gradients(down, dbranch, h);
+    add_weight_gradients(up, up_gate, normed.y);
+    const at::Tensor dy = input_gradient(up_gate, stack_weights(up));
+    up_gate.reset();
+    at::Tensor dsum = rms_norm_backward(dy, normed, dstream, block.ln2);
+
+    const at::Tensor dattention = to_compute(dsum, dtype);
+    add_weight_gradients(out, dattention, mixed);
+    const at::Tensor dmixed = input_gradient(dattention, block.output.weight());
+    return {std::move(dsum), split_heads(dmixed, shape), {}, {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids) {
+  const auto node = make_node<EmbeddingNode>(table.parameter);
+  at::Tensor stream;
+  {
+    const KernelGuard guard;
+    stream = at::index_select(table.parameter, 0, ids);
+  }
+  if (node) {
+    node->table = table;
+    node->ids = ids;
+    set_history(stream, node);
+  }
+  return stream;
+}
+
+std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block& block,
+                                          const Shape& shape) {
+  const auto node = make_node<AttentionInputNode>(stream, block.ln1.parameter, block.q.parameter,
+                                                  block.k.parameter, block.v.parameter);
+  const std::int64_t width = stream.size(1);
+  std::array<at::Tensor, 3> qkv;
+  Normed normed;
+  {
+    const KernelGuard guard;
+    normed = add_rms_norm(stream, {}, block.ln1.parameter, block.q.weight().scalar_type(),
+                          shape.norm_eps);
+    // The flat buffer holds parameters in reverse order of registration: v, k, q.
+    const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
+    at::Tensor vkq = linear_product(normed.y, stack_weights(weights));
+    rope(vkq, width, 3 * width, width / shape.heads, shape.time, shape.rotations, false);
+    for (const int output : {0, 1, 2}) {
+      qkv[output] = split_heads(vkq.narrow(1, (2 - output) * width, width), shape);
+    }
+  }
+  if (node) {
+    node->block = block;
+    node->shape = shape;
+    node->normed = std::move(normed);
+    for (at::Tensor& output : qkv) set_history(output, node);
+  }
+  return qkv;
+}
+
+at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
+                        const Shape& shape) {
+  const auto node = make_node<BlockOutputNode>(
+      stream, mixed, block.output.parameter, block.ln2.parameter, block.w1.parameter,
+      block.w3.parameter, block.w2.parameter);
+  at::Tensor joined;
+  at::Tensor up_gate;
+  at::Tensor out;
+  Normed normed;
+  {
+    const KernelGuard guard;
+    const auto dtype = block.output.weight().scalar_type();
+    joined = join_heads(mixed).to(dtype);
+    normed = add_rms_norm(stream, linear_product(joined, block.output.weight()),
+                          block.ln2.parameter, dtype, shape.norm_eps);
+    const ParameterSlot* const up[] = {&block.w3, &block.w1};
+    up_gate = linear_product(normed.y, stack_weights(up));
+    out = add_branch(normed.sum, linear_product(swiglu(up_gate), block.w2.weight()));
+  }
+  if (node) {
+    node->block = block;
+    node->shape = shape;
+    node->mixed = std::move(joined);
+    node->normed = std::move(normed);
+    node->up_gate = std::move(up_gate);
+    set_history(out, node);
+  }
+  return out;
+}
+
+}  // namespace ddprun::fused

@@ -1,0 +1,123 @@
+// The fused LM head and cross-entropy, in chunks of rows.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+
+#include "ddprun/kernels/convert.h"
+#include "ddprun/model/fused_layers.h"
+#include "ddprun/model/fused_node.h"
+#include "ddprun/model/fused_ops.h"
+#include "ddprun/model/matmul.h"
+
+namespace ddprun::fused {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+/// Rows of logits that exist at a time: enough for the products to run at full speed, and never all.
+std::int64_t chunk_rows(std::int64_t rows) {
+  constexpr std::int64_t kRows = 256;
+  return std::clamp<std::int64_t>((rows + 1) / 2, 1, kRows);
+}
+
+struct HeadLossNode final : FusedNode {
+  ParameterSlot norm, head;
+  Normed normed;
+  at::Tensor dy;     // (rows, d_model) T: the gradient of a loss whose own gradient is 1
+  at::Tensor dhead;  // (vocab, d_model) float32: the same, of the head's weight
+  std::shared_ptr<HeadGradientMemory> memory;
+
+  ~HeadLossNode() override { leave_memory(); }
+  HeadLossNode() = default;
+  HeadLossNode(const HeadLossNode&) = delete;
+  HeadLossNode& operator=(const HeadLossNode&) = delete;
+
+  std::string name() const override { return "FusedHeadLossBackward"; }
+
+  void leave_memory() {
+    if (memory && memory->tenant == &dhead) memory->tenant = nullptr;
+  }
+
+  void release_variables() override {
+    leave_memory();
+    normed = {};
+    dy.reset();
+    dhead.reset();
+  }
+
+  variable_list backward(variable_list&& gradients) override {
+    const auto factor = gradients[0].item<float>();
+    if (memory->tenant == &dhead && gradient_is_free(head)) {
+      head.parameter.mutable_grad() = dhead;
+      if (factor != 1.0F) dhead.mul_(factor);
+    } else {
+      memory->vacate();
+      float* const gradient = gradient_to_add_to(head);
+      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient,
+                                 false);
+    }
+    if (factor != 1.0F) dy.mul_(factor);
+    return {rms_norm_backward(dy, normed, {}, norm), {}, {}};
+  }
+};
+
+/// The sum of the rows' losses; with `node`, also its gradients, for the mean.
+double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tensor& targets,
+                     HeadLossNode* node) {
+  const std::int64_t rows = y.size(0);
+  const std::int64_t chunk = chunk_rows(rows);
+  const at::Tensor memory = at::empty({chunk, head.size(0)}, y.options());
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t count = std::min(chunk, rows - begin);
+    const at::Tensor y_rows = y.narrow(0, begin, count);
+    at::Tensor logits = memory.narrow(0, 0, count);
+    at::mm_out(logits, y_rows, head.t());
+    sum += cross_entropy(logits, targets.narrow(0, begin, count), 1.0F / static_cast<float>(rows),
+                         /*with_gradient=*/node != nullptr);
+    if (node == nullptr) continue;
+    weight_gradient(logits, y_rows, /*add=*/begin > 0, node->dhead);
+    at::Tensor dy_rows = node->dy.narrow(0, begin, count);
+    at::mm_out(dy_rows, logits, head);
+  }
+  return sum;
+}
+
+}  // namespace
+
+at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
+                     const at::Tensor& targets, float norm_eps,
+                     const std::shared_ptr<HeadGradientMemory>& memory) {
+  const auto node = make_node<HeadLossNode>(stream, norm.parameter, head.parameter);
+  at::Tensor loss;
+  {
+    const KernelGuard guard;
+    Normed normed =
+        add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
+    const at::Tensor y = normed.y;
+    if (node) {
+      node->norm = norm;
+      node->head = head;
+      node->normed = std::move(normed);
+      node->dy = at::empty_like(y);
+      node->memory = memory;
+      if (head.gradient.defined() && gradient_is_free(head)) {
+        memory->vacate();
+        memory->tenant = &node->dhead;
+        node->dhead = head.gradient;
+      } else {
+        node->dhead = at::empty_like(head.parameter);
+      }
+    }
+    const double sum = sum_of_losses(y, head.weight(), targets, node.get());
+    loss = at::scalar_tensor(sum / static_cast<double>(y.size(0)), stream.options());
+  }
+  if (node) torch::autograd::set_history(loss, node);
+  return loss;
+}
+
+}  // namespace ddprun::fused

@@ -1,0 +1,188 @@
+// The kernels over tensors: dtype chosen, rows spread over torch's threads.
+#include "ddprun/model/fused_ops.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ddprun/kernels/convert.h"
+#include "ddprun/kernels/cross_entropy.h"
+#include "ddprun/kernels/embedding.h"
+#include "ddprun/kernels/rms_norm.h"
+#include "ddprun/kernels/rope.h"
+#include "ddprun/kernels/swiglu.h"
+
+namespace ddprun::fused {
+
+namespace {
+
+constexpr std::int64_t kGrain = 16384;  // elements worth a thread's start
+
+/// Calls f with a value of the dtype's C++ type.
+template <typename F>
+void with_dtype(at::ScalarType dtype, const F& f) {
+  TORCH_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "fused kernels compute in float32 or ",
+              "bfloat16, not in ", dtype);
+  if (dtype == at::kFloat) {
+    f(float{});
+  } else {
+    f(at::BFloat16{});
+  }
+}
+
+/// f(begin, end) over the rows of a matrix of that width.
+template <typename F>
+void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width)), f);
+}
+
+template <typename T>
+T* row(const at::Tensor& tensor, std::int64_t index) {
+  return tensor.defined() ? tensor.data_ptr<T>() + index * tensor.stride(0) : nullptr;
+}
+
+}  // namespace
+
+Normed add_rms_norm(const at::Tensor& stream, const at::Tensor& branch, const at::Tensor& weight,
+                    at::ScalarType dtype, float eps) {
+  const std::int64_t width = stream.size(1);
+  Normed out;
+  out.sum = branch.defined() ? at::empty_like(stream) : stream;
+  out.y = at::empty(stream.sizes(), stream.options().dtype(dtype));
+  out.inverse_rms = at::empty({stream.size(0)}, stream.options());
+  with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_rows(stream.size(0), width, [&](std::int64_t begin, std::int64_t end) {
+      kernels::add_rms_norm(end - begin, width, eps, row<float>(stream, begin),
+                            row<T>(branch, begin), weight.const_data_ptr<float>(),
+                            row<float>(out.sum, begin), row<T>(out.y, begin),
+                            row<float>(out.inverse_rms, begin));
+    });
+  });
+  return out;
+}
+
+at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const at::Tensor& dsum,
+                             const ParameterSlot& weight) {
+  const std::int64_t rows = dy.size(0);
+  const std::int64_t width = dy.size(1);
+  at::Tensor dx = at::empty_like(normed.sum);
+  // Each thread sums the weight's gradient over its own rows; the sums are added in order.
+  const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
+  at::Tensor partial = at::zeros({parts, width}, dx.options());
+  with_dtype(dy.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part) {
+        const std::int64_t begin = rows * part / parts;
+        const std::int64_t end = rows * (part + 1) / parts;
+        kernels::rms_norm_backward(end - begin, width, row<T>(dy, begin),
+                                   row<float>(normed.sum, begin),
+                                   weight.parameter.const_data_ptr<float>(),
+                                   row<float>(normed.inverse_rms, begin), row<float>(dsum, begin),
+                                   row<float>(dx, begin), row<float>(partial, part));
+      }
+    });
+  });
+  float* const gradient = gradient_to_add_to(weight);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    kernels::add(width, gradient, row<float>(partial, part), gradient);
+  }
+  return dx;
+}
+
+void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
+          std::int64_t time, const at::Tensor& rotations, bool inverse) {
+  with_dtype(x.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    for_rows(x.size(0), end - begin, [&](std::int64_t first, std::int64_t last) {
+      kernels::rope(last - first, end - begin, x.stride(0), head_dim, first, time,
+                    rotations.const_data_ptr<float>(), inverse, row<T>(x, first) + begin);
+    });
+  });
+}
+
+at::Tensor swiglu(const at::Tensor& up_gate) {
+  const std::int64_t width = up_gate.size(1) / 2;
+  at::Tensor h = at::empty({up_gate.size(0), width}, up_gate.options());
+  with_dtype(up_gate.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    for_rows(up_gate.size(0), width, [&](std::int64_t begin, std::int64_t end) {
+      kernels::swiglu(end - begin, width, row<T>(up_gate, begin), row<T>(h, begin));
+    });
+  });
+  return h;
+}
+
+at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
+  at::Tensor h = at::empty_like(dh);
+  with_dtype(dh.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    for_rows(dh.size(0), dh.size(1), [&](std::int64_t begin, std::int64_t end) {
+      T* const up = row<T>(up_gate, begin);
+      kernels::swiglu_backward(end - begin, dh.size(1), row<T>(dh, begin), up, up,
+                               row<T>(h, begin));
+    });
+  });
+  return h;
+}
+
+at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
+  at::Tensor sum = at::empty_like(stream);
+  with_dtype(branch.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    at::parallel_for(0, sum.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      kernels::add(end - begin, stream.const_data_ptr<float>() + begin,
+                   branch.const_data_ptr<T>() + begin, sum.data_ptr<float>() + begin);
+    });
+  });
+  return sum;
+}
+
+at::Tensor to_compute(const at::Tensor& x, at::ScalarType dtype) {
+  if (dtype == x.scalar_type()) return x;
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
+  at::parallel_for(0, x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    kernels::to_bf16(end - begin, x.const_data_ptr<float>() + begin,
+                     out.data_ptr<at::BFloat16>() + begin);
+  });
+  return out;
+}
+
+void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
+  float* const gradient = gradient_to_add_to(table);
+  // Threads take columns: rows of one id would collide.
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / dx.size(0));
+  at::parallel_for(0, dx.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels::embedding_backward(dx.size(0), dx.size(1), begin, end, dx.const_data_ptr<float>(),
+                                ids.const_data_ptr<std::int64_t>(), gradient);
+  });
+}
+
+double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
+                     bool with_gradient) {
+  const std::int64_t rows = logits.size(0);
+  const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
+  std::vector<double> sums(parts);
+  with_dtype(logits.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part) {
+        const std::int64_t begin = rows * part / parts;
+        const std::int64_t end = rows * (part + 1) / parts;
+        T* const values = row<T>(logits, begin);
+        sums[part] = kernels::cross_entropy(end - begin, logits.size(1), values,
+                                            targets.const_data_ptr<std::int64_t>() + begin, scale,
+                                            with_gradient ? values : nullptr);
+      }
+    });
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+}  // namespace ddprun::fused

@@ -1,0 +1,18 @@
+// The matrix products of the fused layers: float32, or bfloat16 operands with float32 sums.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace ddprun {
+
+/// x (rows, in), weight (out, in), of one dtype: x weight^T (rows, out), in that dtype.
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
+
+/// dy (rows, out), weight (out, in): dy weight (rows, in), in their dtype.
+at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+
+/// dy (rows, out), x (rows, in), contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
+/// float32, contiguous; bfloat16 products are not rounded before they are added.
+void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
+
+}  // namespace ddprun
