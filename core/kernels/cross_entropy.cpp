@@ -48,17 +48,17 @@ HWY_INLINE Softmax softmax_of_row(std::int64_t vocab, const T* logits) {
   Vector sums = hn::Zero(kFloats);
   for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
     const std::int64_t end = std::min(begin + kBlock, vocab);
-    Vector highest = hn::Set(kFloats, max);
-    for_vectors(begin, end, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      highest = hn::Max(highest, load_or_lowest(logits + i, lanes));
-    });
     const float before = max;
-    max = max_of_lanes(highest);
+    const auto fold_max = [&](auto lanes, std::int64_t i, Vector highest) HWY_ATTR {
+      return hn::Max(highest, load_or_lowest(logits + i, lanes));
+    };
+    max = max_of_lanes(fold(begin, end, hn::Set(kFloats, before), fold_max,
+                            [](Vector a, Vector b) HWY_ATTR { return hn::Max(a, b); }));
     const Vector offset = hn::Set(kFloats, max);
     sums = hn::Mul(sums, exp(hn::Sub(hn::Set(kFloats, before), offset)));
-    for_vectors(begin, end, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      sums = hn::Add(sums, exp(hn::Sub(load_or_lowest(logits + i, lanes), offset)));
-    });
+    sums = hn::Add(sums, fold_sum(begin, end, [&](auto lanes, std::int64_t i, Vector sum) HWY_ATTR {
+                     return hn::Add(sum, exp(hn::Sub(load_or_lowest(logits + i, lanes), offset)));
+                   }));
   }
   return {max, sum_of_lanes(sums)};
 }

@@ -15,22 +15,18 @@ namespace ddprun::kernels::HWY_NAMESPACE {
 /// Sum of the squares of x + branch, which is written to sum.
 template <class T>
 HWY_INLINE float add_row(std::int64_t width, const float* x, const T* branch, float* sum) {
-  Vector squares = hn::Zero(kFloats);
-  for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
+  return sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector squares) HWY_ATTR {
     const Vector value = hn::Add(load(x + i, lanes), load(branch + i, lanes));
     store(value, sum + i, lanes);
-    squares = hn::MulAdd(value, value, squares);
-  });
-  return sum_of_lanes(squares);
+    return hn::MulAdd(value, value, squares);
+  }));
 }
 
 HWY_INLINE float square_sum_of_row(std::int64_t width, const float* x) {
-  Vector squares = hn::Zero(kFloats);
-  for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
+  return sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector squares) HWY_ATTR {
     const Vector value = load(x + i, lanes);
-    squares = hn::MulAdd(value, value, squares);
-  });
-  return sum_of_lanes(squares);
+    return hn::MulAdd(value, value, squares);
+  }));
 }
 
 template <class T>
@@ -74,13 +70,12 @@ HWY_INLINE void rms_norm_backward(std::int64_t rows, std::int64_t width, const T
     float* const dx_row = dx + row * width;
     const float r = inverse_rms[row];
     const Vector factor = hn::Set(kFloats, r);
-    Vector products = hn::Zero(kFloats);
-    for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const auto fold_products = [&](auto lanes, std::int64_t i, Vector products) HWY_ATTR {
       const Vector product = hn::Mul(load(dy_row + i, lanes), load(x_row + i, lanes));
-      products = hn::MulAdd(product, load(weight + i, lanes), products);
       store(hn::MulAdd(product, factor, load(dweight + i, lanes)), dweight + i, lanes);
-    });
-    const float mean = sum_of_lanes(products) / static_cast<float>(width);
+      return hn::MulAdd(product, load(weight + i, lanes), products);
+    };
+    const float mean = sum_of_lanes(fold_sum(0, width, fold_products)) / static_cast<float>(width);
     const Vector pull = hn::Set(kFloats, r * r * r * mean);
     const auto gradient = [&](auto lanes, std::int64_t i) HWY_ATTR {
       const Vector scaled = hn::Mul(load(dy_row + i, lanes), load(weight + i, lanes));

@@ -41,6 +41,33 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
   if (index < end) body(First{static_cast<std::size_t>(end - index)}, index);
 }
 
+/// Folds the vectors of [begin, end) into four partial results, each a chain of
+/// body(lanes, index, partial) that begins with `initial`, and those by combine(a, b): one chain
+/// would wait for the latency of each operation, and round more often.
+template <class Body, class Combine>
+HWY_INLINE Vector fold(std::int64_t begin, std::int64_t end, Vector initial, const Body& body,
+                       const Combine& combine) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  Vector a = initial;
+  Vector b = initial;
+  Vector c = initial;
+  Vector d = initial;
+  std::int64_t index = begin;
+  for (; index + 4 * lanes <= end; index += 4 * lanes) {
+    a = body(All{}, index, a);
+    b = body(All{}, index + lanes, b);
+    c = body(All{}, index + 2 * lanes, c);
+    d = body(All{}, index + 3 * lanes, d);
+  }
+  for_vectors(index, end, [&](auto which, std::int64_t i) HWY_ATTR { a = body(which, i, a); });
+  return combine(combine(a, b), combine(c, d));
+}
+template <class Body>
+HWY_INLINE Vector fold_sum(std::int64_t begin, std::int64_t end, const Body& body) {
+  return fold(begin, end, hn::Zero(kFloats), body,
+              [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
+}
+
 // Of a tail, lanes beyond `count` are neither read nor written, and are 0 in the vector.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_lanes(D d, const T* from, All) {
@@ -92,7 +119,7 @@ HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
   const auto bits = hn::BitCast(kBits, vector);
   const auto last_place = hn::And(hn::ShiftRight<16>(bits), hn::Set(kBits, 1u));
   const auto rounded = hn::Add(hn::Add(bits, hn::Set(kBits, 0x7FFFu)), last_place);
-  const auto is_nan = hn::RebindMask(kBits, hn::Ne(vector, vector));
+  const auto is_nan = hn::RebindMask(kBits, hn::IsNaN(vector));
   const auto kept = hn::IfThenElse(is_nan, hn::Set(kBits, 0x7FC00000u), rounded);
   store_lanes(kHalves, hn::TruncateTo(kHalves, hn::ShiftRight<16>(kept)),
               reinterpret_cast<std::uint16_t*>(to), lanes);
@@ -106,14 +133,12 @@ HWY_INLINE float max_of_lanes(Vector vector) {
 }
 
 /// e^x within 2 units in the last place for -87 <= x <= 87, where neither it nor its inverse is
-/// subnormal; 0 below, e^87 above, NaN for NaN (Highway's Exp gives 0 for NaN, and does not bound
-/// x). x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
-HWY_INLINE Vector exp(Vector argument) {
+/// subnormal; 0 below -87; NaN for NaN, of which Highway's own Exp makes 0. x is at most 87.
+/// x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
+HWY_INLINE Vector exp(Vector x) {
   // Adding 1.5 * 2^23 rounds to an integer, which then is the sum's low bits; the 127 makes of them
   // the exponent bits of 2^n.
   const Vector shift = hn::Set(kFloats, 0x1.8p23f + 127.0f);
-  // In this order of operands, Min keeps a NaN of x.
-  const Vector x = hn::Min(hn::Set(kFloats, 87.0f), argument);
   const Vector shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), shift);
   const Vector n = hn::Sub(shifted, shift);
   // ln 2 in two parts, of which n times the first is exact.
@@ -127,7 +152,7 @@ HWY_INLINE Vector exp(Vector argument) {
   p = hn::MulAdd(p, r, hn::Set(kFloats, 0.49999994f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(kFloats, 1.0f));
   const Vector power = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::BitCast(kBits, shifted)));
-  return hn::IfThenZeroElse(hn::Lt(argument, hn::Set(kFloats, -87.0f)), hn::Mul(p, power));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(kFloats, -87.0f)), hn::Mul(p, power));
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE

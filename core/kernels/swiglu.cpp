@@ -10,9 +10,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
+/// At least e^-87, which is no subnormal number.
 HWY_INLINE Vector sigmoid(Vector x) {
   const Vector one = hn::Set(kFloats, 1.0f);
-  return hn::Div(one, hn::Add(one, exp(hn::Neg(x))));
+  const Vector limit = hn::Set(kFloats, -87.0f);
+  // Not Max, which at some levels drops a NaN.
+  const Vector bounded = hn::IfThenElse(hn::Lt(x, limit), limit, x);
+  return hn::Div(one, hn::Add(one, exp(hn::Neg(bounded))));
 }
 
 template <class T>
