@@ -1,26 +1,16 @@
-// Cross entropy: one pass that finds maximum and sum of exponentials together, one that writes.
+// Cross entropy: three passes over a row, which fits the second-level cache: maximum, exponentials
+// and their sum, gradient.
 #include "ddprun/kernels/cross_entropy.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ddprun/kernels/cross_entropy.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include "ddprun/kernels/simd-inl.h"
-
-#ifndef DDPRUN_KERNELS_SOFTMAX
-#define DDPRUN_KERNELS_SOFTMAX
-namespace ddprun::kernels {
-/// Of one row: softmax(x) = e^(x - max) / sum.
-struct Softmax {
-  float max;
-  float sum;
-};
-}  // namespace ddprun::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
@@ -38,49 +28,54 @@ HWY_INLINE Vector load_or_lowest(const T* from, First lanes) {
                         hn::Set(kFloats, kLowest));
 }
 
-/// Online softmax (Milakov and Gimelshein 2018, algorithm 3) by blocks that stay in the first-level
-/// cache between their maximum and their sum.
-template <class T>
-HWY_INLINE Softmax softmax_of_row(std::int64_t vocab, const T* logits) {
-  constexpr std::int64_t kBlock = 2048;
-  // Not -inf: the difference of two would be a NaN.
-  float max = kLowest;
-  Vector sums = hn::Zero(kFloats);
-  for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
-    const std::int64_t end = std::min(begin + kBlock, vocab);
-    const float before = max;
-    const auto fold_max = [&](auto lanes, std::int64_t i, Vector highest) HWY_ATTR {
-      return hn::Max(highest, load_or_lowest(logits + i, lanes));
-    };
-    max = max_of_lanes(fold(begin, end, hn::Set(kFloats, before), fold_max,
-                            [](Vector a, Vector b) HWY_ATTR { return hn::Max(a, b); }));
-    const Vector offset = hn::Set(kFloats, max);
-    sums = hn::Mul(sums, exp(hn::Sub(hn::Set(kFloats, before), offset)));
-    sums = hn::Add(sums, fold_sum(begin, end, [&](auto lanes, std::int64_t i, Vector sum) HWY_ATTR {
-                     return hn::Add(sum, exp(hn::Sub(load_or_lowest(logits + i, lanes), offset)));
-                   }));
-  }
-  return {max, sum_of_lanes(sums)};
+template <class L>
+HWY_INLINE float max_of_row(std::int64_t vocab, const L* logits) {
+  // Begins not at -inf: the difference of two would be a NaN.
+  const auto fold_max = [&](auto lanes, std::int64_t i, Vector highest) HWY_ATTR {
+    return hn::Max(highest, load_or_lowest(logits + i, lanes));
+  };
+  return max_of_lanes(fold(0, vocab, hn::Set(kFloats, kLowest), fold_max,
+                           [](Vector a, Vector b) HWY_ATTR { return hn::Max(a, b); }));
+}
+
+/// Sum of e^(logit - max), each of which is written to `kept` if that is asked for.
+template <bool kKeep, class L, class G>
+HWY_INLINE float sum_of_exponentials(std::int64_t vocab, float max, const L* logits, G* kept) {
+  const Vector offset = hn::Set(kFloats, max);
+  return sum_of_lanes(fold_sum(0, vocab, [&](auto lanes, std::int64_t i, Vector sum) HWY_ATTR {
+    const Vector power = exp(hn::Sub(load_or_lowest(logits + i, lanes), offset));
+    if constexpr (kKeep) store(power, kept + i, lanes);
+    return hn::Add(sum, power);
+  }));
 }
 
 template <class L, class G>
 HWY_INLINE double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
                                 const std::int64_t* targets, float scale, G* dlogits) {
+  // Exponentials that were kept are scaled; in bf16 they would be rounded twice, and are computed
+  // again.
+  constexpr bool kKeep = std::is_same_v<G, float>;
   double loss = 0.0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const L* const in = logits + row * vocab;
-    const std::int64_t target = targets[row];
-    const Softmax softmax = softmax_of_row(vocab, in);
-    const float above = static_cast<float>(in[target]) - softmax.max;
-    loss += std::log(static_cast<double>(softmax.sum)) - static_cast<double>(above);
-    if (dlogits == nullptr) continue;
     G* const out = dlogits + row * vocab;
-    const Vector offset = hn::Set(kFloats, softmax.max);
-    const Vector factor = hn::Set(kFloats, scale / softmax.sum);
+    const std::int64_t target = targets[row];
+    const float max = max_of_row(vocab, in);
+    const float above = static_cast<float>(in[target]) - max;  // read before out, which may be in
+    const float sum = dlogits == nullptr ? sum_of_exponentials<false>(vocab, max, in, out)
+                                         : sum_of_exponentials<kKeep>(vocab, max, in, out);
+    loss += std::log(static_cast<double>(sum)) - static_cast<double>(above);
+    if (dlogits == nullptr) continue;
+    const Vector offset = hn::Set(kFloats, max);
+    const Vector factor = hn::Set(kFloats, scale / sum);
     for_vectors(0, vocab, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      store(hn::Mul(exp(hn::Sub(load(in + i, lanes), offset)), factor), out + i, lanes);
+      if constexpr (kKeep) {
+        store(hn::Mul(load(out + i, lanes), factor), out + i, lanes);
+      } else {
+        store(hn::Mul(exp(hn::Sub(load(in + i, lanes), offset)), factor), out + i, lanes);
+      }
     });
-    out[target] = static_cast<G>((std::exp(above) / softmax.sum - 1.0f) * scale);
+    out[target] = static_cast<G>((std::exp(above) / sum - 1.0f) * scale);
   }
   return loss;
 }
