@@ -44,7 +44,8 @@ void accumulate_scaled(std::int64_t count, float scale, const float* x, float* o
     });
   } else {
     for_vectors(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
-      store(hn::MulAdd(factor, load(x + i, lanes), load(out + i, lanes)), out + i, lanes);
+      store(hn::MulAdd(factor, load_ahead(x + i, lanes), load_ahead(out + i, lanes)), out + i,
+            lanes);
     });
   }
 }

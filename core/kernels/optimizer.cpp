@@ -5,23 +5,12 @@
 #define HWY_TARGET_INCLUDE "ddprun/kernels/optimizer.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
-#include <hwy/cache_control.h>
-
 #include "ddprun/kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
 HWY_INLINE Vector set(float value) { return hn::Set(kFloats, value); }
-
-/// Loads from an array that is read once, and asks for what comes 2 KiB later: the hardware looks
-/// ahead in fewer arrays than a step has, and not past the end of a page.
-template <class Which>
-HWY_INLINE Vector load_ahead(const float* from, Which lanes) {
-  constexpr std::int64_t kAhead = 512;
-  hwy::Prefetch(from + kAhead);
-  return load(from, lanes);
-}
 
 /// Calls body(lanes, index), which returns the new parameter, and writes that, rounded, to copy.
 template <class Body>

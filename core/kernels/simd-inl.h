@@ -7,6 +7,7 @@
 #define DDPRUN_KERNELS_SIMD_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "ddprun/kernels/types.h"
@@ -106,6 +107,14 @@ template <class Which>
 HWY_INLINE Vector load(const bf16* from, Which lanes) {
   const auto half = load_lanes(kHalves, reinterpret_cast<const std::uint16_t*>(from), lanes);
   return hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(kBits, half)));
+}
+
+/// Loads from an array that is read once, and asks for what comes 2 KiB later: the hardware looks
+/// ahead in few arrays at a time, and not past the end of a page.
+template <class T, class Which>
+HWY_INLINE Vector load_ahead(const T* from, Which lanes) {
+  hwy::Prefetch(from + 2048 / sizeof(T));
+  return load(from, lanes);
 }
 
 template <class Which>
