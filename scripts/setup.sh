@@ -66,6 +66,7 @@ libyaml-cpp-dev           file    include/yaml-cpp/yaml.h
 libspdlog-dev             file    include/spdlog/spdlog.h
 libcli11-dev              file    include/CLI/CLI.hpp
 nlohmann-json3-dev        file    include/nlohmann/json.hpp
+libhwy-dev                file    include/hwy/highway.h
 libgtest-dev              file    include/gtest/gtest.h
 libgmock-dev              file    include/gmock/gmock.h
 libbenchmark-dev          file    include/benchmark/benchmark.h

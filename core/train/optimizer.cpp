@@ -12,8 +12,8 @@
 #include <numeric>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/kernels/optimizer.h"
 #include "ddprun/plugin/error.h"
-#include "ddprun/train/optimizer_kernels.h"
 
 namespace ddprun {
 
@@ -82,20 +82,20 @@ class Adamw final : public Optimizer {
  private:
   void update_range(Range range) override {
     check_begun(steps_);
-    const AdamwFactors factors = this->factors();
+    const kernels::AdamwFactors factors = this->factors();
     moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
       const at::Tensor gradients = buffers_.gradients(part);
       const at::Tensor parameters = buffers_.parameters(part);
       const float* const gradient = gradients.const_data_ptr<float>();
       float* const parameter = parameters.data_ptr<float>();
       at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        adamw_loop(factors, end - begin, gradient + begin, parameter + begin, moments[0] + begin,
-                   moments[1] + begin);
+        kernels::adamw_loop(factors, end - begin, gradient + begin, parameter + begin,
+                            moments[0] + begin, moments[1] + begin, nullptr);
       });
     });
   }
 
-  AdamwFactors factors() const {
+  kernels::AdamwFactors factors() const {
     const auto steps = static_cast<double>(steps_);
     return {.gradient_scale = static_cast<float>(gradient_scale_),
             .decay = static_cast<float>(1.0 - lr_ * weight_decay_),
@@ -122,10 +122,10 @@ class Sgd final : public Optimizer {
  private:
   void update_range(Range range) override {
     check_begun(steps_);
-    const SgdFactors factors{.gradient_scale = static_cast<float>(gradient_scale_),
-                             .weight_decay = static_cast<float>(weight_decay_),
-                             .momentum = static_cast<float>(momentum_),
-                             .lr = static_cast<float>(lr_)};
+    const kernels::SgdFactors factors{.gradient_scale = static_cast<float>(gradient_scale_),
+                                      .weight_decay = static_cast<float>(weight_decay_),
+                                      .momentum = static_cast<float>(momentum_),
+                                      .lr = static_cast<float>(lr_)};
     moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
       const at::Tensor gradients = buffers_.gradients(part);
       const at::Tensor parameters = buffers_.parameters(part);
@@ -133,10 +133,10 @@ class Sgd final : public Optimizer {
       float* const parameter = parameters.data_ptr<float>();
       at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
         if (moments[0] == nullptr) {
-          sgd_loop(factors, end - begin, gradient + begin, parameter + begin);
+          kernels::sgd_loop(factors, end - begin, gradient + begin, parameter + begin, nullptr);
         } else {
-          sgd_momentum_loop(factors, end - begin, gradient + begin, parameter + begin,
-                            moments[0] + begin);
+          kernels::sgd_momentum_loop(factors, end - begin, gradient + begin, parameter + begin,
+                                     moments[0] + begin, nullptr);
         }
       });
     });
@@ -192,7 +192,7 @@ double gradient_norm(const FlatBuffers& buffers) {
   at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * kGrain;
-      sums[block] = square_sum(values + first, std::min(kGrain, count - first));
+      sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
     }
   });
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));

@@ -1,10 +1,11 @@
-// The inner loops of the optimizers: plain float arrays in, one pass, vectorised for the CPU that
-// runs them.
+// The inner loops of the optimizers: plain float arrays in, one pass.
 #pragma once
 
 #include <cstdint>
 
-namespace ddprun {
+#include "ddprun/kernels/types.h"
+
+namespace ddprun::kernels {
 
 /// What is constant over one step, so that the loop has one square root and two divisions an
 /// element.
@@ -27,15 +28,15 @@ struct SgdFactors {
 };
 
 /// All loops give the same bits on every CPU and however a range is cut: no contraction to fused
-/// multiply-add.
+/// multiply-add. copy, unless null, receives the new parameter rounded to bf16.
 void adamw_loop(const AdamwFactors& factors, std::int64_t count, const float* gradient,
-                float* parameter, float* mean, float* square);
+                float* parameter, float* mean, float* square, bf16* copy);
 void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-              float* parameter);
+              float* parameter, bf16* copy);
 void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-                       float* parameter, float* velocity);
+                       float* parameter, float* velocity, bf16* copy);
 
 /// Sum of squares in double, by an order of additions that depends on `count` alone.
 double square_sum(const float* values, std::int64_t count);
 
-}  // namespace ddprun
+}  // namespace ddprun::kernels

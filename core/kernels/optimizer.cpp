@@ -1,0 +1,129 @@
+// The inner loops of the optimizers; CMake compiles this file so that they are never contracted.
+#include "ddprun/kernels/optimizer.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ddprun/kernels/optimizer.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "ddprun/kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::kernels::HWY_NAMESPACE {
+
+HWY_INLINE Vector set(float value) { return hn::Set(kFloats, value); }
+
+/// Calls body(lanes, index), which returns the new parameter, and writes that, rounded, to copy.
+template <class Body>
+HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy, const Body& body) {
+  if (copy == nullptr) {
+    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      store(body(lanes, i), parameter + i, lanes);
+    });
+  } else {
+    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const Vector updated = body(lanes, i);
+      store(updated, parameter + i, lanes);
+      store(updated, copy + i, lanes);
+    });
+  }
+}
+
+void adamw_loop(const AdamwFactors& f, std::int64_t count, const float* gradient, float* parameter,
+                float* mean, float* square, bf16* copy) {
+  const Vector gradient_scale = set(f.gradient_scale);
+  const Vector decay = set(f.decay);
+  const Vector beta1_complement = set(f.beta1_complement);
+  const Vector beta2 = set(f.beta2);
+  const Vector beta2_complement = set(f.beta2_complement);
+  const Vector bias2_sqrt = set(f.bias2_sqrt);
+  const Vector eps = set(f.eps);
+  const Vector step_size = set(f.step_size);
+  for_parameters(count, parameter, copy, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector g = hn::Mul(load_ahead(gradient + i, lanes), gradient_scale);
+    const Vector m_before = load_ahead(mean + i, lanes);
+    const Vector m = hn::Add(m_before, hn::Mul(beta1_complement, hn::Sub(g, m_before)));
+    const Vector v = hn::Add(hn::Mul(beta2, load_ahead(square + i, lanes)),
+                             hn::Mul(hn::Mul(beta2_complement, g), g));
+    const Vector denominator = hn::Add(hn::Div(hn::Sqrt(v), bias2_sqrt), eps);
+    store(m, mean + i, lanes);
+    store(v, square + i, lanes);
+    return hn::Sub(hn::Mul(load_ahead(parameter + i, lanes), decay),
+                   hn::Div(hn::Mul(step_size, m), denominator));
+  });
+}
+
+void sgd_loop(const SgdFactors& f, std::int64_t count, const float* gradient, float* parameter,
+              bf16* copy) {
+  const Vector gradient_scale = set(f.gradient_scale);
+  const Vector weight_decay = set(f.weight_decay);
+  const Vector lr = set(f.lr);
+  for_parameters(count, parameter, copy, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector p = load_ahead(parameter + i, lanes);
+    const Vector g =
+        hn::Add(hn::Mul(load_ahead(gradient + i, lanes), gradient_scale), hn::Mul(weight_decay, p));
+    return hn::Sub(p, hn::Mul(lr, g));
+  });
+}
+
+void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const float* gradient,
+                       float* parameter, float* velocity, bf16* copy) {
+  const Vector gradient_scale = set(f.gradient_scale);
+  const Vector weight_decay = set(f.weight_decay);
+  const Vector momentum = set(f.momentum);
+  const Vector lr = set(f.lr);
+  for_parameters(count, parameter, copy, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector p = load_ahead(parameter + i, lanes);
+    const Vector g =
+        hn::Add(hn::Mul(load_ahead(gradient + i, lanes), gradient_scale), hn::Mul(weight_decay, p));
+    const Vector v = hn::Add(hn::Mul(momentum, load_ahead(velocity + i, lanes)), g);
+    store(v, velocity + i, lanes);
+    return hn::Sub(p, hn::Mul(lr, v));
+  });
+}
+
+double square_sum(const float* values, std::int64_t count) {
+  // Independent sums, as many at every SIMD level, which the compiler turns into vectors.
+  constexpr int kLanes = 32;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  double sum = 0.0;
+  for (const double lane : lanes) sum += lane;
+  for (; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
+  return sum;
+}
+
+}  // namespace ddprun::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ddprun::kernels {
+
+HWY_EXPORT(adamw_loop);
+HWY_EXPORT(sgd_loop);
+HWY_EXPORT(sgd_momentum_loop);
+HWY_EXPORT(square_sum);
+
+void adamw_loop(const AdamwFactors& factors, std::int64_t count, const float* gradient,
+                float* parameter, float* mean, float* square, bf16* copy) {
+  HWY_DYNAMIC_DISPATCH(adamw_loop)(factors, count, gradient, parameter, mean, square, copy);
+}
+void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
+              float* parameter, bf16* copy) {
+  HWY_DYNAMIC_DISPATCH(sgd_loop)(factors, count, gradient, parameter, copy);
+}
+void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
+                       float* parameter, float* velocity, bf16* copy) {
+  HWY_DYNAMIC_DISPATCH(sgd_momentum_loop)(factors, count, gradient, parameter, velocity, copy);
+}
+double square_sum(const float* values, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(square_sum)(values, count);
+}
+
+}  // namespace ddprun::kernels
+#endif

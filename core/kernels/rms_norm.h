@@ -1,0 +1,28 @@
+// RMSNorm (Zhang and Sennrich 2019, equation 4): y = x / sqrt(mean(x^2) + eps) * weight, by rows.
+#pragma once
+
+#include <cstdint>
+
+#include "ddprun/kernels/types.h"
+
+namespace ddprun::kernels {
+
+/// sum = x + branch, y = norm(sum); inverse_rms[row] is kept for backward. sum may be x. With a
+/// null branch x itself is normalised, and sum is not written.
+/// x, branch, sum, y: (rows, width); weight: (width); inverse_rms: (rows).
+void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
+                  const float* branch, const float* weight, float* sum, float* y,
+                  float* inverse_rms);
+void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
+                  const bf16* branch, const float* weight, float* sum, bf16* y, float* inverse_rms);
+
+/// dx = dsum + the gradient of the norm at x, of which inverse_rms is the forward pass's; dsum may
+/// be null (zero), and may be dx. dweight (width) += its gradient, summed over the rows.
+void rms_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x,
+                       const float* weight, const float* inverse_rms, const float* dsum, float* dx,
+                       float* dweight);
+void rms_norm_backward(std::int64_t rows, std::int64_t width, const bf16* dy, const float* x,
+                       const float* weight, const float* inverse_rms, const float* dsum, float* dx,
+                       float* dweight);
+
+}  // namespace ddprun::kernels

@@ -1,0 +1,170 @@
+// What the kernels share at each SIMD level: float vectors out of float or bf16 arrays, tails, exp.
+// Included once a level by Highway's foreach_target.h, hence the guard that toggles.
+#if defined(DDPRUN_KERNELS_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef DDPRUN_KERNELS_SIMD_INL_H
+#undef DDPRUN_KERNELS_SIMD_INL_H
+#else
+#define DDPRUN_KERNELS_SIMD_INL_H
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "ddprun/kernels/types.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Bits = hn::RebindToUnsigned<Floats>;
+using Halves = hn::Rebind<std::uint16_t, Floats>;  // as many lanes, half as wide
+using Vector = hn::Vec<Floats>;
+
+constexpr Floats kFloats;
+constexpr Bits kBits;
+constexpr Halves kHalves;
+
+/// Which lanes of a vector are in the row: all, or the first `count` in its tail.
+struct All {};
+struct First {
+  std::size_t count;
+};
+
+/// Calls body(lanes, index) for consecutive vectors of [begin, end). The body loads and stores with
+/// the lanes it is given, so one body serves whole vectors and tail.
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  std::int64_t index = begin;
+  for (; index + lanes <= end; index += lanes) body(All{}, index);
+  if (index < end) body(First{static_cast<std::size_t>(end - index)}, index);
+}
+
+/// Folds the vectors of [begin, end) into four partial results, each a chain of
+/// body(lanes, index, partial) that begins with `initial`, and those by combine(a, b): one chain
+/// would wait for the latency of each operation, and round more often.
+template <class Body, class Combine>
+HWY_INLINE Vector fold(std::int64_t begin, std::int64_t end, Vector initial, const Body& body,
+                       const Combine& combine) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  Vector a = initial;
+  Vector b = initial;
+  Vector c = initial;
+  Vector d = initial;
+  std::int64_t index = begin;
+  for (; index + 4 * lanes <= end; index += 4 * lanes) {
+    a = body(All{}, index, a);
+    b = body(All{}, index + lanes, b);
+    c = body(All{}, index + 2 * lanes, c);
+    d = body(All{}, index + 3 * lanes, d);
+  }
+  for_vectors(index, end, [&](auto which, std::int64_t i) HWY_ATTR { a = body(which, i, a); });
+  return combine(combine(a, b), combine(c, d));
+}
+template <class Body>
+HWY_INLINE Vector fold_sum(std::int64_t begin, std::int64_t end, const Body& body) {
+  return fold(begin, end, hn::Zero(kFloats), body,
+              [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
+}
+
+// Of a tail, lanes beyond `count` are neither read nor written, and are 0 in the vector.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const T* from, All) {
+  return hn::LoadU(d, from);
+}
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const T* from, First lanes) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN T values[hn::MaxLanes(D())] = {};
+  for (std::size_t i = 0; i < lanes.count; ++i) values[i] = from[i];
+  return hn::Load(d, values);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, lanes.count), d, from);
+#endif
+}
+template <class D, class T>
+HWY_INLINE void store_lanes(D d, hn::Vec<D> vector, T* to, All) {
+  hn::StoreU(vector, d, to);
+}
+template <class D, class T>
+HWY_INLINE void store_lanes(D d, hn::Vec<D> vector, T* to, First lanes) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN T values[hn::MaxLanes(D())];
+  hn::Store(vector, d, values);
+  for (std::size_t i = 0; i < lanes.count; ++i) to[i] = values[i];
+#else
+  hn::BlendedStore(vector, hn::FirstN(d, lanes.count), d, to);
+#endif
+}
+
+template <class Which>
+HWY_INLINE Vector load(const float* from, Which lanes) {
+  return load_lanes(kFloats, from, lanes);
+}
+template <class Which>
+HWY_INLINE Vector load(const bf16* from, Which lanes) {
+  const auto half = load_lanes(kHalves, reinterpret_cast<const std::uint16_t*>(from), lanes);
+  return hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(kBits, half)));
+}
+
+/// Loads from an array that is read once, and asks for what comes 2 KiB later: the hardware looks
+/// ahead in few arrays at a time, and not past the end of a page.
+template <class T, class Which>
+HWY_INLINE Vector load_ahead(const T* from, Which lanes) {
+  hwy::Prefetch(from + 2048 / sizeof(T));
+  return load(from, lanes);
+}
+
+template <class Which>
+HWY_INLINE void store(Vector vector, float* to, Which lanes) {
+  store_lanes(kFloats, vector, to, lanes);
+}
+/// Rounds to nearest even: adds just below half of the last place that is kept, and the last place
+/// itself. A NaN would overflow into another number, so it is replaced by bf16's own.
+template <class Which>
+HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
+  const auto bits = hn::BitCast(kBits, vector);
+  const auto last_place = hn::And(hn::ShiftRight<16>(bits), hn::Set(kBits, 1u));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(kBits, 0x7FFFu)), last_place);
+  const auto is_nan = hn::RebindMask(kBits, hn::IsNaN(vector));
+  const auto kept = hn::IfThenElse(is_nan, hn::Set(kBits, 0x7FC00000u), rounded);
+  store_lanes(kHalves, hn::TruncateTo(kHalves, hn::ShiftRight<16>(kept)),
+              reinterpret_cast<std::uint16_t*>(to), lanes);
+}
+
+HWY_INLINE float sum_of_lanes(Vector vector) {
+  return hn::GetLane(hn::SumOfLanes(kFloats, vector));
+}
+HWY_INLINE float max_of_lanes(Vector vector) {
+  return hn::GetLane(hn::MaxOfLanes(kFloats, vector));
+}
+
+/// e^x within 2 units in the last place for -87 <= x <= 87, where neither it nor its inverse is
+/// subnormal; 0 below -87; NaN for NaN, of which Highway's own Exp makes 0. x is at most 87.
+/// x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
+HWY_INLINE Vector exp(Vector x) {
+  // Adding 1.5 * 2^23 rounds to an integer, which then is the sum's low bits; the 127 makes of them
+  // the exponent bits of 2^n.
+  const Vector shift = hn::Set(kFloats, 0x1.8p23f + 127.0f);
+  const Vector shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), shift);
+  const Vector n = hn::Sub(shifted, shift);
+  // ln 2 in two parts, of which n times the first is exact.
+  Vector r = hn::NegMulAdd(n, hn::Set(kFloats, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(kFloats, -2.12194440e-4f), r);
+  // Minimax polynomial of (e^r - 1 - r) / r^2.
+  Vector p = hn::Set(kFloats, 0.00138142216f);
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.00836889911f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.0416684039f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.166665196f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.49999994f));
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(kFloats, 1.0f));
+  const Vector power = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::BitCast(kBits, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(kFloats, -87.0f)), hn::Mul(p, power));
+}
+
+}  // namespace ddprun::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,349 @@
+// Each CPU kernel beside the ATen operators that it replaces, one thread, with the bytes that it
+// has to move.
+//     build/release/bin/kernels_benchmark --benchmark_repetitions=9
+//     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+
+#include "ddprun/kernels/convert.h"
+#include "ddprun/kernels/cross_entropy.h"
+#include "ddprun/kernels/embedding.h"
+#include "ddprun/kernels/optimizer.h"
+#include "ddprun/kernels/rms_norm.h"
+#include "ddprun/kernels/rope.h"
+#include "ddprun/kernels/swiglu.h"
+
+namespace ddprun {
+namespace {
+
+using kernels::bf16;
+
+constexpr std::int64_t kTokens = 512;
+constexpr std::int64_t kWidth = 768;
+constexpr std::int64_t kHidden = 2048;
+constexpr std::int64_t kHeads = 12;
+constexpr std::int64_t kHeadDim = 64;
+constexpr std::int64_t kVocab = 10000;
+
+template <class T>
+constexpr at::ScalarType kType = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
+
+template <class T>
+T* data(const at::Tensor& tensor) {
+  return tensor.data_ptr<T>();
+}
+
+template <class T>
+at::Tensor random(at::IntArrayRef sizes) {
+  return at::randn(sizes).to(kType<T>);
+}
+
+/// Times `body`, which moves that many bytes if each operand is read or written once.
+template <class Body>
+void measure(benchmark::State& state, std::int64_t bytes, const Body& body) {
+  for (auto _ : state) {
+    body();
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * bytes);
+}
+
+constexpr float kEps = 1e-5f;
+
+template <class T>
+void add_rms_norm(benchmark::State& state) {
+  const at::Tensor x = random<float>({kTokens, kWidth});
+  const at::Tensor branch = random<T>({kTokens, kWidth});
+  const at::Tensor weight = at::ones({kWidth});
+  const at::Tensor sum = at::empty_like(x);
+  const at::Tensor y = at::empty_like(branch);
+  const at::Tensor inverse = at::empty({kTokens});
+  measure(state, x.numel() * (8 + 2 * sizeof(T)), [&] {
+    kernels::add_rms_norm(kTokens, kWidth, kEps, data<float>(x), data<T>(branch),
+                          data<float>(weight), data<float>(sum), data<T>(y), data<float>(inverse));
+  });
+}
+template <class T>
+void add_rms_norm_aten(benchmark::State& state) {
+  const at::Tensor x = random<float>({kTokens, kWidth});
+  const at::Tensor branch = random<T>({kTokens, kWidth});
+  const at::Tensor weight = at::ones({kWidth});
+  measure(state, x.numel() * (8 + 2 * sizeof(T)), [&] {
+    const at::Tensor sum = x + branch;
+    const at::Tensor inverse = sum.square().mean(-1, true).add(kEps).rsqrt();
+    benchmark::DoNotOptimize((sum * inverse * weight).to(kType<T>));
+  });
+}
+
+template <class T>
+void rms_norm_backward(benchmark::State& state) {
+  const at::Tensor dy = random<T>({kTokens, kWidth});
+  const at::Tensor x = random<float>({kTokens, kWidth});
+  const at::Tensor weight = at::ones({kWidth});
+  const at::Tensor inverse = at::ones({kTokens});
+  const at::Tensor dx = at::zeros_like(x);
+  const at::Tensor dweight = at::zeros({kWidth});
+  measure(state, x.numel() * (12 + sizeof(T)), [&] {
+    kernels::rms_norm_backward(kTokens, kWidth, data<T>(dy), data<float>(x), data<float>(weight),
+                               data<float>(inverse), data<float>(dx), data<float>(dx),
+                               data<float>(dweight));
+  });
+}
+template <class T>
+void rms_norm_backward_aten(benchmark::State& state) {
+  const at::Tensor dy = random<T>({kTokens, kWidth});
+  const at::Tensor x = random<float>({kTokens, kWidth});
+  const at::Tensor weight = at::ones({kWidth});
+  const at::Tensor inverse = at::ones({kTokens, 1});
+  const at::Tensor dx = at::zeros_like(x);
+  const at::Tensor dweight = at::zeros({kWidth});
+  measure(state, x.numel() * (12 + sizeof(T)), [&] {
+    const at::Tensor wide = dy.to(at::kFloat);
+    const at::Tensor normalised = x * inverse;
+    dweight.add_((wide * normalised).sum(0));
+    const at::Tensor scaled = wide * weight;
+    const at::Tensor pull = (scaled * normalised).mean(-1, true);
+    dx.add_((scaled - normalised * pull) * inverse);
+  });
+}
+
+/// Cosines and sines: any other factors would let x, turned again and again, vanish or overflow.
+at::Tensor unit_rotations() {
+  const at::Tensor angle = random<float>({kTokens, kHeadDim / 2});
+  return at::stack({angle.cos(), angle.sin()}, -1).flatten(-2);
+}
+
+template <class T>
+void rope(benchmark::State& state) {
+  const at::Tensor x = random<T>({kTokens, kWidth});
+  const at::Tensor rotations = unit_rotations();
+  measure(state, x.numel() * 2 * sizeof(T), [&] {
+    kernels::rope(kTokens, kWidth, kWidth, kHeadDim, 0, kTokens, data<float>(rotations), false,
+                  data<T>(x));
+  });
+}
+template <class T>
+void rope_aten(benchmark::State& state) {
+  const at::Tensor x = random<T>({kTokens, kHeads, kHeadDim});
+  const at::Tensor rotations = at::view_as_complex(unit_rotations().view({kTokens, 1, -1, 2}));
+  measure(state, x.numel() * 2 * sizeof(T), [&] {
+    const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
+    benchmark::DoNotOptimize(at::view_as_real(pairs * rotations).to(kType<T>));
+  });
+}
+
+template <class T>
+void swiglu(benchmark::State& state) {
+  const at::Tensor up_gate = random<T>({kTokens, 2 * kHidden});
+  const at::Tensor h = at::empty({kTokens, kHidden}, kType<T>);
+  measure(state, h.numel() * 3 * sizeof(T),
+          [&] { kernels::swiglu(kTokens, kHidden, data<T>(up_gate), data<T>(h)); });
+}
+template <class T>
+void swiglu_aten(benchmark::State& state) {
+  const at::Tensor up = random<T>({kTokens, kHidden});
+  const at::Tensor gate = random<T>({kTokens, kHidden});
+  measure(state, up.numel() * 3 * sizeof(T),
+          [&] { benchmark::DoNotOptimize(at::silu(gate) * up); });
+}
+
+template <class T>
+void swiglu_backward(benchmark::State& state) {
+  const at::Tensor up_gate = random<T>({kTokens, 2 * kHidden});
+  const at::Tensor dh = random<T>({kTokens, kHidden});
+  const at::Tensor d_up_gate = at::empty_like(up_gate);
+  const at::Tensor h = at::empty_like(dh);
+  measure(state, dh.numel() * 6 * sizeof(T), [&] {
+    kernels::swiglu_backward(kTokens, kHidden, data<T>(dh), data<T>(up_gate), data<T>(d_up_gate),
+                             data<T>(h));
+  });
+}
+template <class T>
+void swiglu_backward_aten(benchmark::State& state) {
+  const at::Tensor up = random<T>({kTokens, kHidden});
+  const at::Tensor gate = random<T>({kTokens, kHidden});
+  const at::Tensor dh = random<T>({kTokens, kHidden});
+  measure(state, up.numel() * 6 * sizeof(T), [&] {
+    const at::Tensor silu = at::silu(gate);
+    benchmark::DoNotOptimize(silu * up);
+    benchmark::DoNotOptimize(dh * silu);
+    benchmark::DoNotOptimize(at::silu_backward(dh * up, gate));
+  });
+}
+
+template <class T>
+void cross_entropy(benchmark::State& state) {
+  const at::Tensor logits = random<T>({kTokens, kVocab});
+  const at::Tensor dlogits = at::empty_like(logits);
+  const at::Tensor targets = at::randint(kVocab, {kTokens}, at::kLong);
+  measure(state, logits.numel() * 2 * sizeof(T), [&] {
+    benchmark::DoNotOptimize(kernels::cross_entropy(kTokens, kVocab, data<T>(logits),
+                                                    data<std::int64_t>(targets), 1.0f / kTokens,
+                                                    data<T>(dlogits)));
+  });
+}
+template <class T>
+void cross_entropy_aten(benchmark::State& state) {
+  const at::Tensor logits = random<T>({kTokens, kVocab});
+  const at::Tensor targets = at::randint(kVocab, {kTokens}, at::kLong);
+  const at::Tensor one = at::ones({});
+  measure(state, logits.numel() * 2 * sizeof(T), [&] {
+    const at::Tensor logs = at::log_softmax(logits.to(at::kFloat), -1);
+    const auto [loss, weight] = at::nll_loss_forward(logs, targets, {}, at::Reduction::Mean, -100);
+    const at::Tensor dlogs =
+        at::nll_loss_backward(one, logs, targets, {}, at::Reduction::Mean, -100, weight);
+    benchmark::DoNotOptimize(
+        at::_log_softmax_backward_data(dlogs, logs, -1, at::kFloat).to(kType<T>));
+  });
+}
+
+void embedding_backward(benchmark::State& state) {
+  const at::Tensor dx = random<float>({kTokens, kWidth});
+  const at::Tensor ids = at::randint(kVocab, {kTokens}, at::kLong);
+  const at::Tensor gradient = at::zeros({kVocab, kWidth});
+  measure(state, dx.numel() * 12, [&] {
+    kernels::embedding_backward(kTokens, kWidth, 0, kWidth, data<float>(dx),
+                                data<std::int64_t>(ids), data<float>(gradient));
+  });
+}
+void embedding_backward_aten(benchmark::State& state) {
+  const at::Tensor dx = random<float>({kTokens, kWidth});
+  const at::Tensor ids = at::randint(kVocab, {kTokens}, at::kLong);
+  const at::Tensor gradient = at::zeros({kVocab, kWidth});
+  measure(state, dx.numel() * 12, [&] { gradient.index_add_(0, ids, dx); });
+}
+
+constexpr std::int64_t kElements = std::int64_t{1} << 22;
+
+void to_bf16(benchmark::State& state) {
+  const at::Tensor from = random<float>({kElements});
+  const at::Tensor to = at::empty({kElements}, at::kBFloat16);
+  measure(state, kElements * 6,
+          [&] { kernels::to_bf16(kElements, data<float>(from), data<bf16>(to)); });
+}
+void to_bf16_aten(benchmark::State& state) {
+  const at::Tensor from = random<float>({kElements});
+  const at::Tensor to = at::empty({kElements}, at::kBFloat16);
+  measure(state, kElements * 6, [&] { to.copy_(from); });
+}
+
+void accumulate_scaled(benchmark::State& state) {
+  const at::Tensor x = random<float>({kElements});
+  const at::Tensor out = at::zeros({kElements});
+  measure(state, kElements * 12, [&] {
+    kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out), false);
+  });
+}
+void accumulate_scaled_aten(benchmark::State& state) {
+  const at::Tensor x = random<float>({kElements});
+  const at::Tensor out = at::zeros({kElements});
+  measure(state, kElements * 12, [&] { out.add_(x, 0.5); });
+}
+
+constexpr std::int64_t kParameters = std::int64_t{1} << 25;
+
+/// An array of a model's size, far larger than any cache, in pages of 4 KiB or of 2 MiB.
+at::Tensor large(bool huge_pages, at::ScalarType type = at::kFloat) {
+  const at::Tensor tensor = at::empty({kParameters}, type);
+  constexpr std::uintptr_t kPage = std::uintptr_t{1} << 21;
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.mutable_data_ptr());
+  const std::uintptr_t begin = (first + kPage - 1) / kPage * kPage;
+  const std::uintptr_t end = (first + tensor.nbytes()) / kPage * kPage;
+  // Advice, which holds for pages that were never touched.
+  madvise(reinterpret_cast<void*>(begin), end - begin,
+          huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return tensor.zero_();
+}
+
+/// One set for each kind of page, shared by the sides.
+struct AdamwArrays {
+  explicit AdamwArrays(bool huge_pages)
+      : parameter(large(huge_pages)),
+        gradient(large(huge_pages).normal_()),
+        mean(large(huge_pages)),
+        square(large(huge_pages)),
+        copy(large(huge_pages, at::kBFloat16)) {}
+  at::Tensor parameter, gradient, mean, square, copy;
+};
+const AdamwArrays& adamw_arrays(const benchmark::State& state) {
+  static auto* const small_pages = new AdamwArrays(false);
+  static auto* const huge_pages = new AdamwArrays(true);
+  return state.range(0) == 0 ? *small_pages : *huge_pages;
+}
+
+void run_adamw(benchmark::State& state, bool with_copy) {
+  const AdamwArrays& arrays = adamw_arrays(state);
+  const kernels::AdamwFactors factors{1.0f, 0.9999f, 0.1f, 0.95f, 0.05f, 0.9f, 1e-8f, 1e-3f};
+  measure(state, kParameters * (with_copy ? 30 : 28), [&] {
+    kernels::adamw_loop(factors, kParameters, data<float>(arrays.gradient),
+                        data<float>(arrays.parameter), data<float>(arrays.mean),
+                        data<float>(arrays.square), with_copy ? data<bf16>(arrays.copy) : nullptr);
+  });
+}
+void adamw(benchmark::State& state) { run_adamw(state, false); }
+void adamw_with_copy(benchmark::State& state) { run_adamw(state, true); }
+
+void run_adamw_aten(benchmark::State& state, bool with_copy) {
+  const AdamwArrays& arrays = adamw_arrays(state);
+  const at::Tensor steps = at::full({}, 20.0);
+  measure(state, kParameters * (with_copy ? 30 : 28), [&] {
+    at::_fused_adamw_({arrays.parameter}, {arrays.gradient}, {arrays.mean}, {arrays.square}, {},
+                      {steps}, 1e-3, 0.9, 0.95, 0.1, 1e-8, false, false);
+    if (with_copy) arrays.copy.copy_(arrays.parameter);
+  });
+}
+void adamw_aten(benchmark::State& state) { run_adamw_aten(state, false); }
+void adamw_with_copy_aten(benchmark::State& state) { run_adamw_aten(state, true); }
+
+/// out += 0.5 * x: what memory gives to one thread that does next to nothing with it.
+void memory_add(benchmark::State& state) {
+  const AdamwArrays& arrays = adamw_arrays(state);
+  measure(state, kParameters * 12, [&] {
+    kernels::accumulate_scaled(kParameters, 0.5f, data<float>(arrays.gradient),
+                               data<float>(arrays.mean), false);
+  });
+}
+
+#define DDPRUN_BOTH_TYPES(name)                                 \
+  BENCHMARK(name<float>)->Unit(benchmark::kMicrosecond);        \
+  BENCHMARK(name##_aten<float>)->Unit(benchmark::kMicrosecond); \
+  BENCHMARK(name<bf16>)->Unit(benchmark::kMicrosecond);         \
+  BENCHMARK(name##_aten<bf16>)->Unit(benchmark::kMicrosecond)
+#define DDPRUN_FLOAT(name)                        \
+  BENCHMARK(name)->Unit(benchmark::kMicrosecond); \
+  BENCHMARK(name##_aten)->Unit(benchmark::kMicrosecond)
+
+#define DDPRUN_PAGES(name) \
+  BENCHMARK(name)->ArgName("huge_pages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)
+
+DDPRUN_BOTH_TYPES(add_rms_norm);
+DDPRUN_BOTH_TYPES(rms_norm_backward);
+DDPRUN_BOTH_TYPES(rope);
+DDPRUN_BOTH_TYPES(swiglu);
+DDPRUN_BOTH_TYPES(swiglu_backward);
+DDPRUN_BOTH_TYPES(cross_entropy);
+DDPRUN_FLOAT(embedding_backward);
+DDPRUN_FLOAT(to_bf16);
+DDPRUN_FLOAT(accumulate_scaled);
+DDPRUN_PAGES(adamw);
+DDPRUN_PAGES(adamw_aten);
+DDPRUN_PAGES(adamw_with_copy);
+DDPRUN_PAGES(adamw_with_copy_aten);
+DDPRUN_PAGES(memory_add);
+
+}  // namespace
+}  // namespace ddprun
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  at::set_num_threads(1);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

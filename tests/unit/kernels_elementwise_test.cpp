@@ -1,0 +1,181 @@
+// The element-wise CPU kernels at every SIMD level: conversions bit for bit, the optimizers'
+// copies.
+#include <bit>
+#include <limits>
+
+#include "ddprun/kernels/convert.h"
+#include "ddprun/kernels/optimizer.h"
+#include "support/kernel_arrays.h"
+
+namespace ddprun {
+namespace {
+
+using kernels::bf16;
+using test::Array;
+using test::expect_close;
+using test::noise;
+
+constexpr std::int64_t kCounts[] = {0, 1, 7, 64, 100, 344, 10000};
+
+class Convert : public test::EveryTarget {};
+class OptimizerLoops : public test::EveryTarget {};
+INSTANTIATE_TEST_SUITE_P(, Convert, test::every_target(), test::target_name);
+INSTANTIATE_TEST_SUITE_P(, OptimizerLoops, test::every_target(), test::target_name);
+
+TEST_P(Convert, RoundsToNearestEvenBitForBit) {
+  // Every upper half of a float, with lower halves below, at and above a tie.
+  std::vector<float> from;
+  for (std::uint32_t upper = 0; upper < 0x10000u; ++upper) {
+    for (const std::uint32_t lower : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+      from.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  std::vector<bf16> to(from.size());
+  kernels::to_bf16(std::ssize(from), from.data(), to.data());
+  std::vector<float> back(from.size());
+  kernels::to_float(std::ssize(to), to.data(), back.data());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    ASSERT_EQ(to[i].x, bf16(from[i]).x) << from[i];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), std::uint32_t{to[i].x} << 16) << from[i];
+  }
+}
+
+TEST_P(Convert, WritesWhatItIsGiven) {
+  for (const std::int64_t count : kCounts) {
+    Array<float> wide(noise(1, count, 1));
+    auto narrow = Array<bf16>::like(wide.values());
+    kernels::to_bf16(count, wide.data(), narrow.data());
+    EXPECT_TRUE(at::equal(narrow.values(), Array<bf16>(wide.values()).values())) << count;
+    auto again = Array<float>::like(wide.values());
+    kernels::to_float(count, narrow.data(), again.data());
+    EXPECT_TRUE(at::equal(again.values(), narrow.values())) << count;
+  }
+}
+
+template <class T>
+void check_add(std::int64_t count, bool in_place) {
+  Array<float> x(noise(1, count, 1));
+  Array<T> y(noise(1, count, 2));
+  auto separate = Array<float>::like(x.values());
+  const Array<float> expected(x.values() + y.values());
+  Array<float>& out = in_place ? x : separate;
+  kernels::add(count, x.data(), y.data(), out.data());
+  EXPECT_TRUE(at::equal(out.values(), expected.values())) << count;
+}
+
+TEST_P(Convert, AddRoundsOnce) {
+  for (const std::int64_t count : kCounts) {
+    for (const bool in_place : {false, true}) {
+      check_add<float>(count, in_place);
+      check_add<bf16>(count, in_place);
+    }
+  }
+}
+
+TEST_P(Convert, AccumulateScaledAddsOrOverwrites) {
+  constexpr double kScale = 0.3f;
+  for (const std::int64_t count : kCounts) {
+    if (count == 0) continue;
+    Array<float> x(noise(1, count, 1));
+    Array<float> out(noise(1, count, 2));
+    const at::Tensor expected = out.values() + x.values() * kScale;
+    kernels::accumulate_scaled(count, kScale, x.data(), out.data(), false);
+    // Without fused multiply-add, the product is rounded as well; it is below 0.3.
+    expect_close(out.values(), expected, 0x1p-24, 0x1p-26);
+    Array<float> nan(at::full({1, count}, std::numeric_limits<double>::quiet_NaN()));
+    kernels::accumulate_scaled(count, kScale, x.data(), nan.data(), true);
+    EXPECT_TRUE(at::equal(nan.values(), Array<float>(x.values() * kScale).values()));
+  }
+}
+
+/// Parameters, state and bf16 copy after three steps.
+struct Trajectory {
+  Array<float> parameter, mean, square;
+  Array<bf16> copy;
+};
+
+/// loop(count, gradient, parameter, mean, square, copy) is one step.
+template <class Loop>
+Trajectory run(std::int64_t count, bool with_copy, const Loop& loop) {
+  const at::Tensor initial = noise(1, count, 1);
+  Trajectory state{Array<float>(initial), Array<float>(at::zeros_like(initial)),
+                   Array<float>(at::zeros_like(initial)), Array<bf16>::like(initial)};
+  for (int step = 0; step < 3; ++step) {
+    Array<float> gradient(noise(1, count, 10 + step));
+    loop(count, gradient.data(), state.parameter.data(), state.mean.data(), state.square.data(),
+         with_copy ? state.copy.data() : nullptr);
+  }
+  return state;
+}
+
+/// For its lifetime, kernels run at the level that this CPU runs by default.
+class BestTarget {
+ public:
+  BestTarget() { hwy::SetSupportedTargetsForTest(0); }
+  ~BestTarget() { hwy::SetSupportedTargetsForTest(before_); }
+
+ private:
+  std::int64_t before_ = hwy::SupportedTargets();
+};
+
+template <class Loop>
+void check_loop(const Loop& loop) {
+  for (const std::int64_t count : kCounts) {
+    SCOPED_TRACE(count);
+    const Trajectory plain = run(count, false, loop);
+    const Trajectory copied = run(count, true, loop);
+    EXPECT_TRUE(at::equal(copied.parameter.values(), plain.parameter.values()));
+    EXPECT_TRUE(at::equal(copied.copy.values(), Array<bf16>(plain.parameter.values()).values()));
+    EXPECT_TRUE(at::equal(plain.copy.values(), at::full({1, count}, 512.0, at::kDouble)));
+
+    const BestTarget best_target;
+    const Trajectory best = run(count, false, loop);
+    EXPECT_TRUE(at::equal(plain.parameter.values(), best.parameter.values()));
+    EXPECT_TRUE(at::equal(plain.mean.values(), best.mean.values()));
+    EXPECT_TRUE(at::equal(plain.square.values(), best.square.values()));
+  }
+}
+
+TEST_P(OptimizerLoops, AdamwHasTheBitsOfEveryLevelAndFillsTheCopy) {
+  const kernels::AdamwFactors factors{.gradient_scale = 0.3f,
+                                      .decay = 0.9997f,
+                                      .beta1_complement = 0.1f,
+                                      .beta2 = 0.95f,
+                                      .beta2_complement = 0.05f,
+                                      .bias2_sqrt = 0.37f,
+                                      .eps = 1e-8f,
+                                      .step_size = 1.7e-3f};
+  check_loop([&](std::int64_t count, const float* gradient, float* parameter, float* mean,
+                 float* square, bf16* copy) {
+    kernels::adamw_loop(factors, count, gradient, parameter, mean, square, copy);
+  });
+}
+
+constexpr kernels::SgdFactors kSgd{
+    .gradient_scale = 0.3f, .weight_decay = 0.01f, .momentum = 0.9f, .lr = 0.1f};
+
+TEST_P(OptimizerLoops, SgdHasTheBitsOfEveryLevelAndFillsTheCopy) {
+  check_loop([](std::int64_t count, const float* gradient, float* parameter, float*, float*,
+                bf16* copy) { kernels::sgd_loop(kSgd, count, gradient, parameter, copy); });
+}
+
+TEST_P(OptimizerLoops, MomentumHasTheBitsOfEveryLevelAndFillsTheCopy) {
+  check_loop([](std::int64_t count, const float* gradient, float* parameter, float* velocity,
+                float*, bf16* copy) {
+    kernels::sgd_momentum_loop(kSgd, count, gradient, parameter, velocity, copy);
+  });
+}
+
+TEST_P(OptimizerLoops, SquareSumHasTheBitsOfEveryLevel) {
+  for (const std::int64_t count : kCounts) {
+    Array<float> values(noise(1, count, 1));
+    const double sum = kernels::square_sum(values.data(), count);
+    const double expected = values.values().square().sum().item<double>();
+    EXPECT_NEAR(sum, expected, 1e-13 * expected);
+    const BestTarget best;
+    EXPECT_EQ(kernels::square_sum(values.data(), count), sum);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun
