@@ -28,7 +28,8 @@ HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy,
   }
 }
 
-void adamw_loop(const AdamwFactors& f, std::int64_t count, const float* gradient, float* parameter,
+template <typename G>
+HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G* gradient, float* parameter,
                 float* mean, float* square, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector decay = set(f.decay);
@@ -52,7 +53,8 @@ void adamw_loop(const AdamwFactors& f, std::int64_t count, const float* gradient
   });
 }
 
-void sgd_loop(const SgdFactors& f, std::int64_t count, const float* gradient, float* parameter,
+template <typename G>
+HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gradient, float* parameter,
               bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
@@ -65,7 +67,8 @@ void sgd_loop(const SgdFactors& f, std::int64_t count, const float* gradient, fl
   });
 }
 
-void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const float* gradient,
+template <typename G>
+HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count, const G* gradient,
                        float* parameter, float* velocity, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
@@ -81,22 +84,46 @@ void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const float* gra
   });
 }
 
-double square_sum(const float* values, std::int64_t count) {
+template <typename G>
+HWY_INLINE double square_sum(const G* values, std::int64_t count) {
   // Independent sums, as many at every SIMD level, which the compiler turns into vectors.
   constexpr int kLanes = 32;
   double lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
+      const double value = static_cast<float>(values[i + lane]);
       lanes[lane] += value * value;
     }
   }
   double sum = 0.0;
   for (const double lane : lanes) sum += lane;
-  for (; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
+  for (; i < count; ++i) {
+    const double value = static_cast<float>(values[i]);
+    sum += value * value;
+  }
   return sum;
 }
+
+#define DDPRUN_UPDATES(suffix, G)                                                                 \
+  void adamw_##suffix(const AdamwFactors& f, std::int64_t count, const G* gradient,               \
+                      float* parameter, float* mean, float* square, bf16* copy) {                 \
+    adamw_update(f, count, gradient, parameter, mean, square, copy);                              \
+  }                                                                                               \
+  void sgd_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient, float* parameter, \
+                    bf16* copy) {                                                                 \
+    sgd_update(f, count, gradient, parameter, copy);                                              \
+  }                                                                                               \
+  void sgd_momentum_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient,          \
+                             float* parameter, float* velocity, bf16* copy) {                     \
+    sgd_momentum_update(f, count, gradient, parameter, velocity, copy);                           \
+  }                                                                                               \
+  double square_sum_##suffix(const G* values, std::int64_t count) {                               \
+    return square_sum(values, count);                                                             \
+  }
+DDPRUN_UPDATES(float, float)
+DDPRUN_UPDATES(bf16, bf16)
+#undef DDPRUN_UPDATES
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -104,26 +131,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(adamw_loop);
-HWY_EXPORT(sgd_loop);
-HWY_EXPORT(sgd_momentum_loop);
-HWY_EXPORT(square_sum);
-
-void adamw_loop(const AdamwFactors& factors, std::int64_t count, const float* gradient,
-                float* parameter, float* mean, float* square, bf16* copy) {
-  HWY_DYNAMIC_DISPATCH(adamw_loop)(factors, count, gradient, parameter, mean, square, copy);
-}
-void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-              float* parameter, bf16* copy) {
-  HWY_DYNAMIC_DISPATCH(sgd_loop)(factors, count, gradient, parameter, copy);
-}
-void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-                       float* parameter, float* velocity, bf16* copy) {
-  HWY_DYNAMIC_DISPATCH(sgd_momentum_loop)(factors, count, gradient, parameter, velocity, copy);
-}
-double square_sum(const float* values, std::int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(square_sum)(values, count);
-}
+#define DDPRUN_DISPATCH(suffix, G)                                                                \
+  HWY_EXPORT(adamw_##suffix);                                                                     \
+  HWY_EXPORT(sgd_##suffix);                                                                       \
+  HWY_EXPORT(sgd_momentum_##suffix);                                                              \
+  HWY_EXPORT(square_sum_##suffix);                                                                \
+  void adamw_loop(const AdamwFactors& factors, std::int64_t count, const G* gradient,             \
+                  float* parameter, float* mean, float* square, bf16* copy) {                     \
+    HWY_DYNAMIC_DISPATCH(adamw_##suffix)(factors, count, gradient, parameter, mean, square, copy); \
+  }                                                                                               \
+  void sgd_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,                 \
+                float* parameter, bf16* copy) {                                                   \
+    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(factors, count, gradient, parameter, copy);                \
+  }                                                                                               \
+  void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,        \
+                         float* parameter, float* velocity, bf16* copy) {                         \
+    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)                                                   \
+    (factors, count, gradient, parameter, velocity, copy);                                        \
+  }                                                                                               \
+  double square_sum(const G* values, std::int64_t count) {                                        \
+    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count);                              \
+  }
+DDPRUN_DISPATCH(float, float)
+DDPRUN_DISPATCH(bf16, bf16)
+#undef DDPRUN_DISPATCH
 
 }  // namespace ddprun::kernels
 #endif

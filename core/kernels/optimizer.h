@@ -35,8 +35,15 @@ void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradie
               float* parameter, bf16* copy);
 void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
                        float* parameter, float* velocity, bf16* copy);
+void adamw_loop(const AdamwFactors& factors, std::int64_t count, const bf16* gradient,
+                float* parameter, float* mean, float* square, bf16* copy);
+void sgd_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
+              float* parameter, bf16* copy);
+void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
+                       float* parameter, float* velocity, bf16* copy);
 
 /// Sum of squares in double, by an order of additions that depends on `count` alone.
 double square_sum(const float* values, std::int64_t count);
+double square_sum(const bf16* values, std::int64_t count);
 
 }  // namespace ddprun::kernels

@@ -66,8 +66,34 @@ class Moments {
   std::map<std::int64_t, Segment> segments_;  // by begin; disjoint
 };
 
-void check_begun(std::int64_t steps) {
-  TORCH_CHECK(steps > 0, "Optimizer::update before the first begin_step");
+/// Calls f with the elements of a tensor of gradients: const float* or const BFloat16*.
+template <typename F>
+void with_elements(const at::Tensor& gradients, const F& f) {
+  if (gradients.scalar_type() == at::kBFloat16) {
+    f(gradients.const_data_ptr<at::BFloat16>());
+  } else {
+    f(gradients.const_data_ptr<float>());
+  }
+}
+
+/// Calls update(count, gradient, parameter, copy, moments) for pieces that make up `range`, on
+/// torch's threads. copy: the parameters' bf16 copy, or null; moments: null where there are none.
+template <typename Update>
+void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
+  moments.for_each_part(range, [&](Range part, const std::array<float*, 2>& states) {
+    float* const parameter = buffers.parameters(part).data_ptr<float>();
+    const at::Tensor copies = buffers.compute_copy(part);
+    auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
+    const auto at_offset = [](auto* pointer, std::int64_t offset) {
+      return pointer == nullptr ? nullptr : pointer + offset;
+    };
+    with_elements(buffers.gradients(part), [&](const auto* gradient) {
+      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
+               std::array{at_offset(states[0], begin), at_offset(states[1], begin)});
+      });
+    });
+  });
 }
 
 class Adamw final : public Optimizer {
@@ -81,18 +107,13 @@ class Adamw final : public Optimizer {
 
  private:
   void update_range(Range range) override {
-    check_begun(steps_);
     const kernels::AdamwFactors factors = this->factors();
-    moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
-      const at::Tensor gradients = buffers_.gradients(part);
-      const at::Tensor parameters = buffers_.parameters(part);
-      const float* const gradient = gradients.const_data_ptr<float>();
-      float* const parameter = parameters.data_ptr<float>();
-      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        kernels::adamw_loop(factors, end - begin, gradient + begin, parameter + begin,
-                            moments[0] + begin, moments[1] + begin, nullptr);
-      });
-    });
+    for_each_piece(buffers_, moments_, range,
+                   [&](std::int64_t count, const auto* gradient, float* parameter,
+                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                     kernels::adamw_loop(factors, count, gradient, parameter, moments[0],
+                                         moments[1], copy);
+                   });
   }
 
   kernels::AdamwFactors factors() const {
@@ -121,25 +142,20 @@ class Sgd final : public Optimizer {
 
  private:
   void update_range(Range range) override {
-    check_begun(steps_);
     const kernels::SgdFactors factors{.gradient_scale = static_cast<float>(gradient_scale_),
                                       .weight_decay = static_cast<float>(weight_decay_),
                                       .momentum = static_cast<float>(momentum_),
                                       .lr = static_cast<float>(lr_)};
-    moments_.for_each_part(range, [&](Range part, const std::array<float*, 2>& moments) {
-      const at::Tensor gradients = buffers_.gradients(part);
-      const at::Tensor parameters = buffers_.parameters(part);
-      const float* const gradient = gradients.const_data_ptr<float>();
-      float* const parameter = parameters.data_ptr<float>();
-      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        if (moments[0] == nullptr) {
-          kernels::sgd_loop(factors, end - begin, gradient + begin, parameter + begin, nullptr);
-        } else {
-          kernels::sgd_momentum_loop(factors, end - begin, gradient + begin, parameter + begin,
-                                     moments[0] + begin, nullptr);
-        }
-      });
-    });
+    for_each_piece(
+        buffers_, moments_, range,
+        [&](std::int64_t count, const auto* gradient, float* parameter, at::BFloat16* copy,
+            const std::array<float*, 2>& moments) {
+          if (moments[0] == nullptr) {
+            kernels::sgd_loop(factors, count, gradient, parameter, copy);
+          } else {
+            kernels::sgd_momentum_loop(factors, count, gradient, parameter, moments[0], copy);
+          }
+        });
   }
 
   double momentum_, weight_decay_;
@@ -154,6 +170,11 @@ void Optimizer::begin_step(double lr, double gradient_scale) {
   ++steps_;
   lr_ = lr;
   gradient_scale_ = gradient_scale;
+}
+
+void Optimizer::update(Range range) {
+  TORCH_CHECK(steps_ > 0, "Optimizer::update before the first begin_step");
+  update_range(range);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
@@ -186,14 +207,15 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
 double gradient_norm(const FlatBuffers& buffers) {
   // Blocks of a fixed size, added in order: the same bits at any number of threads.
   const at::Tensor gradients = buffers.gradients(buffers.all());
-  const float* const values = gradients.const_data_ptr<float>();
   const std::int64_t count = gradients.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
-  at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kGrain;
-      sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
-    }
+  with_elements(gradients, [&](const auto* values) {
+    at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * kGrain;
+        sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
+      }
+    });
   });
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }

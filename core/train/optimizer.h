@@ -20,9 +20,10 @@ class Optimizer {
   /// `gradient_scale` multiplies each gradient as it is read (clipping, folded in); `lr` is this
   /// step's learning rate.
   void begin_step(double lr, double gradient_scale);
-  /// parameters[range] -= ...; gradients stay as they are.
-  void update(Range range) { update_range(range); }
-  void update_all() { update_range(buffers_.all()); }
+  /// parameters[range] -= ..., and their copy for the matrix products in the same pass; gradients
+  /// stay as they are.
+  void update(Range range);
+  void update_all() { update(buffers_.all()); }
   std::int64_t steps() const { return steps_; }
 
  protected:

@@ -29,6 +29,13 @@ class TorchDdp final : public Strategy {
   }
 
   void setup(StrategyContext& context) override {
+    if (context.buffers().gradients(context.buffers().all()).scalar_type() != at::kFloat) {
+      throw ConfigError({.what = "torch_ddp exchanges gradients in float32 only",
+                         .where = "precision",
+                         .got = "reduce_dtype: bfloat16",
+                         .expected = "reduce_dtype: float32",
+                         .hint = ""});
+    }
     context_ = &context;
     context.broadcast_parameters();
     make_reducer();

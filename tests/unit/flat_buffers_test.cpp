@@ -57,7 +57,6 @@ TEST(FlatBuffers, UsersTensorsBecomeViewsAndKeepTheirValues) {
     before.push_back(parameter.tensor.detach().clone());
   FlatBuffers buffers(parameters);
   const at::Tensor flat = buffers.parameters(buffers.all());
-  const at::Tensor gradients = buffers.gradients(buffers.all());
   for (int i = 0; i < 3; ++i) {
     const at::Tensor& user = parameters[i].tensor;
     const Range range = buffers.range(2 - i);
@@ -65,10 +64,9 @@ TEST(FlatBuffers, UsersTensorsBecomeViewsAndKeepTheirValues) {
     EXPECT_TRUE(user.is_leaf() && user.requires_grad());
     EXPECT_TRUE(at::equal(user, before[i]));
     EXPECT_TRUE(lies_in(user, flat, range.begin));
-    EXPECT_TRUE(lies_in(user.grad(), gradients, range.begin));
-    EXPECT_EQ(user.grad().strides(), user.strides());
+    EXPECT_FALSE(user.grad().defined());
+    EXPECT_FALSE(buffers.adopt_gradient(2 - i)) << "there is none";
     EXPECT_TRUE(at::equal(buffers.parameters(range), before[i].flatten()));
-    EXPECT_TRUE(buffers.owns_gradient(i));
   }
   EXPECT_EQ(
       flat.sum().item<float>(),
@@ -76,7 +74,7 @@ TEST(FlatBuffers, UsersTensorsBecomeViewsAndKeepTheirValues) {
       << "padding must be zero";
 }
 
-TEST(FlatBuffers, BackwardAddsIntoTheViews) {
+TEST(FlatBuffers, GradientsMoveIntoTheBufferAndAddUpThere) {
   const std::vector<NamedTensor> parameters = three();
   FlatBuffers buffers(parameters);
   const at::Tensor x = at::full({2, 3}, 2.0);
@@ -87,17 +85,21 @@ TEST(FlatBuffers, BackwardAddsIntoTheViews) {
   };
   for (int times = 1; times <= 2; ++times) {
     loss().backward();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffers.adopt_gradient(i));
     EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(2)), at::full({15}, 4.0 * times)));
     EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(1)),
                           parameters[1].tensor.detach() * (2.0 * times)));
     EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(0)), at::full({16}, 3.0 * times)));
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffers.owns_gradient(i));
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor& user = buffers.parameter(i);
+      EXPECT_TRUE(
+          lies_in(user.grad(), buffers.gradients(buffers.all()), buffers.range(i).begin));
+      EXPECT_EQ(user.grad().strides(), user.strides());
+    }
   }
   EXPECT_EQ(buffers.gradients({18, 32}).abs().sum().item<float>(), 0.0f);
-  buffers.zero_gradients();
-  for (const NamedTensor& parameter : parameters) {
-    EXPECT_EQ(parameter.tensor.grad().abs().sum().item<float>(), 0.0f);
-  }
+  buffers.drop_gradients();
+  for (const NamedTensor& parameter : parameters) EXPECT_FALSE(parameter.tensor.grad().defined());
 }
 
 TEST(FlatBuffers, WritesToTheBufferReachTheModel) {
@@ -114,7 +116,8 @@ TEST(FlatBuffers, TransposedParameterKeepsItsStrides) {
   EXPECT_EQ(transposed.strides(), (at::IntArrayRef{1, 3}));
   EXPECT_TRUE(at::equal(transposed.detach(), values.t()));
   (transposed * at::arange(6, at::kFloat).reshape({3, 2})).sum().backward();
-  EXPECT_TRUE(buffers.owns_gradient(0));
+  EXPECT_TRUE(buffers.adopt_gradient(0));
+  EXPECT_EQ(transposed.grad().strides(), (at::IntArrayRef{1, 3}));
   EXPECT_TRUE(at::equal(transposed.grad(), at::arange(6, at::kFloat).reshape({3, 2})));
 }
 
@@ -135,15 +138,41 @@ TEST(FlatBuffers, ScalarAndEmptyParameters) {
   EXPECT_EQ(buffers.range(1).size(), 0);
 }
 
-TEST(FlatBuffers, NoticesAReplacedGradient) {
+TEST(FlatBuffers, GradientsTravelInBfloat16) {
   const std::vector<NamedTensor> parameters = three();
-  FlatBuffers buffers(parameters);
+  FlatBuffers buffers(parameters, {.reduce = at::kBFloat16});
   at::Tensor b = parameters[1].tensor;
-  b.mutable_grad() = at::zeros({2});
-  EXPECT_FALSE(buffers.owns_gradient(1));
-  b.mutable_grad() = at::Tensor();
-  EXPECT_FALSE(buffers.owns_gradient(1));
-  EXPECT_TRUE(buffers.owns_gradient(0));
+  b.mutable_grad() = at::full({2}, 1.0 + 0x1p-10);  // 1 in bfloat16
+  EXPECT_TRUE(buffers.adopt_gradient(1));
+  b.grad().add_(0x1p-8 - 0x1p-10);  // the sum is kept in float32
+  buffers.finish_gradient(1);
+  const at::Tensor travelling = buffers.gradients(buffers.range(1));
+  EXPECT_EQ(travelling.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(buffers.gradient_bytes(buffers.range(1)), 4);
+  EXPECT_TRUE(at::equal(b.grad(), at::full({2}, 1.0 + 0x1p-8)));
+  EXPECT_TRUE(at::equal(travelling, b.grad().to(at::kBFloat16)));
+}
+
+TEST(FlatBuffers, KeepsABfloat16CopyOfTheParameters) {
+  const std::vector<NamedTensor> parameters = three();
+  FlatBuffers buffers(parameters, {.compute = at::kBFloat16});
+  const auto equal = [&] {
+    return at::equal(buffers.compute_copy(buffers.all()),
+                     buffers.parameters(buffers.all()).to(at::kBFloat16));
+  };
+  EXPECT_TRUE(equal());
+  buffers.parameters(buffers.range(1)).fill_(7.0);
+  EXPECT_FALSE(equal());
+  buffers.parameters_changed(buffers.range(1));
+  EXPECT_TRUE(equal());
+  const auto slots = buffers.slots();
+  ASSERT_EQ(slots.size(), 3U);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(slots[i].parameter.is_same(parameters[i].tensor));
+    EXPECT_TRUE(lies_in(slots[i].gradient, buffers.gradients(buffers.all()),
+                        buffers.range(2 - i).begin));
+    EXPECT_TRUE(at::equal(slots[i].weight(), parameters[i].tensor.to(at::kBFloat16)));
+  }
 }
 
 std::string error_of(const std::vector<NamedTensor>& parameters) {

@@ -36,7 +36,8 @@ class PrecisionPlugin : public ::testing::Test {
                       .d_model = 32,
                       .d_ff = 64,
                       .layers = 2,
-                      .heads = 4},
+                      .heads = 4,
+                      .kernels = "reference"},  // autocast is for PyTorch's operators
                      *attention_,
                      0};
   at::Tensor ids_;
@@ -104,6 +105,13 @@ TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
     }
   }
   EXPECT_NE(guarded(), before);
+}
+
+TEST_F(PrecisionPlugin, DtypesForTheFusedKernels) {
+  EXPECT_EQ(fp32_->compute_dtype(), at::kFloat);
+  EXPECT_EQ(fp32_->reduce_dtype(), at::kFloat);
+  EXPECT_EQ(bf16_->compute_dtype(), at::kBFloat16);
+  EXPECT_EQ(bf16_->reduce_dtype(), at::kFloat);
 }
 
 TEST_F(PrecisionPlugin, Bf16StateIsPutBackAndBelongsToTheThread) {

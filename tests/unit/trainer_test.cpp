@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <algorithm>
 #include <numeric>
 
 #include "support/experiments.h"
@@ -73,7 +74,8 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
 }
 
 TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
-  const Experiment experiment = make_experiment(1);
+  Experiment experiment = make_experiment(1);
+  experiment.model.kernels = "reference";
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, registry(), group, listener);
@@ -81,6 +83,26 @@ TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
     std::vector<int> expected(trainer.data_parallel().buffers().count());
     std::iota(expected.begin(), expected.end(), 0);
     EXPECT_EQ(listener.order, expected);
+  });
+}
+
+// A fused layer has the gradients of all its parameters at once.
+TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
+  const Experiment experiment = make_experiment(1);
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, registry(), group, listener);
+    trainer.step(0);
+    auto next = listener.order.begin();
+    int first = 0;
+    for (const int size : {2, 5, 4, 5, 4, 1}) {  // head, (feed-forward, attention) twice, embedding
+      std::vector<int> layer(size);
+      std::iota(layer.begin(), layer.end(), first);
+      EXPECT_TRUE(std::is_permutation(layer.begin(), layer.end(), next)) << first;
+      next += size;
+      first += size;
+    }
+    EXPECT_EQ(next, listener.order.end());
   });
 }
 

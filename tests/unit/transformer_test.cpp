@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "ddprun/model/counter_hash.h"
 #include "ddprun/plugin/error.h"
@@ -83,13 +84,18 @@ double difference(const Values& ours, const Values& expected) {
   return apart / largest;
 }
 
-class TransformerNumerics : public ::testing::TestWithParam<const char*> {};
+/// Attention and kernels.
+class TransformerNumerics
+    : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 // float32 rounds at 6e-8; sums of up to 20 terms through two blocks stay within 2e-6 of the largest
 // value of a tensor.
 TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
-  const auto attention = load_plugin<Attention>("attention", GetParam());
-  const Transformer model(toy(), *attention, 1);
+  const auto [attention_name, kernels] = GetParam();
+  const auto attention = load_plugin<Attention>("attention", attention_name);
+  ModelConfig config = toy();
+  config.kernels = kernels;
+  const Transformer model(config, *attention, 1);
   perturb_norms(model);
   ReferenceTransformer reference = reference_of(toy(), model);
 
@@ -108,8 +114,13 @@ TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Attentions, TransformerNumerics, ::testing::Values("eager", "sdpa"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Attentions, TransformerNumerics,
+    ::testing::Combine(::testing::Values("eager", "sdpa"),
+                       ::testing::Values("reference", "fused")),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+    });
 
 class TransformerTest : public ::testing::Test {
  protected:

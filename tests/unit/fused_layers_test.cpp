@@ -1,0 +1,208 @@
+// The fused layers against PyTorch's operators one by one: losses and every gradient, in the flat
+// buffers and outside, accumulated, interleaved, scaled, in float32 and bfloat16.
+#include "ddprun/model/fused_layers.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/randint.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ddprun/model/transformer.h"
+#include "ddprun/plugin/error.h"
+#include "ddprun/plugin/precision.h"
+#include "ddprun/train/flat_buffers.h"
+#include "support/plugin_library.h"
+
+namespace ddprun {
+namespace {
+
+using testing::load_plugin;
+
+constexpr std::int64_t kVocab = 97;
+constexpr std::int64_t kTime = 33;
+
+/// Two layers. d_ff 100: in the flat buffer there is padding between w3 and w1 unless d_model is a
+/// multiple of 16.
+ModelConfig config_of(const std::string& kernels, std::int64_t d_model = 64) {
+  return {.preset = "",
+          .vocab_size = kVocab,
+          .context_length = 40,
+          .d_model = d_model,
+          .d_ff = 100,
+          .layers = 2,
+          .heads = 4,
+          .kernels = kernels};
+}
+
+struct Tokens {
+  at::Tensor ids = at::randint(kVocab, {3, kTime}, at::kLong);
+  at::Tensor targets = at::randint(kVocab, {3, kTime}, at::kLong);
+};
+
+class FusedLayers : public ::testing::Test {
+ protected:
+  /// All gradients, flattened, in registration order.
+  static std::vector<at::Tensor> gradients(const Transformer& model) {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : model.parameters()) {
+      EXPECT_TRUE(tensor.grad().defined()) << name;
+      all.push_back(tensor.grad().flatten().clone());
+    }
+    return all;
+  }
+
+  /// What the reference kernels make of `backward`, which runs losses and backwards of a model.
+  template <typename Backward>
+  std::vector<at::Tensor> reference(const Backward& backward, std::int64_t d_model = 64) {
+    const Transformer model(config_of("reference", d_model), *attention_, 3);
+    backward(model);
+    return gradients(model);
+  }
+
+  /// Each gradient within `bound` of the reference's, relative to its norm.
+  static void expect_near(const Transformer& model, const std::vector<at::Tensor>& expected,
+                          double bound) {
+    const auto got = gradients(model);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double error = ((got[i] - expected[i]).norm() / expected[i].norm()).item<double>();
+      EXPECT_LT(error, bound) << model.parameters()[i].name;
+    }
+  }
+
+  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "sdpa");
+  Tokens a_, b_;
+};
+
+// float32 rounds at 6e-8; norms over sums of a hundred terms through two blocks stay below this.
+constexpr double kBound = 2e-6;
+
+TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
+  const int threads_before = at::get_num_threads();
+  for (const std::int64_t d_model : {64, 72}) {  // adjacent in memory, and with padding between
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      const auto backward = [&](const Transformer& model) {
+        model.loss(a_.ids, a_.targets).backward();
+      };
+      const auto expected = reference(backward, d_model);
+      Transformer model(config_of("fused", d_model), *attention_, 3);
+      const FlatBuffers buffers(model.parameters());
+      model.use_memory(buffers.slots());
+      backward(model);
+      expect_near(model, expected, kBound);
+      for (const ParameterSlot& slot : buffers.slots()) {
+        EXPECT_EQ(slot.parameter.grad().const_data_ptr(), slot.gradient.const_data_ptr())
+            << "a gradient outside of the buffer";
+      }
+    }
+  }
+  at::set_num_threads(threads_before);
+}
+
+TEST_F(FusedLayers, LossWithoutGradientIsTheSame) {
+  const Transformer model(config_of("fused"), *attention_, 3);
+  const double with = model.loss(a_.ids, a_.targets).item<double>();
+  const c10::NoGradGuard no_grad;
+  const at::Tensor without = model.loss(a_.ids, a_.targets);
+  EXPECT_EQ(without.item<double>(), with);
+  EXPECT_FALSE(without.requires_grad());
+  const Transformer slow(config_of("reference"), *attention_, 3);
+  EXPECT_NEAR(slow.loss(a_.ids, a_.targets).item<double>(), with, 2e-6);
+}
+
+// The head's gradient is built during the forward: an order of losses and backwards in which two
+// losses live at once must not mix them up.
+TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
+  const auto one_by_one = [&](const Transformer& model) {
+    (model.loss(a_.ids, a_.targets) * 0.25).backward();
+    (model.loss(b_.ids, b_.targets) * 2).backward();
+  };
+  const auto expected = reference(one_by_one);
+  const auto first_in = [&](const Transformer& model) {
+    const at::Tensor a = model.loss(a_.ids, a_.targets) * 0.25;
+    const at::Tensor b = model.loss(b_.ids, b_.targets) * 2;
+    a.backward();
+    b.backward();
+  };
+  const auto last_in = [&](const Transformer& model) {
+    const at::Tensor a = model.loss(a_.ids, a_.targets) * 0.25;
+    const at::Tensor b = model.loss(b_.ids, b_.targets) * 2;
+    b.backward();
+    a.backward();
+  };
+  const auto together = [&](const Transformer& model) {
+    (model.loss(a_.ids, a_.targets) * 0.25 + model.loss(b_.ids, b_.targets) * 2).backward();
+  };
+  const auto with_one_given_up = [&](const Transformer& model) {
+    model.loss(b_.ids, b_.targets);
+    (model.loss(a_.ids, a_.targets) * 0.25).backward();
+    model.loss(a_.ids, a_.targets);
+    (model.loss(b_.ids, b_.targets) * 2).backward();
+  };
+  using Order = std::function<void(const Transformer&)>;
+  for (const Order& order :
+       {Order(one_by_one), Order(first_in), Order(last_in), Order(together),
+        Order(with_one_given_up)}) {
+    Transformer alone(config_of("fused"), *attention_, 3);
+    order(alone);
+    expect_near(alone, expected, kBound);
+    Transformer flat(config_of("fused"), *attention_, 3);
+    const FlatBuffers buffers(flat.parameters());
+    flat.use_memory(buffers.slots());
+    for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
+      for (const auto& [name, tensor] : flat.parameters()) tensor.mutable_grad().reset();
+      order(flat);
+      expect_near(flat, expected, kBound);
+    }
+  }
+}
+
+// bfloat16 keeps 8 bits: two ways of rounding the same products differ by about its own error.
+TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
+  const auto backward = [&](const Transformer& model) {
+    model.loss(a_.ids, a_.targets).backward();
+  };
+  const auto exact = reference(backward);
+  const auto bf16 = load_plugin<Precision>("precision", "bf16_mixed");
+  const auto autocast = reference([&](const Transformer& model) {
+    at::Tensor loss;
+    {
+      const auto guard = bf16->forward_guard();
+      loss = model.loss(a_.ids, a_.targets);
+    }
+    loss.backward();
+  });
+  Transformer model(config_of("fused"), *attention_, 3);
+  const FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()});
+  model.use_memory(buffers.slots());
+  {
+    const auto guard = bf16->forward_guard();
+    const at::Tensor loss = model.loss(a_.ids, a_.targets);
+    EXPECT_EQ(loss.scalar_type(), at::kFloat);
+    loss.backward();
+  }
+  const auto got = gradients(model);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double norm = exact[i].norm().item<double>();
+    const double error = (got[i] - exact[i]).norm().item<double>() / norm;
+    const double usual = (autocast[i] - exact[i]).norm().item<double>() / norm;
+    EXPECT_GT(error, 1e-5) << "not in bfloat16: " << model.parameters()[i].name;
+    EXPECT_LT(error, 1.5 * usual + 2e-3) << model.parameters()[i].name;
+  }
+}
+
+TEST_F(FusedLayers, RefusesWhatItDoesNotKnow) {
+  const Transformer model(config_of("fused"), *attention_, 3);
+  const at::Tensor loss = model.loss(a_.ids, a_.targets);
+  EXPECT_THROW(torch::autograd::backward({loss}, {}, true, /*create_graph=*/true), Error);
+  const auto bf16 = load_plugin<Precision>("precision", "bf16_mixed");
+  const auto guard = bf16->forward_guard();  // and no copy of the weights in bfloat16
+  EXPECT_THROW(model.loss(a_.ids, a_.targets), ConfigError);
+}
+
+}  // namespace
+}  // namespace ddprun
