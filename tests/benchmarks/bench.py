@@ -96,7 +96,7 @@ def step_rows(cell, args, runs):
         "PyTorch tuned": sides.Peer(cell, their.words, preload, their_pick),
     }
     if args.compile:
-        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, "--compile"])
+        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], label=f"{their_pick} compiled")
     if ranks > 1 and their_overlapping != their_pick:
         competitors["PyTorch overlapping"] = theirs[their_overlapping]
     say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")

@@ -1,70 +1,81 @@
 """The parts of `make bench` below a step: all-reduce alone, AdamW alone."""
 import json
+import statistics
 import sys
 
 import bench_sides as sides
 from bench_report import make_row
 
-ALL_REDUCE_MB = (1, 10, 100)
-CALLS = {1: 60, 10: 20, 100: 8}  # of one run
+ALL_REDUCE_MB = ("1", "10", "100", "1024")
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def say(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def peer_command(measure, *words):
-    return [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), measure, *map(str, words)]
+def left_out(executable, instead):
+    """Whether a part must be left out as this build has no such program; says so."""
+    if not executable.exists():
+        say(f"left out: there is no {executable.relative_to(sides.REPO)}{instead}")
+    return not executable.exists()
 
 
 # ---------------------------------------------------------------- all-reduce
 
 
-class AlmostOnlyAllReduce(sides.Ddprun):
-    """A model of nothing but an embedding and a head, so that a step is little more than `flat`'s one all-reduce."""
-
-    def __init__(self, megabytes, settings):
-        super().__init__(("tiny", "fp32", 2), "flat", settings=settings)
-        width, rest = 64, 28_864  # parameters of one block and the last norm at this width
-        vocabulary = (megabytes * 250_000 - rest) // (2 * width)
-        self.experiment["model"] = {"preset": "tiny", "layers": 1, "heads": 1, "d_model": width, "d_ff": width,
-                                    "vocab_size": vocabulary, "context_length": 8}
-        self.experiment["train"]["batch_per_rank"] = 1
-
-    @staticmethod
-    def call_ms(run):
-        """Of each measured step the all-reduce of the rank that came last: it waited for nobody."""
-        ranks = [[s["communication_ms"] for s in rank["samples"] if not s["warmup"]] for rank in run["ranks"]]
-        return [min(step) for step in zip(*ranks)]
+def peer_medians(run):
+    """Megabytes -> side -> median milliseconds of a call, each as slow as its slowest rank."""
+    return {megabytes: {"PyTorch's gloo": statistics.median(map(max, *(rank[megabytes] for rank in run["ranks"])))}
+            for megabytes in run["ranks"][0]}
 
 
-def peer_call_ms(run, megabytes):
-    return [max(call) for call in zip(*(rank[str(megabytes)] for rank in run["ranks"]))]
+def own_medians(out):
+    """The same of a program that prints a JSON line a size, in the order of ALL_REDUCE_MB."""
+    lines = [json.loads(line)["sides"] for line in out.splitlines() if line.startswith("{")]
+    return {megabytes: {side: times["median_ms"] for side, times in line.items()} for megabytes, line in zip(ALL_REDUCE_MB, lines)}
+
+
+def all_reduce_round(runs, index):
+    """One run of each program, in turn: megabytes -> side -> median milliseconds."""
+    medians = {megabytes: {} for megabytes in ALL_REDUCE_MB}
+    mpi = sides.BIN / "open_mpi_all_reduce"
+    programs = [([str(sides.BIN / "all_reduce_benchmark"), "2"], {})]
+    if mpi.exists():
+        programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi)], MPI_ENVIRONMENT))
+    for command, environment in programs:
+        out, others = sides.execute([*command, *ALL_REDUCE_MB], environment)
+        runs.append({"configuration": "all-reduce", "side": command[0], "round": index, "other_cpus": others,
+                     "lines": out.splitlines()})
+        for megabytes, found in own_medians(out).items():
+            medians[megabytes].update(found)
+    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(ALL_REDUCE_MB)]
+    run = sides.peer_json(command, {})
+    runs.append({"configuration": "all-reduce", "side": "PyTorch", "round": index, **run})
+    for megabytes, found in peer_medians(run).items():
+        medians[megabytes].update(found)
+        limits = [medians[megabytes][side] for side in ("read_and_write", "copy_halves")]
+        medians[megabytes]["copy limit"] = min(limits)
+    return medians
 
 
 def all_reduce_rows(args, runs):
-    """In a run of ddprun, over each backend that it has, against PyTorch's gloo; two ranks in turn."""
-    shm = [("world", "backend", "shm")]
-    backends = {"gloo": [("world", "backend", "gloo")]}
-    if sides.Ddprun(("tiny", "fp32", 2), "flat", settings=shm).is_accepted():
-        backends["shm"] = shm
+    """In shared memory against gloo (in ddprun, and PyTorch's), Open MPI, and what copying memory takes."""
+    if left_out(sides.BIN / "all_reduce_benchmark", ""):
+        return []
+    say(f"all-reduce, {args.rounds} rounds")
+    rounds = [all_reduce_round(runs, index) for index in range(args.rounds)]
     rows = []
     for megabytes in ALL_REDUCE_MB:
-        say(f"all-reduce of {megabytes} MB, {args.rounds} rounds")
-        ours, theirs = {name: [] for name in backends}, []
-        words = ("--megabytes", megabytes, "--warmup", 5, "--steps", CALLS[megabytes])
-        for index in range(args.rounds):
-            for name, settings in backends.items():
-                run = AlmostOnlyAllReduce(megabytes, settings).run(3, CALLS[megabytes])
-                runs.append({"configuration": f"all-reduce {megabytes} MB", "side": name, "round": index, **run})
-                ours[name].append(AlmostOnlyAllReduce.call_ms(run))
-            run = sides.peer_json(peer_command("all_reduce", *words), {})
-            runs.append({"configuration": f"all-reduce {megabytes} MB", "side": "PyTorch", "round": index, **run})
-            theirs.append(peer_call_ms(run, megabytes))
-        for name, times in ours.items():
-            what = "all-reduce, shm against gloo" if name == "shm" else "all-reduce, gloo in ddprun"
+        pairs = [("all-reduce, shm against gloo", "gloo"), ("all-reduce, shm against PyTorch's gloo", "PyTorch's gloo")]
+        if "open_mpi" in rounds[0][megabytes]:
+            pairs.append(("all-reduce, shm against Open MPI", "open_mpi"))
+        if megabytes == "100":
+            pairs.append(("all-reduce, shm against the copy limit", "copy limit"))
+        for what, other in pairs:
             case = {"model": f"{megabytes} MB", "precision": "fp32", "ranks": 2, "variant": "as run"}
-            rows.append(make_row(what, case, "ms", times, theirs, (name, "gloo in Python")))
+            ours, theirs = ([[medians[megabytes][side]] for medians in rounds] for side in ("shm_in_place", other))
+            rows.append(make_row(what, case, "ms", ours, theirs, ("shm, in place", other)))
     return rows
 
 
@@ -82,8 +93,7 @@ def repetitions(report, name):
 def adamw_rows(args, runs):
     """One pass over one range against the kernel of torch's fused AdamW on as many elements, one thread, one program."""
     executable = sides.BIN / "kernels_benchmark"
-    if not executable.exists():
-        say(f"adamw: left out, there is no {executable.relative_to(sides.REPO)}; the steps' optimizer rows stand for it")
+    if left_out(executable, "; the steps' optimizer rows stand for it"):
         return []
     say("AdamW, repetitions in random order")
     command = [str(executable), "--benchmark_filter=^adamw", "--benchmark_format=json",

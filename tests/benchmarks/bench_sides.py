@@ -30,6 +30,8 @@ PEER_STRATEGIES += [["--strategy", "bucketed", "--bucket-mb", "25", "--static-gr
                     ["--strategy", "bucketed", "--bucket-mb", "25", "--pin"],
                     ["--strategy", "zero1", "--bucket-mb", "25"]]
 PEER_QUICK = [["--strategy", "flat"]] + [["--strategy", "bucketed", "--bucket-mb", mb] for mb in ("5", "25")]
+# torch.compile leaves complex products to eager code.
+PEER_COMPILED = ["--compile", "--rope", "pairs"]
 
 
 class RunFailed(Exception):

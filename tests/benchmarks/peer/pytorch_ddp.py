@@ -24,6 +24,17 @@ import torch.multiprocessing as mp  # noqa: E402
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+# What was tried to make this side fast (peer-small, one rank, the least CPU time of a step, variants in turn in one process):
+#   complex RoPE            5 to 10 % off in bf16 and for tiny, nothing in fp32 for peer-small     taken
+#   q, k, v and w1, w3 fused  8 % off in bf16 (463 -> 440 ms with complex RoPE), nothing in fp32     taken
+#   F.rms_norm or own         the same within 1 %                                                  F.rms_norm
+#   tcmalloc preloaded        440 -> 400 ms in bf16                                                the side "tuned"
+#   THP_MEM_ALLOC_ENABLE=1, alone or with tcmalloc; glibc's mmap and trim thresholds, huge pages   within the noise: not taken
+#   torch.compile             tiny fp32 274 -> 230 ms against RoPE by pairs (complex RoPE alone gives a third of that); 47 to
+#                             130 s of compiling a process on a busy machine, more in bf16          `make bench ARGS=--compile`
+# Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
+# Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
+
 # Every dimension as in ddprun's presets of these names (core/model/model_config.cpp).
 SIZES = {
     "tiny": dict(vocab=10000, context=128, d_model=256, d_ff=1024, layers=4, heads=4, batch=4),
@@ -265,12 +276,13 @@ def all_reduce(rank, args):
     for megabytes in args.megabytes.split(","):
         data = torch.ones(int(float(megabytes) * 1e6) // 4)
         times[megabytes] = []
-        for index in range(args.warmup + args.steps):
+        calls = 60 if data.numel() < 1e6 else 20 if data.numel() < 1e7 else 7
+        for index in range(1 + calls):
             data.fill_(1.0)
             dist.barrier()
             begin = time.perf_counter()
             dist.all_reduce(data)
-            if index >= args.warmup:
+            if index > 0:
                 times[megabytes].append((time.perf_counter() - begin) * 1e3)
     return times
 
