@@ -61,6 +61,10 @@ install_bench() {
     say "  no CUDA 13 toolkit in /usr/local/cuda: its libraries come as wheels, about 2 GB"
     bench_pip "fetching the CUDA toolkit's libraries" "${kBenchToolkit[@]}" || fail "pip failed; see $log"
   fi
+  # Without it every import would parse all of torch, and the start-up that is measured would be no user's. Files that are no
+  # valid Python, which some packages carry, are left out, as pip leaves them out.
+  run_logged "compiling to bytecode, as pip does" "$bench_venv/bin/python" -m compileall -q -j 0 "$packages" || true
+  [[ -d $packages/torch/__pycache__ ]] || fail "no bytecode of torch was written; see $log"
   LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} run_logged "importing torch" \
     "$bench_venv/bin/python" -c 'import torch, torch.distributed; print(torch.__version__); torch.ones(2) + 1' ||
     fail "torch does not import in .deps/bench-venv; the end of $log:
