@@ -87,16 +87,15 @@ def step_rows(cell, args, runs):
     say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
     our_pick, _ = pick(ours, cell, args.pick_rounds, runs)
     their_pick, their_overlapping = pick(theirs, cell, args.pick_rounds, runs)
-    preload = {"LD_PRELOAD": args.tcmalloc}
     chosen, their = ours[our_pick], theirs[their_pick]
     competitors = {
         "ddprun": chosen,
         "PyTorch": their,
-        "ddprun tuned": ReplacedEnvironment(chosen, preload),
-        "PyTorch tuned": sides.Peer(cell, their.words, preload, their_pick),
+        "ddprun tuned": chosen.preloading(args.tcmalloc),
+        "PyTorch tuned": their.preloading(args.tcmalloc),
     }
     if args.compile:
-        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], label=f"{their_pick} compiled")
+        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
     if ranks > 1 and their_overlapping != their_pick:
         competitors["PyTorch overlapping"] = theirs[their_overlapping]
     say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
@@ -120,20 +119,6 @@ def step_rows(cell, args, runs):
     rows.append(row("optimizer", "as run", "ddprun", "PyTorch"))
     rows.append(row("peak memory of a rank", "as run", "ddprun", "PyTorch"))
     return rows
-
-
-class ReplacedEnvironment:
-    """A configuration of ddprun, run in another environment."""
-
-    def __init__(self, side, environment):
-        self.side, self.environment, self.label = side, environment, side.label
-
-    def run(self, warmup, steps):
-        before, self.side.environment = self.side.environment, self.environment
-        try:
-            return self.side.run(warmup, steps)
-        finally:
-            self.side.environment = before
 
 
 # ---------------------------------------------------------------- start-up

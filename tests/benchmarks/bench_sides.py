@@ -1,4 +1,5 @@
 """The two sides of `make bench`: how ddprun and PyTorch in Python are started, and what a run of each leaves."""
+import copy
 import json
 import os
 import resource
@@ -74,11 +75,23 @@ def execute(command, environment):
     return done.stdout, round(max(0.0, others), 2)
 
 
-class Peer:
+class Side:
+    """A configuration of ddprun or PyTorch. cell: model, precision, ranks."""
+
+    environment = {}  # added to ours
+
+    def preloading(self, library):
+        """The same, with a library preloaded."""
+        other = copy.copy(self)
+        other.environment = {"LD_PRELOAD": library}
+        return other
+
+
+class Peer(Side):
     """A PyTorch configuration: words on the command line of peer/pytorch_ddp.py."""
 
-    def __init__(self, cell, words, environment=None, label=""):
-        self.cell, self.words, self.environment = cell, words, environment or {}
+    def __init__(self, cell, words, label=""):
+        self.cell, self.words = cell, words
         self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "")
 
     def run(self, warmup, steps):
@@ -98,11 +111,11 @@ def peer_json(command, environment):
     return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
 
 
-class Ddprun:
+class Ddprun(Side):
     """A ddprun configuration: an experiment, written as JSON, which is YAML."""
 
-    def __init__(self, cell, strategy, environment=None, settings=()):
-        self.cell, self.environment = cell, environment or {}
+    def __init__(self, cell, strategy, settings=()):
+        self.cell = cell
         model, precision, ranks = cell
         self.experiment = {
             "name": "bench",
