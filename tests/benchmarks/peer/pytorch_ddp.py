@@ -24,14 +24,16 @@ import torch.multiprocessing as mp  # noqa: E402
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-# What was tried to make this side fast (peer-small, one rank, the least CPU time of a step, variants in turn in one process):
-#   complex RoPE            5 to 10 % off in bf16 and for tiny, nothing in fp32 for peer-small     taken
-#   q, k, v and w1, w3 fused  8 % off in bf16 (463 -> 440 ms with complex RoPE), nothing in fp32     taken
-#   F.rms_norm or own         the same within 1 %                                                  F.rms_norm
-#   tcmalloc preloaded        440 -> 400 ms in bf16                                                the side "tuned"
-#   THP_MEM_ALLOC_ENABLE=1, alone or with tcmalloc; glibc's mmap and trim thresholds, huge pages   within the noise: not taken
-#   torch.compile             tiny fp32 274 -> 230 ms against RoPE by pairs (complex RoPE alone gives a third of that); 47 to
-#                             130 s of compiling a process on a busy machine, more in bf16          `make bench ARGS=--compile`
+# What was tried to make this side fast: least CPU time of a step, one rank, variants in turn in one process, on a busy machine,
+# so differences below some 5 % may be noise.
+#   complex RoPE               peer-small bf16 500 -> 463 ms, tiny bf16 137 -> 124, fp32 219 -> 210, peer-small fp32 equal: taken
+#   q, k, v and w1, w3 fused   peer-small bf16 500 -> 459, with complex RoPE 440; fp32 and tiny equal: taken
+#   F.rms_norm or own          equal within 1 %: F.rms_norm
+#   tcmalloc preloaded         peer-small bf16 475 -> 404: the side "tuned"
+#   THP_MEM_ALLOC_ENABLE=1 (also with tcmalloc), glibc's mmap and trim thresholds with huge pages: up to 6 % either way, not taken
+#   torch.compile              tiny fp32, RoPE by pairs, 274 -> 230, after 47 to 130 s of compiling; no end within 400 s in bf16:
+#                              a side of its own, `make bench ARGS=--compile`
+#   Python's bytecode          launch to first step 55 -> 20 s: scripts/setup_bench.sh writes it, as pip would
 # Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
 # Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
 
