@@ -9,17 +9,18 @@ readonly kMinFreeKb=$((3 * 1024 * 1024)) # wheel, its unpacked form, pip's copy
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$repo/.deps
 log=$deps/setup.log
-with_lint=false check_only=false
+with_lint=false with_bench=false check_only=false
 
 usage() {
   cat <<TEXT
-usage: scripts/setup.sh [--check] [--with-lint]
+usage: scripts/setup.sh [--check] [--with-lint] [--with-bench]
 
 Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), and LibTorch $kTorch from
 the torch wheel into .deps/torch-site. Needs no root when nothing is missing, and changes nothing then.
 
   --check       only report what is missing; exit status 1 if anything is
   --with-lint   also what \`make lint\` needs: clang-format $kClangFormat (into .deps) and shellcheck
+  --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/bench-venv), tcmalloc, Open MPI
 
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
 TEXT
@@ -73,6 +74,12 @@ libbenchmark-dev          file    include/benchmark/benchmark.h
 libgloo-dev               file    include/gloo/config.h
 fortunes                  file    share/games/fortunes/fortunes
 TABLE
+  if $with_bench; then
+    if ! have_file 'lib/*/libtcmalloc_minimal.so.4'; then echo libtcmalloc-minimal4; fi
+    if ! have_command mpirun; then echo openmpi-bin; fi
+    if ! have_command mpicxx; then echo libopenmpi-dev; fi
+    if ! have_bench && ! find_bench_python '' >/dev/null; then echo python3-venv; fi
+  fi
   if ! have_wheels && ! find_python >/dev/null; then echo python3-pip; fi
   if $with_lint && ! have_command shellcheck; then echo shellcheck; fi
 }
@@ -201,11 +208,15 @@ install_torch() {
   pip_install torch-site "torch==$kTorch" "nvidia-cuda-runtime==$kCudaRuntime" "nvidia-cuda-cupti==$kCupti"
 }
 
+# shellcheck source=scripts/setup_bench.sh
+source "$repo/scripts/setup_bench.sh"
+
 report() {
   local packages=("$@") status=0
   if ((${#packages[@]})); then say "missing Debian packages: ${packages[*]}" && status=1; fi
   if ! have_torch_site; then say "missing: LibTorch $kTorch in .deps/torch-site" && status=1; fi
   if have_command cmake && ! cmake_is_new_enough; then say "missing: CMake $kMinCmake or newer" && status=1; fi
+  if $with_bench && ! have_bench; then say "missing: PyTorch $kTorch in Python in .deps/bench-venv" && status=1; fi
   if $with_lint && ! have_clang_format; then say "missing: clang-format $kClangFormat in .deps/clang-format" && status=1; fi
   return $status
 }
@@ -215,6 +226,7 @@ main() {
     case $1 in
       --check) check_only=true ;;
       --with-lint) with_lint=true ;;
+      --with-bench) with_bench=true ;;
       -h | --help) usage && exit ;;
       *) usage >&2 && exit 2 ;;
     esac
@@ -241,6 +253,7 @@ main() {
   fi
   if ! have_torch_site; then install_torch; fi
   if $with_lint && ! have_clang_format; then pip_install clang-format "clang-format==$kClangFormat"; fi
+  if $with_bench && ! have_bench; then install_bench; fi
   mapfile -t packages < <(missing_packages)
   report "${packages[@]}" || fail "still missing, see above and $log"
   say "ready in $SECONDS s; LibTorch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""`make bench`: ddprun against what one would otherwise run, PyTorch in Python, on this machine, in one run.
+
+    make bench                              everything (about two hours on two idle cores)
+    make bench WHAT=step,startup            parts: step, startup, all_reduce, adamw
+    make bench ARGS='--quick'               two models, two rounds
+    make bench ARGS='--models tiny --precisions bf16 --ranks 2'
+
+For each model, precision and number of ranks, short runs find the fastest strategy of each side; then the sides run in
+turn, A B A B, so that what the machine does besides meets both. Every sample goes to results/bench/<time>/bench.json,
+the table to stdout and to bench.md beside it. docs/results.md explains the columns.
+"""
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import bench_sides as sides
+from bench_parts import adamw_rows, all_reduce_rows
+from bench_report import QUANTITIES, best, figure, make_row, table
+
+PARTS = ("step", "startup", "all_reduce", "adamw")
+STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
+OVERLAPPING = ("overlap", "bucketed", "zero1")
+LOADED_CPUS = 0.15  # more than this taken by others while a side runs: the figures are worth little
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def alternate(configurations, rounds, warmup, steps, runs):
+    """Runs each configuration once a round, in turn. Returns name -> its runs; appends every run to `runs`."""
+    results = {name: [] for name in configurations}
+    for index in range(rounds):
+        for name, configuration in configurations.items():
+            result = configuration.run(warmup, steps)
+            runs.append({"configuration": configuration.label, "side": name, "round": index, **result})
+            results[name].append(result)
+    return results
+
+
+def values(results, quantity):
+    return [QUANTITIES[quantity][1](result) for result in results]
+
+
+# ---------------------------------------------------------------- steps
+
+
+def candidates(cell, args):
+    """What is tried for a cell: ddprun's and the peer's configurations, by label."""
+    if cell[2] == 1:  # nothing to synchronise
+        strategies, words = ["none"], [["--strategy", "single"]]
+    elif args.quick:
+        strategies, words = sides.DDPRUN_QUICK, sides.PEER_QUICK
+    else:
+        strategies, words = sides.DDPRUN_STRATEGIES, sides.PEER_STRATEGIES
+    settings = [] if args.dry_run else sides.fast_settings(cell)
+    ours = [sides.Ddprun(cell, strategy, settings=settings) for strategy in strategies]
+    ours = [side for side in ours if args.dry_run or side.is_accepted()]
+    theirs = [sides.Peer(cell, word) for word in words]
+    return {side.label: side for side in ours}, {side.label: side for side in theirs}
+
+
+def pick(configurations, cell, rounds, runs):
+    """The fastest, and the fastest of those that overlap communication with backward (None if there is none)."""
+    if len(configurations) == 1:
+        only = next(iter(configurations))
+        return only, only
+    warmup, steps = STEPS[cell[0]]
+    results = alternate(configurations, rounds, warmup, max(3, steps // 2), runs)
+    times = {name: values(results[name], "step") for name in results}
+    overlapping = {name: t for name, t in times.items() if name.split()[0] in OVERLAPPING}
+    for name, t in times.items():
+        say(f"    {figure(t)['median']:8.1f} ms  {name}")
+    return best(times), best(overlapping) if overlapping else None
+
+
+def step_rows(cell, args, runs):
+    """Step, exposed communication, optimizer and memory of one model, precision and number of ranks."""
+    model, precision, ranks = cell
+    ours, theirs = candidates(cell, args)
+    say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
+    our_pick, _ = pick(ours, cell, args.pick_rounds, runs)
+    their_pick, their_overlapping = pick(theirs, cell, args.pick_rounds, runs)
+    chosen, their = ours[our_pick], theirs[their_pick]
+    competitors = {
+        "ddprun": chosen,
+        "PyTorch": their,
+        "ddprun tuned": chosen.preloading(args.tcmalloc),
+        "PyTorch tuned": their.preloading(args.tcmalloc),
+    }
+    if args.compile:
+        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
+    if ranks > 1 and their_overlapping != their_pick:
+        competitors["PyTorch overlapping"] = theirs[their_overlapping]
+    say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
+    results = alternate(competitors, args.rounds, *STEPS[model], runs)
+
+    case = {"model": model, "precision": precision, "ranks": ranks}
+
+    def row(what, variant, our_side, their_side):
+        labels = (f"{competitors[our_side].label}{' + tcmalloc' if 'tuned' in our_side else ''}",
+                  f"{competitors[their_side].label}{' + tcmalloc' if 'tuned' in their_side else ''}")
+        return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[our_side], what),
+                        values(results[their_side], what), labels)
+
+    our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
+    rows = [row("step", "as run", "ddprun", "PyTorch"), row("step", "tuned", our_tuned, "PyTorch tuned")]
+    if args.compile:
+        rows.append(row("step", "compiled", "ddprun", "PyTorch compiled"))
+    if ranks > 1:
+        rows.append(row("exposed communication", "as run", "ddprun",
+                        "PyTorch overlapping" if "PyTorch overlapping" in results else "PyTorch"))
+    rows.append(row("optimizer", "as run", "ddprun", "PyTorch"))
+    rows.append(row("peak memory of a rank", "as run", "ddprun", "PyTorch"))
+    return rows
+
+
+# ---------------------------------------------------------------- start-up
+
+
+def startup_rows(args, runs):
+    """Launch to first step done: tiny, two ranks, bucketed on both sides."""
+    cell = ("tiny", "fp32", 2)
+    words = ["--strategy", "bucketed", "--bucket-mb", "5"]
+    competitors = {
+        "ddprun": sides.Ddprun(cell, {"name": "bucketed", "bucket_mb": 5}, settings=sides.fast_settings(cell)),
+        "PyTorch": sides.Peer(cell, words, label="ranks spawned"),
+        # Not what torchrun or spawn do, but it imports torch once instead of three times.
+        "PyTorch tuned": sides.Peer(cell, [*words, "--start", "fork"], label="ranks forked"),
+    }
+    say(f"launch to first step, {args.rounds} rounds")
+    results = alternate(competitors, args.rounds, 0, 1, runs)
+    what, case = "launch to first step", {"model": "tiny", "precision": "fp32", "ranks": 2}
+    return [make_row(what, {**case, "variant": variant}, "s", values(results["ddprun"], what), values(results[name], what),
+                     (competitors["ddprun"].label, competitors[name].label))
+            for variant, name in (("as run", "PyTorch"), ("tuned", "PyTorch tuned"))]
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def first_line(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return (done.stdout or done.stderr).strip().splitlines()[0] if done.returncode == 0 else "not there"
+
+
+def describe_machine():
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in cpuinfo[:40] if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in fields.items()}
+    flags = fields.get("flags", "").split()
+    return {
+        "cpu": fields.get("model name", platform.machine()),
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu_flags": [flag for flag in flags if flag.startswith(("avx", "amx", "fma"))],
+        "memory": Path("/proc/meminfo").read_text().splitlines()[0].split(":")[1].strip(),
+        "kernel": platform.release(),
+        "load_average": os.getloadavg(),
+        "ddprun": subprocess.run([sides.BIN / "ddprun", "--version"], capture_output=True, text=True).stdout.split("\n"),
+        "commit": first_line(["git", "-C", str(sides.REPO), "describe", "--always", "--dirty"]),
+        "peer_python": first_line([str(sides.PEER_PYTHON), "--version"]),
+        "open_mpi": first_line(["mpirun", "--version"]),
+    }
+
+
+def warn_if_loaded(runs):
+    taken = [run["other_cpus"] for run in runs]
+    loaded = sum(cpus > LOADED_CPUS for cpus in taken)
+    if not loaded:
+        return ""
+    return (f"**Loaded machine**: in {loaded} of {len(taken)} runs other processes took more than {LOADED_CPUS} of a core "
+            f"(up to {max(taken):.1f}). Figures are for a try-out only.")
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
+    parser.add_argument("--models", default="", help=f"default: {','.join(STEPS)}; --quick: without laptop-70m")
+    parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--ranks", default="2,1")
+    parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
+    parser.add_argument("--quick", action="store_true", help="two models, two rounds, fewer strategies")
+    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile (minutes of compiling)")
+    parser.add_argument("--output", default="results/bench", help="folder of the results")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run")
+    args = parser.parse_args()
+    args.parts = args.what.split(",")
+    unknown = set(args.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    args.models = (args.models or ("tiny,peer-small" if args.quick else ",".join(STEPS))).split(",")
+    if set(args.models) - set(STEPS):
+        parser.error(f"--models knows {', '.join(STEPS)}")
+    args.rounds = args.rounds or (2 if args.quick else 5)
+    args.pick_rounds = 1 if args.quick else 2
+    args.tcmalloc = sides.find_tcmalloc()
+    args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
+                  for ranks in args.ranks.split(",")]
+    return args
+
+
+def print_plan(args):
+    for part in args.parts:
+        if part != "step":
+            print(f"{part}: {args.rounds} rounds of each side in turn")
+            continue
+        for cell in args.cells:
+            ours, theirs = candidates(cell, args)
+            print(f"step {' '.join(map(str, cell))} rank(s), {STEPS[cell[0]][1]} steps a run")
+            print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
+            print(f"  then {args.rounds} rounds of ddprun, PyTorch, ddprun + tcmalloc, PyTorch + tcmalloc")
+
+
+def check_ready(args):
+    missing = [str(path) for path in (sides.BIN / "ddprun", sides.PEER_PYTHON) if not path.exists()]
+    if missing or not args.tcmalloc:
+        missing += [] if args.tcmalloc else ["libtcmalloc_minimal.so.4"]
+        sys.exit(f"bench: missing: {', '.join(missing)}; `make bench` builds and installs it (scripts/setup.sh --with-bench)")
+
+
+def guarded(rows, what, case, measure):
+    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on."""
+    try:
+        rows.extend(measure())
+    except sides.RunFailed as failure:
+        say(f"failed: {failure}")
+        rows.append({"what": what, "model": case[0], "precision": case[1], "ranks": case[2], "variant": "",
+                     "failed": str(failure)})
+
+
+def main():
+    args = read_arguments()
+    if args.dry_run:
+        return print_plan(args)
+    check_ready(args)
+    folder = Path(args.output) / time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    folder.mkdir(parents=True)
+    machine, rows, runs, notes = describe_machine(), [], [], []
+
+    def save():
+        report = {"machine": machine, "command": sys.argv, "notes": notes, "rows": rows, "runs": runs}
+        (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
+
+    for part in args.parts:
+        if part == "step":
+            for cell in args.cells:
+                guarded(rows, "step", cell, lambda cell=cell: step_rows(cell, args, runs))
+                save()
+            continue
+        measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
+        guarded(rows, part, ("", "", ""), lambda measure=measure: measure(args, runs))
+        save()
+    notes.extend(note for note in [warn_if_loaded(runs)] if note)
+    save()
+    text = "\n".join([f"{machine['cpu']}, {machine['cores']} cores; {time.strftime('%Y-%m-%d', time.gmtime())}; "
+                      f"commit {machine['commit']}", "", table(rows), "", *notes]).rstrip() + "\n"
+    (folder / "bench.md").write_text(text)
+    print(text)
+    say(f"written: {folder}/bench.json and bench.md")
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The parts of `make bench` below a step: all-reduce alone, AdamW alone."""
+import json
+import statistics
+import sys
+
+import bench_sides as sides
+from bench_report import make_row
+
+ALL_REDUCE_MB = ("1", "10", "100", "1024")
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def left_out(executable, instead):
+    """Whether a part must be left out as this build has no such program; says so."""
+    if not executable.exists():
+        say(f"left out: there is no {executable.relative_to(sides.REPO)}{instead}")
+    return not executable.exists()
+
+
+# ---------------------------------------------------------------- all-reduce
+
+
+def peer_medians(run):
+    """Megabytes -> side -> median milliseconds of a call, each as slow as its slowest rank."""
+    return {megabytes: {"PyTorch's gloo": statistics.median(map(max, *(rank[megabytes] for rank in run["ranks"])))}
+            for megabytes in run["ranks"][0]}
+
+
+def own_medians(out):
+    """The same of a program that prints a JSON line a size, in the order of ALL_REDUCE_MB."""
+    lines = [json.loads(line)["sides"] for line in out.splitlines() if line.startswith("{")]
+    return {megabytes: {side: times["median_ms"] for side, times in line.items()} for megabytes, line in zip(ALL_REDUCE_MB, lines)}
+
+
+def all_reduce_round(runs, index):
+    """One run of each program, in turn: megabytes -> side -> median milliseconds."""
+    medians = {megabytes: {} for megabytes in ALL_REDUCE_MB}
+    mpi = sides.BIN / "open_mpi_all_reduce"
+    programs = [([str(sides.BIN / "all_reduce_benchmark"), "2"], {})]
+    if mpi.exists():
+        programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi)], MPI_ENVIRONMENT))
+    for command, environment in programs:
+        out, others = sides.execute([*command, *ALL_REDUCE_MB], environment)
+        runs.append({"configuration": "all-reduce", "side": command[0], "round": index, "other_cpus": others,
+                     "lines": out.splitlines()})
+        for megabytes, found in own_medians(out).items():
+            medians[megabytes].update(found)
+    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(ALL_REDUCE_MB)]
+    run = sides.peer_json(command, {})
+    runs.append({"configuration": "all-reduce", "side": "PyTorch", "round": index, **run})
+    for megabytes, found in peer_medians(run).items():
+        medians[megabytes].update(found)
+        limits = [medians[megabytes][side] for side in ("read_and_write", "copy_halves")]
+        medians[megabytes]["copy limit"] = min(limits)
+    return medians
+
+
+def all_reduce_rows(args, runs):
+    """In shared memory against gloo (in ddprun, and PyTorch's), Open MPI, and what copying memory takes."""
+    if left_out(sides.BIN / "all_reduce_benchmark", ""):
+        return []
+    say(f"all-reduce, {args.rounds} rounds")
+    rounds = [all_reduce_round(runs, index) for index in range(args.rounds)]
+    rows = []
+    for megabytes in ALL_REDUCE_MB:
+        pairs = [("all-reduce, shm against gloo", "gloo"), ("all-reduce, shm against PyTorch's gloo", "PyTorch's gloo")]
+        if "open_mpi" in rounds[0][megabytes]:
+            pairs.append(("all-reduce, shm against Open MPI", "open_mpi"))
+        if megabytes == "100":
+            pairs.append(("all-reduce, shm against the copy limit", "copy limit"))
+        for what, other in pairs:
+            case = {"model": f"{megabytes} MB", "precision": "fp32", "ranks": 2, "variant": "as run"}
+            ours, theirs = ([[medians[megabytes][side]] for medians in rounds] for side in ("shm_in_place", other))
+            rows.append(make_row(what, case, "ms", ours, theirs, ("shm, in place", other)))
+    return rows
+
+
+# ---------------------------------------------------------------- AdamW
+
+
+def repetitions(report, name):
+    """Milliseconds of each repetition of a case of Google Benchmark, one list a repetition."""
+    scale = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+    cases = [case for case in report["benchmarks"] if case["run_type"] == "iteration" and case["run_name"].split("/")[0] == name]
+    first = cases[0]["run_name"] if cases else ""  # adamw/bf16_copy:0 comes before adamw/bf16_copy:1
+    return [[case["real_time"] * scale[case["time_unit"]]] for case in cases if case["run_name"] == first]
+
+
+def adamw_rows(args, runs):
+    """One pass over one range against the kernel of torch's fused AdamW on as many elements, one thread, one program."""
+    executable = sides.BIN / "kernels_benchmark"
+    if left_out(executable, "; the steps' optimizer rows stand for it"):
+        return []
+    say("AdamW, repetitions in random order")
+    command = [str(executable), "--benchmark_filter=^adamw", "--benchmark_format=json",
+               f"--benchmark_repetitions={max(5, args.rounds)}", "--benchmark_enable_random_interleaving=true"]
+    out, others = sides.execute(command, {"OMP_NUM_THREADS": "1"})
+    report = json.loads(out)
+    runs.append({"configuration": "AdamW", "side": "both", "round": 0, "other_cpus": others, **report})
+    ours, theirs = repetitions(report, "adamw"), repetitions(report, "adamw_aten")
+    if not ours or len(ours) != len(theirs):
+        raise sides.RunFailed("kernels_benchmark should have the cases adamw and adamw_aten, equally often")
+    case = {"model": "", "precision": "fp32", "ranks": 1, "variant": "as run"}
+    return [make_row("AdamW pass", case, "ms", ours, theirs, ("adamw", "torch fused AdamW"))]

@@ -1,0 +1,102 @@
+"""Statistics of `make bench`, its goals, and its table: pure functions, tested by bench_test.py."""
+import statistics
+
+# Ratio ddprun / PyTorch that each row is held against; what is not listed has no goal.
+# Key: (what, precision, ranks, variant).
+GOALS = {
+    ("step", "fp32", 2, "as run"): 0.70,
+    ("step", "fp32", 2, "tuned"): 0.75,
+    ("step", "bf16", 2, "as run"): 0.35,
+    ("step", "bf16", 2, "tuned"): 0.45,
+    ("step", "fp32", 1, "as run"): 0.85,
+    ("step", "bf16", 1, "as run"): 0.50,
+    ("exposed communication", "fp32", 2, "as run"): 0.15,
+    ("optimizer", "fp32", 1, "as run"): 0.85,
+    ("peak memory of a rank", "fp32", 2, "as run"): 0.70,
+    ("peak memory of a rank", "bf16", 2, "as run"): 0.70,
+    ("launch to first step", "fp32", 2, "as run"): 0.20,
+    ("AdamW pass", "fp32", 1, "as run"): 0.85,
+    ("all-reduce, shm against gloo", "fp32", 2, "as run"): 0.25,
+    ("all-reduce, shm against Open MPI", "fp32", 2, "as run"): 0.60,
+    ("all-reduce, shm against the copy limit", "fp32", 2, "as run"): 1.25,  # 0.8 of the limit
+}
+
+
+def over_ranks(run, column, combine):
+    """One value a measured step: `combine` over the ranks' samples of that step."""
+    ranks = [[sample[column] for sample in rank["samples"] if not sample["warmup"]] for rank in run["ranks"]]
+    return [combine(step) for step in zip(*ranks)]
+
+
+def step_values(run):
+    return over_ranks(run, "step_ms", max)  # a step is as slow as its slowest rank
+
+
+# What is taken from a run: unit, and the run's list of values.
+QUANTITIES = {
+    "step": ("ms", step_values),
+    "exposed communication": ("ms", lambda run: over_ranks(run, "exposed_ms", statistics.fmean)),
+    "optimizer": ("ms", lambda run: over_ranks(run, "optimizer_ms", statistics.fmean)),
+    "peak memory of a rank": ("MB", lambda run: [max(rank["peak_resident_bytes"] for rank in run["ranks"]) / 1e6]),
+    "launch to first step": ("s", lambda run: [max(rank["first_step_done_s"] for rank in run["ranks"])]),
+}
+
+
+def figure(rounds):
+    """Rounds of values -> the median of all values, and the lowest and highest median of a round."""
+    medians = [statistics.median(values) for values in rounds]
+    return {
+        "median": statistics.median(value for values in rounds for value in values),
+        "low": min(medians),
+        "high": max(medians),
+        "round_medians": medians,
+    }
+
+
+def ratio(ours, theirs):
+    """Figures of two sides whose rounds alternated -> the median ratio of a round, and the extremes. None: theirs is 0."""
+    if min(theirs["round_medians"]) <= 0.0:
+        return None
+    ratios = [a / b for a, b in zip(ours["round_medians"], theirs["round_medians"])]
+    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+
+
+def best(candidates):
+    """Name of the candidate with the lowest median; candidates: name -> rounds of values."""
+    return min(candidates, key=lambda name: figure(candidates[name])["median"])
+
+
+def make_row(what, case, unit, ours, theirs, choices=("", "")):
+    """A row of the report. case: model, precision, ranks, variant; ours and theirs: rounds of values."""
+    ours, theirs = figure(ours), figure(theirs)
+    goal = GOALS.get((what, case["precision"], case["ranks"], case["variant"]))
+    quotient = ratio(ours, theirs)
+    met = None if goal is None or quotient is None else quotient["median"] <= goal
+    return {"what": what, **case, "unit": unit, "ddprun": ours, "peer": theirs, "ratio": quotient, "goal": goal, "met": met,
+            "ddprun_choice": choices[0], "peer_choice": choices[1]}
+
+
+def number(value):
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def spread(item):
+    return f"{number(item['median'])} ({number(item['low'])}–{number(item['high'])})"
+
+
+def table(rows):
+    """Markdown; a row that failed says why in place of figures."""
+    lines = ["| what | model | precision | ranks | variant | unit | ddprun | the other | ratio | goal | met | ddprun is | the other is |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        case = [row["what"], row["model"], row["precision"], row["ranks"], row["variant"]]
+        if "failed" in row:
+            cells = case + ["", "failed: " + row["failed"].replace("|", "/").replace("\n", " ")] + [""] * 6
+        else:
+            quotient = "–" if row["ratio"] is None else "{median:.2f} ({low:.2f}–{high:.2f})".format(**row["ratio"])
+            goal = "–" if row["goal"] is None else f"≤ {row['goal']:.2f}"
+            met = {None: "–", True: "yes", False: "**no**"}[row["met"]]
+            cells = case + [row["unit"], spread(row["ddprun"]), spread(row["peer"]), quotient, goal, met,
+                            row["ddprun_choice"], row["peer_choice"]]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines)

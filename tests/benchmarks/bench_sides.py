@@ -1,0 +1,160 @@
+"""The two sides of `make bench`: how ddprun and PyTorch in Python are started, and what a run of each leaves."""
+import copy
+import json
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BIN = REPO / "build/release/bin"
+PEER_PYTHON = REPO / ".deps/bench-venv/bin/python"
+PEER_PROGRAM = REPO / "tests/benchmarks/peer/pytorch_ddp.py"
+CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")  # where a toolkit is, torch's Python wheel takes its libraries from it
+RUN_LIMIT_S = 900
+
+# Batch of one rank; all other dimensions stand in the preset and in peer/pytorch_ddp.py.
+BATCH = {"tiny": 4, "peer-small": 2, "laptop-70m": 1}
+
+# Strategies that are tried, each with its options; what this ddprun does not have (yet) is left out, and said.
+DDPRUN_STRATEGIES = ["flat", "overlap"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (1, 5, 25, 100)] + ["zero1"]
+DDPRUN_QUICK = ["flat"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (5, 25)]
+# Taken wherever this ddprun accepts them: section, key, value.
+DDPRUN_FAST_SETTINGS = [("world", "backend", "shm"), ("model", "kernels", "fused")]
+
+# peer/pytorch_ddp.py says what else was tried, and what it gave.
+PEER_STRATEGIES = [["--strategy", "flat"], ["--strategy", "overlap"]]
+PEER_STRATEGIES += [["--strategy", "bucketed", "--bucket-mb", mb] for mb in ("1", "5", "25", "100")]
+PEER_STRATEGIES += [["--strategy", "bucketed", "--bucket-mb", "25", "--static-graph"],
+                    ["--strategy", "bucketed", "--bucket-mb", "25", "--pin"],
+                    ["--strategy", "zero1", "--bucket-mb", "25"]]
+PEER_QUICK = [["--strategy", "flat"]] + [["--strategy", "bucketed", "--bucket-mb", mb] for mb in ("5", "25")]
+# torch.compile leaves complex products to eager code.
+PEER_COMPILED = ["--compile", "--rope", "pairs"]
+
+
+class RunFailed(Exception):
+    pass
+
+
+def find_tcmalloc():
+    for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"):
+        found = sorted(Path(folder).glob("**/libtcmalloc_minimal.so.4"))
+        if found:
+            return str(found[0])
+    return None
+
+
+def busy_cpu_s():
+    """Of the whole machine, all cores, since boot; without idle and waiting for disks."""
+    with open("/proc/stat") as stat:
+        fields = [int(field) for field in stat.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def execute(command, environment):
+    """Runs to the end; returns stdout, and how many cores' worth others on this machine took meanwhile."""
+    begin, busy, own = time.monotonic(), busy_cpu_s(), children_cpu_s()
+    launch = {"BENCH_LAUNCH_NS": str(time.monotonic_ns())}
+    try:
+        done = subprocess.run(command, env={**os.environ, **environment, **launch}, capture_output=True, text=True,
+                              timeout=RUN_LIMIT_S, cwd=REPO)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"no end after {RUN_LIMIT_S} s: {' '.join(command)}") from None
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-6:]
+        raise RunFailed(f"exit status {done.returncode}: {' '.join(command)}: {' / '.join(words)}")
+    others = (busy_cpu_s() - busy - children_cpu_s() + own) / (time.monotonic() - begin)
+    return done.stdout, round(max(0.0, others), 2)
+
+
+class Side:
+    """A configuration of ddprun or PyTorch. cell: model, precision, ranks."""
+
+    environment = {}  # added to ours
+
+    def preloading(self, library):
+        """The same, with a library preloaded."""
+        other = copy.copy(self)
+        other.environment = {"LD_PRELOAD": library}
+        return other
+
+
+class Peer(Side):
+    """A PyTorch configuration: words on the command line of peer/pytorch_ddp.py."""
+
+    def __init__(self, cell, words, label=""):
+        self.cell, self.words = cell, words
+        self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "")
+
+    def run(self, warmup, steps):
+        model, precision, ranks = self.cell
+        command = [str(PEER_PYTHON), str(PEER_PROGRAM), "train", "--size", model, "--world", str(ranks),
+                   "--warmup", str(warmup), "--steps", str(steps), *self.words]
+        if precision == "bf16":
+            command.append("--bf16")
+        return peer_json(command, self.environment)
+
+
+def peer_json(command, environment):
+    if CUDA_LIBRARIES.is_dir():
+        path = os.environ.get("LD_LIBRARY_PATH")
+        environment = {"LD_LIBRARY_PATH": f"{CUDA_LIBRARIES}:{path}" if path else str(CUDA_LIBRARIES), **environment}
+    out, others = execute(command, environment)
+    return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
+
+
+class Ddprun(Side):
+    """A ddprun configuration: an experiment, written as JSON, which is YAML."""
+
+    def __init__(self, cell, strategy, settings=()):
+        self.cell = cell
+        model, precision, ranks = cell
+        self.experiment = {
+            "name": "bench",
+            "model": {"preset": model},
+            "data": {"source": "random"},
+            "world": {"size": ranks, "threads_per_rank": 1},
+            "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[precision],
+            "attention": "sdpa",
+            "strategy": strategy,
+            "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
+            "train": {"batch_per_rank": BATCH[model], "warmup_steps": 5, "steps": 10},
+        }
+        for section, key, value in settings:
+            self.experiment[section][key] = value
+        words = [strategy["name"], *(f"{k}={v}" for k, v in strategy.items() if k != "name")] if isinstance(strategy, dict) else [strategy]
+        self.label = " ".join(words + [f"{key}={value}" for _, key, value in settings])
+
+    def write(self, folder):
+        path = Path(folder) / "experiment.yaml"
+        path.write_text(json.dumps(self.experiment, indent=1))
+        return str(path)
+
+    def is_accepted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [str(BIN / "ddprun"), "validate", self.write(folder)]
+            return subprocess.run(command, capture_output=True, cwd=REPO).returncode == 0
+
+    def run(self, warmup, steps):
+        self.experiment["train"].update(warmup_steps=warmup, steps=steps)
+        with tempfile.TemporaryDirectory() as folder:
+            command = [str(BIN / "ddprun"), "run", self.write(folder), "--quiet", "--output", folder]
+            _, others = execute(command, self.environment)
+            result = json.loads((Path(folder) / "bench/latest/result.json").read_text())
+        row = result["rows"][0]
+        ranks = [{key: rank[key] for key in ("rank", "samples", "peak_resident_bytes", "first_step_done_s")}
+                 for rank in row["ranks"]]
+        return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "other_cpus": others}
+
+
+def fast_settings(cell):
+    """Those of DDPRUN_FAST_SETTINGS that this ddprun accepts here."""
+    return [setting for setting in DDPRUN_FAST_SETTINGS if Ddprun(cell, "flat", settings=[setting]).is_accepted()]

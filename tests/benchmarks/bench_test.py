@@ -1,0 +1,113 @@
+"""Tests of what `make bench` computes; run by `make bench` itself: cd tests/benchmarks && python3 -m unittest bench_test"""
+import re
+import unittest
+from pathlib import Path
+
+import bench
+import bench_parts
+import bench_report as report
+import bench_sides as sides
+from bench_parts import own_medians, peer_medians, repetitions
+
+
+def run_of(*ranks):
+    """A run whose ranks took these steps, in milliseconds; the first of each is a warm-up."""
+    return {"ranks": [{"samples": [{"step_ms": ms, "exposed_ms": ms / 10, "optimizer_ms": 1.0,
+                                    "warmup": index == 0} for index, ms in enumerate(steps)],
+                       "peak_resident_bytes": 1e6 * len(ranks) + rank, "first_step_done_s": 1.0 + rank}
+                      for rank, steps in enumerate(ranks)]}
+
+
+CASE = {"model": "tiny", "precision": "fp32", "ranks": 2, "variant": "as run"}
+
+
+class Samples(unittest.TestCase):
+    run_of_two = run_of([99, 10, 40], [98, 20, 30])
+
+    def test_a_step_is_as_slow_as_its_slowest_rank_and_warm_up_does_not_count(self):
+        self.assertEqual(report.step_values(self.run_of_two), [20, 40])
+
+    def test_exposed_communication_is_the_mean_over_ranks(self):
+        self.assertEqual(report.QUANTITIES["exposed communication"][1](self.run_of_two), [1.5, 3.5])
+
+    def test_memory_and_start_up_are_those_of_the_worst_rank(self):
+        self.assertEqual(report.QUANTITIES["launch to first step"][1](self.run_of_two), [2.0])
+        self.assertEqual(report.QUANTITIES["peak memory of a rank"][1](self.run_of_two), [(2e6 + 1) / 1e6])
+
+
+class AllReduce(unittest.TestCase):
+    def test_a_call_of_the_peer_is_as_slow_as_its_slowest_rank(self):
+        run = {"ranks": [{"10": [1, 5, 3]}, {"10": [2, 4, 9]}]}
+        self.assertEqual(peer_medians(run), {"10": {"PyTorch's gloo": 5}})
+
+    def test_lines_of_the_programs_are_the_sizes_in_order(self):
+        out = 'a word\n{"sides": {"gloo": {"median_ms": 1.5}}}\n{"sides": {"gloo": {"median_ms": 9}}}\n'
+        self.assertEqual(own_medians(out), {"1": {"gloo": 1.5}, "10": {"gloo": 9}})
+
+
+class Statistics(unittest.TestCase):
+    def test_figure_is_the_median_of_all_with_the_extreme_rounds(self):
+        figure = report.figure([[1, 2, 9], [4, 4, 4]])
+        self.assertEqual((figure["median"], figure["low"], figure["high"]), (4, 2, 4))
+
+    def test_ratio_pairs_rounds_so_that_a_slow_spell_of_the_machine_cancels(self):
+        ratio = report.ratio(report.figure([[1], [10], [1]]), report.figure([[2], [20], [2]]))
+        self.assertEqual(ratio, {"median": 0.5, "low": 0.5, "high": 0.5})
+
+    def test_ratio_to_nothing_is_none(self):
+        self.assertIsNone(report.ratio(report.figure([[1]]), report.figure([[0]])))
+
+    def test_best_is_the_lowest_median_not_the_luckiest_step(self):
+        self.assertEqual(report.best({"lucky": [[1, 9, 9]], "steady": [[5, 5, 5]]}), "steady")
+
+
+class Rows(unittest.TestCase):
+    def test_goal_met_and_missed(self):
+        self.assertTrue(report.make_row("step", CASE, "ms", [[70]], [[100]])["met"])
+        self.assertFalse(report.make_row("step", CASE, "ms", [[71]], [[100]])["met"])
+
+    def test_without_a_goal_nothing_is_met(self):
+        self.assertIsNone(report.make_row("optimizer", CASE, "ms", [[1]], [[2]])["met"])
+
+    def test_table_has_one_line_a_row_and_equally_many_cells(self):
+        rows = [report.make_row("step", CASE, "ms", [[71.25]], [[100]], ("flat", "bucketed 5")),
+                {"what": "step", **CASE, "failed": "exit status 1:\nno | memory"}]
+        lines = report.table(rows).splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual({line.count("|") for line in lines}, {14})
+        self.assertIn("0.71 (0.71–0.71)", lines[2])
+        self.assertIn("**no**", lines[2])
+        self.assertIn("failed: exit status 1: no / memory", lines[3])
+
+    def test_every_goal_is_of_a_quantity_or_part_that_exists(self):
+        parts = Path(bench_parts.__file__).read_text()
+        named = set(report.QUANTITIES) | set(re.findall('"(all-reduce, [^"]*|AdamW pass)"', parts))
+        self.assertLessEqual({what for what, *_ in report.GOALS}, named)
+
+
+class GoogleBenchmark(unittest.TestCase):
+    def test_repetitions_of_the_first_argument_in_milliseconds(self):
+        def case(name, kind, time):
+            return {"run_name": name, "run_type": kind, "real_time": time, "time_unit": "us"}
+        cases = [case("adamw/bf16_copy:0", "iteration", 2000), case("adamw/bf16_copy:1", "iteration", 9000),
+                 case("adamw/bf16_copy:0", "aggregate", 1), case("adamw_aten", "iteration", 4000)]
+        self.assertEqual(repetitions({"benchmarks": cases}, "adamw"), [[2.0]])
+        self.assertEqual(repetitions({"benchmarks": cases}, "adamw_aten"), [[4.0]])
+
+
+class SameModel(unittest.TestCase):
+    """Both sides must train the same model: the peer's sizes are compared with the presets in the source."""
+
+    def test_sizes_equal_the_presets(self):
+        presets = (sides.REPO / "core/model/model_config.cpp").read_text()
+        peer = Path(sides.PEER_PROGRAM).read_text()
+        for name in bench.STEPS:
+            preset = re.search(rf'{{"{name}", (\d+), (\d+), (\d+), (\d+), (\d+), (\d+)}}', presets)
+            size = re.search(rf'"{name}": dict\(vocab=(\d+), context=(\d+), d_model=(\d+), d_ff=(\d+), layers=(\d+), '
+                             r'heads=(\d+), batch=(\d+)\)', peer)
+            self.assertEqual(preset.groups(), size.groups()[:6], name)
+            self.assertEqual(int(size[7]), sides.BATCH[name], name)
+
+
+if __name__ == "__main__":
+    unittest.main()
