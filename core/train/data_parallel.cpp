@@ -29,7 +29,10 @@ class DataParallel::Hook : public torch::autograd::PostAccumulateGradHook {
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters),
+    : buffers_(parameters,
+               [&group](std::int64_t elements, const at::TensorOptions& options) {
+                 return group.allocate(elements, options);
+               }),
       context_(group, buffers_),
       strategy_(strategy),
       precision_(precision),

@@ -71,7 +71,7 @@ void check_all(const std::vector<NamedTensor>& parameters) {
 
 }  // namespace
 
-FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters) {
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, const Allocate& allocate) {
   check_all(parameters);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -83,8 +83,8 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters) {
     parameter_count_ += size;
   }
   const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
-  parameters_ = at::zeros({elements}, options);
-  gradients_ = at::zeros({elements}, options);
+  parameters_ = allocate(elements, options);
+  gradients_ = allocate(elements, options);
   for (int i = 0; i < count(); ++i) {
     at::Tensor& tensor = tensors_[i];
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
