@@ -14,7 +14,8 @@ at::Tensor allocate_private(std::int64_t elements, const at::TensorOptions& opti
   constexpr std::size_t kLarge = std::size_t{2} << 20;  // a huge page
   if (!options.device().is_cpu() || bytes < kLarge) return at::zeros({elements}, options);
   const auto memory = std::make_shared<Mapping>(map_private(whole_pages(bytes)));
-  return at::from_blob(memory->data(), {elements}, [memory](void*) {}, options);
+  return at::from_blob(
+      memory->data(), {elements}, [memory](void*) {}, options);
 }
 
 }  // namespace ddprun

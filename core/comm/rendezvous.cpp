@@ -206,9 +206,10 @@ std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace
   const bool any = config.backend == "auto";
   const bool one_host = place.local_size >= place.world_size;
   if (config.backend == "shm" && !one_host) refuse_shm_between_hosts(place);
-  std::string reason = !any       ? "asked for"
-                       : one_host ? fmt::format("auto: all ranks ({}) are on this host", place.world_size)
-                                  : "auto: the ranks are on several hosts";
+  std::string reason = !any ? "asked for"
+                       : one_host
+                           ? fmt::format("auto: all ranks ({}) are on this host", place.world_size)
+                           : "auto: the ranks are on several hosts";
   if (config.backend == "shm" || (any && one_host)) {
     std::string refusal;
     if (auto backend = try_shm(part("shm"), place, config, refusal)) {

@@ -39,9 +39,9 @@ std::pair<int, int> listen_on_free_port();
 struct CommConfig;  // core/config/experiment.h
 
 /// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
-/// host and shared memory can join them, else gloo; the group says which and why. `run_id` keeps the keys of runs that share a store apart.
-/// Throws CommError naming the address and the ranks that did not come within config.timeout_s;
-/// ConfigError if shm is asked for across hosts.
+/// host and shared memory can join them, else gloo; the group says which and why. `run_id` keeps
+/// the keys of runs that share a store apart. Throws CommError naming the address and the ranks
+/// that did not come within config.timeout_s; ConfigError if shm is asked for across hosts.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id);
 

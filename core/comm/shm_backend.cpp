@@ -24,8 +24,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
 }
 
 void check_tensor(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
-                  tensor.is_contiguous(),
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous(),
               "the shm backend takes contiguous tensors on the CPU, not a ", tensor.toString(),
               tensor.is_contiguous() ? "" : " that is not contiguous");
 }
@@ -127,8 +126,9 @@ c10::intrusive_ptr<c10d::Work> ShmBackend::broadcast(std::vector<at::Tensor>& te
   const auto root = static_cast<int>(options.rootRank);
   TORCH_CHECK(root >= 0 && root < getSize(), "no rank ", root, " to broadcast from among ",
               getSize());
-  return submit(tensors,
-                [this, tensor, root] { collectives_.broadcast(data_of(tensor), bytes_of(tensor), root); });
+  return submit(tensors, [this, tensor, root] {
+    collectives_.broadcast(data_of(tensor), bytes_of(tensor), root);
+  });
 }
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::allreduce(std::vector<at::Tensor>& tensors,
@@ -176,8 +176,8 @@ c10::intrusive_ptr<c10d::Work> ShmBackend::_allgather_base(at::Tensor& output, a
                                                            const c10d::AllgatherOptions&) {
   check_tensor(output);
   check_tensor(input);
-  TORCH_CHECK(bytes_of(output) == bytes_of(input) * getSize(), "an all-gather of ",
-              input.nbytes(), " bytes gives ", getSize(), " times as many, not ", output.nbytes());
+  TORCH_CHECK(bytes_of(output) == bytes_of(input) * getSize(), "an all-gather of ", input.nbytes(),
+              " bytes gives ", getSize(), " times as many, not ", output.nbytes());
   return submit({output}, [this, output, input] {
     std::vector<std::byte*> places;
     for (int rank = 0; rank < getSize(); ++rank) {

@@ -60,8 +60,7 @@ class ShmBackend final : public c10d::Backend {
   };
 
   /// Queues `run`, whose tensors live until it is done; those of `results` are the work's result.
-  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results,
-                                        std::function<void()> run);
+  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results, std::function<void()> run);
   void progress();
   void run(Task& task);
 

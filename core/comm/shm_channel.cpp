@@ -8,8 +8,8 @@
 
 #include <cerrno>
 #include <climits>
-#include <optional>
 #include <ctime>
+#include <optional>
 #include <random>
 #include <sstream>
 

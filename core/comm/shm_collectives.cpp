@@ -140,7 +140,7 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
     for (int rank = 0; rank < n; ++rank) {
-      std::byte* from = rank == me          ? data + chunk.begin
+      std::byte* from = rank == me        ? data + chunk.begin
                         : is_direct(rank) ? memory_of(rank) + chunk.begin
                                           : channel_.staged(rank, chunk.index);
       inputs.push_back(from + begin);
@@ -154,7 +154,8 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
     for (int rank = 0; rank < n; ++rank) {
       if (rank == me) continue;
       const auto [begin, end] = slice_of(chunk.size, rank, n);
-      copy_bytes(data + chunk.begin + begin, channel_.results(rank, chunk.index) + begin, end - begin);
+      copy_bytes(data + chunk.begin + begin, channel_.results(rank, chunk.index) + begin,
+                 end - begin);
     }
   };
   run(call_of(CollectiveKind::all_reduce, bytes, type, op), data, bytes, bytes,
@@ -171,13 +172,13 @@ void ShmCollectives::reduce_scatter(std::byte* output, std::byte* input, std::in
     for (int rank = 0; rank < n; ++rank) {
       if (rank == me) continue;
       copy_bytes(channel_.staged(me, chunk.index) + rank * unit, input + rank * bytes + chunk.begin,
-           chunk.size);
+                 chunk.size);
     }
   };
   steps.consume = [&](const Chunk& chunk) {
     std::vector<const std::byte*> inputs;
     for (int rank = 0; rank < n; ++rank) {
-      inputs.push_back(rank == me          ? input + me * bytes + chunk.begin
+      inputs.push_back(rank == me        ? input + me * bytes + chunk.begin
                        : is_direct(rank) ? memory_of(rank) + me * bytes + chunk.begin
                                          : channel_.staged(rank, chunk.index) + me * unit);
     }
@@ -196,7 +197,7 @@ void ShmCollectives::all_gather(const std::vector<std::byte*>& outputs, std::byt
   };
   steps.consume = [&](const Chunk& chunk) {
     for (int rank = 0; rank < channel_.size(); ++rank) {
-      const std::byte* from = rank == me          ? input + chunk.begin
+      const std::byte* from = rank == me        ? input + chunk.begin
                               : is_direct(rank) ? memory_of(rank) + chunk.begin
                                                 : channel_.staged(rank, chunk.index);
       copy_bytes(outputs[rank] + chunk.begin, from, chunk.size);
@@ -215,8 +216,8 @@ void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   steps.consume = [&](const Chunk& chunk) {
     if (mine) return;
     copy_bytes(data + chunk.begin,
-         is_direct(root) ? memory_of(root) + chunk.begin : channel_.staged(root, chunk.index),
-         chunk.size);
+               is_direct(root) ? memory_of(root) + chunk.begin : channel_.staged(root, chunk.index),
+               chunk.size);
   };
   ShmCall call = call_of(CollectiveKind::broadcast, bytes);
   call.root = root;
@@ -258,10 +259,10 @@ std::vector<Mapping> ShmCollectives::map_parts(const MemoryFile& mine, std::size
   std::vector<Mapping> parts;
   for (int rank = 0; rank < channel_.size(); ++rank) {
     const bool own = rank == channel_.rank();
-    parts.push_back(own ? mine.map(bytes)
-                        : MemoryFile::open(channel_.process(rank),
-                                           channel_.call_of(rank).descriptor)
-                              .map(bytes));
+    parts.push_back(
+        own ? mine.map(bytes)
+            : MemoryFile::open(channel_.process(rank), channel_.call_of(rank).descriptor)
+                  .map(bytes));
   }
   return parts;
 }

@@ -79,7 +79,8 @@ void take_huge_pages(int descriptor, std::size_t bytes) {
 }  // namespace
 
 std::size_t whole_pages(std::size_t bytes) {
-  return round_up(bytes, bytes >= kHugePage ? kHugePage : static_cast<std::size_t>(::getpagesize()));
+  return round_up(bytes,
+                  bytes >= kHugePage ? kHugePage : static_cast<std::size_t>(::getpagesize()));
 }
 
 std::string system_error(const std::string& call) { return call + ": " + std::strerror(errno); }

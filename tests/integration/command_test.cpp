@@ -44,6 +44,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
+  EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
   ASSERT_EQ(json["rows"].size(), 2u);
   const auto& row = json["rows"][1];
   EXPECT_EQ(row["status"], "ok");
