@@ -94,6 +94,7 @@ void ShmCollectives::begin(const ShmCall& call) {
 void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_bytes,
                          std::int64_t total, std::int64_t unit, const Steps& steps) {
   call.allocation = kNotRead;
+  if (total == 0) return begin(call);
   if (read != nullptr && channel_.size() > 1) {
     const auto found = allocations_->find(channel_.rank(), read, read_bytes);
     call.allocation = found ? found->first : kOutside;
@@ -106,8 +107,8 @@ void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_
   // Before the others are known: a rank that stages makes all go by chunks.
   if (staging) steps.stage(chunk(0, unit));
   begin(call);
-  const std::int64_t size = all_direct() ? std::max<std::int64_t>(total, 1) : unit;
-  const std::int64_t chunks = std::max<std::int64_t>(1, (total + size - 1) / size);
+  const std::int64_t size = all_direct() ? total : unit;
+  const std::int64_t chunks = (total + size - 1) / size;
   for (std::int64_t index = 0; index < chunks; ++index) {
     const bool more = index + 1 < chunks;
     if (more) {

@@ -1,6 +1,7 @@
 // The shm backend between real processes: peers that are killed, hang or leave, and what they leave
 // behind.
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,6 +147,7 @@ TEST(ShmProcesses, LeavingWithCollectivesUnderWayFailsThePeersOnly) {
 TEST(ShmProcesses, TwoRunsOnOneHostDoNotMeet) {
   const auto body = [](float value) {
     return [value](const RankInfo& info) {
+      at::set_num_threads(1);  // spinning teams of threads would crowd the ranks out
       const auto group = connect(info, shm(), "run");
       const at::Tensor tensor = group->allocate(50'000, at::kFloat);
       for (int round = 0; round < 200; ++round) {
