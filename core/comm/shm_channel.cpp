@@ -202,7 +202,9 @@ void ShmChannel::finish() { advance(&RankPage::finished); }
 void ShmChannel::wait_posted(int lead) {
   wait_all(&RankPage::posted, page(rank_).posted - static_cast<std::uint32_t>(lead));
 }
-void ShmChannel::wait_finished() { wait_all(&RankPage::finished, page(rank_).finished); }
+void ShmChannel::wait_finished(int lead) {
+  wait_all(&RankPage::finished, page(rank_).finished - static_cast<std::uint32_t>(lead));
+}
 
 void ShmChannel::advance(Count count) {
   // Sequentially consistent, here and in wait_all: of a waiter that goes to sleep and this, one

@@ -40,8 +40,8 @@ struct ShmCall {
 /// others. One thread a rank, but for abort().
 class ShmChannel {
  public:
-  static constexpr std::int64_t kSlotBytes = std::int64_t{256} << 10;
-  static constexpr int kSlots = 2;  ///< one chunk is filled while the other is read
+  static constexpr std::int64_t kSlotBytes = std::int64_t{512} << 10;
+  static constexpr int kSlots = 3;  ///< one chunk is filled, one reduced, one's results collected
 
   /// Meets the other ranks through `store`, which must be private to this. Throws
   /// ShmRefused, or c10d's error if ranks do not come.
@@ -70,7 +70,7 @@ class ShmChannel {
   /// has. Throws std::runtime_error if a rank has ended, left or failed before, if the time is up,
   /// or after abort().
   void wait_posted(int lead = 0);
-  void wait_finished();
+  void wait_finished(int lead = 0);
 
   /// The memory where `rank` puts chunks for others to read: of tensors outside of shared memory,
   /// and results for those.

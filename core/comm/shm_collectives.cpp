@@ -109,6 +109,13 @@ void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_
   begin(call);
   const std::int64_t size = all_direct() ? total : unit;
   const std::int64_t chunks = (total + size - 1) / size;
+  // Results are collected a chunk late: most likely the others are through with it by then. So
+  // chunk k + 1 is staged where k - 2 was, which all have finished; and the results of k are
+  // written when all have posted k, and so have collected k - 3.
+  static_assert(ShmChannel::kSlots >= 3);
+  const auto collect = [&](std::int64_t index) {
+    if (steps.collect) steps.collect(chunk(index, size));
+  };
   for (std::int64_t index = 0; index < chunks; ++index) {
     const bool more = index + 1 < chunks;
     if (more) {
@@ -118,9 +125,12 @@ void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_
     if (index > 0) channel_.wait_posted(more ? 1 : 0);
     steps.consume(chunk(index, size));
     channel_.finish();
-    channel_.wait_finished();
-    if (steps.collect) steps.collect(chunk(index, size));
+    if (index == 0) continue;
+    channel_.wait_finished(1);
+    collect(index - 1);
   }
+  channel_.wait_finished();
+  collect(chunks - 1);
 }
 
 void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarType type,

@@ -10,6 +10,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/comm/shm_segment.h"
+#include "ddprun/kernels/simd_clones.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "support/process_ranks.h"
@@ -18,19 +20,50 @@ namespace ddprun {
 namespace {
 
 using nlohmann::json;
-using Side = std::pair<std::string, std::function<void()>>;
 
-/// Reads all of the memory and writes all of it: what an all-reduce of it must do at least, and
-/// nothing else.
-void read_and_write(float* data, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) data[i] = -data[i];
+/// What is measured, and the memory that it works on: its rank writes it before each call, as
+/// backward writes gradients.
+struct Side {
+  std::string name;
+  at::Tensor memory;
+  std::function<void()> call;
+};
+
+/// The memory of all ranks that the limits are measured on, mapped before the ranks are forked.
+struct Memory {
+  Memory(int ranks, std::int64_t bytes) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::size_t size = whole_pages(static_cast<std::size_t>(bytes));
+      parts.push_back(MemoryFile::create(size, size).map(size));
+    }
+  }
+  float* of(int rank) const { return reinterpret_cast<float*>(parts[rank].data()); }
+  std::vector<Mapping> parts;
+};
+
+/// What an all-reduce must do at least, and nothing else: reads this rank's slice of all ranks'
+/// memory, and writes it.
+DDPRUN_SIMD void read_and_write(const std::vector<float*>& parts, std::int64_t begin,
+                                std::int64_t end) {
+  for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
+    float* __restrict a = parts[i];
+    float* __restrict b = parts[i + 1];
+    for (std::int64_t k = begin; k < end; ++k) {
+      a[k] = -a[k];
+      b[k] = -b[k];
+    }
+  }
+  if (parts.size() % 2 == 0) return;
+  float* last = parts.back();
+  for (std::int64_t k = begin; k < end; ++k) last[k] = -last[k];
 }
 
-/// The same bytes, half of the memory to the other half and back.
-void copy_halves(float* data, std::int64_t count) {
-  const std::int64_t half = count / 2;
-  std::memcpy(data + half, data, static_cast<std::size_t>(half) * sizeof(float));
-  std::memcpy(data, data + half, static_cast<std::size_t>(half) * sizeof(float));
+/// As many bytes read and written by memcpy: the slice of each rank's memory to that of the next.
+void copy_slices(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::memcpy(parts[(i + 1) % parts.size()] + begin, parts[i] + begin,
+                static_cast<std::size_t>(end - begin) * sizeof(float));
+  }
 }
 
 double median(std::vector<double> values) {
@@ -48,7 +81,8 @@ std::map<std::string, std::vector<double>> measure(ProcessGroup& group,
                                                    const std::vector<Side>& sides, int rounds) {
   std::map<std::string, std::vector<double>> times;
   for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
-    for (const auto& [name, call] : sides) {
+    for (const auto& [name, memory, call] : sides) {
+      memory.fill_(1.0);
       group.barrier();
       const std::int64_t begin = now_ns();
       call();
@@ -61,7 +95,7 @@ std::map<std::string, std::vector<double>> measure(ProcessGroup& group,
 /// Of all ranks: a collective is as slow as its slowest rank.
 json slowest(const std::vector<std::string>& ranks, const std::vector<Side>& sides) {
   json result;
-  for (const auto& [name, call] : sides) {
+  for (const auto& [name, memory, call] : sides) {
     std::vector<double> times;
     for (const auto& text : ranks) {
       const auto mine = json::parse(text).at(name).get<std::vector<double>>();
@@ -73,18 +107,22 @@ json slowest(const std::vector<std::string>& ranks, const std::vector<Side>& sid
   return result;
 }
 
-void run_size(ProcessGroup& shm, ProcessGroup& gloo, std::int64_t megabytes) {
+void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::int64_t megabytes) {
   const std::int64_t count = megabytes * 1'000'000 / 64 * 16;
   const int rounds = megabytes >= 1000 ? 7 : megabytes >= 100 ? 21 : 101;
   const at::Tensor shared = shm.allocate(count, at::kFloat);
   const at::Tensor outside = at::zeros({count});
-  auto* data = shared.mutable_data_ptr<float>();
+  const at::Tensor own = at::from_blob(memory.of(shm.rank()), {count}, at::kFloat);
+  std::vector<float*> parts;
+  for (int rank = 0; rank < shm.size(); ++rank) parts.push_back(memory.of(rank));
+  const std::int64_t begin = count * shm.rank() / shm.size();
+  const std::int64_t end = count * (shm.rank() + 1) / shm.size();
   const std::vector<Side> sides = {
-      {"shm_in_place", [&] { shm.all_reduce(shared, ReduceOp::sum, "in_place").wait(); }},
-      {"read_and_write", [&] { read_and_write(data, count); }},
-      {"shm_outside", [&] { shm.all_reduce(outside, ReduceOp::sum, "outside").wait(); }},
-      {"copy_halves", [&] { copy_halves(data, count); }},
-      {"gloo", [&] { gloo.all_reduce(outside, ReduceOp::sum, "gloo").wait(); }}};
+      {"shm_in_place", shared, [&] { shm.all_reduce(shared, ReduceOp::sum, "in_place").wait(); }},
+      {"read_and_write", own, [&] { read_and_write(parts, begin, end); }},
+      {"shm_outside", outside, [&] { shm.all_reduce(outside, ReduceOp::sum, "outside").wait(); }},
+      {"copy_slices", own, [&] { copy_slices(parts, begin, end); }},
+      {"gloo", outside, [&] { gloo.all_reduce(outside, ReduceOp::sum, "gloo").wait(); }}};
   const auto texts = shm.exchange(json(measure(shm, sides, rounds)).dump());
   if (shm.rank() != 0) return;
   json line = {{"benchmark", "all_reduce"},
@@ -95,14 +133,14 @@ void run_size(ProcessGroup& shm, ProcessGroup& gloo, std::int64_t megabytes) {
   const auto ms = [&](const char* side) {
     return line["sides"][side]["median_ms"].template get<double>();
   };
-  const double limit = std::min(ms("read_and_write"), ms("copy_halves"));
+  const double limit = std::min(ms("read_and_write"), ms("copy_slices"));
   line["in_place_to_gloo"] = ms("shm_in_place") / ms("gloo");
   line["outside_to_gloo"] = ms("shm_outside") / ms("gloo");
   line["limit_to_in_place"] = limit / ms("shm_in_place");
   std::cout << line.dump() << std::endl;
 }
 
-int run_rank(const RankInfo& info, const std::vector<std::int64_t>& sizes) {
+int run_rank(const RankInfo& info, const Memory& memory, const std::vector<std::int64_t>& sizes) {
   at::set_num_threads(1);
   pin_to_share(info.rank, info.world_size);
   const CommConfig shm_config{.backend = "shm", .timeout_s = 60};
@@ -113,7 +151,7 @@ int run_rank(const RankInfo& info, const std::vector<std::int64_t>& sizes) {
   if (info.rank == 0) std::tie(second.listen_fd, second.master_port) = listen_on_free_port();
   second.master_port = std::stoi(shm->exchange(std::to_string(second.master_port))[0]);
   const auto gloo = connect(second, gloo_config, "gloo");
-  for (const std::int64_t size : sizes) run_size(*shm, *gloo, size);
+  for (const std::int64_t size : sizes) run_size(*shm, *gloo, memory, size);
   gloo->shutdown();
   shm->shutdown();
   return 0;
@@ -131,7 +169,8 @@ int main(int argc, char** argv) {
     std::cerr << "usage: all_reduce_benchmark [ranks] [MB...]\n";
     return 2;
   }
+  const ddprun::Memory memory(ranks, *std::max_element(sizes.begin(), sizes.end()) * 1'000'000);
   const auto ends = ddprun::test::run_process_ranks(
-      ranks, [&](const ddprun::RankInfo& info) { return ddprun::run_rank(info, sizes); });
+      ranks, [&](const ddprun::RankInfo& info) { return ddprun::run_rank(info, memory, sizes); });
   return std::all_of(ends.begin(), ends.end(), [](int end) { return end == 0; }) ? 0 : 1;
 }

@@ -17,6 +17,7 @@ void run_size(long megabytes, int rank) {
   std::vector<float> data(static_cast<std::size_t>(count), 1.0F);
   std::vector<double> times;
   for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+    std::fill(data.begin(), data.end(), 1.0F);
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM,
@@ -25,7 +26,6 @@ void run_size(long megabytes, int rank) {
     double slowest = 0;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (round >= 0) times.push_back(slowest);
-    std::fill(data.begin(), data.end(), 1.0F);
   }
   if (rank != 0) return;
   std::sort(times.begin(), times.end());

@@ -122,7 +122,9 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
 
 TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
   TemporaryFolder folder;
-  folder.write("mixed.yaml", tiny_experiment("world: {backend: gloo}\nsweep: {world.interface: [no_such_if, lo]}\n"));
+  folder.write(
+      "mixed.yaml",
+      tiny_experiment("world: {backend: gloo}\nsweep: {world.interface: [no_such_if, lo]}\n"));
   const CommandResult run = run_ddprun(folder, {"mixed.yaml"});
   EXPECT_EQ(run.status, 1) << run.err;
   const json rows = result_of(folder, "mixed")["rows"];
