@@ -269,11 +269,13 @@ int ShmCollectives::allocate(std::int64_t bytes) {
 std::vector<Mapping> ShmCollectives::map_parts(const MemoryFile& mine, std::size_t bytes) const {
   std::vector<Mapping> parts;
   for (int rank = 0; rank < channel_.size(); ++rank) {
-    const bool own = rank == channel_.rank();
+    if (rank == channel_.rank()) {
+      parts.push_back(mine.map(bytes));
+      continue;
+    }
+    const int descriptor = channel_.call_of(rank).descriptor;
     parts.push_back(
-        own ? mine.map(bytes)
-            : MemoryFile::open(channel_.process(rank), channel_.call_of(rank).descriptor)
-                  .map(bytes));
+        MemoryFile::open(channel_.process(rank), descriptor).map(bytes, /*at_once=*/false));
   }
   return parts;
 }

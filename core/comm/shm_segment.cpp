@@ -124,14 +124,14 @@ MemoryFile MemoryFile::open(pid_t pid, int descriptor) {
   return file;
 }
 
-Mapping MemoryFile::map(std::size_t bytes) const {
+Mapping MemoryFile::map(std::size_t bytes, bool at_once) const {
   struct stat status {};
   if (::fstat(descriptor(), &status) != 0) fail("fstat");
   if (static_cast<std::size_t>(status.st_size) < bytes) {
     throw std::runtime_error("the file holds " + std::to_string(status.st_size) + " bytes, not " +
                              std::to_string(bytes));
   }
-  return map_over(bytes, MAP_SHARED | MAP_POPULATE, descriptor());
+  return map_over(bytes, at_once ? MAP_SHARED | MAP_POPULATE : MAP_SHARED, descriptor());
 }
 
 }  // namespace ddprun

@@ -47,8 +47,9 @@ class MemoryFile {
   static MemoryFile open(pid_t pid, int descriptor);
 
   int descriptor() const { return descriptor_.get(); }
-  /// Throws std::runtime_error; also if the file is shorter than `bytes`.
-  Mapping map(std::size_t bytes) const;
+  /// `at_once`: every page, now; else each at its first use, and only what is used counts as
+  /// resident. Throws std::runtime_error; also if the file is shorter than `bytes`.
+  Mapping map(std::size_t bytes, bool at_once = true) const;
 
  private:
   explicit MemoryFile(int descriptor) : descriptor_(descriptor) {}
