@@ -2,11 +2,13 @@
 #include "runner/result_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <set>
 
 #include "ddprun/plugin/error.h"
 #include "runner/report_table.h"
@@ -75,6 +77,20 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// The facts of the machine, and what carried the collectives of the rows.
+std::vector<std::pair<std::string, std::string>> environment_of(const ResultContext& context,
+                                                                const std::vector<Row>& rows) {
+  std::set<std::string> backends;
+  for (const Row& row : rows) {
+    if (row.measured()) backends.insert(row.ranks[0].backend);
+  }
+  auto environment = context.environment;
+  if (!backends.empty()) {
+    environment.emplace_back("backend", fmt::format("{}", fmt::join(backends, "; ")));
+  }
+  return environment;
+}
+
 }  // namespace
 
 json to_json(const ConfigNode& node) {
@@ -99,7 +115,7 @@ json to_json(const ConfigNode& node) {
 
 json result_json(const ResultContext& context, const std::vector<Row>& rows) {
   json environment = json::object();
-  for (const auto& [key, value] : context.environment) environment[key] = value;
+  for (const auto& [key, value] : environment_of(context, rows)) environment[key] = value;
   json out = {{"schema_version", kResultSchemaVersion},
               {"ddprun_version", DDPRUN_VERSION},
               {"name", context.name},
@@ -151,7 +167,8 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
   out +=
       "\nTimes in milliseconds: median over the measured steps (± standard deviation); what each "
       "column means stands in docs/measurement.md.\n\n## Environment\n\n";
-  for (const auto& [key, value] : context.environment) out += "- " + key + ": " + value + "\n";
+  for (const auto& [key, value] : environment_of(context, rows))
+    out += "- " + key + ": " + value + "\n";
   return out;
 }
 

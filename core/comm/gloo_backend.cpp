@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "ddprun/comm/future_work.h"
+#include "ddprun/comm/private_memory.h"
 #include "ddprun/comm/recording_backend.h"
 
 namespace ddprun {
@@ -21,24 +23,6 @@ namespace {
 /// runs. A size that the user has set stands.
 [[maybe_unused]] const int kFlightRecorderOff =
     ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
-
-/// A Work that is its future.
-class FutureWork final : public c10d::Work {
- public:
-  explicit FutureWork(c10::intrusive_ptr<c10::ivalue::Future> future)
-      : future_(std::move(future)) {}
-  bool isCompleted() override { return future_->completed(); }
-  bool isSuccess() const override { return future_->hasValue(); }
-  std::exception_ptr exception() const override { return future_->exception_ptr(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  bool wait(std::chrono::milliseconds) override {
-    future_->waitAndThrow();
-    return true;
-  }
-
- private:
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
@@ -111,6 +95,10 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
       return c10::IValue(std::vector<at::Tensor>{output});
     };
     return c10::make_intrusive<FutureWork>(c10::collectAll(sent)->then(gathered, tensors));
+  }
+
+  at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
+    return allocate_private(elements, options);
   }
 
  private:

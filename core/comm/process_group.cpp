@@ -77,9 +77,10 @@ std::string piece_key(const std::string& key, std::size_t piece) {
 class ProcessGroup::Impl {
  public:
   Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-       int workers)
+       int workers, std::string reason)
       : backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers)),
-        store_(std::move(store)) {}
+        store_(std::move(store)),
+        reason_(std::move(reason)) {}
   /// c10d code may hold the recording backend for longer; the connections end here.
   ~Impl() { backend_->release(); }
 
@@ -115,6 +116,7 @@ class ProcessGroup::Impl {
 
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::string reason_;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
   std::int64_t exchanges_ = 0;
   std::vector<std::string> posted_;  // this rank's keys of the last exchange
@@ -177,13 +179,19 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
 }
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
-                           c10::intrusive_ptr<c10d::Store> store, int workers)
-    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers)) {}
+                           c10::intrusive_ptr<c10d::Store> store, int workers, std::string reason)
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers,
+                                   std::move(reason))) {}
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
 int ProcessGroup::size() const { return impl_->backend_->getSize(); }
 std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
+const std::string& ProcessGroup::backend_reason() const { return impl_->reason_; }
+
+at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions& options) {
+  return impl_->backend_->allocateTensor(elements, options);
+}
 
 Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
   impl_->check(CollectiveKind::all_reduce, label, tensor, tensor, 1);

@@ -68,9 +68,10 @@ class ProcessGroup {
  public:
   /// `store`: for exchange() and for c10d code; must be private to this group (a PrefixStore).
   /// `workers`: how many collectives the backend runs at a time (gloo's thread count); start_ns
-  /// derives from it. The backend's Works must supply futures, its options the timeout.
+  /// derives from it. The backend's Works must supply futures, its options the timeout. `reason`:
+  /// why it is this backend, for reports.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-               int workers);
+               int workers, std::string reason = "");
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -78,6 +79,13 @@ class ProcessGroup {
   int rank() const;
   int size() const;
   std::string backend_name() const;
+  /// "asked for", "auto: all 2 ranks are on this host"
+  const std::string& backend_reason() const;
+
+  /// A zeroed tensor (elements,) whose memory the group's collectives reach without a copy, if its
+  /// backend has such memory; it may outlive the group. A collective call that blocks: all ranks,
+  /// in the same order, as many elements. Throws CommError if a rank cannot have it.
+  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
 
   /// In place: tensor = op over ranks. avg = sum, then one division by size() (exact wherever the
   /// mean is), on the backend's thread: end_ns is after it.

@@ -40,7 +40,8 @@ std::string hint_for(const std::string& message) {
            "allows";
   }
   if (contains("by peer") || contains("Broken pipe") || contains("onnection closed") ||
-      contains("ailed to recv")) {
+      contains("ailed to recv") || contains("is gone") || contains("has left the group") ||
+      contains("gave up")) {
     return "another rank ended; its own message says why";
   }
   return {};
@@ -203,6 +204,18 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::_reduce_scatter_base(
 c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOptions& options) {
   return record(CollectiveKind::barrier, 0, "c10d.barrier",
                 [&](c10d::Backend& backend) { return backend.barrier(options); });
+}
+
+at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions options) {
+  try {
+    return inner().allocateTensor(elements, options);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw comm_error(failure, "the group could not allocate memory for its collectives",
+                     place() + ", " + std::to_string(elements) + " elements of " +
+                         std::string(options.dtype().name()));
+  }
 }
 
 }  // namespace ddprun

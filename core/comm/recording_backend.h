@@ -87,6 +87,8 @@ class RecordingBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
+  /// Not recorded. Throws CommError.
+  at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
   c10d::Backend& inner() const;

@@ -134,6 +134,20 @@ void check_data(const Experiment& e) {
                 "data.token_type", source);
 }
 
+// Options of gloo, where another backend may run.
+void check_backend(const Experiment& e) {
+  const CommConfig& comm = e.world.comm;
+  const CommConfig defaults;
+  const auto refuse = [&](bool changed, const std::string& key) {
+    if (!changed || comm.backend == "gloo") return;
+    throw ConfigError({"world." + key + " is an option of gloo alone",
+                       origin_of(e.document, "world." + key), "world.backend " + comm.backend,
+                       "world.backend gloo", "add `backend: gloo`, or remove it"});
+  };
+  refuse(comm.gloo_threads != defaults.gloo_threads, "gloo_threads");
+  refuse(comm.interface != defaults.interface, "interface");
+}
+
 }  // namespace
 
 std::string origin_of(const ConfigNode& document, const std::string& path) {
@@ -154,6 +168,7 @@ void check_experiment(const Experiment& experiment) {
   check_optimizer(experiment);
   check_batch(experiment);
   check_schedule(experiment);
+  check_backend(experiment);
 }
 
 }  // namespace ddprun

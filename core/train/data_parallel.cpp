@@ -31,7 +31,10 @@ class DataParallel::Hook : public torch::autograd::FunctionPostHook {
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters, {precision.compute_dtype(), precision.reduce_dtype()}),
+    : buffers_(parameters, {precision.compute_dtype(), precision.reduce_dtype()},
+               [&group](std::int64_t elements, const at::TensorOptions& options) {
+                 return group.allocate(elements, options);
+               }),
       context_(group, buffers_),
       strategy_(strategy),
       precision_(precision),

@@ -71,7 +71,8 @@ void check_all(const std::vector<NamedTensor>& parameters) {
 
 }  // namespace
 
-FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes) {
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
+                         const Allocate& allocate) {
   check_all(parameters);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -83,10 +84,9 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     parameter_count_ += size;
   }
   const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
-  parameters_ = at::zeros({elements}, options);
-  gradients_ = at::zeros({elements}, options);
-  reduced_ = dtypes.reduce == at::kFloat ? gradients_
-                                         : at::zeros({elements}, options.dtype(dtypes.reduce));
+  parameters_ = allocate(elements, options);
+  reduced_ = allocate(elements, options.dtype(dtypes.reduce));
+  gradients_ = dtypes.reduce == at::kFloat ? reduced_ : allocate_private(elements, options);
   for (int i = 0; i < count(); ++i) {
     at::Tensor& tensor = tensors_[i];
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
@@ -98,7 +98,10 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     tensor.set_data(data);
     tensor.mutable_grad().reset();
   }
-  if (dtypes.compute != at::kFloat) compute_ = parameters_.to(dtypes.compute);
+  if (dtypes.compute != at::kFloat) {
+    compute_ = allocate_private(elements, options.dtype(dtypes.compute));
+    parameters_changed(all());
+  }
 }
 
 at::Tensor FlatBuffers::parameters(Range range) const {

@@ -5,9 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "ddprun/comm/private_memory.h"
 #include "ddprun/model/named_tensor.h"
 #include "ddprun/model/parameter_slot.h"
 
@@ -27,6 +29,9 @@ struct BufferDtypes {
   at::ScalarType reduce = at::kFloat;   ///< of the gradients as ranks exchange them
 };
 
+/// Gives a zeroed tensor (elements,) of these options, on a 64-byte boundary.
+using Allocate = std::function<at::Tensor(std::int64_t elements, const at::TensorOptions& options)>;
+
 /// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of both
 /// buffers; i counts in reverse order of registration, which is the order in which backward
 /// completes. Each range starts on a 64-byte boundary; the padding between ranges is zero in both
@@ -36,8 +41,10 @@ class FlatBuffers {
   /// Moves the parameters (given in registration order, float32 leaves that require grad, one
   /// device) into the flat buffer: each tensor becomes a view of it (set_data), with .grad unset.
   /// The tensors stay the user's. Throws ConfigError naming the parameter if one is not a float32
-  /// leaf or appears twice.
-  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {});
+  /// leaf or appears twice. `allocate` is called for what collectives work on: parameters and
+  /// gradients.
+  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {},
+                       const Allocate& allocate = allocate_private);
 
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }

@@ -11,6 +11,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "ddprun/comm/private_memory.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/plugin/error.h"
@@ -58,7 +59,7 @@ class Moments {
     if (next != segments_.end()) range.end = std::min(range.end, next->first);
     Segment& segment = segments_[range.begin];
     segment.range = range;
-    for (int k = 0; k < arrays_; ++k) segment.arrays[k] = at::zeros({range.size()}, at::kFloat);
+    for (int k = 0; k < arrays_; ++k) segment.arrays[k] = allocate_private(range.size(), at::kFloat);
     return segment;
   }
 

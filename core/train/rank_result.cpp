@@ -139,6 +139,7 @@ RankResult parse(const json& in) {
   in.at("peak_resident_bytes").get_to(result.peak_resident_bytes);
   in.at("cores").get_to(result.cores);
   in.at("threads").get_to(result.threads);
+  in.at("backend").get_to(result.backend);
   result.first_step_done_s = to_number(in.at("first_step_done_s"));
   return result;
 }
@@ -163,6 +164,7 @@ json to_json(const RankResult& result) {
           {"peak_resident_bytes", result.peak_resident_bytes},
           {"cores", result.cores},
           {"threads", result.threads},
+          {"backend", result.backend},
           {"first_step_done_s", from_number(result.first_step_done_s)}};
 }
 

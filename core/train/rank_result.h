@@ -46,6 +46,7 @@ struct RankResult {
   std::int64_t peak_resident_bytes = 0;
   std::vector<int> cores;
   int threads = 0;
+  std::string backend;           ///< that carried the collectives, and why: "shm (asked for)"
   double first_step_done_s = 0;  ///< seconds from launch to the first completed step
 };
 

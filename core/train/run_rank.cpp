@@ -61,6 +61,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   result.cores = placement.cores;
   result.threads = placement.threads;
   const auto group = connect(info, experiment.world.comm, run_id);
+  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
+  if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {
     const auto strategy = make_strategy(registry, experiment.strategy);
     Trainer trainer(experiment, registry, *group, *strategy);

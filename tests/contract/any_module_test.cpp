@@ -3,6 +3,7 @@
 #include <torch/nn.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ddprun/config/experiment.h"
@@ -76,12 +77,13 @@ std::vector<torch::Tensor> train(ProcessGroup& group, Strategy& strategy) {
   return result;
 }
 
-class AnyModule : public testing::TestWithParam<std::string> {};
+/// A strategy and a backend.
+class AnyModule : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   PluginChoice choice;
   choice.kind = PluginKind::strategy;
-  choice.name = GetParam();
+  choice.name = std::get<0>(GetParam());
   ddprun::Setup setup;
   setup.world_size = 3;
   const std::string reason = make_strategy(registry(), choice)->unsupported(setup);
@@ -96,13 +98,16 @@ TEST_P(AnyModule, TrainsAsOneProcessDoes) {
     Alone strategy;
     alone = train(group, strategy);
   });
-  test::run_ranks(3, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), choice);
-    const auto together = train(group, *strategy);
-    for (std::size_t i = 0; i < alone.size(); ++i) {
-      EXPECT_LE((together[i] - alone[i]).abs().max().item<double>(), 5e-7) << "parameter " << i;
-    }
-  });
+  test::run_ranks(3,
+                  [&](ProcessGroup& group) {
+                    const auto strategy = make_strategy(registry(), choice);
+                    const auto together = train(group, *strategy);
+                    for (std::size_t i = 0; i < alone.size(); ++i) {
+                      EXPECT_LE((together[i] - alone[i]).abs().max().item<double>(), 5e-7)
+                          << "parameter " << i;
+                    }
+                  },
+                  {.backend = std::get<1>(GetParam()), .timeout_s = 30});
   const auto start = make_module()->parameters();
   EXPECT_GT((start[0] - alone[0]).abs().max().item<double>(), 1e-3) << "nothing was trained";
 }
@@ -115,8 +120,12 @@ std::vector<std::string> strategies() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, AnyModule, testing::ValuesIn(strategies()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Strategies, AnyModule,
+                         testing::Combine(testing::ValuesIn(strategies()),
+                                          testing::Values("gloo", "shm")),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "__" + std::get<1>(info.param);
+                         });
 
 }  // namespace
 }  // namespace ddprun

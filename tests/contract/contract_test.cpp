@@ -32,12 +32,13 @@ struct Combination {
   std::string strategy, precision, attention;
   int ranks = 1;
   ConfigNode strategy_options = {};  // null: the defaults
+  std::string backend = "gloo";
 };
 
 std::string name_of(const Combination& combination) {
-  const auto& [strategy, precision, attention, ranks, options] = combination;
+  const auto& [strategy, precision, attention, ranks, options, backend] = combination;
   return strategy + (options.map.empty() ? "" : "_at_its_minimum") + "__" + precision + "__" +
-         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank" : "_ranks");
+         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") + backend;
 }
 
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
@@ -48,6 +49,8 @@ Experiment experiment_of(const Combination& combination) {
   experiment.strategy.options = combination.strategy_options;
   experiment.precision.name = combination.precision;
   experiment.attention.name = combination.attention;
+  experiment.world.comm.backend = combination.backend;
+  experiment.world.comm.timeout_s = 30;
   return experiment;
 }
 
@@ -97,6 +100,10 @@ std::vector<Combination> combinations() {
     for (const auto& precision : precisions)
       for (const auto& attention : attentions)
         for (const int ranks : {1, 2, 4}) all.push_back({strategy, precision, attention, ranks});
+    // What a backend carries does not depend on the other plugins.
+    for (const int ranks : {1, 2, 4}) {
+      all.push_back({strategy, "fp32", attentions[0], ranks, {}, "shm"});
+    }
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
     if (limits.node.map.empty()) continue;
@@ -153,11 +160,14 @@ class Contract : public testing::TestWithParam<Combination> {
   /// All ranks' outcomes, in rank order.
   std::vector<Outcome> train_ranks(const Experiment& experiment) const {
     std::vector<Outcome> outcomes(GetParam().ranks);
-    test::run_ranks(GetParam().ranks, [&](ProcessGroup& group) {
-      at::set_num_threads(1);
-      const auto strategy = make_strategy(registry(), experiment.strategy);
-      outcomes[group.rank()] = train(experiment, group, *strategy);
-    });
+    test::run_ranks(
+        GetParam().ranks,
+        [&](ProcessGroup& group) {
+          at::set_num_threads(1);
+          const auto strategy = make_strategy(registry(), experiment.strategy);
+          outcomes[group.rank()] = train(experiment, group, *strategy);
+        },
+        experiment.world.comm);
     return outcomes;
   }
 
@@ -239,13 +249,16 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
 
 TEST_P(Contract, SmallIntegersAverageExactly) {
   std::vector<Check> checks(GetParam().ranks);
-  test::run_ranks(GetParam().ranks, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), experiment().strategy);
-    const Experiment mine = experiment();
-    Trainer trainer(mine, registry(), group, *strategy);
-    trainer.step(0);
-    checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
-  });
+  test::run_ranks(
+      GetParam().ranks,
+      [&](ProcessGroup& group) {
+        const auto strategy = make_strategy(registry(), experiment().strategy);
+        const Experiment mine = experiment();
+        Trainer trainer(mine, registry(), group, *strategy);
+        trainer.step(0);
+        checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
+      },
+      experiment().world.comm);
   for (const auto& check : checks) EXPECT_EQ(check.status, "passed") << check.detail;
 }
 

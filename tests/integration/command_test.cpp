@@ -44,6 +44,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
+  EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
   ASSERT_EQ(json["rows"].size(), 2u);
   const auto& row = json["rows"][1];
   EXPECT_EQ(row["status"], "ok");
@@ -121,7 +122,9 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
 
 TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
   TemporaryFolder folder;
-  folder.write("mixed.yaml", tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
+  folder.write(
+      "mixed.yaml",
+      tiny_experiment("world: {backend: gloo}\nsweep: {world.interface: [no_such_if, lo]}\n"));
   const CommandResult run = run_ddprun(folder, {"mixed.yaml"});
   EXPECT_EQ(run.status, 1) << run.err;
   const json rows = result_of(folder, "mixed")["rows"];

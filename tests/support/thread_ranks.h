@@ -1,4 +1,4 @@
-// Ranks as threads of one process: gloo over an in-process store.
+// Ranks as threads of one process, which meet through an in-process store.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -71,7 +71,7 @@ TEST_F(ExperimentTest, DefaultsOfEverySection) {
   EXPECT_EQ(e.model.d_model, model_preset("tiny").d_model);
   EXPECT_EQ(e.data.source, "random");
   EXPECT_EQ(e.world.size, 1);
-  EXPECT_EQ(e.world.comm.backend, "gloo");
+  EXPECT_EQ(e.world.comm.backend, "auto");
   EXPECT_EQ(e.strategy.name, "s");
   EXPECT_EQ(e.precision.kind, PluginKind::precision);
   EXPECT_EQ(e.optimizer.name, "adamw");
@@ -84,8 +84,9 @@ TEST_F(ExperimentTest, ReadsEverySection) {
       "name: my-run_1.0\n"
       "model: {preset: small, layers: 2}\n"
       "data: {source: tokens, path: [a.bin, /b.bin], token_type: uint32}\n"
-      "world: {size: 2, threads_per_rank: 3, pin: false, gloo_threads: 4, interface: lo, "
-      "timeout_s: 5}\n"
+      "world: {size: 2, threads_per_rank: 3, pin: false, backend: gloo, gloo_threads: 4, "
+      "interface: "
+      "lo, timeout_s: 5}\n"
       "strategy: {name: mine, path: lib/libmine.so, bucket_mb: 5}\n"
       "precision: p\n"
       "attention: {name: a}\n"
@@ -326,6 +327,17 @@ TEST_F(ExperimentTest, OptionsWithoutEffectAreRefused) {
   EXPECT_EQ(what("data: {path: a.txt}"), "data.path has no effect with data.source random");
   EXPECT_EQ(what("data: {source: text, path: a, token_type: uint32}"),
             "data.token_type has no effect with data.source text");
+}
+
+TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {
+  EXPECT_EQ(error(std::string(kLeast) + "world: {gloo_threads: 4}\n"),
+            "world.gloo_threads is an option of gloo alone\n"
+            "  where: run.yaml:5:9\n"
+            "  got: world.backend auto\n"
+            "  expected: world.backend gloo\n"
+            "  hint: add `backend: gloo`, or remove it");
+  EXPECT_THAT(error(std::string(kLeast) + "world: {backend: shm, interface: lo}\n"),
+              testing::StartsWith("world.interface is an option of gloo alone\n"));
 }
 
 TEST_F(ExperimentTest, OptimizerAndDataAreComplete) {

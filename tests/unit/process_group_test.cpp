@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <tuple>
 
 #include "ddprun/measure/clock.h"
 #include "ddprun/plugin/error.h"
@@ -46,11 +48,22 @@ at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, std::int64_t fir
   return tensor;
 }
 
-class Ranks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Count, Ranks, testing::Values(1, 2, 3, 4));
+/// A backend and a number of ranks.
+class Ranks : public testing::TestWithParam<std::tuple<const char*, int>> {
+ protected:
+  static int count() { return std::get<1>(GetParam()); }
+  static void run(const std::function<void(ProcessGroup&)>& body) {
+    run_ranks(count(), body, {.backend = std::get<0>(GetParam()), .timeout_s = 30});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Count, Ranks, testing::Combine(testing::Values("gloo", "shm"), testing::Values(1, 2, 3, 4)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
+    });
 
 TEST_P(Ranks, AllReduce) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     for (const std::int64_t count : {1, 7, 1000, 100'003}) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max}) {
         const at::Tensor tensor = values_of(group.rank(), count);
@@ -62,7 +75,7 @@ TEST_P(Ranks, AllReduce) {
 }
 
 TEST_P(Ranks, Broadcast) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     for (int root = 0; root < group.size(); ++root) {
       const at::Tensor tensor = values_of(group.rank(), 1000);
       group.broadcast(tensor, root, "x").wait();
@@ -72,7 +85,7 @@ TEST_P(Ranks, Broadcast) {
 }
 
 TEST_P(Ranks, ReduceScatter) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     for (const std::int64_t count : {1, 5, 30'001}) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max}) {
         const at::Tensor input = values_of(group.rank(), count * group.size());
@@ -87,7 +100,7 @@ TEST_P(Ranks, ReduceScatter) {
 }
 
 TEST_P(Ranks, ReduceScatterIntoOwnSliceOfInput) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     const std::int64_t count = 1000;
     const at::Tensor input = values_of(group.rank(), count * group.size());
     const at::Tensor output = input.narrow(0, count * group.rank(), count);
@@ -98,7 +111,7 @@ TEST_P(Ranks, ReduceScatterIntoOwnSliceOfInput) {
 }
 
 TEST_P(Ranks, AllGather) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     for (const bool in_place : {false, true}) {
       const std::int64_t count = 12'345;
       const at::Tensor output = at::full({count * group.size()}, -1.0f);
@@ -115,8 +128,8 @@ TEST_P(Ranks, AllGather) {
 
 TEST_P(Ranks, BarrierWaitsForTheLast) {
   std::atomic<int> arrived = 0;
-  const int ranks = GetParam();
-  run_ranks(ranks, [&](ProcessGroup& group) {
+  const int ranks = count();
+  run([&](ProcessGroup& group) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20 * group.rank()));
     ++arrived;
     group.barrier();
@@ -125,7 +138,7 @@ TEST_P(Ranks, BarrierWaitsForTheLast) {
 }
 
 TEST_P(Ranks, ExchangeGivesTextsInRankOrder) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     for (int round = 0; round < 50; ++round) {
       const auto texts =
           group.exchange("round " + std::to_string(round) + " of " + std::to_string(group.rank()));
@@ -140,7 +153,7 @@ TEST_P(Ranks, ExchangeGivesTextsInRankOrder) {
 }
 
 TEST_P(Ranks, ManyUnderWayAtOnce) {
-  run_ranks(GetParam(), [](ProcessGroup& group) {
+  run([](ProcessGroup& group) {
     std::vector<at::Tensor> tensors;
     std::vector<Work> works;
     for (int i = 0; i < 200; ++i) {
@@ -188,15 +201,40 @@ TEST(ProcessGroup, ReducesALeafThatRequiresGradAndABfloat16Tensor) {
 }
 
 TEST(ProcessGroup, IsClosedAfterShutdown) {
-  run_ranks(1, [](ProcessGroup& group) {
-    const auto c10d_group = group.as_c10d();
-    EXPECT_EQ(group.backend_name(), "gloo");
+  for (const char* backend : {"gloo", "shm"}) {
+    const auto group = connect_thread(make_thread_store(), 0, 1, {.backend = backend});
+    EXPECT_EQ(group->backend_name(), backend);
+    EXPECT_EQ(group->backend_reason(), "asked for");
+    group->shutdown();
+    const at::Tensor tensor = at::zeros({1});
+    EXPECT_THROW(group->all_reduce(tensor, ReduceOp::sum, "x"), CommError);
+    EXPECT_EQ(group->backend_name(), backend);
+  }
+}
+
+TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysSo) {
+  run_ranks(2, [](ProcessGroup& group) {
+    EXPECT_EQ(group.backend_name(), "shm");
+    EXPECT_EQ(group.backend_reason(), "auto: all ranks (2) are on this host");
   });
-  const auto group = connect_thread(make_thread_store(), 0, 1, {});
-  group->shutdown();
-  const at::Tensor tensor = at::zeros({1});
-  EXPECT_THROW(group->all_reduce(tensor, ReduceOp::sum, "x"), CommError);
-  EXPECT_EQ(group->backend_name(), "gloo");
+}
+
+TEST_P(Ranks, AllocatesZeroedMemoryThatOutlivesTheGroup) {
+  std::vector<at::Tensor> kept(static_cast<std::size_t>(count()));
+  run([&](ProcessGroup& group) {
+    for (const std::int64_t elements : {0, 1, 1000, 3'000'000}) {
+      const at::Tensor tensor = group.allocate(elements, at::kFloat);
+      EXPECT_EQ(tensor.sizes(), at::IntArrayRef({elements}));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 64, 0);
+      EXPECT_TRUE(at::equal(tensor, at::zeros({elements})));
+      tensor.fill_(group.rank() + 1.0);
+      group.all_reduce(tensor, ReduceOp::max, "x").wait();
+      kept[group.rank()] = tensor;
+    }
+  });
+  for (const auto& tensor : kept) {
+    EXPECT_TRUE(at::equal(tensor, at::full({3'000'000}, static_cast<float>(count()))));
+  }
 }
 
 TEST(ProcessGroup, WireBytes) {

@@ -44,6 +44,7 @@ RankResult example() {
   result.peak_resident_bytes = 987654321;
   result.cores = {0, 2};
   result.threads = 2;
+  result.backend = "shm (asked for)";
   result.first_step_done_s = 1.25;
   return result;
 }
@@ -87,6 +88,7 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.checks[0].detail, "hash 1f on 2 ranks");
   EXPECT_EQ(after.parameter_hash, 0xFEDCBA9876543211u);
   EXPECT_EQ(after.peak_resident_bytes, 987654321);
+  EXPECT_EQ(after.backend, "shm (asked for)");
   EXPECT_EQ(after.cores, (std::vector<int>{0, 2}));
   EXPECT_EQ(after.threads, 2);
   EXPECT_EQ(after.first_step_done_s, 1.25);

@@ -80,6 +80,7 @@ TEST(Records, OfWorkUnderWayComeLater) {
 
 TEST(Records, StartIsWhenAThreadWasFree) {
   CommConfig config;
+  config.backend = "gloo";
   config.gloo_threads = 1;
   run_ranks(
       2,

@@ -330,6 +330,7 @@ TEST(Connect, SaysThatThePortIsTaken) {
 
 TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   CommConfig config;
+  config.backend = "gloo";
   config.interface = "nosuch0";
   try {
     connect({}, config, "run");

@@ -1,0 +1,28 @@
+// A c10d::Work that is its future.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+namespace ddprun {
+
+class FutureWork final : public c10d::Work {
+ public:
+  explicit FutureWork(c10::intrusive_ptr<c10::ivalue::Future> future)
+      : future_(std::move(future)) {}
+  bool isCompleted() override { return future_->completed(); }
+  bool isSuccess() const override { return future_->hasValue(); }
+  std::exception_ptr exception() const override { return future_->exception_ptr(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  bool wait(std::chrono::milliseconds) override {
+    future_->waitAndThrow();
+    return true;
+  }
+
+ private:
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,21 @@
+// Ordinary memory for parameters and gradients.
+#include "ddprun/comm/private_memory.h"
+
+#include <ATen/Functions.h>
+
+#include <memory>
+
+#include "ddprun/comm/shm_segment.h"
+
+namespace ddprun {
+
+at::Tensor allocate_private(std::int64_t elements, const at::TensorOptions& options) {
+  const auto bytes = static_cast<std::size_t>(elements) * options.dtype().itemsize();
+  constexpr std::size_t kLarge = std::size_t{2} << 20;  // a huge page
+  if (!options.device().is_cpu() || bytes < kLarge) return at::zeros({elements}, options);
+  const auto memory = std::make_shared<Mapping>(map_private(whole_pages(bytes)));
+  return at::from_blob(
+      memory->data(), {elements}, [memory](void*) {}, options);
+}
+
+}  // namespace ddprun
