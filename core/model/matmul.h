@@ -11,7 +11,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
 /// dy (rows, out), weight (out, in): dy weight (rows, in), in their dtype.
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
-/// dy (rows, out), x (rows, in), contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
+/// dy (rows, out), x (rows, in), rows contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
 /// float32, contiguous; bfloat16 products are not rounded before they are added.
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
 

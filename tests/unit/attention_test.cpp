@@ -2,12 +2,16 @@
 // of one's own.
 #include "ddprun/plugin/attention.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "ddprun/model/counter_hash.h"
 #include "support/plugin_library.h"
@@ -134,8 +138,38 @@ TEST_P(AttentionPlugin, RunsInAnySetup) {
   EXPECT_EQ(attention->unsupported({}), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa"),
+INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "tiled"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Several tiles, the last one not full, on several threads; as many keys as queries, and more.
+TEST(TiledAttention, MatchesEagerOverSeveralTiles) {
+  const auto eager = testing::load_plugin<Attention>("attention", "eager");
+  const auto tiled = testing::load_plugin<Attention>("attention", "tiled");
+  const int threads = at::get_num_threads();
+  for (const auto& [queries, keys, causal] :
+       {std::tuple{300, 300, true}, std::tuple{300, 300, false}, std::tuple{129, 257, false}}) {
+    at::set_num_threads(3);
+    const auto run = [&, queries = queries, keys = keys, causal = causal](Attention& attention) {
+      const auto input = [](std::int64_t time, std::uint64_t seed) {
+        const at::Generator generator = at::detail::createCPUGenerator(seed);
+        return at::randn({2, time, 3, 24}, generator).transpose(1, 2).requires_grad_(true);
+      };
+      const at::Tensor q = input(queries, 1);
+      const at::Tensor k = input(keys, 2);
+      const at::Tensor v = input(keys, 3);
+      const at::Tensor y = attention.forward(q, k, v, {.causal = causal});
+      y.backward(input(queries, 4).detach());
+      return std::vector{y.detach(), q.grad(), k.grad(), v.grad()};
+    };
+    const auto expected = run(*eager);
+    const auto got = run(*tiled);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double largest = expected[i].abs().max().item<double>();
+      EXPECT_LT(largest_difference(got[i], expected[i].to(at::kDouble)), 3e-6 * largest) << i;
+    }
+    at::set_num_threads(threads);
+  }
+}
 
 }  // namespace
 }  // namespace ddprun

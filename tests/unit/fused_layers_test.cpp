@@ -73,7 +73,7 @@ class FusedLayers : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "sdpa");
+  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "tiled");
   Tokens a_, b_;
 };
 

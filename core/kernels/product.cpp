@@ -1,0 +1,95 @@
+// Products by MKL, which is part of libtorch_cpu on x86-64, or by ATen.
+#include "ddprun/kernels/product.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <limits>
+
+// BLAS's own interface (column-major), and MKL's product of bfloat16 matrices with a float32 result
+// (CBLAS: row-major 101, plain 111, transposed 112), which ATen has for CUDA alone. Null where
+// LibTorch was built without them.
+extern "C" {
+__attribute__((weak)) void sgemm_(const char* transpose_a, const char* transpose_b, const int* m,
+                                  const int* n, const int* k, const float* alpha, const float* a,
+                                  const int* lda, const float* b, const int* ldb, const float* beta,
+                                  float* c, const int* ldc);
+__attribute__((weak)) void cblas_gemm_bf16bf16f32(int layout, int transpose_a, int transpose_b,
+                                                  int m, int n, int k, float alpha, const void* a,
+                                                  int lda, const void* b, int ldb, float beta,
+                                                  float* c, int ldc);
+}
+
+namespace ddprun::kernels {
+
+namespace {
+
+bool fit_int(std::initializer_list<std::int64_t> sizes) {
+  return std::max(sizes) <= std::numeric_limits<int>::max();
+}
+
+template <typename T>
+at::Tensor as_tensor(Matrix<const T> matrix, std::int64_t rows, std::int64_t columns, Op op) {
+  if (op == Op::transposed) std::swap(rows, columns);
+  const at::Tensor tensor =
+      at::from_blob(const_cast<T*>(matrix.data), {rows, columns}, {matrix.stride, 1},
+                    c10::CppTypeToScalarType<T>::value);
+  return op == Op::transposed ? tensor.t() : tensor;
+}
+
+template <typename T>
+void by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const T> a,
+             Matrix<const T> b, bool add, Matrix<float> c) {
+  const at::Tensor result = at::mm(as_tensor(a, m, k, op_a), as_tensor(b, k, n, op_b));
+  at::Tensor out = at::from_blob(c.data, {m, n}, {c.stride, 1}, at::kFloat);
+  if (add) {
+    out.add_(result);
+  } else {
+    out.copy_(result);
+  }
+}
+
+}  // namespace
+
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+             Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
+  if (sgemm_ == nullptr || !fit_int({m, n, k, a.stride, b.stride, c.stride})) {
+    return product_by_aten(op_a, op_b, m, n, k, a, b, add, c);
+  }
+  // In column-major order c^T = op(b)^T op(a)^T.
+  const auto letter = [](Op op) { return op == Op::transposed ? "T" : "N"; };
+  const int rows = static_cast<int>(m);
+  const int columns = static_cast<int>(n);
+  const int depth = static_cast<int>(k);
+  const int lda = static_cast<int>(a.stride);
+  const int ldb = static_cast<int>(b.stride);
+  const int ldc = static_cast<int>(c.stride);
+  const float one = 1.0F;
+  const float beta = add ? 1.0F : 0.0F;
+  sgemm_(letter(op_b), letter(op_a), &columns, &rows, &depth, &one, b.data, &ldb, a.data, &lda,
+         &beta, c.data, &ldc);
+}
+
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
+             Matrix<const bf16> b, bool add, Matrix<float> c) {
+  if (cblas_gemm_bf16bf16f32 == nullptr || !fit_int({m, n, k, a.stride, b.stride, c.stride})) {
+    return product_by_aten(op_a, op_b, m, n, k, a, b, add, c);
+  }
+  const auto number = [](Op op) { return op == Op::transposed ? 112 : 111; };
+  cblas_gemm_bf16bf16f32(101, number(op_a), number(op_b), static_cast<int>(m), static_cast<int>(n),
+                         static_cast<int>(k), 1.0F, a.data, static_cast<int>(a.stride), b.data,
+                         static_cast<int>(b.stride), add ? 1.0F : 0.0F, c.data,
+                         static_cast<int>(c.stride));
+}
+
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
+  by_aten(op_a, op_b, m, n, k, a, b, add, c);
+}
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
+  by_aten(op_a, op_b, m, n, k, a, b, add, c);
+}
+
+}  // namespace ddprun::kernels

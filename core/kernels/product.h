@@ -1,0 +1,36 @@
+// Products of row-major matrices given by pointers, with float32 results.
+#pragma once
+
+#include <cstdint>
+
+#include "ddprun/kernels/types.h"
+
+namespace ddprun::kernels {
+
+/// A row-major matrix: row i begins at data + i * stride.
+template <typename T>
+struct Matrix {
+  T* data;
+  std::int64_t stride;
+
+  Matrix rows_from(std::int64_t row) const { return {data + row * stride, stride}; }
+};
+
+/// How the operands enter: as they lie, or transposed.
+enum class Op { plain, transposed };
+
+/// c (m, n) = op(a) (m, k) op(b) (k, n), added to c if `add`. Sums are float32. Unlike the other
+/// kernels it may use torch's threads, and allocate.
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+             Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
+             Matrix<const bf16> b, bool add, Matrix<float> c);
+
+/// The same by ATen, for a LibTorch whose BLAS is not MKL: bfloat16 results are rounded to bfloat16
+/// before they become float32.
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
+
+}  // namespace ddprun::kernels
