@@ -122,10 +122,8 @@ TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
 
 TEST(Command, ARowThatFailsInItsRanksLeavesTheOthersAlone) {
   TemporaryFolder folder;
-  folder.write(
-      "mixed.yaml",
-      tiny_experiment("world: {backend: gloo}\nsweep: {world.interface: [no_such_if, lo]}\n"));
-  const CommandResult run = run_ddprun(folder, {"mixed.yaml"});
+  folder.write("mixed.yaml", tiny_experiment("sweep: {world.interface: [no_such_if, lo]}\n"));
+  const CommandResult run = run_ddprun(folder, {"mixed.yaml", "--set", "world.backend=gloo"});
   EXPECT_EQ(run.status, 1) << run.err;
   const json rows = result_of(folder, "mixed")["rows"];
   EXPECT_EQ(rows[0]["status"], "failed");
