@@ -43,9 +43,9 @@ struct CommConfig;  // core/config/experiment.h
 
 /// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
 /// host and shared memory can join them, else gloo; the group says which and why. `run_id` keeps
-/// the keys of runs that share a store apart: the store of a launch that was joined stays open until
-/// the process ends. Throws CommError naming the address and the ranks
-/// that did not come within config.timeout_s; ConfigError if shm is asked for across hosts.
+/// the keys of runs that share a store apart: the store of a launch that was joined stays open
+/// until the process ends. Throws CommError naming the address and the ranks that did not come
+/// within config.timeout_s; ConfigError if shm is asked for across hosts.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id);
 

@@ -29,8 +29,8 @@ HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy,
 }
 
 template <typename G>
-HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G* gradient, float* parameter,
-                float* mean, float* square, bf16* copy) {
+HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G* gradient,
+                             float* parameter, float* mean, float* square, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector decay = set(f.decay);
   const Vector beta1_complement = set(f.beta1_complement);
@@ -54,8 +54,8 @@ HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G*
 }
 
 template <typename G>
-HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gradient, float* parameter,
-              bf16* copy) {
+HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gradient,
+                           float* parameter, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector lr = set(f.lr);
@@ -69,7 +69,7 @@ HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gra
 
 template <typename G>
 HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count, const G* gradient,
-                       float* parameter, float* velocity, bf16* copy) {
+                                    float* parameter, float* velocity, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector momentum = set(f.momentum);
@@ -131,26 +131,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-#define DDPRUN_DISPATCH(suffix, G)                                                                \
-  HWY_EXPORT(adamw_##suffix);                                                                     \
-  HWY_EXPORT(sgd_##suffix);                                                                       \
-  HWY_EXPORT(sgd_momentum_##suffix);                                                              \
-  HWY_EXPORT(square_sum_##suffix);                                                                \
-  void adamw_loop(const AdamwFactors& factors, std::int64_t count, const G* gradient,             \
-                  float* parameter, float* mean, float* square, bf16* copy) {                     \
+#define DDPRUN_DISPATCH(suffix, G)                                                                 \
+  HWY_EXPORT(adamw_##suffix);                                                                      \
+  HWY_EXPORT(sgd_##suffix);                                                                        \
+  HWY_EXPORT(sgd_momentum_##suffix);                                                               \
+  HWY_EXPORT(square_sum_##suffix);                                                                 \
+  void adamw_loop(const AdamwFactors& factors, std::int64_t count, const G* gradient,              \
+                  float* parameter, float* mean, float* square, bf16* copy) {                      \
     HWY_DYNAMIC_DISPATCH(adamw_##suffix)(factors, count, gradient, parameter, mean, square, copy); \
-  }                                                                                               \
-  void sgd_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,                 \
-                float* parameter, bf16* copy) {                                                   \
-    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(factors, count, gradient, parameter, copy);                \
-  }                                                                                               \
-  void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,        \
-                         float* parameter, float* velocity, bf16* copy) {                         \
-    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)                                                   \
-    (factors, count, gradient, parameter, velocity, copy);                                        \
-  }                                                                                               \
-  double square_sum(const G* values, std::int64_t count) {                                        \
-    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count);                              \
+  }                                                                                                \
+  void sgd_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,                  \
+                float* parameter, bf16* copy) {                                                    \
+    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(factors, count, gradient, parameter, copy);                 \
+  }                                                                                                \
+  void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,         \
+                         float* parameter, float* velocity, bf16* copy) {                          \
+    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)                                                    \
+    (factors, count, gradient, parameter, velocity, copy);                                         \
+  }                                                                                                \
+  double square_sum(const G* values, std::int64_t count) {                                         \
+    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count);                               \
   }
 DDPRUN_DISPATCH(float, float)
 DDPRUN_DISPATCH(bf16, bf16)

@@ -37,8 +37,8 @@ void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const floa
                        float* parameter, float* velocity, bf16* copy);
 void adamw_loop(const AdamwFactors& factors, std::int64_t count, const bf16* gradient,
                 float* parameter, float* mean, float* square, bf16* copy);
-void sgd_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
-              float* parameter, bf16* copy);
+void sgd_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient, float* parameter,
+              bf16* copy);
 void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
                        float* parameter, float* velocity, bf16* copy);
 

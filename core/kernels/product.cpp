@@ -32,9 +32,8 @@ bool fit_int(std::initializer_list<std::int64_t> sizes) {
 template <typename T>
 at::Tensor as_tensor(Matrix<const T> matrix, std::int64_t rows, std::int64_t columns, Op op) {
   if (op == Op::transposed) std::swap(rows, columns);
-  const at::Tensor tensor =
-      at::from_blob(const_cast<T*>(matrix.data), {rows, columns}, {matrix.stride, 1},
-                    c10::CppTypeToScalarType<T>::value);
+  const at::Tensor tensor = at::from_blob(const_cast<T*>(matrix.data), {rows, columns},
+                                          {matrix.stride, 1}, c10::CppTypeToScalarType<T>::value);
   return op == Op::transposed ? tensor.t() : tensor;
 }
 

@@ -145,9 +145,9 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
 
 at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
                         const Shape& shape) {
-  const auto node = make_node<BlockOutputNode>(
-      stream, mixed, block.output.parameter, block.ln2.parameter, block.w1.parameter,
-      block.w3.parameter, block.w2.parameter);
+  const auto node =
+      make_node<BlockOutputNode>(stream, mixed, block.output.parameter, block.ln2.parameter,
+                                 block.w1.parameter, block.w3.parameter, block.w2.parameter);
   at::Tensor joined;
   at::Tensor up_gate;
   at::Tensor out;

@@ -18,7 +18,8 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// Rows of logits that exist at a time: enough for the products to run at full speed, and never all.
+/// Rows of logits that exist at a time: enough for the products to run at full speed, and never
+/// all.
 std::int64_t chunk_rows(std::int64_t rows) {
   constexpr std::int64_t kRows = 256;
   return std::clamp<std::int64_t>((rows + 1) / 2, 1, kRows);
@@ -96,8 +97,7 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
   at::Tensor loss;
   {
     const KernelGuard guard;
-    Normed normed =
-        add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
+    Normed normed = add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
     const at::Tensor y = normed.y;
     if (node) {
       node->norm = norm;

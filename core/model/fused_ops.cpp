@@ -38,7 +38,8 @@ void with_dtype(at::ScalarType dtype, const F& f) {
 /// f(begin, end) over the rows of a matrix of that width.
 template <typename F>
 void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
-  at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width)), f);
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width)),
+                   f);
 }
 
 template <typename T>
@@ -81,11 +82,10 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
       for (std::int64_t part = first; part < last; ++part) {
         const std::int64_t begin = rows * part / parts;
         const std::int64_t end = rows * (part + 1) / parts;
-        kernels::rms_norm_backward(end - begin, width, row<T>(dy, begin),
-                                   row<float>(normed.sum, begin),
-                                   weight.parameter.const_data_ptr<float>(),
-                                   row<float>(normed.inverse_rms, begin), row<float>(dsum, begin),
-                                   row<float>(dx, begin), row<float>(partial, part));
+        kernels::rms_norm_backward(
+            end - begin, width, row<T>(dy, begin), row<float>(normed.sum, begin),
+            weight.parameter.const_data_ptr<float>(), row<float>(normed.inverse_rms, begin),
+            row<float>(dsum, begin), row<float>(dx, begin), row<float>(partial, part));
       }
     });
   });

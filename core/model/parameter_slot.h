@@ -13,8 +13,8 @@ namespace ddprun {
 struct ParameterSlot {
   at::Tensor parameter;  ///< the leaf, float32
   at::Tensor compute;    ///< its copy in the dtype of the matrix products; undefined: none
-  at::Tensor gradient;   ///< float32, contiguous, its shape: memory for the gradient; undefined: the
-                         ///< memory is allocated when needed
+  at::Tensor gradient;  ///< float32, contiguous, its shape: memory for the gradient; undefined: the
+                        ///< memory is allocated when needed
 
   /// What the matrix products read.
   const at::Tensor& weight() const { return compute.defined() ? compute : parameter; }

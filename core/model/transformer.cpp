@@ -82,7 +82,8 @@ fused::Block Transformer::make_block(const std::string& prefix) {
           linear_weight(prefix + "ffn.w2.weight", d, f)};
 }
 
-ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out, std::int64_t in) {
+ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
+                                         std::int64_t in) {
   const double std = std::sqrt(2.0 / static_cast<double>(in + out));
   return add_parameter(name, truncated_normal({out, in}, std, seed_, name));
 }

@@ -23,7 +23,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// The dtypes of what accompanies the float32 parameters and gradients: float32 (nothing) or bfloat16.
+/// The dtypes of what accompanies the float32 parameters and gradients: float32 (nothing) or
+/// bfloat16.
 struct BufferDtypes {
   at::ScalarType compute = at::kFloat;  ///< of a copy of the parameters, for the matrix products
   at::ScalarType reduce = at::kFloat;   ///< of the gradients as ranks exchange them

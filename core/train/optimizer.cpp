@@ -59,7 +59,8 @@ class Moments {
     if (next != segments_.end()) range.end = std::min(range.end, next->first);
     Segment& segment = segments_[range.begin];
     segment.range = range;
-    for (int k = 0; k < arrays_; ++k) segment.arrays[k] = allocate_private(range.size(), at::kFloat);
+    for (int k = 0; k < arrays_; ++k)
+      segment.arrays[k] = allocate_private(range.size(), at::kFloat);
     return segment;
   }
 
@@ -147,16 +148,16 @@ class Sgd final : public Optimizer {
                                       .weight_decay = static_cast<float>(weight_decay_),
                                       .momentum = static_cast<float>(momentum_),
                                       .lr = static_cast<float>(lr_)};
-    for_each_piece(
-        buffers_, moments_, range,
-        [&](std::int64_t count, const auto* gradient, float* parameter, at::BFloat16* copy,
-            const std::array<float*, 2>& moments) {
-          if (moments[0] == nullptr) {
-            kernels::sgd_loop(factors, count, gradient, parameter, copy);
-          } else {
-            kernels::sgd_momentum_loop(factors, count, gradient, parameter, moments[0], copy);
-          }
-        });
+    for_each_piece(buffers_, moments_, range,
+                   [&](std::int64_t count, const auto* gradient, float* parameter,
+                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                     if (moments[0] == nullptr) {
+                       kernels::sgd_loop(factors, count, gradient, parameter, copy);
+                     } else {
+                       kernels::sgd_momentum_loop(factors, count, gradient, parameter, moments[0],
+                                                  copy);
+                     }
+                   });
   }
 
   double momentum_, weight_decay_;

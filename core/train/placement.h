@@ -13,8 +13,8 @@ struct Placement {
   int threads = 0;
 };
 
-/// Takes this rank's share of the host's cores and threads, as `world` asks. Before any thread
-/// starts, so that all inherit the place.
+/// Takes this rank's share of the host's cores and threads, as `world` asks, and tells malloc to
+/// keep what is freed. Before any thread starts, so that all inherit the place.
 Placement place(const WorldConfig& world, const RankInfo& info);
 
 }  // namespace ddprun

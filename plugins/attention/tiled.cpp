@@ -201,8 +201,8 @@ class Tiled final : public ddprun::Attention {
     TORCH_CHECK(q.scalar_type() == at::kFloat || q.scalar_type() == at::kBFloat16,
                 "attention \"tiled\" computes in float32 or bfloat16, not in ", q.scalar_type());
     TORCH_CHECK(options.scale >= 0.0, "attention \"tiled\" needs a scale that is not negative");
-    const Problem problem{q.size(0),      q.size(1), q.size(2), k.size(2), q.size(3),
-                          options.causal, scale_of(q, options)};
+    const Problem problem{q.size(0), q.size(1),      q.size(2),           k.size(2),
+                          q.size(3), options.causal, scale_of(q, options)};
     std::shared_ptr<TiledBackward> node;
     if (torch::autograd::compute_requires_grad(q, k, v)) {
       node = std::shared_ptr<TiledBackward>(new TiledBackward, torch::autograd::deleteNode);

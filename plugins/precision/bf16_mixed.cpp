@@ -1,5 +1,5 @@
-// bf16_mixed: matrix products in bfloat16, by the fused kernels or by PyTorch's autocast; parameters,
-// gradients, norms and loss stay float32.
+// bf16_mixed: matrix products in bfloat16, by the fused kernels or by PyTorch's autocast;
+// parameters, gradients, norms and loss stay float32.
 #include <ATen/autocast_mode.h>
 
 #include "ddprun/plugin/precision.h"
@@ -60,5 +60,4 @@ class Bf16Mixed final : public ddprun::Precision {
 
 }  // namespace
 
-DDPRUN_PRECISION(Bf16Mixed, "bf16_mixed",
-                 "matrix products in bfloat16, the rest in float32", "1.0")
+DDPRUN_PRECISION(Bf16Mixed, "bf16_mixed", "matrix products in bfloat16, the rest in float32", "1.0")

@@ -92,8 +92,7 @@ TEST(FlatBuffers, GradientsMoveIntoTheBufferAndAddUpThere) {
     EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(0)), at::full({16}, 3.0 * times)));
     for (int i = 0; i < 3; ++i) {
       const at::Tensor& user = buffers.parameter(i);
-      EXPECT_TRUE(
-          lies_in(user.grad(), buffers.gradients(buffers.all()), buffers.range(i).begin));
+      EXPECT_TRUE(lies_in(user.grad(), buffers.gradients(buffers.all()), buffers.range(i).begin));
       EXPECT_EQ(user.grad().strides(), user.strides());
     }
   }
@@ -169,8 +168,8 @@ TEST(FlatBuffers, KeepsABfloat16CopyOfTheParameters) {
   ASSERT_EQ(slots.size(), 3U);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(slots[i].parameter.is_same(parameters[i].tensor));
-    EXPECT_TRUE(lies_in(slots[i].gradient, buffers.gradients(buffers.all()),
-                        buffers.range(2 - i).begin));
+    EXPECT_TRUE(
+        lies_in(slots[i].gradient, buffers.gradients(buffers.all()), buffers.range(2 - i).begin));
     EXPECT_TRUE(at::equal(slots[i].weight(), parameters[i].tensor.to(at::kBFloat16)));
   }
 }

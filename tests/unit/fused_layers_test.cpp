@@ -144,9 +144,8 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
     (model.loss(b_.ids, b_.targets) * 2).backward();
   };
   using Order = std::function<void(const Transformer&)>;
-  for (const Order& order :
-       {Order(one_by_one), Order(first_in), Order(last_in), Order(together),
-        Order(with_one_given_up)}) {
+  for (const Order& order : {Order(one_by_one), Order(first_in), Order(last_in), Order(together),
+                             Order(with_one_given_up)}) {
     Transformer alone(config_of("fused"), *attention_, 3);
     order(alone);
     expect_near(alone, expected, kBound);

@@ -19,15 +19,17 @@ using test::noise;
 class Softmax : public test::EveryTarget {};
 INSTANTIATE_TEST_SUITE_P(, Softmax, test::every_target(), test::target_name);
 
-const Tile kTiles[] = {{1, 1, 0, true, 1.0f},    {3, 3, 0, true, 0.7f},     {5, 40, 35, true, 0.3f},
-                       {17, 100, 83, true, 2.f}, {4, 100, 0, false, 0.25f}, {2, 129, 300, true, 1.f}};
+const Tile kTiles[] = {{1, 1, 0, true, 1.0f},     {3, 3, 0, true, 0.7f},
+                       {5, 40, 35, true, 0.3f},   {17, 100, 83, true, 2.f},
+                       {4, 100, 0, false, 0.25f}, {2, 129, 300, true, 1.f}};
 
 /// Minus infinity where a row does not see.
 at::Tensor mask_of(const Tile& tile) {
   at::Tensor mask = at::zeros({tile.rows, tile.columns}, at::kDouble);
   for (std::int64_t r = 0; tile.causal && r < tile.rows; ++r) {
     const std::int64_t visible = std::min(tile.first_row + r + 1, tile.columns);
-    mask[r].narrow(0, visible, tile.columns - visible)
+    mask[r]
+        .narrow(0, visible, tile.columns - visible)
         .fill_(-std::numeric_limits<double>::infinity());
   }
   return mask;
@@ -138,8 +140,8 @@ void check_product(Product<T> product, double bound) {
           product(op_a, op_b, m, n, k, {a.data(), (ta ? m : k) + 2}, {b.data(), (tb ? k : n) + 3},
                   add, {c.data(), n + 1});
           const at::Tensor after = c.values();
-          expect_close(after.narrow(1, 0, n),
-                       add ? expected + before.narrow(1, 0, n) : expected, bound, 1e-5 + bound);
+          expect_close(after.narrow(1, 0, n), add ? expected + before.narrow(1, 0, n) : expected,
+                       bound, 1e-5 + bound);
           EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the stride";
         }
       }

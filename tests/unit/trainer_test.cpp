@@ -4,11 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "ddprun/train/placement.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
@@ -103,6 +105,26 @@ TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
       first += size;
     }
     EXPECT_EQ(next, listener.order.end());
+  });
+}
+
+// Pages that a step takes from the kernel: the activations of one step are several hundred.
+TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
+  Experiment experiment = make_experiment(1);
+  experiment.model.vocab_size = 5000;
+  place(experiment.world, {});
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, registry(), group, listener);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    const auto faults = [] {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      return usage.ru_minflt;
+    };
+    const auto before = faults();
+    for (int step = 3; step < 8; ++step) trainer.step(step);
+    EXPECT_LT(faults() - before, 5 * 40);
   });
 }
 
