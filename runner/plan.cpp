@@ -12,6 +12,7 @@
 #include "ddprun/measure/environment.h"
 #include "ddprun/plugin/error.h"
 #include "ddprun/train/data.h"
+#include "ddprun/train/data_parallel.h"
 
 namespace ddprun {
 
@@ -121,7 +122,11 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   PlannedRow row;
   row.registry = cache.registry(plugin_search_path(folders), libraries);
   const Setup setup = experiment.setup();
-  check_plugin(*make_strategy(*row.registry, experiment.strategy), experiment.strategy, setup);
+  const auto strategy = make_strategy(*row.registry, experiment.strategy);
+  check_plugin(*strategy, experiment.strategy, setup);
+  if (experiment.optimizer.overlap) {
+    check_overlap(*strategy, origin_of(experiment.document, "optimizer.overlap"));
+  }
   check_plugin(*make_precision(*row.registry, experiment.precision), experiment.precision, setup);
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);

@@ -199,6 +199,8 @@ void declare_options(Options& o, OptimizerConfig& c) {
            {.min = 0});
   o.option("momentum", &c.momentum, "of sgd", {.min = 0, .max = 1});
   o.option("clip_norm", &c.clip_norm, "largest global gradient norm; 0: no clipping", {.min = 0});
+  o.option("overlap", &c.overlap,
+           "update parameters whose gradients have arrived while others travel; the same bits");
   o.section("schedule", "the learning rate over the steps", [&c](Options& schedule) {
     schedule.option("name", &c.schedule.name, "the learning rate after the warm-up",
                     {.one_of = {"constant", "cosine"}});

@@ -57,6 +57,7 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double momentum = 0.0;
   double clip_norm = 0.0;  ///< 0: no clipping
+  bool overlap = false;    ///< update ranges while others travel
   ScheduleConfig schedule;
 };
 

@@ -115,6 +115,13 @@ void check_optimizer(const Experiment& e) {
   const bool constant = o.schedule.name == "constant";
   const std::string schedule = "optimizer.schedule.name " + o.schedule.name;
   refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
+  if (o.overlap && o.clip_norm > 0) {
+    throw ConfigError({"optimizer.overlap cannot run with optimizer.clip_norm",
+                       origin_of(e.document, "optimizer.overlap"),
+                       "clip_norm " + number_text(o.clip_norm), "clip_norm 0",
+                       "clipping needs the norm of all gradients before the first update: remove "
+                       "one of them"});
+  }
 }
 
 void check_data(const Experiment& e) {

@@ -16,6 +16,7 @@ std::string Plugin::unsupported(const Setup&) const { return {}; }
 Strategy::~Strategy() = default;
 void Strategy::on_gradient(int) {}
 void Strategy::optimizer_step(Optimizer& optimizer) { optimizer.update_all(); }
+bool Strategy::reports_ranges() const { return false; }
 
 void StrategyContext::broadcast_parameters() {
   group_.broadcast(buffers_.parameters(buffers_.all()), 0, "parameters").wait();

@@ -46,6 +46,19 @@ class StrategyContext {
     before_forward_.push_back(std::move(callback));
   }
 
+  /// From finish_backward() on: the gradients of `range` are the mean, and the strategy will not
+  /// touch them again in this step. With `optimizer.overlap` their parameters are updated before
+  /// this returns; call it while other collectives are under way. Without, it does nothing.
+  /// Training thread. Throws Error if it comes earlier, or twice for an element.
+  void range_ready(Range range) const {
+    if (on_range_ready_) on_range_ready_(range);
+  }
+
+  /// For the core: what range_ready() calls.
+  void on_range_ready(std::function<void(Range)> callback) {
+    on_range_ready_ = std::move(callback);
+  }
+
   const std::vector<PlannedCollective>& planned() const { return plan_; }
   bool synchronised() const { return synchronised_; }
   void run_before_forward() const;
@@ -55,6 +68,7 @@ class StrategyContext {
   FlatBuffers& buffers_;
   std::vector<PlannedCollective> plan_;
   std::vector<std::function<void()>> before_forward_;
+  std::function<void(Range)> on_range_ready_;
   bool synchronised_ = true;
 };
 
@@ -78,9 +92,13 @@ class Strategy : public Plugin {
   /// ranks.
   virtual void finish_backward() = 0;
 
-  /// Applies the optimizer. Default: the whole buffer. Overridden by strategies that own only a
-  /// part of it. Training thread, after clipping.
+  /// Applies the optimizer to what range_ready() has not: by default to all of that. Overridden by
+  /// strategies that own only a part of the buffer. Training thread, after clipping.
   virtual void optimizer_step(Optimizer& optimizer);
+
+  /// True if finish_backward() calls range_ready(): what `optimizer.overlap` needs. Default: false.
+  /// Asked in the launching process too.
+  virtual bool reports_ranges() const;
 };
 
 }  // namespace ddprun

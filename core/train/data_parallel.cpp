@@ -2,6 +2,7 @@
 // optimizer runs.
 #include "ddprun/train/data_parallel.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -28,6 +29,17 @@ class DataParallel::Hook : public torch::autograd::FunctionPostHook {
   int index_;
 };
 
+void check_overlap(const Strategy& strategy, const std::string& where) {
+  if (strategy.reports_ranges()) return;
+  throw ConfigError({.what = "optimizer.overlap needs a strategy that reports which gradients have "
+                             "arrived while others travel",
+                     .where = where,
+                     .got = "a strategy that does not",
+                     .expected = {},
+                     .hint = "take another strategy, remove optimizer.overlap, or let the strategy "
+                             "call range_ready()"});
+}
+
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
@@ -38,7 +50,12 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
       context_(group, buffers_),
       strategy_(strategy),
       precision_(precision),
-      optimizer_(make_optimizer(optimizer, buffers_)) {
+      optimizer_(make_optimizer(optimizer, buffers_)),
+      overlap_(optimizer.overlap) {
+  if (overlap_) {
+    check_overlap(strategy, "optimizer.overlap");
+    context_.on_range_ready([this](Range range) { on_range_ready(range); });
+  }
   strategy_.setup(context_);
   // Last: nothing that throws may leave hooks behind that point to this object.
   for (int index = 0; index < buffers_.count(); ++index) {
@@ -60,6 +77,19 @@ void DataParallel::on_accumulated(int index) {
   if (last_micro_batch_) strategy_.on_gradient(index);
 }
 
+void DataParallel::on_range_ready(Range range) {
+  if (!begun_lr_) return;  // a backward without a step, as a run's proof makes it
+  if (!backward_done_) {
+    throw Error({.what = "the strategy reported a range before backward was done",
+                 .expected = "range_ready() from finish_backward() on: backward still reads "
+                             "parameters"});
+  }
+  const std::int64_t begin_ns = now_ns();
+  optimizer_->update(range);
+  ++early_updates_;
+  update_ns_ += now_ns() - begin_ns;
+}
+
 void DataParallel::before_forward(bool last) {
   if (last) context_.run_before_forward();
 }
@@ -78,12 +108,57 @@ BackwardTimes DataParallel::backward(const at::Tensor& loss, bool last) {
                          "DataParallel"});
   }
   times.last_gradient_ns = last_gradient_ns_;
-  if (last) strategy_.finish_backward();
+  if (last) finish_backward();
   times.synchronised_ns = now_ns();
+  times.update_ns = std::exchange(update_ns_, 0);
   return times;
 }
 
+void DataParallel::finish_backward() {
+  early_updates_ = 0;
+  backward_done_ = true;
+  strategy_.finish_backward();
+  if (begun_lr_ && early_updates_ == 0) {
+    throw Error(
+        {.what = "the strategy reported no range, so optimizer.overlap had no effect",
+         .expected = "range_ready() within finish_backward(), as its reports_ranges() says"});
+  }
+}
+
+void DataParallel::begin_step(double lr) {
+  if (!overlap_) {
+    throw Error({.what = "begin_step() without optimizer.overlap", .hint = "step() alone does it"});
+  }
+  optimizer_->begin_step(lr, 1.0);
+  begun_lr_ = lr;
+  backward_done_ = false;
+}
+
+void DataParallel::complete_begun_step(double lr, double clip_norm) {
+  if (begun_lr_ != lr || clip_norm > 0.0) {
+    throw Error({.what = "with optimizer.overlap, step() can only complete what begin_step() began",
+                 .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
+                 .expected = begun_lr_ ? fmt::format("lr {} and clip_norm 0", *begun_lr_)
+                                       : "begin_step() before the backward that synchronises"});
+  }
+  begun_lr_.reset();
+  const at::Tensor gradients = buffers_.gradients(buffers_.all());
+  const auto version = gradients._version();  // counts writes in place
+  const bool finite = precision_.unscale_gradients(gradients, context_.group());
+  if (!finite || gradients._version() != version) {
+    throw Error({.what = "optimizer.overlap cannot run with a precision that changes gradients, or "
+                         "skips the step, after backward: parameters are updated by then",
+                 .hint = "take another precision, or remove optimizer.overlap"});
+  }
+  strategy_.optimizer_step(*optimizer_);
+  buffers_.drop_gradients();
+}
+
 std::pair<double, bool> DataParallel::step(double lr, double clip_norm) {
+  if (overlap_) {
+    complete_begun_step(lr, clip_norm);
+    return {0.0, true};
+  }
   const bool finite =
       precision_.unscale_gradients(buffers_.gradients(buffers_.all()), context_.group());
   double norm = 0.0;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,16 +25,22 @@ struct BackwardTimes {
   std::int64_t begin_ns = 0;
   std::int64_t last_gradient_ns = 0;  ///< the last gradient was final: end of `backward`
   std::int64_t synchronised_ns = 0;  ///< every gradient is the mean: end of `exposed communication`
+  std::int64_t update_ns = 0;  ///< between these two, time spent in updates (optimizer.overlap)
 };
+
+/// `optimizer.overlap` asks the strategy to report ranges; throws ConfigError if it does not.
+/// `where`: of the option.
+void check_overlap(const Strategy& strategy, const std::string& where);
 
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
 /// `precision` outlive it. After an exception it is not used again: collectives may be under way.
 ///     DataParallel ddp(model->named_parameters(), group, *strategy, *precision, optimizer_config);
 ///     ddp.before_forward(true); loss = ...; ddp.backward(loss, true); ddp.step(lr, clip_norm);
+/// With optimizer.overlap, ddp.begin_step(lr) stands before that backward.
 class DataParallel {
  public:
   /// Moves the parameters into flat buffers, runs strategy.setup(), and sets hooks. `parameters` in
-  /// registration order.
+  /// registration order. Throws ConfigError, as check_overlap() does too.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer);
   ~DataParallel();
@@ -47,13 +55,21 @@ class DataParallel {
   /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
   /// got no gradient.
   BackwardTimes backward(const at::Tensor& loss, bool last);
-  /// Clips to `clip_norm` (0: no clipping), updates the parameters, unsets the gradients. Returns
-  /// the gradient norm (0 when not clipping); false in `.second` if the precision skipped the step.
+  /// With optimizer.overlap alone, and then in every step, before the backward that synchronises:
+  /// that backward updates each range that the strategy reports. It throws Error if none is.
+  void begin_step(double lr);
+  /// Clips to `clip_norm` (0: no clipping), updates the parameters (what backward has not updated),
+  /// unsets the gradients. Returns the gradient norm (0 when not clipping); false in `.second` if
+  /// the precision skipped the step. With optimizer.overlap it throws Error unless `lr` is
+  /// begin_step's, `clip_norm` is 0, and the precision leaves the gradients as they are.
   std::pair<double, bool> step(double lr, double clip_norm);
 
  private:
   class Hook;
   void on_accumulated(int index);
+  void on_range_ready(Range range);
+  void finish_backward();
+  void complete_begun_step(double lr, double clip_norm);
 
   FlatBuffers buffers_;
   StrategyContext context_;
@@ -63,6 +79,11 @@ class DataParallel {
   bool last_micro_batch_ = false;
   std::int64_t last_gradient_ns_ = 0;
   int gradients_seen_ = 0;
+  const bool overlap_;
+  std::optional<double> begun_lr_;  // begin_step() was called for the step under way
+  bool backward_done_ = false;      // of it: parameters may change
+  int early_updates_ = 0;
+  std::int64_t update_ns_ = 0;  // spent in them
   /// The end of each parameter in the autograd graph, and the hook there. Autograd keeps no
   /// reference of its own to these nodes.
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;

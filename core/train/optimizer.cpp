@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "ddprun/comm/private_memory.h"
 #include "ddprun/config/experiment.h"
@@ -172,11 +174,36 @@ void Optimizer::begin_step(double lr, double gradient_scale) {
   ++steps_;
   lr_ = lr;
   gradient_scale_ = gradient_scale;
+  updated_.clear();
 }
 
 void Optimizer::update(Range range) {
   TORCH_CHECK(steps_ > 0, "Optimizer::update before the first begin_step");
+  if (range.size() == 0) return;
+  const auto after = std::partition_point(
+      updated_.begin(), updated_.end(), [&](const Range& done) { return done.end <= range.begin; });
+  if (after != updated_.end() && after->begin < range.end) {
+    throw Error({.what = "parameters would be updated twice in one step",
+                 .where = "the optimizer",
+                 .got = fmt::format("elements {} to {}, after {} to {}", range.begin, range.end,
+                                    after->begin, after->end),
+                 .expected = "each element once",
+                 .hint = "a strategy must report a range once a step, and not update it again in "
+                         "optimizer_step()"});
+  }
+  updated_.insert(after, range);
   update_range(range);
+}
+
+void Optimizer::update_all() {
+  TORCH_CHECK(steps_ > 0, "Optimizer::update_all before the first begin_step");
+  const Range all = buffers_.all();
+  std::int64_t begin = 0;
+  for (const Range& done : std::exchange(updated_, {all})) {
+    if (begin < done.begin) update_range({begin, done.begin});
+    begin = done.end;
+  }
+  if (begin < all.end) update_range({begin, all.end});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {

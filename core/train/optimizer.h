@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "ddprun/train/flat_buffers.h"
 
@@ -11,8 +12,8 @@ struct OptimizerConfig;  // core/config/experiment.h
 struct ScheduleConfig;
 
 /// Updates ranges of the parameters from the gradients. Per step: begin_step once, then update over
-/// disjoint ranges, any number, any order. State (moments) is allocated zeroed on first touch of a
-/// range.
+/// disjoint ranges, any number, any order: the cuts do not change the result. State (moments) is
+/// allocated zeroed on first touch of a range.
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -21,9 +22,10 @@ class Optimizer {
   /// step's learning rate.
   void begin_step(double lr, double gradient_scale);
   /// parameters[range] -= ..., and their copy for the matrix products in the same pass; gradients
-  /// stay as they are.
+  /// stay as they are. Throws Error if this step has updated a part of `range` before.
   void update(Range range);
-  void update_all() { update(buffers_.all()); }
+  /// Updates all that this step has not updated yet.
+  void update_all();
   std::int64_t steps() const { return steps_; }
 
  protected:
@@ -34,6 +36,9 @@ class Optimizer {
   std::int64_t steps_ = 0;
   double lr_ = 0.0;
   double gradient_scale_ = 1.0;
+
+ private:
+  std::vector<Range> updated_;  // in this step, by begin; disjoint
 };
 
 /// "adamw" (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning

@@ -18,8 +18,8 @@ struct StepSample {
   double step_ms = 0;
   double forward_ms = 0;        ///< summed over micro-batches, loss included
   double backward_ms = 0;       ///< to the last gradient, summed over micro-batches
-  double exposed_ms = 0;        ///< last gradient -> all gradients averaged
-  double optimizer_ms = 0;      ///< clipping, update, zeroing
+  double exposed_ms = 0;        ///< last gradient -> all gradients averaged, but for updates within
+  double optimizer_ms = 0;      ///< clipping, update (wherever it ran), zeroing
   double communication_ms = 0;  ///< union of [start, end] of the step's collectives
   double overlapped_ms = 0;     ///< of that, the part before the last gradient
   double loss = 0;              ///< mean over this rank's micro-batches

@@ -10,6 +10,21 @@
 
 namespace ddprun {
 
+namespace {
+
+/// A loss that was scaled makes gradients that must be scaled back before the update.
+void refuse_scaling(const at::Tensor& loss, const at::Tensor& scaled) {
+  if (scaled.is_same(loss)) return;
+  throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
+                     .where = "optimizer.overlap",
+                     .got = {},
+                     .expected = {},
+                     .hint = "parameters are updated before their gradients could be scaled back: "
+                             "take another precision, or remove optimizer.overlap"});
+}
+
+}  // namespace
+
 Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
                  Strategy& strategy)
     : experiment_(experiment),
@@ -53,19 +68,22 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
     at::Tensor loss = forward(index, micro_batch, last);
     loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
     if (micro_batches_ > 1) loss = loss / micro_batches_;
-    loss = precision_->scale_loss(loss);
+    const at::Tensor scaled = precision_->scale_loss(loss);
+    if (optimizer.overlap) refuse_scaling(loss, scaled);
+    if (optimizer.overlap && last) data_parallel_->begin_step(lr);
     backward = {};
     const std::int64_t forward_end = now_ns();
     sample.forward_ms += to_ms(forward_end - now);
-    backward = data_parallel_->backward(loss, last);
+    backward = data_parallel_->backward(scaled, last);
     sample.backward_ms += to_ms(backward.last_gradient_ns - forward_end);
-    sample.exposed_ms += to_ms(backward.synchronised_ns - backward.last_gradient_ns);
+    sample.exposed_ms +=
+        to_ms(backward.synchronised_ns - backward.last_gradient_ns - backward.update_ns);
     now = backward.synchronised_ns;
   }
   if (on_synchronised) on_synchronised();
   sample.gradient_norm = data_parallel_->step(lr, optimizer.clip_norm).first;
   const std::int64_t end = now_ns();
-  sample.optimizer_ms = to_ms(end - now);
+  sample.optimizer_ms = to_ms(end - now + backward.update_ns);
   sample.step_ms = to_ms(end - step_begin_ns_);
 
   sample.loss = loss_sum.item<double>() / static_cast<double>(micro_batches_);

@@ -24,7 +24,7 @@ class Trainer {
           Strategy& strategy);
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronised` (may be empty) sees
-  /// the averaged gradients before clipping and update.
+  /// the averaged gradients before clipping and (but for optimizer.overlap) update.
   StepSample step(std::int64_t index, const std::function<void()>& on_synchronised = {});
 
   /// The collectives of the last step, in the order of enqueueing, and when it began.

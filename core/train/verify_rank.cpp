@@ -69,6 +69,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   whole.train.global_batch = experiment.global_batch();
   whole.train.batch_per_rank = 0;
   whole.train.accumulate = 1;
+  whole.optimizer.overlap = false;
   const auto alone_group = connect_thread(make_thread_store(), 0, 1, experiment.world.comm);
   Alone alone_strategy;
   Trainer trainer(whole, registry, *alone_group, alone_strategy);

@@ -40,15 +40,21 @@ class Bucketed final : public Strategy {
     // A bucket lacks a gradient if this backward did not use a parameter; other ranks may have used
     // it.
     while (works_.size() < buckets_.size()) start_next();
-    for (Work& work : works_) work.wait();
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      works_[i].wait();
+      context_->range_ready(buckets_[i].range);
+    }
     works_.clear();
     for (Bucket& bucket : buckets_) bucket.missing = bucket.count;
   }
 
+  bool reports_ranges() const override { return true; }
+
  private:
   struct Bucket {
     std::string label;
-    at::Tensor gradients;  // a view, made once
+    Range range;
+    at::Tensor gradients;  // a view of it, made once
     int count = 0;         // gradients in it
     int missing = 0;       // of these, not yet final in this step
   };
@@ -61,9 +67,9 @@ class Bucketed final : public Strategy {
       bucket_of_.push_back(static_cast<int>(buckets_.size()));
       const double cap_mb = buckets_.empty() ? first_bucket_mb_ : bucket_mb_;
       if (static_cast<double>(bytes) < cap_mb * 1048576.0 && i + 1 < buffers.count()) continue;
-      buckets_.push_back({"bucket " + std::to_string(buckets_.size()),
-                          buffers.gradients(buffers.range(first, i)), i + 1 - first,
-                          i + 1 - first});
+      const Range range = buffers.range(first, i);
+      buckets_.push_back({"bucket " + std::to_string(buckets_.size()), range,
+                          buffers.gradients(range), i + 1 - first, i + 1 - first});
       first = i + 1;
       bytes = 0;
     }

@@ -31,10 +31,15 @@ class Overlap final : public Strategy {
     // A parameter that this backward did not use has a gradient of zero here, but maybe not on
     // other ranks.
     while (works_.size() < gradients_.size()) start_next();
-    for (Work& work : works_) work.wait();
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      works_[i].wait();
+      context_->range_ready(context_->buffers().range(static_cast<int>(i)));
+    }
     works_.clear();
     final_.assign(gradients_.size(), false);
   }
+
+  bool reports_ranges() const override { return true; }
 
  private:
   void start_next() {

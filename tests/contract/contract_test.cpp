@@ -107,11 +107,21 @@ std::vector<Combination> combinations() {
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
     if (limits.node.map.empty()) continue;
-    for (const int ranks : {1, 2, 4}) {
-      all.push_back({strategy, precisions[0], attentions[0], ranks, limits.node});
-    }
+    for (const auto& precision : precisions)
+      for (const int ranks : {1, 2, 4}) {
+        all.push_back({strategy, precision, attentions[0], ranks, limits.node});
+      }
   }
   std::erase_if(all, [](const Combination& one) { return !unsupported(one).empty(); });
+  return all;
+}
+
+/// Those whose strategy can update parameters while gradients travel.
+std::vector<Combination> overlapping() {
+  std::vector<Combination> all = combinations();
+  std::erase_if(all, [](const Combination& one) {
+    return !make_strategy(registry(), experiment_of(one).strategy)->reports_ranges();
+  });
   return all;
 }
 
@@ -125,6 +135,7 @@ class Alone : public Strategy {
 struct Outcome {
   at::Tensor gradients;   // flat, after the first step's synchronisation
   at::Tensor parameters;  // flat, after the last step
+  at::Tensor copy;        // of them, for the matrix products; undefined if there is none
   std::vector<double> losses;
   std::vector<std::int64_t> collectives;  // of each step
   std::string off_plan;                   // of the last step
@@ -142,6 +153,7 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
     outcome.collectives.push_back(sample.collectives);
   }
   outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
+  outcome.copy = buffers.compute_copy(buffers.all());
   outcome.off_plan =
       compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
   return outcome;
@@ -279,6 +291,34 @@ TEST_P(Contract, AccumulationSynchronisesOncePerStep) {
     EXPECT_LE(max_difference(twice[rank].gradients, alone.gradients), 2e-6 * scale + rounding);
   }
 }
+
+class OverlappedOptimizer : public Contract {};
+
+TEST_P(OverlappedOptimizer, GivesTheSameBits) {
+  for (const std::int64_t accumulate : {1, 2}) {
+    Experiment after = experiment();
+    after.optimizer = OptimizerConfig{};  // adamw
+    after.train.steps = 5;
+    after.train.accumulate = accumulate;
+    Experiment during = after;
+    during.optimizer.overlap = true;
+    const auto expected = train_ranks(after);
+    const auto got = train_ranks(during);
+    for (std::size_t rank = 0; rank < got.size(); ++rank) {
+      EXPECT_EQ(got[rank].losses, expected[rank].losses);
+      EXPECT_TRUE(at::equal(got[rank].gradients, expected[rank].gradients));
+      EXPECT_TRUE(at::equal(got[rank].parameters, expected[rank].parameters));
+      ASSERT_EQ(got[rank].copy.defined(), expected[rank].copy.defined());
+      if (got[rank].copy.defined()) {
+        EXPECT_TRUE(at::equal(got[rank].copy, expected[rank].copy));
+      }
+      EXPECT_EQ(got[rank].off_plan, "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins, OverlappedOptimizer, testing::ValuesIn(overlapping()),
+                         [](const auto& info) { return name_of(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Plugins, Contract, testing::ValuesIn(combinations()),
                          [](const auto& info) { return name_of(info.param); });

@@ -106,6 +106,20 @@ TEST(Command, AnUnknownPluginIsRefusedWithTheKnownOnes) {
   EXPECT_THAT(run.err, AllOf(HasSubstr("flatt"), HasSubstr("naive")));
 }
 
+TEST(Command, OverlapOfTheOptimizerNeedsAStrategyThatReportsRanges) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult flat = run_ddprun(folder, {"one.yaml", "--set", "optimizer.overlap=true"});
+  EXPECT_EQ(flat.status, 2);
+  EXPECT_THAT(flat.err, AllOf(HasSubstr("needs a strategy that reports"),
+                              HasSubstr("optimizer.overlap=true")));
+  const CommandResult bucketed =
+      run_ddprun(folder, {"one.yaml", "--set", "optimizer.overlap=true", "--set",
+                          "strategy={name: bucketed, first_bucket_mb: 0, bucket_mb: 0}"});
+  EXPECT_EQ(bucketed.status, 0) << bucketed.err;
+  EXPECT_THAT(bucketed.out, HasSubstr("✓ proved"));
+}
+
 TEST(Command, InAFolderAFailingFileIsARowAndTheRestGoesOn) {
   TemporaryFolder folder;
   folder.write("batch/a.yaml", tiny_experiment("unknown: 1\n"));

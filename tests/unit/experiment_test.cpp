@@ -329,6 +329,17 @@ TEST_F(ExperimentTest, OptionsWithoutEffectAreRefused) {
             "data.token_type has no effect with data.source text");
 }
 
+TEST_F(ExperimentTest, OverlapCannotClip) {
+  EXPECT_EQ(
+      error(std::string(kLeast) + "optimizer: {clip_norm: 1, overlap: true}\n"),
+      "optimizer.overlap cannot run with optimizer.clip_norm\n"
+      "  where: run.yaml:5:27\n"
+      "  got: clip_norm 1\n"
+      "  expected: clip_norm 0\n"
+      "  hint: clipping needs the norm of all gradients before the first update: remove one of "
+      "them");
+}
+
 TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {
   EXPECT_EQ(error(std::string(kLeast) + "world: {gloo_threads: 4}\n"),
             "world.gloo_threads is an option of gloo alone\n"

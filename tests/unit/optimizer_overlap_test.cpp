@@ -1,0 +1,211 @@
+// optimizer.overlap around any strategy: ranges are updated when they are reported, each element
+// once, and what cannot be overlapped is refused.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/registry.h"
+#include "ddprun/train/data_parallel.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/trainer.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Reports the given ranges after backward, and notes the sum of all parameters at each.
+class Reporter : public Strategy {
+ public:
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void on_gradient(int) override {
+    if (too_early) context_->range_ready(context_->buffers().range(0));
+  }
+  void finish_backward() override {
+    for (const Range range : ranges) {
+      context_->range_ready(range);
+      sums.push_back(sum());
+    }
+  }
+  void optimizer_step(Optimizer& optimizer) override {
+    Strategy::optimizer_step(optimizer);
+    sums.push_back(sum());
+  }
+  bool reports_ranges() const override { return reports; }
+
+  std::vector<Range> ranges;
+  bool reports = true;
+  bool too_early = false;
+  std::vector<double> sums;
+
+ private:
+  double sum() const {
+    const auto& buffers = context_->buffers();
+    return buffers.parameters(buffers.all()).sum().item<double>();
+  }
+  StrategyContext* context_ = nullptr;
+};
+
+OptimizerConfig overlapped_sgd() {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.weight_decay = 0.0;
+  config.overlap = true;
+  return config;
+}
+
+/// Two parameters of ones, 16 and 32 elements, all gradients one: an update at a rate of 1 makes a
+/// one a zero, and a second a minus one. `small` is registered last, so it is range [0, 16).
+struct Model {
+  at::Tensor large = at::ones({32}).requires_grad_();
+  at::Tensor small = at::ones({16}).requires_grad_();
+  std::vector<NamedTensor> parameters() const { return {{"large", large}, {"small", small}}; }
+  at::Tensor loss() const { return large.sum() + small.sum(); }
+};
+
+class OptimizerOverlap : public testing::Test {
+ protected:
+  DataParallel make() {
+    return DataParallel(model.parameters(), *group, strategy, precision, overlapped_sgd());
+  }
+
+  /// The message of the Error that a step of `ddp` throws.
+  std::string error(DataParallel ddp, double step_lr = 1.0, double clip_norm = 0.0) const {
+    try {
+      ddp.begin_step(1.0);
+      ddp.backward(model.loss(), true);
+      ddp.step(step_lr, clip_norm);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
+  Model model;
+  Reporter strategy;
+  Precision precision;
+};
+
+TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
+  DataParallel ddp = make();
+  strategy.ranges = {{40, 48}, {0, 8}, {20, 20}};
+  for (int step = 0; step < 2; ++step) {
+    ddp.backward(model.loss(), false);  // a micro-batch before the last
+    ddp.buffers().drop_gradients();
+    strategy.sums.clear();
+    ddp.begin_step(1.0);
+    const BackwardTimes times = ddp.backward(model.loss(), true);
+    EXPECT_GT(times.update_ns, 0);
+    EXPECT_LE(times.last_gradient_ns + times.update_ns, times.synchronised_ns);
+    EXPECT_TRUE(ddp.step(1.0, 0.0).second);
+    const double before = 48.0 * (1 - step);
+    EXPECT_THAT(strategy.sums, ElementsAre(before - 8, before - 16, before - 16, before - 48));
+    EXPECT_TRUE(at::equal(model.large, at::full({32}, -step))) << "each element once";
+    EXPECT_TRUE(at::equal(model.small, at::full({16}, -step))) << "each element once";
+    EXPECT_FALSE(model.small.grad().defined());
+  }
+  EXPECT_EQ(ddp.optimizer().steps(), 2);
+}
+
+TEST_F(OptimizerOverlap, ABackwardWithoutAStepUpdatesNothing) {
+  strategy.ranges = {{0, 48}};
+  DataParallel ddp = make();
+  EXPECT_EQ(ddp.backward(model.loss(), true).update_ns, 0);
+  ddp.buffers().drop_gradients();
+  EXPECT_TRUE(at::equal(model.large, at::ones({32})));
+  EXPECT_EQ(check_integer_gradients(ddp, *group).status, "passed");
+  EXPECT_TRUE(at::equal(model.large, at::ones({32})));
+}
+
+TEST_F(OptimizerOverlap, WithoutTheOptionARangeReportedIsNotUpdated) {
+  strategy.ranges = {{0, 48}};
+  OptimizerConfig after = overlapped_sgd();
+  after.overlap = false;
+  DataParallel ddp(model.parameters(), *group, strategy, precision, after);
+  EXPECT_THROW(ddp.begin_step(1.0), Error);
+  ddp.backward(model.loss(), true);
+  ddp.step(1.0, 0.0);
+  EXPECT_THAT(strategy.sums, ElementsAre(48, 0));
+}
+
+TEST_F(OptimizerOverlap, AnElementReportedTwiceIsAnError) {
+  strategy.ranges = {{0, 16}, {8, 9}};
+  EXPECT_THAT(error(make()), testing::AllOf(HasSubstr("updated twice in one step"),
+                                            HasSubstr("elements 8 to 9, after 0 to 16")));
+  strategy.ranges = {{16, 48}, {0, 17}};
+  EXPECT_THAT(error(make()), HasSubstr("elements 0 to 17, after 16 to 48"));
+}
+
+TEST_F(OptimizerOverlap, AStrategyMustReportRangesAfterBackward) {
+  EXPECT_THAT(error(make()), HasSubstr("reported no range, so optimizer.overlap had no effect"));
+  strategy.too_early = true;
+  EXPECT_THAT(error(make()), HasSubstr("before backward was done"));
+  strategy.reports = false;
+  EXPECT_THROW(make(), ConfigError);
+}
+
+TEST_F(OptimizerOverlap, AStepCompletesWhatWasBegun) {
+  strategy.ranges = {{0, 48}};
+  EXPECT_EQ(error(make()), "no error");
+  EXPECT_THAT(error(make(), 0.5), HasSubstr("expected: lr 1 and clip_norm 0"));
+  EXPECT_THAT(error(make(), 1.0, 2.0), HasSubstr("got: lr 1 and clip_norm 2"));
+  DataParallel ddp = make();
+  ddp.backward(model.loss(), true);
+  EXPECT_THROW(ddp.step(1.0, 0.0), Error) << "begin_step() forgotten";
+}
+
+TEST_F(OptimizerOverlap, APrecisionThatChangesGradientsIsRefused) {
+  struct Skips : Precision {
+    bool unscale_gradients(const at::Tensor&, ProcessGroup&) override { return false; }
+  } skips;
+  struct Halves : Precision {
+    bool unscale_gradients(const at::Tensor& gradients, ProcessGroup&) override {
+      gradients.mul_(0.5);
+      return true;
+    }
+  } halves;
+  strategy.ranges = {{0, 48}};
+  for (Precision* const changing :
+       {static_cast<Precision*>(&skips), static_cast<Precision*>(&halves)}) {
+    EXPECT_THAT(
+        error(DataParallel(model.parameters(), *group, strategy, *changing, overlapped_sgd())),
+        HasSubstr("a precision that changes gradients, or skips the step"));
+  }
+}
+
+/// One step on one rank, of which a part is updated during finish_backward().
+StepSample trainer_step(const std::string& precision) {
+  const PluginRegistry registry({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/scaling"});
+  Experiment experiment = test::small_experiment(1);
+  experiment.attention.name = "sdpa";
+  experiment.precision.name = precision;
+  experiment.optimizer.overlap = true;
+  StepSample sample;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Reporter strategy;
+    strategy.ranges = {{0, 64}};
+    Trainer trainer(experiment, registry, group, strategy);
+    sample = trainer.step(0);
+  });
+  return sample;
+}
+
+TEST(OptimizerOverlapTrainer, UpdatesAreOptimizerTimeAndNotExposedCommunication) {
+  const StepSample sample = trainer_step("fp32");
+  EXPECT_GT(sample.exposed_ms, 0);
+  EXPECT_NEAR(sample.forward_ms + sample.backward_ms + sample.exposed_ms + sample.optimizer_ms,
+              sample.step_ms, 1e-6);
+}
+
+TEST(OptimizerOverlapTrainer, APrecisionThatScalesTheLossIsRefused) {
+  EXPECT_THROW(trainer_step("scaling"), ConfigError);
+}
+
+}  // namespace
+}  // namespace ddprun
