@@ -123,7 +123,7 @@ class Ddprun(Side):
             "data": {"source": "random"},
             "world": {"size": ranks, "threads_per_rank": 1},
             "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[precision],
-            "attention": "sdpa",
+            "attention": "tiled",
             "strategy": strategy,
             "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
             "train": {"batch_per_rank": BATCH[model], "warmup_steps": 5, "steps": 10},
