@@ -135,11 +135,12 @@ void DataParallel::begin_step(double lr) {
 }
 
 void DataParallel::complete_begun_step(double lr, double clip_norm) {
-  if (begun_lr_ != lr || clip_norm > 0.0) {
+  const bool begun = begun_lr_ && backward_done_;
+  if (!begun || *begun_lr_ != lr || clip_norm > 0.0) {
     throw Error({.what = "with optimizer.overlap, step() can only complete what begin_step() began",
                  .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
-                 .expected = begun_lr_ ? fmt::format("lr {} and clip_norm 0", *begun_lr_)
-                                       : "begin_step() before the backward that synchronises"});
+                 .expected = begun ? fmt::format("lr {} and clip_norm 0", *begun_lr_)
+                                   : "begin_step() before the backward that synchronises"});
   }
   begun_lr_.reset();
   const at::Tensor gradients = buffers_.gradients(buffers_.all());

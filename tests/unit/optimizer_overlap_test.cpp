@@ -158,6 +158,8 @@ TEST_F(OptimizerOverlap, AStepCompletesWhatWasBegun) {
   DataParallel ddp = make();
   ddp.backward(model.loss(), true);
   EXPECT_THROW(ddp.step(1.0, 0.0), Error) << "begin_step() forgotten";
+  ddp.begin_step(1.0);
+  EXPECT_THROW(ddp.step(1.0, 0.0), Error) << "begin_step() after backward";
 }
 
 TEST_F(OptimizerOverlap, APrecisionThatChangesGradientsIsRefused) {
