@@ -220,9 +220,10 @@ TEST(TwoRanks, LeavingWithCollectivesUnderWayDoesNotWaitForThePeer) {
   std::thread rank_0([&] {  // joins the group, takes its buffers, and joins no collective
     const auto group = connect_thread(store, 0, 2, {.timeout_s = 60});
     Model model;
-    const FlatBuffers buffers(model.parameters(), {}, [&](std::int64_t elements, const auto& options) {
-      return group->allocate(elements, options);
-    });
+    const FlatBuffers buffers(model.parameters(), {},
+                              [&](std::int64_t elements, const auto& options) {
+                                return group->allocate(elements, options);
+                              });
     while (!left) std::this_thread::yield();
   });
   const std::int64_t begin_ns = now_ns();

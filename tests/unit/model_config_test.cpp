@@ -95,7 +95,7 @@ TEST(ModelOptions, NothingGivenMeansTiny) {
   declare_options(input, config);
   EXPECT_EQ(sizes(config), sizes(model_preset("tiny")));
   EXPECT_THAT(input.order, ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff",
-                                       "layers", "heads", "rope_theta", "norm_eps"));
+                                       "layers", "heads", "rope_theta", "norm_eps", "kernels"));
   EXPECT_EQ(input.declared.at("preset").limits.one_of.size(), model_presets().size());
   EXPECT_EQ(input.declared.at("layers").limits.min, 1.0);
 }
