@@ -82,7 +82,7 @@ struct BlockOutputNode final : FusedNode {
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
     const ParameterSlot* const out[] = {&block.output};
 
-    const at::Tensor dbranch = to_compute(dstream, dtype);
+    const at::Tensor dbranch = dstream.to(dtype);
     const at::Tensor dh = input_gradient(dbranch, block.w2.weight());
     const at::Tensor h = swiglu_backward(dh, up_gate);  // up_gate is its gradient now
     add_weight_gradients(down, dbranch, h);
@@ -91,7 +91,7 @@ struct BlockOutputNode final : FusedNode {
     up_gate.reset();
     at::Tensor dsum = rms_norm_backward(dy, normed, dstream, block.ln2);
 
-    const at::Tensor dattention = to_compute(dsum, dtype);
+    const at::Tensor dattention = dsum.to(dtype);
     add_weight_gradients(out, dattention, mixed);
     const at::Tensor dmixed = input_gradient(dattention, block.output.weight());
     return {std::move(dsum), split_heads(dmixed, shape), {}, {}, {}, {}, {}};

@@ -42,6 +42,22 @@ void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
                    f);
 }
 
+/// Into how many parts for_parts() cuts that many rows.
+std::int64_t parts_of(std::int64_t rows) {
+  return std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
+}
+
+/// f(part, begin, end) over rows cut into parts_of(rows) parts, for sums that are kept apart.
+template <typename F>
+void for_parts(std::int64_t rows, const F& f) {
+  const std::int64_t parts = parts_of(rows);
+  at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t part = first; part < last; ++part) {
+      f(part, rows * part / parts, rows * (part + 1) / parts);
+    }
+  });
+}
+
 template <typename T>
 T* row(const at::Tensor& tensor, std::int64_t index) {
   return tensor.defined() ? tensor.data_ptr<T>() + index * tensor.stride(0) : nullptr;
@@ -74,19 +90,15 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   const std::int64_t width = dy.size(1);
   at::Tensor dx = at::empty_like(normed.sum);
   // Each thread sums the weight's gradient over its own rows; the sums are added in order.
-  const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
+  const std::int64_t parts = parts_of(rows);
   at::Tensor partial = at::zeros({parts, width}, dx.options());
   with_dtype(dy.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t part = first; part < last; ++part) {
-        const std::int64_t begin = rows * part / parts;
-        const std::int64_t end = rows * (part + 1) / parts;
-        kernels::rms_norm_backward(
-            end - begin, width, row<T>(dy, begin), row<float>(normed.sum, begin),
-            weight.parameter.const_data_ptr<float>(), row<float>(normed.inverse_rms, begin),
-            row<float>(dsum, begin), row<float>(dx, begin), row<float>(partial, part));
-      }
+    for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      kernels::rms_norm_backward(
+          end - begin, width, row<T>(dy, begin), row<float>(normed.sum, begin),
+          weight.parameter.const_data_ptr<float>(), row<float>(normed.inverse_rms, begin),
+          row<float>(dsum, begin), row<float>(dx, begin), row<float>(partial, part));
     });
   });
   float* const gradient = gradient_to_add_to(weight);
@@ -144,16 +156,6 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
   return sum;
 }
 
-at::Tensor to_compute(const at::Tensor& x, at::ScalarType dtype) {
-  if (dtype == x.scalar_type()) return x;
-  at::Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
-  at::parallel_for(0, x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    kernels::to_bf16(end - begin, x.const_data_ptr<float>() + begin,
-                     out.data_ptr<at::BFloat16>() + begin);
-  });
-  return out;
-}
-
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
   float* const gradient = gradient_to_add_to(table);
   // Threads take columns: rows of one id would collide.
@@ -167,19 +169,14 @@ void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const Param
 double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
                      bool with_gradient) {
   const std::int64_t rows = logits.size(0);
-  const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
-  std::vector<double> sums(parts);
+  std::vector<double> sums(parts_of(rows));
   with_dtype(logits.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    at::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t part = first; part < last; ++part) {
-        const std::int64_t begin = rows * part / parts;
-        const std::int64_t end = rows * (part + 1) / parts;
-        T* const values = row<T>(logits, begin);
-        sums[part] = kernels::cross_entropy(end - begin, logits.size(1), values,
-                                            targets.const_data_ptr<std::int64_t>() + begin, scale,
-                                            with_gradient ? values : nullptr);
-      }
+    for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+      T* const values = row<T>(logits, begin);
+      sums[part] = kernels::cross_entropy(end - begin, logits.size(1), values,
+                                          targets.const_data_ptr<std::int64_t>() + begin, scale,
+                                          with_gradient ? values : nullptr);
     });
   });
   return std::accumulate(sums.begin(), sums.end(), 0.0);

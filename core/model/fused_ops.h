@@ -37,9 +37,6 @@ at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate);
 /// stream (float32) + branch (T), float32.
 at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch);
 
-/// float32 x in the dtype of the products: x itself, or a bfloat16 copy.
-at::Tensor to_compute(const at::Tensor& x, at::ScalarType dtype);
-
 /// gradient (vocab, width) += rows of dx (rows, width) at ids.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);
 
