@@ -1,11 +1,14 @@
-// Products by MKL, which is part of libtorch_cpu on x86-64, or by ATen.
+// Products by AMX, by MKL, which is part of libtorch_cpu on x86-64, or by ATen.
 #include "ddprun/kernels/product.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <limits>
+
+#include "ddprun/kernels/amx_product.h"
 
 // BLAS's own interface (column-major), and MKL's product of bfloat16 matrices with a float32 result
 // (CBLAS: row-major 101, plain 111, transposed 112), which ATen has for CUDA alone. Null where
@@ -35,6 +38,42 @@ at::Tensor as_tensor(Matrix<const T> matrix, std::int64_t rows, std::int64_t col
   const at::Tensor tensor = at::from_blob(const_cast<T*>(matrix.data), {rows, columns},
                                           {matrix.stride, 1}, c10::CppTypeToScalarType<T>::value);
   return op == Op::transposed ? tensor.t() : tensor;
+}
+
+at::Tensor zeros_of(Matrix<float> matrix, std::int64_t rows, std::int64_t columns) {
+  return at::from_blob(matrix.data, {rows, columns}, {matrix.stride, 1}, at::kFloat).zero_();
+}
+
+/// multiply(first_row, rows, first_column, columns) for parts of an (m, n) result, spread over
+/// torch's threads along the longer side.
+template <typename F>
+void for_parts(std::int64_t m, std::int64_t n, std::int64_t k, const F& multiply) {
+  constexpr std::int64_t kUnit = 32;        // a tile's worth of rows or columns, twice
+  constexpr std::int64_t kGrain = 1 << 22;  // multiply-adds worth a thread's start
+  const bool by_rows = m > n;
+  const std::int64_t length = by_rows ? m : n;
+  const std::int64_t units = (length + kUnit - 1) / kUnit;
+  const std::int64_t unit_work = std::max<std::int64_t>(1, kUnit * k * (by_rows ? n : m));
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / unit_work);
+  at::parallel_for(0, units, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin * kUnit;
+    const std::int64_t count = std::min(length, end * kUnit) - first;
+    if (by_rows) {
+      multiply(first, count, 0, n);
+    } else {
+      multiply(0, m, first, count);
+    }
+  });
+}
+
+/// op(matrix) from a row on, or from a column on.
+template <typename T>
+Matrix<T> rows_from(Op op, Matrix<T> matrix, std::int64_t row) {
+  return op == Op::plain ? matrix.from(row) : matrix.from(0, row);
+}
+template <typename T>
+Matrix<T> columns_from(Op op, Matrix<T> matrix, std::int64_t column) {
+  return op == Op::plain ? matrix.from(0, column) : matrix.from(column);
 }
 
 template <typename T>
@@ -72,14 +111,33 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, bool add, Matrix<float> c) {
+  if (!has_amx()) return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
+  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
+    amx_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
+                columns_from(op_b, b, column), add, c.from(row, column));
+  });
+}
+
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
+             Matrix<const bf16> b, Matrix<bf16> c) {
+  if (!has_amx()) return product_by_aten(op_a, op_b, m, n, k, a, b, c);
+  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
+    amx_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
+                columns_from(op_b, b, column), c.from(row, column));
+  });
+}
+
+void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
   if (cblas_gemm_bf16bf16f32 == nullptr || !fit_int({m, n, k, a.stride, b.stride, c.stride})) {
     return product_by_aten(op_a, op_b, m, n, k, a, b, add, c);
   }
+  // Adding to zeros takes MKL half the time of overwriting.
+  if (!add) zeros_of(c, m, n);
   const auto number = [](Op op) { return op == Op::transposed ? 112 : 111; };
   cblas_gemm_bf16bf16f32(101, number(op_a), number(op_b), static_cast<int>(m), static_cast<int>(n),
                          static_cast<int>(k), 1.0F, a.data, static_cast<int>(a.stride), b.data,
-                         static_cast<int>(b.stride), add ? 1.0F : 0.0F, c.data,
-                         static_cast<int>(c.stride));
+                         static_cast<int>(b.stride), 1.0F, c.data, static_cast<int>(c.stride));
 }
 
 void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -89,6 +147,11 @@ void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int6
 void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                      Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
   by_aten(op_a, op_b, m, n, k, a, b, add, c);
+}
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
+  at::Tensor out = at::from_blob(c.data, {m, n}, {c.stride, 1}, at::kBFloat16);
+  at::mm_out(out, as_tensor(a, m, k, op_a), as_tensor(b, k, n, op_b));
 }
 
 }  // namespace ddprun::kernels

@@ -13,18 +13,29 @@ struct Matrix {
   T* data;
   std::int64_t stride;
 
-  Matrix rows_from(std::int64_t row) const { return {data + row * stride, stride}; }
+  Matrix from(std::int64_t row, std::int64_t column = 0) const {
+    return {data + row * stride + column, stride};
+  }
 };
 
 /// How the operands enter: as they lie, or transposed.
 enum class Op { plain, transposed };
 
 /// c (m, n) = op(a) (m, k) op(b) (k, n), added to c if `add`. Sums are float32. Unlike the other
-/// kernels it may use torch's threads, and allocate.
+/// kernels it may use torch's threads, and allocate. By AMX where the CPU has it, else as
+/// product_by_library().
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, bool add, Matrix<float> c);
+
+/// c = op(a) op(b), rounded to bfloat16 once.
+void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
+             Matrix<const bf16> b, Matrix<bf16> c);
+
+/// The same by MKL, which is part of libtorch_cpu on x86-64; as product_by_aten() where it is not.
+void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
 
 /// The same by ATen, for a LibTorch whose BLAS is not MKL: bfloat16 results are rounded to bfloat16
 /// before they become float32.
@@ -32,5 +43,7 @@ void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int6
                      Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
 void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                      Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
+void product_by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c);
 
 }  // namespace ddprun::kernels

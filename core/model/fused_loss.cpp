@@ -1,7 +1,6 @@
 // The fused LM head and cross-entropy, in chunks of rows.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -77,13 +76,13 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
     const std::int64_t count = std::min(chunk, rows - begin);
     const at::Tensor y_rows = y.narrow(0, begin, count);
     at::Tensor logits = memory.narrow(0, 0, count);
-    at::mm_out(logits, y_rows, head.t());
+    linear_product_out(y_rows, head, logits);
     sum += cross_entropy(logits, targets.narrow(0, begin, count), 1.0F / static_cast<float>(rows),
                          /*with_gradient=*/node != nullptr);
     if (node == nullptr) continue;
     weight_gradient(logits, y_rows, /*add=*/begin > 0, node->dhead);
     at::Tensor dy_rows = node->dy.narrow(0, begin, count);
-    at::mm_out(dy_rows, logits, head);
+    input_gradient_out(logits, head, dy_rows);
   }
   return sum;
 }

@@ -1,29 +1,63 @@
-// Matrix products by ATen (MKL in float32, oneDNN in bfloat16), and by MKL where ATen has none.
+// Matrix products by ATen in float32, by our kernels in bfloat16.
 #include "ddprun/model/matmul.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
 #include "ddprun/kernels/product.h"
 
 namespace ddprun {
 
+namespace {
+
+using kernels::Op;
+
+kernels::Matrix<const at::BFloat16> operand(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<at::BFloat16>(), matrix.stride(0)};
+}
+
+template <typename T>
+kernels::Matrix<T> result(const at::Tensor& matrix) {
+  return {matrix.data_ptr<T>(), matrix.stride(0)};
+}
+
+}  // namespace
+
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
-  return at::mm(x, weight.t());
+  at::Tensor out = at::empty({x.size(0), weight.size(0)}, x.options());
+  linear_product_out(x, weight, out);
+  return out;
+}
+
+void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
+  if (x.scalar_type() == at::kBFloat16) {
+    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1), operand(x),
+                     operand(weight), result<at::BFloat16>(out));
+  } else {
+    at::mm_out(out, x, weight.t());
+  }
 }
 
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  return at::mm(dy, weight);
+  at::Tensor out = at::empty({dy.size(0), weight.size(1)}, dy.options());
+  input_gradient_out(dy, weight, out);
+  return out;
+}
+
+void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
+  if (dy.scalar_type() == at::kBFloat16) {
+    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1), operand(dy),
+                     operand(weight), result<at::BFloat16>(out));
+  } else {
+    at::mm_out(out, dy, weight);
+  }
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
   if (x.scalar_type() == at::kBFloat16) {
-    // Adding to zeros takes MKL half the time of overwriting.
-    if (!add) out.zero_();
-    kernels::product(kernels::Op::transposed, kernels::Op::plain, dy.size(1), x.size(1), x.size(0),
-                     {dy.const_data_ptr<at::BFloat16>(), dy.stride(0)},
-                     {x.const_data_ptr<at::BFloat16>(), x.stride(0)}, /*add=*/true,
-                     {out.data_ptr<float>(), out.stride(0)});
+    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0), operand(dy),
+                     operand(x), add, result<float>(out));
   } else if (add) {
     at::addmm_out(out, out, dy.t(), x);
   } else {

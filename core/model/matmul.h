@@ -1,4 +1,5 @@
-// The matrix products of the fused layers: float32, or bfloat16 operands with float32 sums.
+// The matrix products of the fused layers: float32, or bfloat16 operands with float32 sums. Rows of
+// all operands are contiguous.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +8,11 @@ namespace ddprun {
 
 /// x (rows, in), weight (out, in), of one dtype: x weight^T (rows, out), in that dtype.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
+void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out);
 
 /// dy (rows, out), weight (out, in): dy weight (rows, in), in their dtype.
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
+void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out);
 
 /// dy (rows, out), x (rows, in), rows contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
 /// float32, contiguous; bfloat16 products are not rounded before they are added.

@@ -82,12 +82,12 @@ void forward_head(const Problem& p, Matrix<const T> q, Matrix<const T> k, Matrix
   T* const probabilities = in_place_or(scores, memory);
   for (std::int64_t first = 0; first < p.queries; first += kTile) {
     const Tile tile = p.tile(first);
-    product(Op::plain, Op::transposed, tile.rows, tile.columns, p.width, q.rows_from(first), k,
-            false, {scores.data(), tile.columns});
+    product(Op::plain, Op::transposed, tile.rows, tile.columns, p.width, q.from(first), k, false,
+            {scores.data(), tile.columns});
     softmax(tile, scores.data(), probabilities, log_sum_exp + first);
     product(Op::plain, Op::plain, tile.rows, p.width, tile.columns,
             Matrix<const T>{probabilities, tile.columns}, v, false, {sums.data(), p.width});
-    write(tile.rows, p.width, sums, out.rows_from(first));
+    write(tile.rows, p.width, sums, out.from(first));
   }
 }
 
@@ -108,12 +108,12 @@ void backward_head(const Problem& p, Matrix<const T> q, Matrix<const T> k, Matri
   T* const dscores_out = in_place_or(dscores, dmemory);
   for (std::int64_t first = 0; first < p.queries; first += kTile) {
     const Tile tile = p.tile(first);
-    const auto dout = g.dout.rows_from(first);
-    const auto out = g.out.rows_from(first);
+    const auto dout = g.dout.from(first);
+    const auto out = g.out.from(first);
     const Matrix<const T> probability_tile{probabilities, tile.columns};
     const Matrix<const T> dscore_tile{dscores_out, tile.columns};
-    product(Op::plain, Op::transposed, tile.rows, tile.columns, p.width, q.rows_from(first), k,
-            false, {scores.data(), tile.columns});
+    product(Op::plain, Op::transposed, tile.rows, tile.columns, p.width, q.from(first), k, false,
+            {scores.data(), tile.columns});
     product(Op::plain, Op::transposed, tile.rows, tile.columns, p.width, dout, v, false,
             {dscores.data(), tile.columns});
     row_dots(tile.rows, p.width, dout.data, dout.stride, out.data, out.stride, delta.data());
@@ -121,11 +121,11 @@ void backward_head(const Problem& p, Matrix<const T> q, Matrix<const T> k, Matri
                      probabilities, dscores_out);
     product(Op::transposed, Op::plain, tile.columns, p.width, tile.rows, probability_tile, dout,
             true, {dv.data(), p.width});
-    product(Op::transposed, Op::plain, tile.columns, p.width, tile.rows, dscore_tile,
-            q.rows_from(first), true, {dk.data(), p.width});
+    product(Op::transposed, Op::plain, tile.columns, p.width, tile.rows, dscore_tile, q.from(first),
+            true, {dk.data(), p.width});
     product(Op::plain, Op::plain, tile.rows, p.width, tile.columns, dscore_tile, k, false,
             {dq.data(), p.width});
-    write(tile.rows, p.width, dq, g.dq.rows_from(first));
+    write(tile.rows, p.width, dq, g.dq.from(first));
   }
   write(p.keys, p.width, dk, g.dk);
   write(p.keys, p.width, dv, g.dv);

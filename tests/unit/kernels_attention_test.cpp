@@ -1,8 +1,6 @@
-// The kernels of tiled attention: softmax and its gradient at every SIMD level, matrix products by
-// either library.
+// The kernels of tiled attention: softmax and its gradient at every SIMD level.
 #include <limits>
 
-#include "ddprun/kernels/product.h"
 #include "ddprun/kernels/softmax.h"
 #include "support/kernel_arrays.h"
 
@@ -114,46 +112,6 @@ TEST_P(Softmax, RowDotsWithStrides) {
     kernels::row_dots(3, width, c.data(), width + 5, d.data(), width, out.data());
     expect_close(out.values(), expected(c, d), 0.0, 1e-6 * static_cast<double>(width));
   }
-}
-
-template <class T>
-using Product = void (*)(kernels::Op, kernels::Op, std::int64_t, std::int64_t, std::int64_t,
-                         kernels::Matrix<const T>, kernels::Matrix<const T>, bool,
-                         kernels::Matrix<float>);
-
-template <class T>
-void check_product(Product<T> product, double bound) {
-  using kernels::Op;
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{5, 7, 3}, std::array{33, 20, 65}}) {
-    for (const Op op_a : {Op::plain, Op::transposed}) {
-      for (const Op op_b : {Op::plain, Op::transposed}) {
-        const bool ta = op_a == Op::transposed;
-        const bool tb = op_b == Op::transposed;
-        Array<T> a(noise(ta ? k : m, (ta ? m : k) + 2, 1));
-        Array<T> b(noise(tb ? n : k, (tb ? k : n) + 3, 2));
-        const at::Tensor left = a.values().narrow(1, 0, ta ? m : k);
-        const at::Tensor right = b.values().narrow(1, 0, tb ? k : n);
-        const at::Tensor expected = at::mm(ta ? left.t() : left, tb ? right.t() : right);
-        for (const bool add : {false, true}) {
-          Array<float> c(noise(m, n + 1, 3));
-          const at::Tensor before = c.values();
-          product(op_a, op_b, m, n, k, {a.data(), (ta ? m : k) + 2}, {b.data(), (tb ? k : n) + 3},
-                  add, {c.data(), n + 1});
-          const at::Tensor after = c.values();
-          expect_close(after.narrow(1, 0, n), add ? expected + before.narrow(1, 0, n) : expected,
-                       bound, 1e-5 + bound);
-          EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the stride";
-        }
-      }
-    }
-  }
-}
-
-TEST(Products, MatchDouble) {
-  check_product<float>(kernels::product, 1e-6);
-  check_product<bf16>(kernels::product, 1e-6);  // sums and result in float32
-  check_product<float>(kernels::product_by_aten, 1e-6);
-  check_product<bf16>(kernels::product_by_aten, 0x1p-8);
 }
 
 }  // namespace

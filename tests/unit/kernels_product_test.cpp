@@ -1,0 +1,160 @@
+// Matrix products by AMX, MKL and ATen against double.
+#include "ddprun/kernels/product.h"
+
+#include <ATen/Parallel.h>
+
+#include "ddprun/kernels/amx_product.h"
+#include "support/kernel_arrays.h"
+
+namespace ddprun {
+namespace {
+
+using kernels::bf16;
+using kernels::Matrix;
+using kernels::Op;
+using test::Array;
+using test::expect_close;
+using test::kRounding;
+using test::noise;
+
+using Sizes = std::array<std::int64_t, 3>;  // m, n, k
+
+/// op(a) and op(b) of one product, each with a stride above its width, and op(a) op(b) in double.
+template <class T>
+struct Operands {
+  Operands(Op op_a, Op op_b, const Sizes& sizes)
+      : op_a(op_a),
+        op_b(op_b),
+        sizes(sizes),
+        a(stored(op_a, sizes[0], sizes[2], 1)),
+        b(stored(op_b, sizes[2], sizes[1], 2)),
+        expected(at::mm(used(a, op_a, sizes[0], sizes[2]), used(b, op_b, sizes[2], sizes[1]))) {}
+
+  static at::Tensor stored(Op op, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+    if (op == Op::transposed) std::swap(rows, columns);
+    return noise(rows, columns + kMore, seed);
+  }
+  static at::Tensor used(const Array<T>& array, Op op, std::int64_t rows, std::int64_t columns) {
+    if (op == Op::plain) return array.values().narrow(1, 0, columns);
+    return array.values().narrow(1, 0, rows).t();
+  }
+  Matrix<const T> left() {
+    return {a.data(), (op_a == Op::plain ? sizes[2] : sizes[0]) + kMore};
+  }
+  Matrix<const T> right() {
+    return {b.data(), (op_b == Op::plain ? sizes[1] : sizes[2]) + kMore};
+  }
+
+  static constexpr std::int64_t kMore = 3;
+  Op op_a, op_b;
+  Sizes sizes;
+  Array<T> a, b;
+  at::Tensor expected;
+};
+
+template <class T>
+using ToFloat = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const T>,
+                         Matrix<const T>, bool, Matrix<float>);
+using ToBf16 = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const bf16>,
+                        Matrix<const bf16>, Matrix<bf16>);
+
+/// f(operands) for every way the operands may lie.
+template <class T, class F>
+void for_each_product(std::initializer_list<Sizes> all_sizes, const F& f) {
+  for (const Sizes& sizes : all_sizes) {
+    for (const Op op_a : {Op::plain, Op::transposed}) {
+      for (const Op op_b : {Op::plain, Op::transposed}) {
+        SCOPED_TRACE(::testing::Message() << sizes[0] << " x " << sizes[1] << " x " << sizes[2]
+                                          << (op_a == Op::plain ? " a" : " a^T")
+                                          << (op_b == Op::plain ? " b" : " b^T"));
+        Operands<T> operands(op_a, op_b, sizes);
+        f(operands);
+      }
+    }
+  }
+}
+
+template <class T>
+void check(ToFloat<T> product, std::initializer_list<Sizes> all_sizes, double bound) {
+  for_each_product<T>(all_sizes, [&](Operands<T>& x) {
+    const auto [m, n, k] = x.sizes;
+    for (const bool add : {false, true}) {
+      Array<float> c(noise(m, n + 1, 3));
+      const at::Tensor before = c.values();
+      product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), add, {c.data(), n + 1});
+      const at::Tensor after = c.values();
+      expect_close(after.narrow(1, 0, n),
+                   add ? x.expected + before.narrow(1, 0, n) : x.expected, bound, 1e-5 + bound);
+      EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
+    }
+  });
+}
+
+void check(ToBf16 product, std::initializer_list<Sizes> all_sizes) {
+  for_each_product<bf16>(all_sizes, [&](Operands<bf16>& x) {
+    const auto [m, n, k] = x.sizes;
+    Array<bf16> c(noise(m, n + 1, 3));
+    const at::Tensor before = c.values();
+    product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), {c.data(), n + 1});
+    const at::Tensor after = c.values();
+    expect_close(after.narrow(1, 0, n), x.expected, 1.01 * kRounding<bf16>, 1e-5);
+    EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
+  });
+}
+
+const std::initializer_list<Sizes> kSmall = {{1, 1, 1}, {5, 7, 3}, {33, 20, 65}, {32, 64, 96}};
+/// Beyond one block of m, n or k, with an operand a that stays packed and one that does not.
+const std::initializer_list<Sizes> kBlocked = {
+    {70, 530, 40}, {40, 33, 1100}, {1060, 37, 64}, {1030, 520, 1030}};
+
+TEST(Products, MatchDouble) {
+  check<float>(kernels::product, kSmall, 1e-6);
+  check<bf16>(kernels::product, kSmall, 1e-6);  // sums and result in float32
+  check(kernels::product, kSmall);
+}
+
+TEST(Products, LibrariesMatchDouble) {
+  check<bf16>(kernels::product_by_library, kSmall, 1e-6);
+  check<float>(kernels::product_by_aten, kSmall, 1e-6);
+  check<bf16>(kernels::product_by_aten, kSmall, 0x1p-8);
+  check(kernels::product_by_aten, kSmall);
+}
+
+TEST(Products, AmxMatchesDoubleAcrossBlocks) {
+  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
+  check<bf16>(kernels::amx_product, kBlocked, 1e-6);
+  check(kernels::amx_product, kBlocked);
+}
+
+TEST(Products, OfNothingAreZero) {
+  float c[] = {1.0F, 2.0F};
+  const bf16 none{};
+  kernels::product(Op::plain, Op::plain, 1, 2, 0, Matrix<const bf16>{&none, 1},
+                   Matrix<const bf16>{&none, 1}, true, {c, 2});
+  EXPECT_EQ(c[0], 1.0F);
+  kernels::product(Op::plain, Op::plain, 1, 2, 0, Matrix<const bf16>{&none, 1},
+                   Matrix<const bf16>{&none, 1}, false, {c, 2});
+  EXPECT_EQ(c[0], 0.0F);
+  EXPECT_EQ(c[1], 0.0F);
+}
+
+// Threads take whole tiles of the result: its bits do not depend on how many there are.
+TEST(Products, BitsDoNotDependOnThreads) {
+  const int threads = at::get_num_threads();
+  for (const Sizes& sizes : {Sizes{300, 200, 700}, Sizes{200, 300, 700}}) {
+    const auto [m, n, k] = sizes;
+    Operands<bf16> x(Op::plain, Op::transposed, sizes);
+    std::vector<at::Tensor> results;
+    for (const int count : {1, 3}) {
+      at::set_num_threads(count);
+      Array<float> c(at::zeros({m, n}));
+      kernels::product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), false, {c.data(), n});
+      results.push_back(c.values());
+    }
+    at::set_num_threads(threads);
+    EXPECT_TRUE(at::equal(results[0], results[1]));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun
