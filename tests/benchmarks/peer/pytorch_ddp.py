@@ -3,6 +3,7 @@
 
     pytorch_ddp.py train --size tiny --strategy bucketed --bucket-mb 5 [--bf16] [--world 2]
     pytorch_ddp.py all_reduce --megabytes 1,10,100
+    pytorch_ddp.py adamw --size peer-small --world 1
 
 Prints one JSON object. `train` gives every sample of every rank, with the keys that ddprun's result.json has and the
 same meaning (docs/measurement.md). One compute thread a rank; ranks are processes of this machine over gloo.
@@ -289,6 +290,19 @@ def all_reduce(rank, args):
     return times
 
 
+def adamw(rank, args):
+    """Milliseconds of each update of the model's parameters."""
+    strategy = Single(LanguageModel(args), args)
+    for parameter in strategy.parameters:
+        parameter.grad = torch.randn_like(parameter)
+    times = []
+    for _ in range(args.warmup + args.steps):
+        begin = time.perf_counter()
+        strategy.optimizer.step()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return dict(adamw_ms=times[args.warmup:])
+
+
 # ---------------------------------------------------------------- ranks
 
 
@@ -322,7 +336,7 @@ def run_rank(rank, measure, args, port):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measure", choices=["train", "all_reduce"])
+    parser.add_argument("measure", choices=["train", "all_reduce", "adamw"])
     parser.add_argument("--size", choices=list(SIZES), default="tiny")
     parser.add_argument("--strategy", choices=list(STRATEGIES), default="bucketed")
     parser.add_argument("--bucket-mb", type=float, default=25)
@@ -344,7 +358,7 @@ def main():
     args.launch_ns = int(os.environ.get("BENCH_LAUNCH_NS", time.monotonic_ns()))
     for name, value in SIZES[args.size].items():
         setattr(args, name, value)
-    measure = dict(train=train, all_reduce=all_reduce)[args.measure]
+    measure = dict(train=train, all_reduce=all_reduce, adamw=adamw)[args.measure]
     if args.world == 1:
         run_rank(0, measure, args, 0)
     else:
