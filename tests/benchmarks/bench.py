@@ -85,6 +85,13 @@ def pick(configurations, cell, rounds, runs):
     return best(times), best({name: t for name, t in times.items() if name.split()[0] in OVERLAPPING})
 
 
+def compile_once(side, runs):
+    """Fills the cache of compiled code, from which each later process takes it; no rows."""
+    say(f"compiling: {side.label}")
+    runs.append({"configuration": side.label, "side": "PyTorch compiling", "round": 0, **side.run(0, 1)})
+    return []
+
+
 def step_rows(cell, args, runs):
     """Step, exposed communication, optimizer and memory of one model, precision and number of ranks."""
     model, precision, ranks = cell
@@ -99,8 +106,12 @@ def step_rows(cell, args, runs):
         "ddprun tuned": chosen.preloading(args.tcmalloc),
         "PyTorch tuned": their.preloading(args.tcmalloc),
     }
+    case = {"model": model, "precision": precision, "ranks": ranks}
+    rows = []
     if args.compile:
-        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
+        compiled = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
+        if guarded(rows, "step", {**case, "variant": "compiled"}, lambda: compile_once(compiled, runs)):
+            competitors["PyTorch compiled"] = compiled
     for side, known, fastest, overlapping in (("ddprun", ours, our_pick, our_overlapping),
                                               ("PyTorch", theirs, their_pick, their_overlapping)):
         if ranks > 1 and overlapping != fastest:
@@ -110,8 +121,6 @@ def step_rows(cell, args, runs):
         competitors["roofline"] = Roofline(cell)
     results = alternate(competitors, args.rounds, *STEPS[model], runs)
 
-    case = {"model": model, "precision": precision, "ranks": ranks}
-
     def row(what, variant, our_side, their_side):
         labels = (f"{competitors[our_side].label}{' + tcmalloc' if 'tuned' in our_side else ''}",
                   f"{competitors[their_side].label}{' + tcmalloc' if 'tuned' in their_side else ''}")
@@ -119,8 +128,8 @@ def step_rows(cell, args, runs):
                         values(results[their_side], what), labels)
 
     our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
-    rows = [row("step", "as run", "ddprun", "PyTorch"), row("step", "tuned", our_tuned, "PyTorch tuned")]
-    if args.compile:
+    rows += [row("step", "as run", "ddprun", "PyTorch"), row("step", "tuned", our_tuned, "PyTorch tuned")]
+    if "PyTorch compiled" in results:
         rows.append(row("step", "compiled", "ddprun", "PyTorch compiled"))
     if "roofline" in results:
         rows += roofline_rows(case, results["ddprun"], results["PyTorch"], results["roofline"])
@@ -197,7 +206,8 @@ def read_arguments():
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
     parser.add_argument("--quick", action="store_true", help="two models, two rounds, fewer strategies")
-    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile (minutes of compiling)")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None,
+                        help="also PyTorch with torch.compile: minutes of compiling for each model (default: yes; --quick: no)")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
     parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
     parser.add_argument("--dry-run", action="store_true", help="print what would run")
@@ -210,6 +220,7 @@ def read_arguments():
     if set(args.models) - set(STEPS):
         parser.error(f"--models knows {', '.join(STEPS)}")
     args.rounds = args.rounds or (2 if args.quick else 5)
+    args.compile = not args.quick if args.compile is None else args.compile
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()
     args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
@@ -227,7 +238,7 @@ def print_plan(args):
             print(f"step {' '.join(map(str, cell))} rank(s), {STEPS[cell[0]][1]} steps a run")
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
             print(f"  then {args.rounds} rounds of ddprun, PyTorch, ddprun + tcmalloc, PyTorch + tcmalloc, "
-                  "each side's fastest that overlaps, roofline")
+                  f"each side's fastest that overlaps, roofline{', PyTorch compiled' if args.compile else ''}")
 
 
 def check_ready(args):
@@ -238,13 +249,14 @@ def check_ready(args):
 
 
 def guarded(rows, what, case, measure):
-    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on."""
+    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on. Whether none failed."""
     try:
         rows.extend(measure())
+        return True
     except sides.RunFailed as failure:
         say(f"failed: {failure}")
-        rows.append({"what": what, "model": case[0], "precision": case[1], "ranks": case[2], "variant": "",
-                     "failed": str(failure)})
+        rows.append({"what": what, **case, "failed": str(failure)})
+        return False
 
 
 def report_text(reports):
@@ -274,11 +286,12 @@ def main():
     for part in args.parts:
         if part == "step":
             for cell in args.cells:
-                guarded(rows, "step", cell, lambda cell=cell: step_rows(cell, args, runs))
+                case = {**dict(zip(("model", "precision", "ranks"), cell)), "variant": ""}
+                guarded(rows, "step", case, lambda cell=cell: step_rows(cell, args, runs))
                 save()
             continue
         measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
-        guarded(rows, part, ("", "", ""), lambda measure=measure: measure(args, runs))
+        guarded(rows, part, dict.fromkeys(("model", "precision", "ranks", "variant"), ""), lambda measure=measure: measure(args, runs))
         save()
     notes.extend(note for note in [warn_if_loaded(runs)] if note)
     save()

@@ -28,8 +28,9 @@ using nlohmann::json;
 /// Waits until the threads of all cores come to the same measurement.
 using Together = std::barrier<>;
 
-/// Median milliseconds of a call, among calls of `budget_ms` in all and three at least.
-double median_ms(Together& together, double budget_ms, const std::function<void()>& call) {
+/// Milliseconds of a call: the first quartile among calls of `budget_ms` in all and three at least.
+/// A floor is what the machine can do, and whatever interrupts a call only makes it longer.
+double call_ms(Together& together, double budget_ms, const std::function<void()>& call) {
   call();  // oneDNN makes its kernel of a shape at the first call
   together.arrive_and_wait();
   std::vector<double> times;
@@ -39,7 +40,7 @@ double median_ms(Together& together, double budget_ms, const std::function<void(
     times.push_back(to_ms(now_ns() - begin));
   }
   std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return times[times.size() / 4];
 }
 
 at::Tensor random(std::int64_t rows, std::int64_t columns, at::ScalarType type) {
@@ -55,11 +56,11 @@ double linear_ms(Together& together, std::int64_t rows, std::int64_t in, std::in
   const at::Tensor dy = random(rows, out, type);
   const at::Tensor weight = random(out, in, type);
   at::Tensor gradient = random(out, in, at::kFloat);
-  const double forward = median_ms(together, kBudgetMs, [&] { linear_product(x, weight); });
-  const double input = median_ms(together, kBudgetMs, [&] { input_gradient(dy, weight); });
-  const double by_aten = median_ms(together, kBudgetMs, [&] { at::mm(dy.t(), x); });
+  const double forward = call_ms(together, kBudgetMs, [&] { linear_product(x, weight); });
+  const double input = call_ms(together, kBudgetMs, [&] { input_gradient(dy, weight); });
+  const double by_aten = call_ms(together, kBudgetMs, [&] { at::mm(dy.t(), x); });
   const double own =
-      median_ms(together, kBudgetMs, [&] { weight_gradient(dy, x, /*add=*/false, gradient); });
+      call_ms(together, kBudgetMs, [&] { weight_gradient(dy, x, /*add=*/false, gradient); });
   return forward + input + std::min(by_aten, own);
 }
 
@@ -81,7 +82,7 @@ double peak_gflops(Together& together, at::ScalarType type) {
   for (const std::int64_t size : {1024, 2048}) {
     const at::Tensor a = random(size, size, type);
     const at::Tensor b = random(size, size, type);
-    const double ms = median_ms(together, 200, [&] { at::mm(a, b); });
+    const double ms = call_ms(together, 200, [&] { at::mm(a, b); });
     best = std::max(best, 2e-6 * static_cast<double>(size * size * size) / ms);
   }
   return best;
@@ -105,10 +106,9 @@ std::pair<double, double> memory_gb_s(Together& together) {
   for (int i = 0; i < 4; ++i) arrays.push_back(allocate_private(kFloats, at::kFloat).fill_(1.0));
   std::vector<float*> at;
   for (const at::Tensor& array : arrays) at.push_back(array.data_ptr<float>());
-  const double streams =
-      median_ms(together, 200, [&] { seven_streams(at[0], at[1], at[2], at[3]); });
+  const double streams = call_ms(together, 200, [&] { seven_streams(at[0], at[1], at[2], at[3]); });
   const double copy =
-      median_ms(together, 100, [&] { std::memcpy(at[0], at[1], kFloats * sizeof(float)); });
+      call_ms(together, 100, [&] { std::memcpy(at[0], at[1], kFloats * sizeof(float)); });
   const double bytes = static_cast<double>(kFloats) * sizeof(float) * 1e-6;
   return {7 * bytes / streams, 2 * bytes / copy};
 }
