@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: ddprun against what one would otherwise run, PyTorch in Python, on this machine, in one run.
 
-    make bench                              everything (about an hour and a half on two idle cores)
+    make bench                              everything (some two hours on two idle cores)
     make bench WHAT=step,startup            parts: step, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
@@ -27,6 +27,7 @@ from bench_roofline import Roofline, roofline_rows
 
 PARTS = ("step", "startup", "all_reduce", "adamw")
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
+QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
 LOADED_CPUS = 0.15  # more than this taken by others while a side runs: the figures are worth little
 
@@ -100,12 +101,9 @@ def step_rows(cell, args, runs):
     our_pick, our_overlapping = pick(ours, cell, args.pick_rounds, runs)
     their_pick, their_overlapping = pick(theirs, cell, args.pick_rounds, runs)
     chosen, their = ours[our_pick], theirs[their_pick]
-    competitors = {
-        "ddprun": chosen,
-        "PyTorch": their,
-        "ddprun tuned": chosen.preloading(args.tcmalloc),
-        "PyTorch tuned": their.preloading(args.tcmalloc),
-    }
+    competitors = {"ddprun": chosen, "PyTorch": their}
+    if ranks > 1 or not args.quick:
+        competitors.update({f"{name} tuned": side.preloading(args.tcmalloc) for name, side in competitors.items()})
     case = {"model": model, "precision": precision, "ranks": ranks}
     rows = []
     if args.compile:
@@ -119,7 +117,7 @@ def step_rows(cell, args, runs):
     say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
     if not left_out(sides.BIN / "roofline_benchmark", ""):
         competitors["roofline"] = Roofline(cell)
-    results = alternate(competitors, args.rounds, *STEPS[model], runs)
+    results = alternate(competitors, args.rounds, *args.steps[model], runs)
 
     def row(what, variant, our_side, their_side):
         labels = (f"{competitors[our_side].label}{' + tcmalloc' if 'tuned' in our_side else ''}",
@@ -127,8 +125,10 @@ def step_rows(cell, args, runs):
         return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[our_side], what),
                         values(results[their_side], what), labels)
 
-    our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
-    rows += [row("step", "as run", "ddprun", "PyTorch"), row("step", "tuned", our_tuned, "PyTorch tuned")]
+    rows.append(row("step", "as run", "ddprun", "PyTorch"))
+    if "PyTorch tuned" in results:
+        our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
+        rows.append(row("step", "tuned", our_tuned, "PyTorch tuned"))
     if "PyTorch compiled" in results:
         rows.append(row("step", "compiled", "ddprun", "PyTorch compiled"))
     if "roofline" in results:
@@ -205,7 +205,7 @@ def read_arguments():
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
-    parser.add_argument("--quick", action="store_true", help="two models, two rounds, fewer strategies")
+    parser.add_argument("--quick", action="store_true", help="two models, two shorter rounds, fewer strategies")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None,
                         help="also PyTorch with torch.compile: minutes of compiling for each model (default: yes; --quick: no)")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
@@ -221,6 +221,7 @@ def read_arguments():
         parser.error(f"--models knows {', '.join(STEPS)}")
     args.rounds = args.rounds or (2 if args.quick else 5)
     args.compile = not args.quick if args.compile is None else args.compile
+    args.steps = QUICK_STEPS if args.quick else STEPS
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()
     args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
@@ -235,9 +236,10 @@ def print_plan(args):
             continue
         for cell in args.cells:
             ours, theirs = candidates(cell, args)
-            print(f"step {' '.join(map(str, cell))} rank(s), {STEPS[cell[0]][1]} steps a run")
+            print(f"step {' '.join(map(str, cell))} rank(s), {args.steps[cell[0]][1]} steps a run")
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
-            print(f"  then {args.rounds} rounds of ddprun, PyTorch, ddprun + tcmalloc, PyTorch + tcmalloc, "
+            tuned = ", both with tcmalloc" if cell[2] > 1 or not args.quick else ""
+            print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, "
                   f"each side's fastest that overlaps, roofline{', PyTorch compiled' if args.compile else ''}")
 
 
@@ -267,10 +269,17 @@ def report_text(reports):
     return "\n".join([*dict.fromkeys(heads), "", table(rows), "", *notes]).rstrip() + "\n"
 
 
+def print_table(files):
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        sys.exit(f"bench: no results: {', '.join(missing)}; a run writes them as it goes, after its first row")
+    print(report_text([json.loads(file.read_text()) for file in files]), end="")
+
+
 def main():
     args = read_arguments()
     if args.table:
-        return print(report_text([json.loads((Path(folder) / "bench.json").read_text()) for folder in args.table]), end="")
+        return print_table([Path(folder) / "bench.json" for folder in args.table])
     if args.dry_run:
         return print_plan(args)
     check_ready(args)

@@ -1,7 +1,9 @@
 """Tests of what `make bench` computes; run by `make bench` itself: cd tests/benchmarks && python3 -m unittest bench_test"""
+import argparse
 import re
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import bench
 import bench_parts
@@ -144,6 +146,55 @@ class GoogleBenchmark(unittest.TestCase):
         source = (sides.REPO / "tests/benchmarks/adamw_benchmark.cpp").read_text()
         for case in bench_parts.ADAMW_CASES:
             self.assertRegex(source, rf"\b(BENCHMARK|DDPRUN_PAGES)\({case.split('/')[0]}\)")
+
+
+class TablesOfRunsMadeApart(unittest.TestCase):
+    def test_rows_of_all_in_one_table_and_each_machine_once(self):
+        def report_of(what):
+            return {"machine": {"cpu": "a CPU", "cores": 2, "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
+                    "rows": [report.make_row(what, CASE, "ms", [[1]], [[2]])]}
+        text = bench.report_text([report_of("step"), report_of("optimizer")])
+        self.assertEqual(text.count("a CPU, 2 cores; 2026-11-21; commit c0ffee"), 1)
+        self.assertEqual(sum(line.startswith("| ") and "| 0.50 (" in line for line in text.splitlines()), 2)
+        self.assertIn("note of step", text)
+        self.assertIn("note of optimizer", text)
+
+
+class Steps(unittest.TestCase):
+    """The rows of a cell, with sides that give known runs."""
+
+    class Fake:
+        def __init__(self, label, *steps):
+            self.label, self.steps, self.calls, self.words = label, steps, [], []
+
+        def run(self, warmup, steps):
+            self.calls.append(steps)
+            return {**run_of(*self.steps), "other_cpus": 0.0}
+
+        def preloading(self, _):
+            return self
+
+    def rows_of(self, ours, theirs):
+        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, compile=False, tcmalloc="")
+        with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
+                mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
+            return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", 2), args, [])}
+
+    def test_exposed_communication_is_of_each_sides_fastest_that_overlaps(self):
+        rows = self.rows_of([self.Fake("flat", [0, 10], [0, 11]), self.Fake("bucketed 1", [0, 20], [0, 22])],
+                            [self.Fake("bucketed 25", [0, 40], [0, 42]), self.Fake("flat", [0, 50], [0, 50])])
+        step, exposed, skew = rows["step", "as run"], rows["exposed communication", "as run"], rows["skew", "as run"]
+        self.assertEqual((step["ddprun_choice"], step["peer_choice"]), ("flat", "bucketed 25"))
+        self.assertEqual((exposed["ddprun_choice"], exposed["peer_choice"]), ("bucketed 1", "bucketed 25"))
+        self.assertAlmostEqual(exposed["ratio"]["median"], 0.5)
+        self.assertAlmostEqual(skew["ddprun"]["median"], 0.1)
+        self.assertIn(("step", "tuned"), rows)
+
+    def test_what_was_slow_at_first_runs_but_once_in_the_search(self):
+        slow = self.Fake("zero1", [0, 99], [0, 99])
+        ours = [self.Fake("flat", [0, 10], [0, 10]), self.Fake("bucketed 1", [0, 11], [0, 11]), slow]
+        self.rows_of(ours, [self.Fake("bucketed 25", [0, 40], [0, 40])])
+        self.assertEqual(slow.calls, [bench.SEARCH["tiny"][1]])
 
 
 class SameModel(unittest.TestCase):
