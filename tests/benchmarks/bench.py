@@ -87,7 +87,7 @@ def pick(configurations, cell, rounds, runs):
 
 
 def compile_once(side, runs):
-    """Fills the cache of compiled code, from which each later process takes it; no rows."""
+    """Fills the cache of compiled code, which later processes use; no rows."""
     say(f"compiling: {side.label}")
     runs.append({"configuration": side.label, "side": "PyTorch compiling", "round": 0, **side.run(0, 1)})
     return []
@@ -206,8 +206,7 @@ def read_arguments():
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
     parser.add_argument("--quick", action="store_true", help="two models, two shorter rounds, fewer strategies")
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None,
-                        help="also PyTorch with torch.compile: minutes of compiling for each model (default: yes; --quick: no)")
+    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile: minutes more for each cell")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
     parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
     parser.add_argument("--dry-run", action="store_true", help="print what would run")
@@ -220,7 +219,6 @@ def read_arguments():
     if set(args.models) - set(STEPS):
         parser.error(f"--models knows {', '.join(STEPS)}")
     args.rounds = args.rounds or (2 if args.quick else 5)
-    args.compile = not args.quick if args.compile is None else args.compile
     args.steps = QUICK_STEPS if args.quick else STEPS
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()

@@ -33,7 +33,8 @@ import torch.nn.functional as F  # noqa: E402
 #   tcmalloc preloaded         peer-small bf16 475 -> 404: the side "tuned"
 #   THP_MEM_ALLOC_ENABLE=1 (also with tcmalloc), glibc's mmap and trim thresholds with huge pages: up to 6 % either way, not taken
 #   torch.compile              tiny fp32, RoPE by pairs, 274 -> 230, after 47 to 130 s of compiling; bf16, beside other programs, least step
-#                              247 -> 145 after 200 s; two ranks at least twice as long: a side of its own, "compiled"
+#                              247 -> 145 after 200 s; two ranks at least twice as long: a side of its own,
+#                              `make bench ARGS=--compile`
 #   Python's bytecode          launch to first step 55 -> 20 s: scripts/setup_bench.sh writes it, as pip would
 # Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
 # Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
