@@ -26,7 +26,7 @@ json statistics_json(const RunStatistics& s) {
   for (std::size_t c = 0; c < kTimeColumns.size(); ++c) {
     out[kTimeColumns[c].name] = summary_json(s.columns[c]);
   }
-  out["skew_ms"] = summary_json(s.skew_ms);
+  out["skew_ms"] = summary_json(s.skew_ms());
   for (const Summary& rank : s.rank_step_ms) out["rank_step_ms"].push_back(summary_json(rank));
   out["exposed_share"] = s.exposed_share;
   out["overlapped_share"] = s.overlapped_share;

@@ -69,7 +69,7 @@ CollectiveKind kind_from(const std::string& text) {
 }
 
 /// Every double of a StepSample: one list for both directions.
-constexpr std::array<std::pair<const char*, double StepSample::*>, 9> kSampleNumbers = {{
+constexpr std::array<std::pair<const char*, double StepSample::*>, 10> kSampleNumbers = {{
     {"step_ms", &StepSample::step_ms},
     {"forward_ms", &StepSample::forward_ms},
     {"backward_ms", &StepSample::backward_ms},
@@ -77,6 +77,7 @@ constexpr std::array<std::pair<const char*, double StepSample::*>, 9> kSampleNum
     {"optimizer_ms", &StepSample::optimizer_ms},
     {"communication_ms", &StepSample::communication_ms},
     {"overlapped_ms", &StepSample::overlapped_ms},
+    {"launch_delay_ms", &StepSample::launch_delay_ms},
     {"loss", &StepSample::loss},
     {"gradient_norm", &StepSample::gradient_norm},
 }};

@@ -91,6 +91,8 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
     sample.bytes += record.bytes;
+    sample.launch_delay_ms +=
+        to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
     intervals.push_back({record.start_ns, record.end_ns});
   }
   sample.collectives = static_cast<std::int64_t>(records_.size());

@@ -26,6 +26,7 @@ RankResult example() {
                      .optimizer_ms = 4,
                      .communication_ms = 5,
                      .overlapped_ms = 6,
+                     .launch_delay_ms = 0.5,
                      .loss = std::numeric_limits<double>::quiet_NaN(),
                      .gradient_norm = std::numeric_limits<double>::infinity(),
                      .collectives = 7,
@@ -69,6 +70,7 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(sample.optimizer_ms, 4);
   EXPECT_EQ(sample.communication_ms, 5);
   EXPECT_EQ(sample.overlapped_ms, 6);
+  EXPECT_EQ(sample.launch_delay_ms, 0.5);
   EXPECT_TRUE(std::isnan(sample.loss));
   EXPECT_EQ(sample.gradient_norm, std::numeric_limits<double>::infinity());
   EXPECT_EQ(sample.collectives, 7);

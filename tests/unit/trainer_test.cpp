@@ -127,6 +127,40 @@ TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
   EXPECT_LT(faults() - before, 2 * 1250);  // the heap may still grow once; anew each step: 12,500
 }
 
+/// An all-reduce for each gradient, all at once: they wait for one another.
+class AllAtOnce : public Strategy {
+ public:
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void finish_backward() override {
+    const FlatBuffers& buffers = context_->buffers();
+    std::vector<Work> works;
+    for (int index = 0; index < buffers.count(); ++index) {
+      works.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
+                                                   ReduceOp::avg, "gradient"));
+    }
+    for (Work& work : works) work.wait();
+  }
+
+ private:
+  StrategyContext* context_ = nullptr;
+};
+
+TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
+  const Experiment experiment = make_experiment(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    AllAtOnce strategy;
+    Trainer trainer(experiment, registry(), group, strategy);
+    const StepSample sample = trainer.step(0);
+    double delay_ns = 0;
+    const auto count = static_cast<double>(trainer.last_records().size());
+    ASSERT_GT(count, 4);
+    for (const CollectiveRecord& record : trainer.last_records()) {
+      delay_ns += static_cast<double>(record.start_ns - record.enqueue_ns);
+    }
+    EXPECT_NEAR(sample.launch_delay_ms, delay_ns / count * 1e-6, 1e-9);
+  });
+}
+
 TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   Experiment experiment = make_experiment(1);
   experiment.optimizer.lr = INFINITY;

@@ -24,6 +24,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// The cells of a line of Markdown.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, '|');) {
+    const std::size_t begin = cell.find_first_not_of(' ');
+    if (begin == std::string::npos) continue;  // outside of the first and last bar
+    cells.push_back(cell.substr(begin, cell.find_last_not_of(' ') + 1 - begin));
+  }
+  return cells;
+}
+
 TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   const Row row = known_row("a=1");
   const RunStatistics s = compute_statistics(row.ranks, 8, 16);
@@ -31,9 +43,11 @@ TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   EXPECT_DOUBLE_EQ(s.step_ms().median, 22);
   EXPECT_DOUBLE_EQ(s.step_ms().max, 32);
   EXPECT_DOUBLE_EQ(s.forward_ms().median, 21.0 / 4);
-  EXPECT_DOUBLE_EQ(s.exposed_share, (21.0 / 2) / 22);
+  EXPECT_DOUBLE_EQ(s.exposed_ms().median, 20.0 / 2);  // of the rank that waited least
+  EXPECT_DOUBLE_EQ(s.exposed_share, (20.0 / 2) / 22);
   EXPECT_DOUBLE_EQ(s.overlapped_share, 0.25);
-  EXPECT_DOUBLE_EQ(s.skew_ms.mean, 2);
+  EXPECT_DOUBLE_EQ(s.skew_ms().mean, 0.5);  // ranks waited 1 ms differently
+  EXPECT_DOUBLE_EQ(s.launch_delay_ms().median, 0.75);
   EXPECT_DOUBLE_EQ(s.rank_step_ms[0].median, 20);
   EXPECT_DOUBLE_EQ(s.rank_step_ms[1].median, 22);
   EXPECT_DOUBLE_EQ(s.samples_per_s, 8 / 0.022);
@@ -103,6 +117,24 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
       EXPECT_THAT(text, HasSubstr(kept));
   }
   EXPECT_THAT(terminal_report(rows, {true, false, 60}), HasSubstr("terminal too narrow for: "));
+}
+
+TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
+  std::vector<Row> rows = {known_row("a"), known_row("b"), known_row("c")};
+  for (RankResult& rank : rows[0].ranks) {
+    for (StepSample& sample : rank.samples) sample.collectives = 0;
+  }
+  for (RankResult& rank : rows[1].ranks) {
+    for (StepSample& sample : rank.samples) sample.backward_ms = 3.3;
+  }
+  for (Row& row : rows) row.config = {{"strategy", row.label}, {"precision", "fp32"}};
+  rows[2].config["precision"] = "bf16";
+  const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
+  const std::vector<std::string> titles = cells_of(lines[0]);
+  const auto column = std::find(titles.begin(), titles.end(), "contention") - titles.begin();
+  std::vector<std::string> cells;
+  for (const std::size_t line : {2, 3, 4}) cells.push_back(cells_of(lines[line])[column]);
+  EXPECT_THAT(cells, ElementsAre("–", "+3.3", "–"));
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
