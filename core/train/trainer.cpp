@@ -38,7 +38,7 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
   precision_->convert(model_.parameters());
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
-  model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
 }
 
 at::Tensor Trainer::forward(std::int64_t index, std::int64_t micro_batch, bool last) {
