@@ -43,7 +43,7 @@ struct HeadLossNode final : FusedNode {
     if (memory && memory->tenant == &dhead) memory->tenant = nullptr;
   }
 
-  void release_variables() override {
+  void forget() override {
     leave_memory();
     normed = {};
     dy.reset();

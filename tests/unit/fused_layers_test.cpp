@@ -198,6 +198,9 @@ TEST_F(FusedLayers, RefusesWhatItDoesNotKnow) {
   const Transformer model(config_of("fused"), *attention_, 3);
   const at::Tensor loss = model.loss(a_.ids, a_.targets);
   EXPECT_THROW(torch::autograd::backward({loss}, {}, true, /*create_graph=*/true), Error);
+  torch::autograd::backward({loss}, {}, /*retain_graph=*/true);
+  EXPECT_THROW(torch::autograd::backward({loss}, {}, /*retain_graph=*/true), Error)
+      << "layers work in place";
   const auto bf16 = load_plugin<Precision>("precision", "bf16_mixed");
   const auto guard = bf16->forward_guard();  // and no copy of the weights in bfloat16
   EXPECT_THROW(model.loss(a_.ids, a_.targets), ConfigError);
