@@ -81,7 +81,9 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
     now = backward.synchronised_ns;
   }
   if (on_synchronised) on_synchronised();
-  sample.gradient_norm = data_parallel_->step(lr, optimizer.clip_norm).first;
+  const StepOutcome outcome = data_parallel_->step(lr, optimizer.clip_norm);
+  sample.skipped = outcome.skipped;
+  sample.gradient_norm = outcome.gradient_norm;
   const std::int64_t end = now_ns();
   sample.optimizer_ms = to_ms(end - now + backward.update_ns);
   sample.step_ms = to_ms(end - step_begin_ns_);
