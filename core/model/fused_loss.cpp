@@ -58,8 +58,7 @@ struct HeadLossNode final : FusedNode {
     } else {
       memory->vacate();
       float* const gradient = gradient_to_add_to(head);
-      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient,
-                                 false);
+      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
     }
     if (factor != 1.0F) dy.mul_(factor);
     return {rms_norm_backward(dy, normed, {}, norm), {}, {}};

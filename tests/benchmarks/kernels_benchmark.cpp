@@ -236,9 +236,8 @@ void to_bf16_aten(benchmark::State& state) {
 void accumulate_scaled(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});
   const at::Tensor out = at::zeros({kElements});
-  measure(state, kElements * 12, [&] {
-    kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out), false);
-  });
+  measure(state, kElements * 12,
+          [&] { kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out)); });
 }
 void accumulate_scaled_aten(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});
@@ -306,7 +305,7 @@ void memory_add(benchmark::State& state) {
   const AdamwArrays& arrays = adamw_arrays(state);
   measure(state, kParameters * 12, [&] {
     kernels::accumulate_scaled(kParameters, 0.5f, data<float>(arrays.gradient),
-                               data<float>(arrays.mean), false);
+                               data<float>(arrays.mean));
   });
 }
 
