@@ -61,6 +61,9 @@ RunStatistics compute_statistics(const std::vector<RankResult>& ranks, std::int6
   std::array<std::vector<double>, kTimeColumns.size()> columns;
   std::vector<double> skew, bytes, collectives;
   for (std::size_t i = 0; i < steps.size(); ++i) {
+    out.skipped_steps += std::any_of(ranks.begin(), ranks.end(), [i](const RankResult& rank) {
+      return rank.samples[i].skipped;
+    });
     if (steps[i].warmup) continue;
     for (std::size_t c = 0; c < kTimeColumns.size(); ++c) {
       const std::vector<double> values = over_ranks(ranks, i, kTimeColumns[c].value);

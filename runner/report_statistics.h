@@ -32,7 +32,7 @@ inline constexpr std::array<TimeColumn, 8> kTimeColumns = {{
     {"launch_delay_ms", &StepSample::launch_delay_ms, OverRanks::mean},
 }};
 
-/// Over the measured steps; warm-up steps count in the losses alone.
+/// Over the measured steps; warm-up steps count in the losses and in skipped_steps alone.
 struct RunStatistics {
   std::array<Summary, kTimeColumns.size()> columns;  ///< of kTimeColumns, in their order
   /// Of each step: mean over the ranks of exposed_ms minus the least, i.e. the time for which ranks
@@ -48,6 +48,7 @@ struct RunStatistics {
   double collectives_per_step = 0;  ///< one rank, mean
   double loss_first = 0;            ///< mean over ranks, first step of all
   double loss_last = 0;             ///< mean over ranks, last step
+  std::int64_t skipped_steps = 0;   ///< of all steps: on some rank parameters were not updated
   double first_step_done_s = 0;     ///< launch to the first completed step, slowest rank
 
   const Summary& step_ms() const { return columns[0]; }

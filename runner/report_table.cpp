@@ -206,16 +206,14 @@ std::string in_words(const std::string& check) {
   return found != words.end() ? found->second : check;
 }
 
-/// Says from which step on a loss was no finite number; empty if all were.
-std::string divergence(const Row& row) {
-  for (const RankResult& rank : row.ranks) {
-    for (const StepSample& sample : rank.samples) {
-      if (std::isfinite(sample.loss)) continue;
-      return fmt::format("the loss was {} in step {} on rank {}: a lower optimizer.lr, or clipping",
-                         sample.loss, sample.step, rank.rank);
-    }
-  }
-  return {};
+/// Says in how many steps the precision skipped the update; empty if in none.
+std::string skipped_steps(const Row& row) {
+  if (!row.measured()) return {};
+  const auto skipped =
+      compute_statistics(row.ranks, row.global_batch, row.context_length).skipped_steps;
+  if (skipped == 0) return {};
+  return fmt::format("{} of {} steps, warm-up included, did not update the parameters", skipped,
+                     row.ranks[0].samples.size());
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -304,8 +302,10 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
     }
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (const std::string sentence = divergence(rows[i]); !sentence.empty())
+    if (const std::string sentence = divergence(rows[i].ranks); !sentence.empty())
       lines.push_back("DIVERGED: " + names.names[i] + ": " + sentence);
+    if (const std::string sentence = skipped_steps(rows[i]); !sentence.empty())
+      lines.push_back("SKIPPED: " + names.names[i] + ": " + sentence);
   }
   if (!controls.empty()) {
     lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));
@@ -322,7 +322,8 @@ std::string terminal_report(const std::vector<Row>& rows, const Terminal& termin
   std::string out = report_table(rows).render(terminal.width, terminal.colour, &dropped);
   out += "\n";
   for (const std::string& line : proof_lines(rows)) {
-    const bool bad = line.starts_with("NOT") || line.starts_with("DIVERGED");
+    const bool bad =
+        line.starts_with("NOT") || line.starts_with("DIVERGED") || line.starts_with("SKIPPED");
     out += coloured(line, bad ? Colour::red : Colour::none, terminal.colour) + "\n";
   }
   if (!dropped.empty()) {

@@ -38,7 +38,7 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
   precision_->convert(model_.parameters());
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
-  model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
 }
 
 at::Tensor Trainer::forward(std::int64_t index, std::int64_t micro_batch, bool last) {
@@ -81,7 +81,9 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
     now = backward.synchronised_ns;
   }
   if (on_synchronised) on_synchronised();
-  sample.gradient_norm = data_parallel_->step(lr, optimizer.clip_norm).first;
+  const StepOutcome outcome = data_parallel_->step(lr, optimizer.clip_norm);
+  sample.skipped = outcome.skipped;
+  sample.gradient_norm = outcome.gradient_norm;
   const std::int64_t end = now_ns();
   sample.optimizer_ms = to_ms(end - now + backward.update_ns);
   sample.step_ms = to_ms(end - step_begin_ns_);

@@ -153,7 +153,7 @@ void memory_add(benchmark::State& state) {
   const AdamwArrays& arrays = adamw_arrays(state);
   measure(state, kParameters * 12, [&] {
     kernels::accumulate_scaled(kParameters, 0.5f, data<float>(arrays.gradient),
-                               data<float>(arrays.mean), false);
+                               data<float>(arrays.mean));
   });
 }
 

@@ -233,9 +233,8 @@ void to_bf16_aten(benchmark::State& state) {
 void accumulate_scaled(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});
   const at::Tensor out = at::zeros({kElements});
-  measure(state, kElements * 12, [&] {
-    kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out), false);
-  });
+  measure(state, kElements * 12,
+          [&] { kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out)); });
 }
 void accumulate_scaled_aten(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});

@@ -1,5 +1,5 @@
-// The three bfloat16 products of a linear layer, by the core's kernels and by PyTorch's libraries, at
-// the shapes of the peer models: what one thread reaches.
+// The three bfloat16 products of a linear layer, by the core's kernels and by PyTorch's libraries,
+// at the shapes of the peer models: what one thread reaches.
 //     build/release/bin/product_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Parallel.h>
@@ -23,11 +23,12 @@ struct Layer {
   std::int64_t rows, in, out;
 };
 
-constexpr Layer kLayers[] = {{"tiny/qkv", 512, 256, 768},         {"tiny/w1w3", 512, 256, 2048},
-                             {"tiny/w2", 512, 1024, 256},         {"tiny/head", 256, 256, 10000},
-                             {"peer-small/qkv", 512, 512, 1536},  {"peer-small/w1w3", 512, 512, 2688},
-                             {"peer-small/w2", 512, 1344, 512},   {"peer-small/head", 256, 512, 10000},
-                             {"laptop-70m/head", 256, 512, 32000}};
+constexpr Layer kLayers[] = {
+    {"tiny/qkv", 512, 256, 768},         {"tiny/w1w3", 512, 256, 2048},
+    {"tiny/w2", 512, 1024, 256},         {"tiny/head", 256, 256, 10000},
+    {"peer-small/qkv", 512, 512, 1536},  {"peer-small/w1w3", 512, 512, 2688},
+    {"peer-small/w2", 512, 1344, 512},   {"peer-small/head", 256, 512, 10000},
+    {"laptop-70m/head", 256, 512, 32000}};
 
 struct Operands {
   explicit Operands(const Layer& layer)
@@ -72,10 +73,10 @@ void register_all() {
   for (const Layer& layer : kLayers) {
     for (const auto& [name, product] : kProducts) {
       const std::string title = std::string(layer.name) + "/" + name;
-      benchmark::RegisterBenchmark(
-          title.c_str(),
-          [&layer, &product = product](benchmark::State& state) { run(state, layer, product); })
-          ->Unit(benchmark::kMillisecond);
+      benchmark::RegisterBenchmark(title.c_str(), [&layer,
+                                                   &product = product](benchmark::State& state) {
+        run(state, layer, product);
+      })->Unit(benchmark::kMillisecond);
     }
   }
 }

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "ddprun/comm/private_memory.h"
-#include "ddprun/kernels/simd_clones.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/model/matmul.h"
 #include "ddprun/model/model_config.h"
@@ -91,8 +90,8 @@ double peak_gflops(Together& together, at::ScalarType type) {
 constexpr std::int64_t kFloats = std::int64_t{1} << 24;  // of an array: 64 MiB
 
 /// AdamW's traffic and hardly anything else: four streams are read, three of them written.
-DDPRUN_SIMD void seven_streams(const float* __restrict g, float* __restrict p, float* __restrict m,
-                               float* __restrict v) {
+void seven_streams(const float* __restrict g, float* __restrict p, float* __restrict m,
+                   float* __restrict v) {
   for (std::int64_t i = 0; i < kFloats; ++i) {
     p[i] += g[i];
     m[i] += g[i];

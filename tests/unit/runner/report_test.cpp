@@ -163,6 +163,15 @@ TEST(ReportTable, ALossThatIsNoNumberIsSaidBelowTheTable) {
               testing::Contains(testing::HasSubstr("the loss was nan in step 2 on rank 1")));
 }
 
+TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
+  Row row = known_row("a");
+  EXPECT_THAT(proof_lines({row}), testing::Each(testing::Not(HasSubstr("SKIPPED"))));
+  for (RankResult& rank : row.ranks) rank.samples[0].skipped = rank.samples[2].skipped = true;
+  EXPECT_EQ(to_json(row)["statistics"]["skipped_steps"], 2);
+  EXPECT_EQ(compute_statistics(row.ranks, 8, 16).step_ms().count, 3) << "their times count";
+  EXPECT_THAT(proof_lines({row}), testing::Contains(HasSubstr("2 of 4 steps")));
+}
+
 TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
   const RowNames names =
       row_names({known_row("strategy=flat"), known_row("strategy=bucketed(bucket_mb=5)")});
@@ -184,6 +193,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,1,1000.000000,250.000000"))
       << lines[1];
+  EXPECT_TRUE(lines[1].ends_with(",5,,0,3,2500000")) << "no gradient norm: " << lines[1];
 }
 
 TEST(ResultFiles, YamlScalarsBecomeJsonOfTheirType) {
