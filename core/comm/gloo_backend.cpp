@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "ddprun/comm/future_work.h"
+#include "ddprun/comm/no_sigpipe.h"
 #include "ddprun/comm/private_memory.h"
 #include "ddprun/comm/recording_backend.h"
 
@@ -45,6 +46,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   /// No check of the vptr: the headers' gloo::Context has one, that inside libtorch_cpu has none.
   /// Its functions may be called, its members must not be touched.
   __attribute__((no_sanitize("vptr"))) ~GlooBackend() override {
+    const NoSigpipe no_sigpipe;
     for (const auto& context : contexts_) context->closeConnections();
     for (int peer = 0; peer < getSize(); ++peer) {
       if (peer != getRank()) fail_posted(peer);
@@ -137,6 +139,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     const std::string& where,
                                                     const std::string& address,
                                                     const CommConfig& config) {
+  const NoSigpipe no_sigpipe;  // for gloo's threads, which start here
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
   try {
