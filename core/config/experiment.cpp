@@ -178,8 +178,9 @@ void declare_options(Options& o, WorldConfig& c) {
            {.min = 0, .max = 1024});
   o.option("pin", &c.pin, "each local rank to its share of the cores");
   o.option("backend", &c.comm.backend,
-           "what carries the collectives; auto: shm if all ranks are on one host, else gloo",
-           {.one_of = {"auto", "gloo", "shm"}});
+           "what carries the collectives; auto: shm if all ranks are on one host, hierarchical if "
+           "several hosts have several ranks each, else gloo",
+           {.one_of = {"auto", "gloo", "shm", "hierarchical"}});
   o.option("gloo_threads", &c.comm.gloo_threads, "collectives that gloo runs at a time",
            {.min = 1, .max = 64});
   o.option("interface", &c.comm.interface,

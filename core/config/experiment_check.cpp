@@ -146,10 +146,10 @@ void check_backend(const Experiment& e) {
   const CommConfig& comm = e.world.comm;
   const CommConfig defaults;
   const auto refuse = [&](bool changed, const std::string& key) {
-    if (!changed || comm.backend == "gloo") return;
-    throw ConfigError({"world." + key + " is an option of gloo alone",
+    if (!changed || comm.backend == "gloo" || comm.backend == "hierarchical") return;
+    throw ConfigError({"world." + key + " is an option of gloo",
                        origin_of(e.document, "world." + key), "world.backend " + comm.backend,
-                       "world.backend gloo", "add `backend: gloo`, or remove it"});
+                       "world.backend gloo or hierarchical", "add one of them, or remove it"});
   };
   refuse(comm.gloo_threads != defaults.gloo_threads, "gloo_threads");
   refuse(comm.interface != defaults.interface, "interface");
