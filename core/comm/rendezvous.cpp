@@ -24,6 +24,7 @@
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_backend.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/device/device.h"
 #include "ddprun/measure/clock.h"
 
 namespace ddprun {
@@ -214,11 +215,23 @@ void refuse_shm_between_hosts(const GroupPlace& place) {
 }
 
 std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
-                                         const CommConfig& config) {
+                                         const CommConfig& config, Device& device) {
   const auto part = [&store](const char* name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, store);
   };
   const bool any = config.backend == "auto";
+  if (auto backend = device.make_backend(part("device"), place.rank, place.world_size, config)) {
+    return std::make_unique<ProcessGroup>(
+        std::move(backend), part("group"), 1,
+        any ? "auto: the ranks are on " + device.torch_device().str() : "asked for", device);
+  }
+  if (config.backend == "nccl") {
+    throw ConfigError({.what = "backend nccl joins ranks on GPUs",
+                       .where = "world.backend",
+                       .got = "device " + device.torch_device().str(),
+                       .expected = "device cuda",
+                       .hint = ""});
+  }
   const bool one_host = place.local_size >= place.world_size;
   if (config.backend == "shm" && !one_host) refuse_shm_between_hosts(place);
   std::string reason = !any ? "asked for"
@@ -270,16 +283,17 @@ std::pair<int, int> listen_on_free_port() {
 }
 
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
-                                      const std::string& run_id) {
-  if (config.backend != "auto" && config.backend != "gloo" && config.backend != "shm") {
+                                      const std::string& run_id, Device& device) {
+  if (config.backend != "auto" && config.backend != "gloo" && config.backend != "shm" &&
+      config.backend != "nccl") {
     throw ConfigError({.what = "unknown backend",
                        .where = "world.backend",
                        .got = config.backend,
-                       .expected = "auto, gloo, shm",
+                       .expected = "auto, gloo, shm, nccl",
                        .hint = ""});
   }
   if (info.world_size == 1) {  // nobody to meet
-    return make_group(make_thread_store(), {0, 1, 1, "127.0.0.1"}, config);
+    return make_group(make_thread_store(), {0, 1, 1, "127.0.0.1"}, config, device);
   }
   const QuietLog quiet;
   const auto timeout = to_milliseconds(config.timeout_s);
@@ -294,7 +308,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
   wait_for_all(*store, info, std::max(timeout - spent, std::chrono::milliseconds(1)),
                config.timeout_s);
-  return make_group(store, {info.rank, info.world_size, info.local_size, address}, config);
+  return make_group(store, {info.rank, info.world_size, info.local_size, address}, config, device);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {
@@ -302,8 +316,9 @@ c10::intrusive_ptr<c10d::Store> make_thread_store() {
 }
 
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
-                                             int world_size, const CommConfig& config) {
-  return make_group(store, {rank, world_size, world_size, "127.0.0.1"}, config);
+                                             int world_size, const CommConfig& config,
+                                             Device& device) {
+  return make_group(store, {rank, world_size, world_size, "127.0.0.1"}, config, device);
 }
 
 }  // namespace ddprun

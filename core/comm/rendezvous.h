@@ -44,15 +44,17 @@ struct CommConfig;  // core/config/experiment.h
 /// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
 /// host and shared memory can join them, else gloo; the group says which and why. `run_id` keeps
 /// the keys of runs that share a store apart: the store of a launch that was joined stays open
-/// until the process ends. Throws CommError naming the address and the ranks that did not come
+/// until the process ends. `device`: what the ranks compute on; one with a backend of its own takes
+/// that. It outlives the group. Throws CommError naming the address and the ranks that did not come
 /// within config.timeout_s; ConfigError if shm is asked for across hosts.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
-                                      const std::string& run_id);
+                                      const std::string& run_id, Device& device = cpu_device());
 
 /// For tests: `world_size` groups over one in-process store, one for each thread that plays a
 /// rank. Call from every thread with the same `store` (make_thread_store()).
 c10::intrusive_ptr<c10d::Store> make_thread_store();
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
-                                             int world_size, const CommConfig& config);
+                                             int world_size, const CommConfig& config,
+                                             Device& device = cpu_device());
 
 }  // namespace ddprun

@@ -152,6 +152,13 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
 c10::intrusive_ptr<c10d::Backend> CudaDevice::make_backend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
     const CommConfig& config) {
+  if (config.backend != "auto" && config.backend != "nccl") {
+    throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
+                       .where = "world.backend",
+                       .got = config.backend,
+                       .expected = "auto or nccl",
+                       .hint = {}});
+  }
   auto backend = make_nccl_backend(store, rank, world_size, device_, config);
   limit_ns_ = static_cast<std::int64_t>(config.timeout_s * 1e9);
   backend_ = c10::weak_intrusive_ptr<c10d::Backend>(backend);

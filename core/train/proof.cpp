@@ -35,7 +35,8 @@ int small_integer(std::int64_t element, int rank) {
   return static_cast<int>(x % (2 * kIntegerRange + 1)) - kIntegerRange;
 }
 
-/// The integers of one rank in the layout of the gradient buffer, zero in the padding.
+/// The integers of one rank in the layout of the gradient buffer and on its device, zero in the
+/// padding.
 at::Tensor rank_integers(const FlatBuffers& buffers, int rank, int factor) {
   at::Tensor values = at::zeros({buffers.all().size()}, at::kFloat);
   float* data = values.mutable_data_ptr<float>();
@@ -45,7 +46,7 @@ at::Tensor rank_integers(const FlatBuffers& buffers, int rank, int factor) {
       data[i] = static_cast<float>(small_integer(i, rank) * factor);
     }
   }
-  return values;
+  return values.to(buffers.parameter(0).device());
 }
 
 /// A scalar whose gradient with respect to parameter i is values[range(i)]. Autograd runs the nodes
@@ -72,7 +73,7 @@ std::string group_digits(std::int64_t value) {
 }  // namespace
 
 std::uint64_t hash_parameters(const FlatBuffers& buffers) {
-  const at::Tensor flat = buffers.parameters(buffers.all());
+  const at::Tensor flat = buffers.parameters(buffers.all()).cpu();
   const auto* bytes = static_cast<const unsigned char*>(flat.const_data_ptr());
   const std::size_t words = flat.nbytes() / sizeof(std::uint64_t);  // ranges are 64-byte multiples
   std::uint64_t lanes[4] = {1, 2, 3, 4};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/device/device_library.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/train/placement.h"
@@ -60,7 +61,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   const Placement placement = place(experiment.world, info);
   result.cores = placement.cores;
   result.threads = placement.threads;
-  const auto group = connect(info, experiment.world.comm, run_id);
+  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto group = connect(info, experiment.world.comm, run_id, *device);
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {
