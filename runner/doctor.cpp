@@ -33,13 +33,11 @@ const char* colour_of(Health health) {
 void print_json(const std::vector<Finding>& findings) {
   json lines = json::array();
   for (const Finding& f : findings) {
-    lines.push_back({{"name", f.name},
-                     {"health", to_string(f.health)},
-                     {"text", f.text},
-                     {"hint", f.hint}});
+    lines.push_back(
+        {{"name", f.name}, {"health", to_string(f.health)}, {"text", f.text}, {"hint", f.hint}});
   }
-  std::cout << json{{"findings", std::move(lines)}}.dump(
-                   2, ' ', false, json::error_handler_t::replace)
+  std::cout << json{{"findings", std::move(lines)}}.dump(2, ' ', false,
+                                                         json::error_handler_t::replace)
             << "\n";
 }
 
@@ -82,10 +80,9 @@ std::vector<Finding> examine_plugins(const Request& request) {
       if (info.kind == kind) names += (names.empty() ? "" : ", ") + info.name;
     }
     const std::string name = std::string(to_string(kind)) + " plugins";
-    findings.push_back(names.empty()
-                           ? Finding{name, Health::failed, "none was found",
-                                     "`ddprun list -v` shows where they were looked for"}
-                           : Finding{name, Health::ok, names});
+    findings.push_back(names.empty() ? Finding{name, Health::failed, "none was found",
+                                               "`ddprun list -v` shows where they were looked for"}
+                                     : Finding{name, Health::ok, names});
   }
   for (const std::string& refusal : registry.refused()) {
     std::string line = refusal;

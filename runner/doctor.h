@@ -24,8 +24,8 @@ struct Finding {
   std::string hint = {};  ///< what to do about it
 };
 
-/// Of ranks on this host: each backend by an all-reduce between processes, the host's name. Forks, so
-/// it comes before anything that starts threads.
+/// Of ranks on this host: each backend by an all-reduce between processes, the host's name. Forks,
+/// so it comes before anything that starts threads.
 std::vector<Finding> examine_ranks();
 /// Of device cuda: library, driver, devices, NCCL by an all-reduce over all devices. Forks.
 std::vector<Finding> examine_cuda();
@@ -34,7 +34,8 @@ std::vector<Finding> examine_machine();
 /// Of the plugin libraries on the search path.
 std::vector<Finding> examine_plugins(const Request& request);
 
-/// Runs all of these; prints a table, or JSON with --json. Returns 0, or 1 if a finding is `failed`.
+/// Runs all of these; prints a table, or JSON with --json. Returns 0, or 1 if a finding is
+/// `failed`.
 int doctor_command(const Request& request);
 
 }  // namespace ddprun

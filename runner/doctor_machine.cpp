@@ -39,11 +39,11 @@ Finding cores() {
   const auto online = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const auto allowed = static_cast<std::size_t>(CPU_COUNT(&set));
   const std::size_t usable = usable_cores().size();
-  Finding finding{"cores", Health::ok,
-                  fmt::format("{} usable of {}, {} a core", usable, online,
-                              threads_per_core() == 1
-                                  ? std::string("one thread")
-                                  : fmt::format("{} threads", threads_per_core()))};
+  Finding finding{
+      "cores", Health::ok,
+      fmt::format("{} usable of {}, {} a core", usable, online,
+                  threads_per_core() == 1 ? std::string("one thread")
+                                          : fmt::format("{} threads", threads_per_core()))};
   if (usable < online) {
     finding.health = Health::warning;
     finding.text += usable < allowed ? "; the cgroup's quota (cpu.max) is the limit"
@@ -79,14 +79,16 @@ Finding pages() {
   Finding finding{"huge pages", Health::ok, {}};
   try {
     const HugePages found = huge_pages();
-    finding.text = fmt::format("private memory: {} (enabled: {}); shared memory: {} "
-                               "(shmem_enabled: {}, asked for with MADV_COLLAPSE)",
-                               found.in_private_memory ? "yes" : "no", setting("enabled"),
-                               found.in_shared_memory ? "yes" : "no", setting("shmem_enabled"));
+    finding.text = fmt::format(
+        "private memory: {} (enabled: {}); shared memory: {} "
+        "(shmem_enabled: {}, asked for with MADV_COLLAPSE)",
+        found.in_private_memory ? "yes" : "no", setting("enabled"),
+        found.in_shared_memory ? "yes" : "no", setting("shmem_enabled"));
     if (!found.in_private_memory || !found.in_shared_memory) {
       finding.health = Health::warning;
-      finding.hint = "large buffers are slower without: `enabled` should be always or madvise, and "
-                     "shared memory needs Linux 6.1";
+      finding.hint =
+          "large buffers are slower without: `enabled` should be always or madvise, and "
+          "shared memory needs Linux 6.1";
     }
   } catch (const std::exception& failure) {
     finding.health = Health::warning;
@@ -113,11 +115,11 @@ std::vector<Finding> examine_machine() {
                       fmt::format("{:.1f} GB/s with one thread, {:.1f} GB/s with {} (read + "
                                   "written)",
                                   one * 1e-9, all * 1e-9, threads)});
-  findings.push_back({"matrix products", Health::ok,
-                      fmt::format("{:.0f} GFLOP/s in float32, {:.0f} in bfloat16, one thread, "
-                                  "order 1024",
-                                  product_flops(at::kFloat) * 1e-9,
-                                  product_flops(at::kBFloat16) * 1e-9)});
+  findings.push_back(
+      {"matrix products", Health::ok,
+       fmt::format("{:.0f} GFLOP/s in float32, {:.0f} in bfloat16, one thread, "
+                   "order 1024",
+                   product_flops(at::kFloat) * 1e-9, product_flops(at::kBFloat16) * 1e-9)});
   return findings;
 }
 

@@ -64,14 +64,13 @@ Finding all_reduce(const std::string& backend, const std::string& device_name, i
     return microseconds;
   };
   SignalWatch signals;
-  const RankObserver observer = {[](const Progress&) {},
-                                 [](int, const std::string&, const std::string& text) {
-                                   spdlog::warn("{}", text);
-                                 }};
+  const RankObserver observer = {
+      [](const Progress&) {},
+      [](int, const std::string&, const std::string& text) { spdlog::warn("{}", text); }};
   const Outcome outcome = run_ranks(ranks, body, signals, observer);
   if (outcome.status == Outcome::Status::ok) {
-    finding.text = fmt::format("1 MiB between {} processes in {:.0f} µs", ranks,
-                               outcome.result.get<double>());
+    finding.text =
+        fmt::format("1 MiB between {} processes in {:.0f} µs", ranks, outcome.result.get<double>());
   } else {
     finding.health = Health::failed;
     finding.text = outcome.reason;
@@ -111,8 +110,9 @@ std::vector<Finding> examine_ranks() {
   shm.text += ", " + tracing();
   if (shm.health == Health::failed) {
     shm.health = Health::warning;  // auto takes gloo then
-    shm.hint = "`backend: auto` takes gloo instead; one user and one PID namespace are needed, and "
-               "Linux 5.3";
+    shm.hint =
+        "`backend: auto` takes gloo instead; one user and one PID namespace are needed, and "
+        "Linux 5.3";
   }
   return findings;
 }
@@ -128,8 +128,8 @@ std::vector<Finding> examine_cuda() {
              text.what + (text.got.empty() ? "" : ": " + text.got), text.hint}};
   }
   if (probe.count == 0) {
-    return {{"cuda", Health::absent, probe.refusal.what + ": " + probe.refusal.got,
-             probe.refusal.hint}};
+    return {{"cuda", probe.driver ? Health::warning : Health::absent,
+             probe.refusal.what + ": " + probe.refusal.got, probe.refusal.hint}};
   }
   std::vector<Finding> findings;
   for (const auto& [name, text] : probe.facts) findings.push_back({name, Health::ok, text});

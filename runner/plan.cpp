@@ -133,7 +133,8 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   cache.check_data(experiment);
   // Ranks of a joined launch are on hosts that only they know: each opens its own device.
   const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : experiment.world.size;
-  check_device(experiment.world.device, local_ranks, origin_of(experiment.document, "world.device"));
+  check_device(experiment.world.device, local_ranks,
+               origin_of(experiment.document, "world.device"));
   row.experiment = std::move(experiment);
   row.resolved_yaml = to_yaml(row.experiment);
   row.fingerprint = fingerprint_of(row);

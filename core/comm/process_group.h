@@ -63,11 +63,10 @@ class Work {
 };
 
 /// Collectives over a c10d::Backend (PyTorch's own interface: gloo, NCCL, our own). All calls
-/// return at once; tensors must be contiguous, on the group's device, stay alive and untouched until
-/// wait(). Every rank
-/// must make the same calls in the same order. One thread at a time may call (the training thread,
-/// or autograd's while that one waits in backward). Errors: CommError, naming the collective, its
-/// label and this rank; a dead peer or a timeout shows there.
+/// return at once; tensors must be contiguous, on the group's device, stay alive and untouched
+/// until wait(). Every rank must make the same calls in the same order. One thread at a time may
+/// call (the training thread, or autograd's while that one waits in backward). Errors: CommError,
+/// naming the collective, its label and this rank; a dead peer or a timeout shows there.
 class ProcessGroup {
  public:
   /// `store`: for exchange() and for c10d code; must be private to this group (a PrefixStore).
@@ -114,8 +113,8 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
   /// Completed collectives since the last call, in the order of enqueueing; start_ns filled in.
-  /// On the CPU it waits for none: those under way come with a later call. Records are kept until taken, but if
-  /// nobody takes any, the last 65,536 at least and twice as many at most.
+  /// On the CPU it waits for none: those under way come with a later call. Records are kept until
+  /// taken, but if nobody takes any, the last 65,536 at least and twice as many at most.
   std::vector<CollectiveRecord> take_records();
 
   /// Leaves in order: barrier, then the backend's threads end. Called once at the end of a run that

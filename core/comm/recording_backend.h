@@ -22,9 +22,9 @@ namespace ddprun {
 /// backend's thread and by whoever waits; the rest is fixed at the call. Marks become times when
 /// the record is taken.
 struct CollectiveEntry {
-  CollectiveRecord record;       ///< without times
-  Mark enqueue = 0;              ///< behind what the tensors' values wait for
-  std::atomic<Mark> end = 0;     ///< 0: the device does not know of it yet
+  CollectiveRecord record;    ///< without times
+  Mark enqueue = 0;           ///< behind what the tensors' values wait for
+  std::atomic<Mark> end = 0;  ///< 0: the device does not know of it yet
   std::atomic<Mark> wait_begin = 0;
   std::atomic<Mark> wait_end = 0;
   bool taken = false;
@@ -53,8 +53,8 @@ class RecordedWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// Wraps `inner`, whose Works must supply futures: completed on the CPU when the result is there; on
-/// a GPU when it is enqueued, with what waits for it. Everything that a ProcessGroup sends goes
+/// Wraps `inner`, whose Works must supply futures: completed on the CPU when the result is there;
+/// on a GPU when it is enqueued, with what waits for it. Everything that a ProcessGroup sends goes
 /// through here, whether by its own methods (`record`) or by c10d code that holds this object as
 /// its backend (the overrides).
 class RecordingBackend final : public c10d::Backend {

@@ -18,7 +18,8 @@ namespace ddprun::cuda {
 
 namespace {
 
-/// A wait asks without pause for so long, then rarely: what the device still has to do is then long.
+/// A wait asks without pause for so long, then rarely: what the device still has to do is then
+/// long.
 constexpr std::int64_t kAwakeNs = 2'000'000;
 constexpr auto kPause = std::chrono::microseconds(50);
 
@@ -60,7 +61,8 @@ std::string words_of(c10d::ErrorType error) {
 }  // namespace
 
 CudaDevice::CudaDevice(int index)
-    : device_(checked_device(index)), backend_(c10::intrusive_ptr<c10d::Backend>()),
+    : device_(checked_device(index)),
+      backend_(c10::intrusive_ptr<c10d::Backend>()),
       anchor_(cudaEventDefault) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device_.index());
@@ -123,7 +125,8 @@ void CudaDevice::wait_for(const at::cuda::CUDAEvent& event) const {
     const std::string failure = backend ? words_of(backend->getError()) : std::string();
     if (!failure.empty()) throw cannot_end(device_, failure);
     if (limit_ns_ > 0 && waited_ns > limit_ns_) {
-      throw cannot_end(device_, "no end within " + std::to_string(limit_ns_ / 1'000'000'000) + " s");
+      throw cannot_end(device_,
+                       "no end within " + std::to_string(limit_ns_ / 1'000'000'000) + " s");
     }
   }
 }

@@ -101,7 +101,8 @@ std::string nccl_variables() {
 
 /// Why no device can be used; an empty `what` if they can.
 ErrorText refusal_of(cudaError_t error, int count) {
-  const std::string words = fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  const std::string words =
+      fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
   if (error == cudaErrorInsufficientDriver) {
     return {.what = "NVIDIA's driver is too old for the CUDA that LibTorch is built for",
             .got = fmt::format("a driver for CUDA {}", version_text(driver_version())),
@@ -139,11 +140,12 @@ std::string describe_gpu(int index) {
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return "unknown";
   char bus[32] = {};
   cudaDeviceGetPCIBusId(bus, sizeof bus, index);
-  return fmt::format("{}, {:.1f} GiB, compute capability {}.{}, {} SMs, up to {} MHz{}, memory {} MHz",
-                     properties.name, static_cast<double>(properties.totalGlobalMem) / (1 << 30),
-                     properties.major, properties.minor, properties.multiProcessorCount,
-                     attribute(cudaDevAttrClockRate, index) / 1000, Nvml().clock_now(bus),
-                     attribute(cudaDevAttrMemoryClockRate, index) / 1000);
+  return fmt::format(
+      "{}, {:.1f} GiB, compute capability {}.{}, {} SMs, up to {} MHz{}, memory {} MHz",
+      properties.name, static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major,
+      properties.minor, properties.multiProcessorCount,
+      attribute(cudaDevAttrClockRate, index) / 1000, Nvml().clock_now(bus),
+      attribute(cudaDevAttrMemoryClockRate, index) / 1000);
 }
 
 std::vector<std::pair<std::string, std::string>> describe_software() {
@@ -163,6 +165,7 @@ void probe(DeviceProbe& probe) {
                      .hint = "install it; a container must be given the host's GPUs"};
     return;
   }
+  probe.driver = true;
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   probe.refusal = refusal_of(error, count);
@@ -173,8 +176,8 @@ void probe(DeviceProbe& probe) {
     probe.devices.emplace_back(fmt::format("cuda:{}", index), describe_gpu(index));
   }
   if (const std::string pairs = without_peer_access(count); !pairs.empty()) {
-    probe.warnings.push_back("no access to each other's memory, so traffic goes through the host: " +
-                             pairs);
+    probe.warnings.push_back(
+        "no access to each other's memory, so traffic goes through the host: " + pairs);
   }
 }
 

@@ -2,8 +2,7 @@
 #include "ddprun/cuda/cuda_device.h"
 #include "ddprun/plugin/plugin.h"
 
-extern "C" __attribute__((visibility("default")))
-const ddprun::DeviceDescriptor ddprun_device_v1;
+extern "C" __attribute__((visibility("default"))) const ddprun::DeviceDescriptor ddprun_device_v1;
 const ddprun::DeviceDescriptor ddprun_device_v1 = {
     sizeof(ddprun::DeviceDescriptor),
     ddprun::kDeviceApiVersion,

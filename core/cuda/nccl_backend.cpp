@@ -1,4 +1,5 @@
-// The nccl backend: PyTorch's own, with an exact mean, and errors that end the run instead of the process.
+// The nccl backend: PyTorch's own, with an exact mean, and errors that end the run instead of the
+// process.
 #include <ATen/Functions.h>
 
 #include <cstdlib>
@@ -83,9 +84,9 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
     backend->eagerConnectSingleDevice(device);  // a rank that cannot connect says so here
     return backend;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "NCCL could not connect this rank to the others",
-                     "rank " + std::to_string(rank) + " of " + std::to_string(world_size) + ", " +
-                         device.str());
+    throw comm_error(
+        failure, "NCCL could not connect this rank to the others",
+        "rank " + std::to_string(rank) + " of " + std::to_string(world_size) + ", " + device.str());
   }
 }
 

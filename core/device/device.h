@@ -1,4 +1,5 @@
-// What a rank computes on: where its tensors live, marks in the order of its work, and what joins ranks on it.
+// What a rank computes on: where its tensors live, marks in the order of its work, and what joins
+// ranks on it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -43,8 +44,9 @@ class Device {
   /// Puts a mark behind the work that the calling thread has given the device so far (to its
   /// current stream). Never waits. Any thread.
   virtual Mark mark() = 0;
-  /// When the device reached the mark, nanoseconds of now_ns(); waits until it has. Throws CommError
-  /// if a collective before it cannot end. Of old marks (the last 500,000 are kept) throws Error.
+  /// When the device reached the mark, nanoseconds of now_ns(); waits until it has. Throws
+  /// CommError if a collective before it cannot end. Of old marks (the last 500,000 are kept)
+  /// throws Error.
   virtual std::int64_t time_of(Mark mark) = 0;
   /// Returns when all work given so far is done. Throws as time_of() does.
   virtual void synchronise() = 0;

@@ -31,9 +31,10 @@ constexpr const char* kRebuild = "build ddprun again, with all of its libraries"
 constexpr std::int64_t kProbeLimitNs = 30'000'000'000;
 
 json to_json(const DeviceProbe& probe) {
-  return {{"count", probe.count},
-          {"refusal", {probe.refusal.what, probe.refusal.got, probe.refusal.expected,
-                       probe.refusal.hint}},
+  return {{"driver", probe.driver},
+          {"count", probe.count},
+          {"refusal",
+           {probe.refusal.what, probe.refusal.got, probe.refusal.expected, probe.refusal.hint}},
           {"facts", probe.facts},
           {"devices", probe.devices},
           {"warnings", probe.warnings}};
@@ -41,6 +42,7 @@ json to_json(const DeviceProbe& probe) {
 
 DeviceProbe probe_from_json(const json& text) {
   DeviceProbe probe;
+  text.at("driver").get_to(probe.driver);
   text.at("count").get_to(probe.count);
   const auto& refusal = text.at("refusal");
   probe.refusal = {refusal.at(0), "", refusal.at(1), refusal.at(2), refusal.at(3)};
@@ -86,9 +88,9 @@ std::string read_all(int fd) {
 
 std::string how_it_ended(int status) {
   if (WIFEXITED(status)) return fmt::format("exit status {}", WEXITSTATUS(status));
-  return WTERMSIG(status) == SIGKILL
-             ? std::string("no answer within 30 s")
-             : fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  return WTERMSIG(status) == SIGKILL ? std::string("no answer within 30 s")
+                                     : fmt::format("killed by signal {} ({})", WTERMSIG(status),
+                                                   strsignal(WTERMSIG(status)));
 }
 
 DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
@@ -122,22 +124,24 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
 
 /// The handshake: the fields in the order of their declaration.
 void check(const DeviceDescriptor& descriptor, const std::string& name, const fs::path& file) {
-  const auto refuse = [&](const char* what, const std::string& got, const std::string& expected) {
+  const auto refuse = [&](const std::string& what, const std::string& got,
+                          const std::string& expected) {
     throw ConfigError({what, file.string(), got, expected, kRebuild});
   };
   const std::string what = "the library of device " + name + " does not fit this ddprun";
   if (descriptor.size != sizeof(DeviceDescriptor)) {
-    refuse(what.c_str(), fmt::format("a descriptor of {} bytes", descriptor.size),
+    refuse(what, fmt::format("a descriptor of {} bytes", descriptor.size),
            fmt::format("{} bytes", sizeof(DeviceDescriptor)));
   }
   if (descriptor.api_version != kDeviceApiVersion) {
-    refuse(what.c_str(), fmt::format("API {}", descriptor.api_version),
+    refuse(what, fmt::format("API {}", descriptor.api_version),
            fmt::format("API {}", kDeviceApiVersion));
   }
-  if (std::strcmp(descriptor.build_id, DDPRUN_BUILD_ID) != 0) {
-    refuse(what.c_str(), descriptor.build_id, DDPRUN_BUILD_ID);
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  if (text(descriptor.build_id) != DDPRUN_BUILD_ID) {
+    refuse(what, text(descriptor.build_id), DDPRUN_BUILD_ID);
   }
-  if (descriptor.name != name) refuse(what.c_str(), descriptor.name, name);
+  if (text(descriptor.name) != name) refuse(what, text(descriptor.name), name);
 }
 
 const DeviceDescriptor& library_of(const std::string& name) {
@@ -159,8 +163,9 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
                        .where = "world.device",
                        .got = "no " + file.string(),
                        .expected = "device cpu",
-                       .hint = "with a CUDA 13 toolkit installed: scripts/setup.sh --with-cuda, then "
-                               "build again with -DDDPRUN_CUDA=ON"});
+                       .hint =
+                           "with a CUDA 13 toolkit installed: scripts/setup.sh --with-cuda, then "
+                           "build again with -DDDPRUN_CUDA=ON"});
   }
   const void* symbol = nullptr;
   try {

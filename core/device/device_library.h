@@ -15,9 +15,10 @@ namespace ddprun {
 
 /// What a device's library finds on this machine.
 struct DeviceProbe {
-  int count = 0;      ///< devices that a rank can take; 0: `refusal` says why
-  ErrorText refusal;  ///< one sentence in `what`, the driver's words in `got`, a hint
-  std::vector<std::pair<std::string, std::string>> facts;   ///< driver, runtime, NCCL
+  bool driver = false;  ///< it is installed, whether or not it works
+  int count = 0;        ///< devices that a rank can take; 0: `refusal` says why
+  ErrorText refusal;    ///< one sentence in `what`, the driver's words in `got`, a hint
+  std::vector<std::pair<std::string, std::string>> facts;    ///< driver, runtime, NCCL
   std::vector<std::pair<std::string, std::string>> devices;  ///< "cuda:0": name, memory, clocks
   std::vector<std::string> warnings;                         ///< "no peer access: 0-1"
 };
@@ -41,13 +42,13 @@ struct DeviceDescriptor {
 /// lib/libddprun_NAME.so beside libddprun_core.so.
 std::filesystem::path device_library_file(const std::string& name);
 
-/// Loads and checks a device's library, for good; the driver is not touched. Throws ConfigError: not
-/// built, cannot be loaded, built differently.
+/// Loads and checks a device's library, for good; the driver is not touched. Throws ConfigError:
+/// not built, cannot be loaded, built differently.
 const DeviceDescriptor& load_device_library(const std::string& name,
                                             const std::filesystem::path& file);
 
-/// What is there of a device, found out by a child process, so that this one may fork ranks that use
-/// the driver. Throws ConfigError as load_device_library() does, or if the child fails or takes
+/// What is there of a device, found out by a child process, so that this one may fork ranks that
+/// use the driver. Throws ConfigError as load_device_library() does, or if the child fails or takes
 /// longer than half a minute.
 DeviceProbe probe_device(const std::string& name);
 

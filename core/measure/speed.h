@@ -1,4 +1,5 @@
-// How fast this machine copies memory and multiplies matrices: short measurements for `ddprun doctor`.
+// How fast this machine copies memory and multiplies matrices: short measurements for `ddprun
+// doctor`.
 #pragma once
 
 #include <ATen/core/ScalarType.h>

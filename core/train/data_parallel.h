@@ -21,8 +21,8 @@ struct Node;
 
 namespace ddprun {
 
-/// When the phases of one micro-batch's backward ended: marks of the group's device, whose time_of()
-/// gives the times once the step is over.
+/// When the phases of one micro-batch's backward ended: marks of the group's device, whose
+/// time_of() gives the times once the step is over.
 struct BackwardMarks {
   Mark begin = 0;
   Mark last_gradient = 0;  ///< the last gradient was final: end of `backward`

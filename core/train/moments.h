@@ -22,7 +22,8 @@ class Moments {
 
   /// `count` arrays, at most two.
   Moments(int count, const FlatBuffers& buffers)
-      : count_(count), options_(at::TensorOptions(buffers.parameter(0).device()).dtype(at::kFloat)) {}
+      : count_(count),
+        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(at::kFloat)) {}
 
   int count() const { return count_; }
 
