@@ -66,6 +66,9 @@ void finish_row(Row& row, const Outcome& outcome) {
       return;
     }
   }
+  if (const std::string sentence = divergence(row.ranks); !sentence.empty()) {
+    set_failed(row, row_status::kDiverged, sentence);
+  }
 }
 
 std::string end_text(const Row& row) {

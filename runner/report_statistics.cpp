@@ -46,6 +46,11 @@ double min(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
+double combine(const std::vector<double>& values, OverRanks how) {
+  if (how == OverRanks::slowest) return max(values);
+  return how == OverRanks::least ? min(values) : mean(values);
+}
+
 }  // namespace
 
 RunStatistics compute_statistics(const std::vector<RankResult>& ranks, std::int64_t global_batch,
@@ -56,19 +61,21 @@ RunStatistics compute_statistics(const std::vector<RankResult>& ranks, std::int6
   std::array<std::vector<double>, kTimeColumns.size()> columns;
   std::vector<double> skew, bytes, collectives;
   for (std::size_t i = 0; i < steps.size(); ++i) {
+    out.skipped_steps += std::any_of(ranks.begin(), ranks.end(), [i](const RankResult& rank) {
+      return rank.samples[i].skipped;
+    });
     if (steps[i].warmup) continue;
     for (std::size_t c = 0; c < kTimeColumns.size(); ++c) {
       const std::vector<double> values = over_ranks(ranks, i, kTimeColumns[c].value);
-      columns[c].push_back(kTimeColumns[c].over_ranks == OverRanks::slowest ? max(values)
-                                                                            : mean(values));
+      columns[c].push_back(combine(values, kTimeColumns[c].over_ranks));
     }
-    const std::vector<double> step_ms = over_ranks(ranks, i, &StepSample::step_ms);
-    skew.push_back(max(step_ms) - min(step_ms));
+    const std::vector<double> exposed = over_ranks(ranks, i, &StepSample::exposed_ms);
+    skew.push_back(mean(exposed) - min(exposed));
     bytes.push_back(static_cast<double>(steps[i].bytes));
     collectives.push_back(static_cast<double>(steps[i].collectives));
   }
   for (std::size_t c = 0; c < columns.size(); ++c) out.columns[c] = summarize(columns[c]);
-  out.skew_ms = summarize(skew);
+  out.skew = summarize(skew);
   for (const RankResult& rank : ranks) {
     std::vector<double> own;
     for (const StepSample& sample : rank.samples) {

@@ -22,17 +22,42 @@ constexpr double kObservedOverlap = 0.01;
 struct Entry {
   const Row* row;
   std::optional<RunStatistics> statistics;  ///< if the row was measured
+  std::optional<double> contention_ms;      ///< if a row without communication is there
 };
+
+/// The experiment but for its name and strategy: rows that are equal in it do the same work.
+nlohmann::json work_of(const Row& row) {
+  nlohmann::json config = row.config;
+  if (config.is_object()) {
+    for (const char* key : {"name", "strategy"}) config.erase(key);
+  }
+  return config;
+}
+
+/// What communication costs backward: the row's backward minus that of a row of the same work that
+/// does not communicate.
+void set_contention(std::vector<Entry>& entries) {
+  for (const Entry& control : entries) {
+    if (!control.statistics || control.statistics->collectives_per_step > 0) continue;
+    for (Entry& entry : entries) {
+      if (!entry.statistics || entry.statistics->collectives_per_step == 0) continue;
+      if (work_of(*entry.row) != work_of(*control.row)) continue;
+      entry.contention_ms =
+          entry.statistics->backward_ms().median - control.statistics->backward_ms().median;
+    }
+  }
+}
 
 std::vector<Entry> make_entries(const std::vector<Row>& rows) {
   std::vector<Entry> entries;
   for (const Row& row : rows) {
-    entries.push_back({&row, {}});
+    entries.push_back({&row, {}, {}});
     if (row.measured()) {
       entries.back().statistics =
           compute_statistics(row.ranks, row.global_batch, row.context_length);
     }
   }
+  set_contention(entries);
   return entries;
 }
 
@@ -76,6 +101,10 @@ TextTable::Cell overlap_cell(const Entry& entry) {
   if (entry.statistics->communication_ms().mean <= 0) return {"–"};
   const double share = entry.statistics->overlapped_share;
   return {share < kObservedOverlap ? "no" : fmt::format("{:.0f} %", share * 100)};
+}
+
+TextTable::Cell contention_cell(const Entry& entry) {
+  return {entry.contention_ms ? fmt::format("{:+.1f}", *entry.contention_ms) : "–"};
 }
 
 TextTable::Cell calls_cell(const Entry& entry) {
@@ -123,8 +152,12 @@ std::vector<ReportColumn> report_columns(const std::vector<Entry>& entries) {
   add("forward", 8, time_cell(entries, &S::forward_ms));
   add("backward", 5, time_cell(entries, &S::backward_ms));
   add("exposed", 0, time_cell(entries, &S::exposed_ms));
+  add("skew", 1, time_cell(entries, &S::skew_ms));
   add_text("% of step", 2, [](const S& s) { return fmt::format("{:.1f}", s.exposed_share * 100); });
   add("overlapped", 3, overlap_cell);
+  add("communication", 11, time_cell(entries, &S::communication_ms));
+  add("launch delay", 12, time_cell(entries, &S::launch_delay_ms));
+  add("contention", 13, contention_cell);
   add("optimizer", 9, time_cell(entries, &S::optimizer_ms));
   add_text("tokens/s", 4, [](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); });
   add_text("samples/s", 10, [](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); });
@@ -173,16 +206,14 @@ std::string in_words(const std::string& check) {
   return found != words.end() ? found->second : check;
 }
 
-/// Says from which step on a loss was no finite number; empty if all were.
-std::string divergence(const Row& row) {
-  for (const RankResult& rank : row.ranks) {
-    for (const StepSample& sample : rank.samples) {
-      if (std::isfinite(sample.loss)) continue;
-      return fmt::format("the loss was {} in step {} on rank {}: a lower optimizer.lr, or clipping",
-                         sample.loss, sample.step, rank.rank);
-    }
-  }
-  return {};
+/// Says in how many steps the precision skipped the update; empty if in none.
+std::string skipped_steps(const Row& row) {
+  if (!row.measured()) return {};
+  const auto skipped =
+      compute_statistics(row.ranks, row.global_batch, row.context_length).skipped_steps;
+  if (skipped == 0) return {};
+  return fmt::format("{} of {} steps, warm-up included, did not update the parameters", skipped,
+                     row.ranks[0].samples.size());
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -271,8 +302,10 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
     }
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (const std::string sentence = divergence(rows[i]); !sentence.empty())
+    if (const std::string sentence = divergence(rows[i].ranks); !sentence.empty())
       lines.push_back("DIVERGED: " + names.names[i] + ": " + sentence);
+    if (const std::string sentence = skipped_steps(rows[i]); !sentence.empty())
+      lines.push_back("SKIPPED: " + names.names[i] + ": " + sentence);
   }
   if (!controls.empty()) {
     lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));
@@ -289,7 +322,8 @@ std::string terminal_report(const std::vector<Row>& rows, const Terminal& termin
   std::string out = report_table(rows).render(terminal.width, terminal.colour, &dropped);
   out += "\n";
   for (const std::string& line : proof_lines(rows)) {
-    const bool bad = line.starts_with("NOT") || line.starts_with("DIVERGED");
+    const bool bad =
+        line.starts_with("NOT") || line.starts_with("DIVERGED") || line.starts_with("SKIPPED");
     out += coloured(line, bad ? Colour::red : Colour::none, terminal.colour) + "\n";
   }
   if (!dropped.empty()) {

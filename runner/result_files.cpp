@@ -134,16 +134,20 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
 std::string steps_csv(const std::vector<Row>& rows) {
   std::string out =
       "row,label,rank,step,warmup,step_ms,forward_ms,backward_ms,exposed_ms,optimizer_ms,"
-      "communication_ms,overlapped_ms,loss,gradient_norm,collectives,bytes\n";
+      "communication_ms,overlapped_ms,launch_delay_ms,loss,gradient_norm,skipped,collectives,"
+      "bytes\n";
   const RowNames names = row_names(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (const RankResult& rank : rows[i].ranks) {
       for (const StepSample& s : rank.samples) {
         out += fmt::format(
-            "{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{}\n", i + 1,
-            csv_field(names.names[i]), rank.rank, s.step, s.warmup ? 1 : 0, s.step_ms, s.forward_ms,
-            s.backward_ms, s.exposed_ms, s.optimizer_ms, s.communication_ms, s.overlapped_ms,
-            s.loss, s.gradient_norm, s.collectives, s.bytes);
+            "{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},{}"
+            "\n",
+            i + 1, csv_field(names.names[i]), rank.rank, s.step, s.warmup ? 1 : 0, s.step_ms,
+            s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms, s.communication_ms,
+            s.overlapped_ms, s.launch_delay_ms, s.loss,
+            s.gradient_norm ? fmt::format("{}", *s.gradient_norm) : "", s.skipped ? 1 : 0,
+            s.collectives, s.bytes);
       }
     }
   }

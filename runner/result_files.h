@@ -15,7 +15,7 @@
 namespace ddprun {
 
 /// Raised when a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 1;
+inline constexpr int kResultSchemaVersion = 2;
 
 /// What all rows of a result have in common.
 struct ResultContext {

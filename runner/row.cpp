@@ -1,7 +1,10 @@
 // Rows to and from result.json.
 #include "runner/row.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "runner/report_statistics.h"
 
@@ -26,7 +29,7 @@ json statistics_json(const RunStatistics& s) {
   for (std::size_t c = 0; c < kTimeColumns.size(); ++c) {
     out[kTimeColumns[c].name] = summary_json(s.columns[c]);
   }
-  out["skew_ms"] = summary_json(s.skew_ms);
+  out["skew_ms"] = summary_json(s.skew_ms());
   for (const Summary& rank : s.rank_step_ms) out["rank_step_ms"].push_back(summary_json(rank));
   out["exposed_share"] = s.exposed_share;
   out["overlapped_share"] = s.overlapped_share;
@@ -36,6 +39,7 @@ json statistics_json(const RunStatistics& s) {
   out["collectives_per_step"] = s.collectives_per_step;
   out["loss_first"] = s.loss_first;
   out["loss_last"] = s.loss_last;
+  out["skipped_steps"] = s.skipped_steps;
   out["first_step_done_s"] = s.first_step_done_s;
   return out;
 }
@@ -81,6 +85,17 @@ Proof summarize_proof(const std::vector<RankResult>& ranks) {
     proof.status = worst == 2 ? "failed" : worst == 1 ? "control" : "passed";
   }
   return proof;
+}
+
+std::string divergence(const std::vector<RankResult>& ranks) {
+  for (const RankResult& rank : ranks) {
+    for (const StepSample& sample : rank.samples) {
+      if (std::isfinite(sample.loss)) continue;
+      return fmt::format("the loss was {} in step {} on rank {}: a lower optimizer.lr, or clipping",
+                         sample.loss, sample.step, rank.rank);
+    }
+  }
+  return {};
 }
 
 json to_json(const Row& row) {

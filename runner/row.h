@@ -16,6 +16,8 @@ inline constexpr const char* kFailed = "failed";
 inline constexpr const char* kOutOfMemory = "out of memory";
 inline constexpr const char* kProofFailed =
     "proof failed";  ///< it ran, but what it computed is wrong
+inline constexpr const char* kDiverged =
+    "diverged";  ///< measured and proved, but a loss was no number
 inline constexpr const char* kNotRun = "not run";
 }  // namespace row_status
 
@@ -45,6 +47,9 @@ struct Proof {
   std::vector<Check> checks;
 };
 Proof summarize_proof(const std::vector<RankResult>& ranks);
+
+/// Says in which step a loss was no finite number; empty if all were.
+std::string divergence(const std::vector<RankResult>& ranks);
 
 /// A row in result.json, statistics and proof included; the latter are computed anew on reading.
 nlohmann::json to_json(const Row& row);

@@ -42,6 +42,11 @@ std::byte* ShmAllocations::part(int number, int rank) const {
   return entries_[number].parts[rank].data();
 }
 
+void ShmAllocations::forget(int number, int rank) const {
+  const std::lock_guard lock(mutex_);
+  entries_[number].parts[rank].forget();
+}
+
 std::optional<std::pair<int, std::int64_t>> ShmAllocations::find(int rank, const std::byte* data,
                                                                  std::int64_t bytes) const {
   const std::lock_guard lock(mutex_);

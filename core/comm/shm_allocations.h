@@ -31,6 +31,8 @@ class ShmAllocations {
   void drop(std::uint64_t numbers);
 
   std::byte* part(int number, int rank) const;
+  /// What was touched of that part counts as resident here no more, until it is touched again.
+  void forget(int number, int rank) const;
   /// Number and offset of the allocation, not released, in whose part of `rank` these bytes lie.
   std::optional<std::pair<int, std::int64_t>> find(int rank, const std::byte* data,
                                                    std::int64_t bytes) const;

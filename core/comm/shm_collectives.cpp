@@ -226,9 +226,11 @@ void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   };
   steps.consume = [&](const Chunk& chunk) {
     if (mine) return;
+    const bool direct = is_direct(root);
     copy_bytes(data + chunk.begin,
-               is_direct(root) ? memory_of(root) + chunk.begin : channel_.staged(root, chunk.index),
+               direct ? memory_of(root) + chunk.begin : channel_.staged(root, chunk.index),
                chunk.size);
+    if (direct) allocations_->forget(channel_.call_of(root).allocation, root);
   };
   ShmCall call = call_of(CollectiveKind::broadcast, bytes);
   call.root = root;

@@ -1,182 +1,154 @@
-// Reduction loops; CMake compiles this file so that they vectorise and are never contracted.
+// Reduction loops, compiled once a SIMD level and chosen at run time.
 #include "ddprun/comm/shm_reduce.h"
 
-#include <algorithm>
-#include <bit>
 #include <type_traits>
 
-#include "ddprun/kernels/simd_clones.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ddprun/comm/shm_reduce.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "ddprun/kernels/simd-inl.h"
 
-#define DDPRUN_INLINE inline __attribute__((always_inline))
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::HWY_NAMESPACE {
 
-namespace ddprun {
-
-namespace {
-
+namespace hn = hwy::HWY_NAMESPACE;
+namespace simd = kernels::HWY_NAMESPACE;
+using kernels::bf16;
 using Inputs = std::span<const std::byte* const>;
 using Outputs = std::span<std::byte* const>;
 
-/// The bits of a bfloat16.
-struct Brain {
-  std::uint16_t bits;
-};
-
 /// What a type is added up in.
 template <class T>
-using Sum = std::conditional_t<std::is_same_v<T, Brain>, float, T>;
+using Sum = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
+template <ReduceOp op, class D, class V = hn::Vec<D>>
+HWY_INLINE V combine(D, V a, V b) {
+  if constexpr (op != ReduceOp::max) {
+    return hn::Add(a, b);
+  } else if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
+  } else {
+    return hn::Max(a, b);
+  }
+}
 
 template <class T>
-DDPRUN_INLINE Sum<T> load(T value) {
-  if constexpr (std::is_same_v<T, Brain>) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+using Lanes = hn::ScalableTag<Sum<T>>;
+
+template <class T, class Which>
+HWY_INLINE hn::Vec<Lanes<T>> load(const T* from, Which which) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return simd::load(from, which);
   } else {
-    return value;
+    return simd::load_lanes(Lanes<T>(), from, which);
   }
 }
 
-/// To the nearest, ties to even, as at::BFloat16 does.
-template <class T>
-DDPRUN_INLINE T store(Sum<T> value) {
-  if constexpr (std::is_same_v<T, Brain>) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
-    return {static_cast<std::uint16_t>(value != value ? 0x7FC0U : rounded >> 16)};
+template <class T, class Which>
+HWY_INLINE void store(hn::Vec<Lanes<T>> vector, T* to, Which which) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    simd::store(vector, to, which);
   } else {
-    return value;
+    simd::store_lanes(Lanes<T>(), vector, to, which);
   }
 }
 
-template <ReduceOp op, class T>
-DDPRUN_INLINE T combine(T a, T b) {
-  if constexpr (op == ReduceOp::max) {
-    return b > a || b != b ? b : a;
-  } else {
-    return static_cast<T>(a + b);
-  }
+// A vector of each input is read before the outputs of that place are written, and no memory is
+// touched but these: an output is an input or apart from it, never shifted.
+
+/// Two inputs and two outputs, the all-reduce of two ranks: addresses stay in registers, and half
+/// is the same as a division by two.
+template <class T, ReduceOp op>
+HWY_INLINE void reduce_pair(std::int64_t count, const T* a, const T* b, T* first, T* second) {
+  const Lanes<T> d;
+  simd::for_vectors_of(d, 0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    auto sum = combine<op>(d, load(a + i, lanes), load(b + i, lanes));
+    if constexpr (op == ReduceOp::avg) sum = hn::Mul(sum, hn::Set(d, Sum<T>(0.5)));
+    store(sum, first + i, lanes);
+    store(sum, second + i, lanes);
+  });
 }
 
-template <ReduceOp op, class T>
-DDPRUN_INLINE T finish(T sum, T ranks) {
-  if constexpr (op == ReduceOp::avg) {
-    return sum / ranks;
-  } else {
-    return sum;
-  }
-}
-
-/// Two inputs and two outputs, the all-reduce of two ranks: no memory is touched but these. The
-/// pragma holds because an output is an input or apart from it, never shifted.
-template <ReduceOp op, class T>
-DDPRUN_INLINE void reduce_pair(std::int64_t count, const T* a, const T* b, T* first, T* second) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T result =
-        store<T>(finish<op, Sum<T>>(combine<op, Sum<T>>(load(a[i]), load(b[i])), Sum<T>(2)));
-    first[i] = result;
-    second[i] = result;
-  }
-}
-
-/// Any number of both, by way of a block that stays in the first-level cache.
-template <ReduceOp op, class T>
-DDPRUN_INLINE void reduce_blocks(std::int64_t count, Inputs inputs, Outputs outputs) {
-  constexpr std::int64_t kBlock = 8192 / sizeof(Sum<T>);
-  alignas(64) Sum<T> sums[kBlock];
-  const auto ranks = static_cast<Sum<T>>(inputs.size());
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t size = std::min(kBlock, count - begin);
-    const auto* first = reinterpret_cast<const T*>(inputs[0]) + begin;
-    for (std::int64_t i = 0; i < size; ++i) sums[i] = load(first[i]);
-    for (const std::byte* input : inputs.subspan(1)) {
-      const auto* values = reinterpret_cast<const T*>(input) + begin;
-      for (std::int64_t i = 0; i < size; ++i) {
-        sums[i] = combine<op, Sum<T>>(sums[i], load(values[i]));
-      }
-    }
-    for (std::byte* output : outputs) {
-      auto* values = reinterpret_cast<T*>(output) + begin;
-      for (std::int64_t i = 0; i < size; ++i) {
-        values[i] = store<T>(finish<op, Sum<T>>(sums[i], ranks));
-      }
-    }
-  }
-}
-
-template <ReduceOp op, class T>
-DDPRUN_INLINE void reduce_op(std::int64_t bytes, Inputs inputs, Outputs outputs) {
+template <class T, ReduceOp op>
+HWY_INLINE void reduce(std::int64_t bytes, Inputs inputs, Outputs outputs) {
   const auto count = bytes / static_cast<std::int64_t>(sizeof(T));
+  const auto input = [&](std::size_t k) { return reinterpret_cast<const T*>(inputs[k]); };
+  const auto output = [&](std::size_t k) { return reinterpret_cast<T*>(outputs[k]); };
   if (inputs.size() == 2 && outputs.size() == 2) {
-    reduce_pair<op, T>(count, reinterpret_cast<const T*>(inputs[0]),
-                       reinterpret_cast<const T*>(inputs[1]), reinterpret_cast<T*>(outputs[0]),
-                       reinterpret_cast<T*>(outputs[1]));
-  } else {
-    reduce_blocks<op, T>(count, inputs, outputs);
+    return reduce_pair<T, op>(count, input(0), input(1), output(0), output(1));
   }
+  const Lanes<T> d;
+  const auto ranks = hn::Set(d, static_cast<Sum<T>>(inputs.size()));
+  simd::for_vectors_of(d, 0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    auto sum = load(input(0) + i, lanes);
+    for (std::size_t k = 1; k < inputs.size(); ++k) {
+      sum = combine<op>(d, sum, load(input(k) + i, lanes));
+    }
+    if constexpr (op == ReduceOp::avg) sum = hn::Div(sum, ranks);
+    for (std::size_t k = 0; k < outputs.size(); ++k) store(sum, output(k) + i, lanes);
+  });
 }
 
 template <class T>
-DDPRUN_INLINE void reduce(ReduceOp op, std::int64_t bytes, Inputs inputs, Outputs outputs) {
-  if (op == ReduceOp::sum) reduce_op<ReduceOp::sum, T>(bytes, inputs, outputs);
-  if (op == ReduceOp::max) reduce_op<ReduceOp::max, T>(bytes, inputs, outputs);
+HWY_INLINE void reduce_by(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
+  if (op == ReduceOp::sum) reduce<T, ReduceOp::sum>(bytes, in, out);
+  if (op == ReduceOp::max) reduce<T, ReduceOp::max>(bytes, in, out);
   if constexpr (!std::is_integral_v<T>) {
-    if (op == ReduceOp::avg) reduce_op<ReduceOp::avg, T>(bytes, inputs, outputs);
+    if (op == ReduceOp::avg) reduce<T, ReduceOp::avg>(bytes, in, out);
   }
 }
 
-DDPRUN_SIMD void reduce_float(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<float>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_double(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<double>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_brain(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<Brain>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_int32(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<std::int32_t>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_int64(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<std::int64_t>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_int8(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<std::int8_t>(op, bytes, in, out);
-}
-DDPRUN_SIMD void reduce_uint8(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  reduce<std::uint8_t>(op, bytes, in, out);
-}
-
-using Loop = void (*)(ReduceOp, std::int64_t, Inputs, Outputs);
-
-Loop loop_of(at::ScalarType type) {
+void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
   switch (type) {
     case at::kFloat:
-      return reduce_float;
+      return reduce_by<float>(op, bytes, in, out);
     case at::kDouble:
-      return reduce_double;
+      return reduce_by<double>(op, bytes, in, out);
     case at::kBFloat16:
-      return reduce_brain;
+      return reduce_by<bf16>(op, bytes, in, out);
     case at::kInt:
-      return reduce_int32;
+      return reduce_by<std::int32_t>(op, bytes, in, out);
     case at::kLong:
-      return reduce_int64;
+      return reduce_by<std::int64_t>(op, bytes, in, out);
     case at::kChar:
-      return reduce_int8;
+      return reduce_by<std::int8_t>(op, bytes, in, out);
     case at::kByte:
-      return reduce_uint8;
+      return reduce_by<std::uint8_t>(op, bytes, in, out);
     default:
-      return nullptr;
+      return;  // can_reduce() says no
   }
 }
 
-}  // namespace
+}  // namespace ddprun::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ddprun {
+
+HWY_EXPORT(reduce_elements);
 
 bool can_reduce(at::ScalarType type, ReduceOp op) {
-  return loop_of(type) != nullptr && (op != ReduceOp::avg || c10::isFloatingType(type));
+  switch (type) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kBFloat16:
+      return true;
+    case at::kInt:
+    case at::kLong:
+    case at::kChar:
+    case at::kByte:
+      return op != ReduceOp::avg;
+    default:
+      return false;
+  }
 }
 
-void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes, Inputs inputs,
-                     Outputs outputs) {
-  loop_of(type)(op, bytes, inputs, outputs);
+void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes,
+                     std::span<const std::byte* const> inputs,
+                     std::span<std::byte* const> outputs) {
+  HWY_DYNAMIC_DISPATCH(reduce_elements)(type, op, bytes, inputs, outputs);
 }
 
 }  // namespace ddprun
+#endif

@@ -96,6 +96,8 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   return *this;
 }
 
+void Mapping::forget() const { ::madvise(data_, bytes_, MADV_DONTNEED); }
+
 Mapping map_private(std::size_t bytes) {
   Mapping mapping = map_over(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   ::madvise(mapping.data(), bytes, MADV_HUGEPAGE);  // a wish: without them it works as well

@@ -25,6 +25,10 @@ class Mapping {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
+  /// Of a file: unlinks its pages from this process, whose resident memory they count in. The file
+  /// keeps them, and the next access finds them again.
+  void forget() const;
+
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;

@@ -43,8 +43,8 @@ DDPRUN_AMX void configure_tiles() {
   _tile_loadconfig(&all_whole);
 }
 
-/// Fetches a tile that a later step loads: panels of a stream through the first-level cache, and the
-/// hardware does not foresee tile loads.
+/// Fetches a tile that a later step loads: panels of a stream through the first-level cache, and
+/// the hardware does not foresee tile loads.
 DDPRUN_AMX inline void prefetch_tile(const bf16* tile) {
   for (int row = 0; row < kTile; ++row) {
     _mm_prefetch(reinterpret_cast<const char*>(tile + row * 32), _MM_HINT_T0);

@@ -9,8 +9,8 @@ namespace ddprun::kernels::amx {
 
 namespace {
 
-/// `rows` rows of 32 values each from (row, column) on: where they lie or, at the matrix's end, a copy
-/// in `padded` with zeros for what is missing.
+/// `rows` rows of 32 values each from (row, column) on: where they lie or, at the matrix's end, a
+/// copy in `padded` with zeros for what is missing.
 DDPRUN_AMX inline Matrix<const bf16> whole_rows(const Source& source, std::int64_t row,
                                                 std::int64_t column, std::int64_t rows,
                                                 bf16* padded) {
@@ -80,8 +80,8 @@ DDPRUN_AMX void pack_rows(const Source& source, bool transposed, bf16* out) {
 
 DDPRUN_AMX void pack_columns(const Source& source, bool transposed, bf16* out) {
   alignas(64) static constexpr std::uint16_t kPairs[2][32] = {
-      {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-       8,  40, 9,  41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
+      {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+       8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
       {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
        24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63}};
   const __m512i low = _mm512_load_si512(kPairs[0]);

@@ -16,11 +16,13 @@ namespace ddprun::kernels::amx {
 // 16 pairs of rows, each pair as 16 columns of two values. TDPBF16PS multiplies a left with a right
 // tile and adds to a tile of 16 x 16 float32 (Intel SDM, volume 2).
 constexpr std::int64_t kTile = 16;
-constexpr std::int64_t kStep = 32;            // of k, in one tile
-constexpr std::int64_t kPanel = 2 * kTile;    // rows of a or columns of b that are packed together
-constexpr std::int64_t kStepSize = 2 * 512;   // elements of a panel's step: two tiles
+constexpr std::int64_t kStep = 32;           // of k, in one tile
+constexpr std::int64_t kPanel = 2 * kTile;   // rows of a or columns of b that are packed together
+constexpr std::int64_t kStepSize = 2 * 512;  // elements of a panel's step: two tiles
 
-inline std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 /// A matrix of bounded size, as it lies.
 struct Source {

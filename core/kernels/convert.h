@@ -1,4 +1,4 @@
-// Element-wise kernels between arrays: conversion between float and bf16, addition, accumulation.
+// Element-wise kernels between arrays: rounding to bf16, addition, accumulation.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,12 @@ namespace ddprun::kernels {
 
 /// Rounds to nearest even; a NaN stays one.
 void to_bf16(std::int64_t count, const float* from, bf16* to);
-void to_float(std::int64_t count, const bf16* from, float* to);
 
 /// out = x + y; out may be x.
 void add(std::int64_t count, const float* x, const float* y, float* out);
 void add(std::int64_t count, const float* x, const bf16* y, float* out);
 
-/// out += scale * x, or out = scale * x if `overwrite` (what was in out, even a NaN, is not read).
-void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out, bool overwrite);
+/// out += scale * x.
+void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out);
 
 }  // namespace ddprun::kernels

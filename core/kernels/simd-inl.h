@@ -32,14 +32,18 @@ struct First {
   std::size_t count;
 };
 
-/// Calls body(lanes, index) for consecutive vectors of [begin, end). The body loads and stores with
-/// the lanes it is given, so one body serves whole vectors and tail.
-template <class Body>
-HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+/// Calls body(lanes, index) for consecutive vectors, of D's type, of [begin, end). The body loads
+/// and stores with the lanes it is given, so one body serves whole vectors and tail.
+template <class D, class Body>
+HWY_INLINE void for_vectors_of(D d, std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t index = begin;
   for (; index + lanes <= end; index += lanes) body(All{}, index);
   if (index < end) body(First{static_cast<std::size_t>(end - index)}, index);
+}
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  for_vectors_of(kFloats, begin, end, body);
 }
 
 /// Folds the vectors of [begin, end) into four partial results, each a chain of

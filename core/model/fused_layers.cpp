@@ -30,6 +30,7 @@ struct EmbeddingNode final : FusedNode {
     embedding_backward(gradients[0].contiguous(), ids, table);
     return {at::Tensor()};
   }
+  void forget() override { ids.reset(); }
 };
 
 struct AttentionInputNode final : FusedNode {
@@ -39,7 +40,7 @@ struct AttentionInputNode final : FusedNode {
 
   std::string name() const override { return "FusedAttentionInputBackward"; }
 
-  void release_variables() override { normed = {}; }
+  void forget() override { normed = {}; }
 
   variable_list backward(variable_list&& gradients) override {
     const std::int64_t width = normed.sum.size(1);
@@ -69,7 +70,7 @@ struct BlockOutputNode final : FusedNode {
 
   std::string name() const override { return "FusedBlockOutputBackward"; }
 
-  void release_variables() override {
+  void forget() override {
     mixed.reset();
     normed = {};
     up_gate.reset();

@@ -42,7 +42,7 @@ struct HeadLossNode final : FusedNode {
     if (memory && memory->tenant == &dhead) memory->tenant = nullptr;
   }
 
-  void release_variables() override {
+  void forget() override {
     leave_memory();
     normed = {};
     dy.reset();
@@ -57,8 +57,7 @@ struct HeadLossNode final : FusedNode {
     } else {
       memory->vacate();
       float* const gradient = gradient_to_add_to(head);
-      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient,
-                                 false);
+      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
     }
     if (factor != 1.0F) dy.mul_(factor);
     return {rms_norm_backward(dy, normed, {}, norm), {}, {}};

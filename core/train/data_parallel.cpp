@@ -154,25 +154,26 @@ void DataParallel::complete_begun_step(double lr, double clip_norm) {
   buffers_.drop_gradients();
 }
 
-std::pair<double, bool> DataParallel::step(double lr, double clip_norm) {
+StepOutcome DataParallel::step(double lr, double clip_norm) {
+  StepOutcome outcome;
   if (overlap_) {
     complete_begun_step(lr, clip_norm);
-    return {0.0, true};
+    return outcome;
   }
-  const bool finite =
-      precision_.unscale_gradients(buffers_.gradients(buffers_.all()), context_.group());
-  double norm = 0.0;
-  if (finite) {
+  outcome.skipped =
+      !precision_.unscale_gradients(buffers_.gradients(buffers_.all()), context_.group());
+  if (!outcome.skipped) {
     double scale = 1.0;
     if (clip_norm > 0.0) {
-      norm = gradient_norm(buffers_);
+      const double norm = gradient_norm(buffers_);
       if (norm > clip_norm) scale = clip_norm / norm;
+      outcome.gradient_norm = norm;
     }
     optimizer_->begin_step(lr, scale);
     strategy_.optimizer_step(*optimizer_);
   }
   buffers_.drop_gradients();
-  return {norm, finite};
+  return outcome;
 }
 
 }  // namespace ddprun

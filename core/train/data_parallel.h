@@ -31,6 +31,12 @@ struct BackwardMarks {
   std::vector<std::pair<Mark, Mark>> updates = {};
 };
 
+/// What became of a step.
+struct StepOutcome {
+  bool skipped = false;                      ///< the precision said so: parameters are as before
+  std::optional<double> gradient_norm = {};  ///< before clipping, if that was asked for
+};
+
 /// `optimizer.overlap` asks the strategy to report ranges; throws ConfigError if it does not.
 /// `where`: of the option.
 void check_overlap(const Strategy& strategy, const std::string& where);
@@ -62,10 +68,9 @@ class DataParallel {
   /// that backward updates each range that the strategy reports. It throws Error if none is.
   void begin_step(double lr);
   /// Clips to `clip_norm` (0: no clipping), updates the parameters (what backward has not updated),
-  /// unsets the gradients. Returns the gradient norm (0 when not clipping); false in `.second` if
-  /// the precision skipped the step. With optimizer.overlap it throws Error unless `lr` is
-  /// begin_step's, `clip_norm` is 0, and the precision leaves the gradients as they are.
-  std::pair<double, bool> step(double lr, double clip_norm);
+  /// unsets the gradients. With optimizer.overlap it throws Error unless `lr` is begin_step's,
+  /// `clip_norm` is 0, and the precision leaves the gradients as they are.
+  StepOutcome step(double lr, double clip_norm);
 
  private:
   class Hook;

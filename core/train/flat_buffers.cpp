@@ -72,7 +72,8 @@ void check_all(const std::vector<NamedTensor>& parameters) {
 }  // namespace
 
 FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
-                         const Allocate& allocate) {
+                         const Allocate& allocate)
+    : compute_dtype_(dtypes.compute) {
   check_all(parameters);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -97,10 +98,6 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     data.copy_(values);
     tensor.set_data(data);
     tensor.mutable_grad().reset();
-  }
-  if (dtypes.compute != at::kFloat) {
-    compute_ = allocate_private(elements, options.dtype(dtypes.compute));
-    parameters_changed(all());
   }
 }
 
@@ -129,7 +126,11 @@ at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
   return flat.as_strided(tensor.sizes(), tensor.strides(), ranges_[index].begin);
 }
 
-std::vector<ParameterSlot> FlatBuffers::slots() const {
+std::vector<ParameterSlot> FlatBuffers::slots() {
+  if (compute_dtype_ != at::kFloat && !compute_.defined()) {
+    compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(compute_dtype_));
+    parameters_changed(all());
+  }
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
     slots.push_back({.parameter = tensors_[index],

@@ -62,13 +62,15 @@ class FlatBuffers {
   at::Tensor parameters(Range range) const;
   at::Tensor gradients(Range range) const;
   std::int64_t gradient_bytes(Range range) const;
-  /// The copy of the parameters for the matrix products; undefined if there is none.
+  /// The copy of the parameters for the matrix products; undefined if there is none, or nobody has
+  /// asked for slots() yet.
   at::Tensor compute_copy(Range range) const;
   /// Call after writing parameters by other means than the optimizer: renews the copy.
   void parameters_changed(Range range);
 
-  /// For fused kernels, in registration order.
-  std::vector<ParameterSlot> slots() const;
+  /// For fused kernels, in registration order. The first call makes the copy of the parameters that
+  /// they read: PyTorch's own operators, and so a model without fused kernels, have no use for it.
+  std::vector<ParameterSlot> slots();
 
   /// A backward has added to .grad of parameter `index`: whatever it is now becomes a view of the
   /// gradient buffer. False if there is no gradient.
@@ -91,7 +93,8 @@ class FlatBuffers {
   at::Tensor parameters_;  // (elements,) float32
   at::Tensor gradients_;   // (elements,) float32: what backward accumulates
   at::Tensor reduced_;     // (elements,) what ranks exchange: gradients_ itself, or bfloat16
-  at::Tensor compute_;     // (elements,) bfloat16, or undefined
+  at::Tensor compute_;     // (elements,) compute_dtype_, or undefined
+  at::ScalarType compute_dtype_;
   std::int64_t parameter_count_ = 0;
 };
 

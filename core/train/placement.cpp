@@ -40,4 +40,10 @@ Placement place(const WorldConfig& world, const RankInfo& info) {
   return placement;
 }
 
+void give_back_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace ddprun

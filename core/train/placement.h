@@ -17,4 +17,8 @@ struct Placement {
 /// keep what is freed. Before any thread starts, so that all inherit the place.
 Placement place(const WorldConfig& world, const RankInfo& info);
 
+/// Gives the system what is free in the heap, once: after the model was built and checked, before
+/// the steps whose memory malloc is to keep.
+void give_back_freed_memory();
+
 }  // namespace ddprun

@@ -1,16 +1,20 @@
 // The checks that each run makes of itself.
 #include "ddprun/train/proof.h"
 
-#include <ATen/Functions.h>
-#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <locale>
 #include <map>
+#include <memory>
 
 namespace ddprun {
 
@@ -35,34 +39,59 @@ int small_integer(std::int64_t element, int rank) {
   return static_cast<int>(x % (2 * kIntegerRange + 1)) - kIntegerRange;
 }
 
-/// The integers of one rank in the layout of the gradient buffer and on its device, zero in the
-/// padding.
-at::Tensor rank_integers(const FlatBuffers& buffers, int rank, int factor) {
-  at::Tensor values = at::zeros({buffers.all().size()}, at::kFloat);
-  float* data = values.mutable_data_ptr<float>();
-  for (int index = 0; index < buffers.count(); ++index) {
-    const Range range = buffers.range(index);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      data[i] = static_cast<float>(small_integer(i, rank) * factor);
-    }
-  }
-  return values.to(buffers.parameter(0).device());
-}
+/// Backward of a term of the loss whose gradient with respect to one parameter is this rank's
+/// integers. They are made when autograd asks for them, one parameter after another: the check of a
+/// model must not take the memory of another one.
+struct IntegersBackward final : torch::autograd::Node {
+  at::Tensor parameter;
+  std::int64_t first_element = 0;
+  int rank = 0;
+  int factor = 1;
 
-/// A scalar whose gradient with respect to parameter i is values[range(i)]. Autograd runs the nodes
+  std::string name() const override { return "IntegersBackward"; }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    // Laid out as the parameter: it may be transposed.
+    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(),
+                                          parameter.options().device(at::kCPU));
+    float* const data = values.mutable_data_ptr<float>();
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
+    }
+    return {values.to(parameter.device())};
+  }
+};
+
+/// A scalar whose gradients are the integers of `rank`, times `factor`. Autograd runs the nodes
 /// made last first, so making the terms from the last parameter to the first lets gradients arrive
 /// in buffer order, as in training.
-at::Tensor loss_with_gradient(const FlatBuffers& buffers, const at::Tensor& values) {
+at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, int rank, int factor) {
   std::vector<at::Tensor> terms;
   for (int index = buffers.count() - 1; index >= 0; --index) {
-    const at::Tensor& parameter = buffers.parameter(index);
-    const Range range = buffers.range(index);
-    // Laid out as the parameter: it may be transposed.
-    const at::Tensor factor =
-        values.as_strided(parameter.sizes(), parameter.strides(), range.begin);
-    terms.push_back((parameter * factor).sum());
+    const std::shared_ptr<IntegersBackward> node(new IntegersBackward, torch::autograd::deleteNode);
+    node->parameter = buffers.parameter(index).detach();
+    node->first_element = buffers.range(index).begin;
+    node->rank = rank;
+    node->factor = factor;
+    node->set_next_edges(torch::autograd::collect_next_edges(buffers.parameter(index)));
+    terms.push_back(at::zeros({}, node->parameter.options()));
+    torch::autograd::set_history(terms.back(), node);
   }
   return at::stack(terms).sum();
+}
+
+/// How many gradients of `range` are not the sum over ranks [first, last) of their integers, times
+/// `factor`.
+std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int last, int factor) {
+  const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
+  const float* const got = gradients.const_data_ptr<float>();
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < range.size(); ++i) {
+    int expected = 0;
+    for (int rank = first; rank < last; ++rank) expected += small_integer(range.begin + i, rank);
+    if (got[i] != static_cast<float>(expected * factor)) ++wrong;
+  }
+  return wrong;
 }
 
 /// 1234567 as "1,234,567".
@@ -92,23 +121,17 @@ std::uint64_t hash_parameters(const FlatBuffers& buffers) {
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) {
   FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
-  const at::Tensor mine = rank_integers(buffers, group.rank(), size);
+  const int me = group.rank();
   data_parallel.before_forward(true);
-  data_parallel.backward(loss_with_gradient(buffers, mine), true);
+  data_parallel.backward(loss_with_integer_gradients(buffers, me, size), true);
 
   const bool synchronised = data_parallel.context().synchronised();
-  at::Tensor expected = mine;
-  if (synchronised) {
-    expected = rank_integers(buffers, 0, 1);
-    for (int rank = 1; rank < size; ++rank) expected += rank_integers(buffers, rank, 1);
-  }
-  const at::Tensor got = buffers.gradients(buffers.all());
   std::string wrong;
   for (int index = 0; index < buffers.count() && wrong.empty(); ++index) {
     const Range range = buffers.range(index);
-    const auto differs =
-        got.slice(0, range.begin, range.end).ne(expected.slice(0, range.begin, range.end));
-    const auto count = differs.sum().item<std::int64_t>();
+    // Each rank's integers came times the number of ranks, so that their mean is their sum.
+    const std::int64_t count = synchronised ? count_wrong(buffers, range, 0, size, 1)
+                                            : count_wrong(buffers, range, me, me + 1, size);
     if (count > 0) {
       wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
                           group_digits(count), group_digits(range.size()), buffers.name(index));

@@ -17,8 +17,8 @@ std::uint64_t hash_parameters(const FlatBuffers& buffers);
 /// Fills every gradient with small integers that differ by rank, through a real backward with the
 /// strategy's hooks, and compares the result with the exact mean. The integers are multiples of the
 /// rank count and their sums are exact in float32 and bfloat16, so any reduction order must give
-/// the mean without rounding. Leaves the gradients zero and the parameters untouched. Call on all
-/// ranks.
+/// the mean without rounding. Takes the memory of the largest parameter, not of the model. Leaves
+/// the gradients unset and the parameters untouched. Call on all ranks.
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group);
 
 /// Compares hash_parameters over all ranks. `name` of the check: "initial_parameters_equal" or

@@ -68,7 +68,7 @@ CollectiveKind kind_from(const std::string& text) {
                .hint = "the result was written by another version of ddprun"});
 }
 
-/// Every double of a StepSample: one list for both directions.
+/// Every double of a StepSample that is always there: one list for both directions.
 constexpr std::array<std::pair<const char*, double StepSample::*>, 9> kSampleNumbers = {{
     {"step_ms", &StepSample::step_ms},
     {"forward_ms", &StepSample::forward_ms},
@@ -77,15 +77,15 @@ constexpr std::array<std::pair<const char*, double StepSample::*>, 9> kSampleNum
     {"optimizer_ms", &StepSample::optimizer_ms},
     {"communication_ms", &StepSample::communication_ms},
     {"overlapped_ms", &StepSample::overlapped_ms},
+    {"launch_delay_ms", &StepSample::launch_delay_ms},
     {"loss", &StepSample::loss},
-    {"gradient_norm", &StepSample::gradient_norm},
 }};
 
 json sample_to_json(const StepSample& sample) {
-  json out = {{"step", sample.step},
-              {"warmup", sample.warmup},
-              {"collectives", sample.collectives},
-              {"bytes", sample.bytes}};
+  json out = {
+      {"step", sample.step},      {"warmup", sample.warmup},           {"skipped", sample.skipped},
+      {"gradient_norm", nullptr}, {"collectives", sample.collectives}, {"bytes", sample.bytes}};
+  if (sample.gradient_norm) out["gradient_norm"] = from_number(*sample.gradient_norm);
   for (const auto& [name, member] : kSampleNumbers) out[name] = from_number(sample.*member);
   return out;
 }
@@ -94,6 +94,9 @@ StepSample sample_from_json(const json& in) {
   StepSample sample;
   in.at("step").get_to(sample.step);
   in.at("warmup").get_to(sample.warmup);
+  in.at("skipped").get_to(sample.skipped);
+  const json& norm = in.at("gradient_norm");
+  if (!norm.is_null()) sample.gradient_norm = to_number(norm);
   in.at("collectives").get_to(sample.collectives);
   in.at("bytes").get_to(sample.bytes);
   for (const auto& [name, member] : kSampleNumbers) sample.*member = to_number(in.at(name));

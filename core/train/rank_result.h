@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ struct StepSample {
   double optimizer_ms = 0;      ///< clipping, update (wherever it ran), zeroing
   double communication_ms = 0;  ///< union of [start, end] of the step's collectives
   double overlapped_ms = 0;     ///< of that, the part before the last gradient
+  double launch_delay_ms = 0;   ///< enqueue -> start, mean over the step's collectives
   double loss = 0;              ///< mean over this rank's micro-batches
-  double gradient_norm = 0;     ///< 0 without clipping
+  std::optional<double> gradient_norm = {};  ///< before clipping; computed for clipping alone
+  bool skipped = false;  ///< the precision kept this step from updating the parameters
   std::int64_t collectives = 0;
   std::int64_t bytes = 0;  ///< payload
 };

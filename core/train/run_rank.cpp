@@ -77,6 +77,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     result.checks.push_back(
         check_parameters_equal(data_parallel, *group, "initial_parameters_equal"));
     result.checks.push_back(check_integer_gradients(data_parallel, *group));
+    give_back_freed_memory();
     measure(trainer, *group, experiment, launch_ns, on_progress, result);
     result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
     result.parameter_hash = hash_parameters(data_parallel.buffers());

@@ -40,7 +40,7 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
   precision_->convert(model_.parameters());
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
-  model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
 }
 
 at::Tensor Trainer::forward(std::int64_t index, std::int64_t micro_batch, bool last) {
@@ -83,8 +83,10 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
     micro_batches.push_back(run_micro_batch(index, micro_batch, lr, loss_sum));
   }
   if (on_synchronised) on_synchronised();
-  sample.gradient_norm = data_parallel_->step(lr, optimizer.clip_norm).first;
+  const StepOutcome outcome = data_parallel_->step(lr, optimizer.clip_norm);
   const Mark end = device_.mark();
+  sample.skipped = outcome.skipped;
+  sample.gradient_norm = outcome.gradient_norm;
 
   fill_times(micro_batches, end, sample);
   sample.loss = loss_sum.item<double>() / static_cast<double>(micro_batches_);
@@ -115,6 +117,8 @@ void Trainer::fill_times(const std::vector<MicroBatchMarks>& micro_batches, Mark
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
     sample.bytes += record.bytes;
+    sample.launch_delay_ms +=
+        to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
     intervals.push_back({record.start_ns, record.end_ns});
   }
   sample.collectives = static_cast<std::int64_t>(records_.size());

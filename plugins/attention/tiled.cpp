@@ -1,11 +1,7 @@
 // tiled: attention on the CPU by tiles of queries; the probabilities are computed again in backward
 // (FlashAttention-2: Dao 2023, section 3.1, tiled over queries alone).
 #include <ATen/Parallel.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +14,7 @@
 #include "ddprun/kernels/product.h"
 #include "ddprun/kernels/softmax.h"
 #include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/kernel_node.h"
 
 namespace {
 
@@ -155,25 +152,19 @@ at::Tensor with_rows(const at::Tensor& tensor) {
   return tensor.stride(3) == 1 ? tensor : tensor.contiguous();
 }
 
-struct TiledBackward final : torch::autograd::Node {
+struct TiledBackward final : ddprun::KernelNode {
   Problem problem;
   at::Tensor q, k, v, out, log_sum_exp;
 
   std::string name() const override { return "TiledAttentionBackward"; }
 
-  void release_variables() override {
+  void forget() override {
     for (at::Tensor* saved : {&q, &k, &v, &out, &log_sum_exp}) saved->reset();
   }
+  bool backward_overwrites() const override { return false; }
+  std::string alternative() const override { return "take attention eager"; }
 
-  variable_list apply(variable_list&& gradients) override {
-    if (c10::GradMode::is_enabled()) {
-      throw ddprun::Error({.what = "attention \"tiled\" has no second derivatives",
-                           .where = "attention",
-                           .got = "backward with create_graph",
-                           .expected = "",
-                           .hint = "take attention eager"});
-    }
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  variable_list backward(variable_list&& gradients) override {
     const at::Tensor dout = with_rows(gradients[0]);
     const at::Tensor dq = empty_heads(problem, problem.queries, q.options());
     const at::Tensor dk = empty_heads(problem, problem.keys, q.options());
@@ -203,11 +194,7 @@ class Tiled final : public ddprun::Attention {
     TORCH_CHECK(options.scale >= 0.0, "attention \"tiled\" needs a scale that is not negative");
     const Problem problem{q.size(0), q.size(1),      q.size(2),           k.size(2),
                           q.size(3), options.causal, scale_of(q, options)};
-    std::shared_ptr<TiledBackward> node;
-    if (torch::autograd::compute_requires_grad(q, k, v)) {
-      node = std::shared_ptr<TiledBackward>(new TiledBackward, torch::autograd::deleteNode);
-      node->set_next_edges(torch::autograd::collect_next_edges(q, k, v));
-    }
+    const auto node = ddprun::make_node<TiledBackward>(q, k, v);
     at::Tensor out = compute(problem, q, k, v, node.get());
     if (node) torch::autograd::set_history(out, node);
     return out;
@@ -221,7 +208,7 @@ class Tiled final : public ddprun::Attention {
 
   static at::Tensor compute(const Problem& problem, const at::Tensor& q_in, const at::Tensor& k_in,
                             const at::Tensor& v_in, TiledBackward* node) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const ddprun::KernelGuard guard;
     const at::Tensor q = with_rows(q_in).detach();
     const at::Tensor k = with_rows(k_in).detach();
     const at::Tensor v = with_rows(v_in).detach();

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/comm/shm_segment.h"
-#include "ddprun/kernels/simd_clones.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
+#include "negate.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
@@ -43,19 +43,11 @@ struct Memory {
 
 /// What an all-reduce must do at least, and nothing else: reads this rank's slice of all ranks'
 /// memory, and writes it.
-DDPRUN_SIMD void read_and_write(const std::vector<float*>& parts, std::int64_t begin,
-                                std::int64_t end) {
+void read_and_write(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
-    float* __restrict a = parts[i];
-    float* __restrict b = parts[i + 1];
-    for (std::int64_t k = begin; k < end; ++k) {
-      a[k] = -a[k];
-      b[k] = -b[k];
-    }
+    negate_pair(end - begin, parts[i] + begin, parts[i + 1] + begin);
   }
-  if (parts.size() % 2 == 0) return;
-  float* last = parts.back();
-  for (std::int64_t k = begin; k < end; ++k) last[k] = -last[k];
+  if (parts.size() % 2 == 1) negate(end - begin, parts.back() + begin);
 }
 
 /// As many bytes read and written by memcpy: the slice of each rank's memory to that of the next.

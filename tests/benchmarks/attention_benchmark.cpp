@@ -1,10 +1,8 @@
-// Attention implementations beside each other, forward and backward, at the peer models' sizes, and
-// the matrix products of those models: what one thread reaches.
+// Attention implementations beside each other, forward and backward, at the peer models' sizes:
+// what one thread reaches.
 //     build/release/bin/attention_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
@@ -56,16 +54,6 @@ void attention(benchmark::State& state, const std::string& name, const Shape& sh
   }
 }
 
-/// (512, in) x (in, out): tokens of all three models, and the widths of peer-small.
-void product(benchmark::State& state, std::int64_t in, std::int64_t out, at::ScalarType dtype) {
-  const at::Tensor x = at::randn({512, in}).to(dtype);
-  const at::Tensor weight = at::randn({out, in}).to(dtype);
-  at::Tensor y = at::empty({512, out}, x.options());
-  for (auto _ : state) at::mm_out(y, x, weight.t());
-  state.counters["FLOP/s"] = benchmark::Counter(2.0 * 512 * static_cast<double>(in * out),
-                                                benchmark::Counter::kIsIterationInvariantRate);
-}
-
 void register_all() {
   for (const auto& [dtype, dtype_name] : {std::pair{at::kFloat, "fp32"}, {at::kBFloat16, "bf16"}}) {
     for (const Shape& shape : kShapes) {
@@ -77,14 +65,6 @@ void register_all() {
           attention(state, name, shape, dtype);
         })->Unit(benchmark::kMillisecond);
       }
-    }
-    for (const auto& [in, out] : {std::pair{512, 1536}, {512, 2688}, {1344, 512}, {512, 10000}}) {
-      const std::string title =
-          "product/" + std::to_string(in) + "x" + std::to_string(out) + "/" + dtype_name;
-      benchmark::RegisterBenchmark(title.c_str(), [in = in, out = out,
-                                                   dtype = dtype](benchmark::State& state) {
-        product(state, in, out, dtype);
-      })->Unit(benchmark::kMillisecond);
     }
   }
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """`make bench`: ddprun against what one would otherwise run, PyTorch in Python, on this machine, in one run.
 
-    make bench                              everything (about two hours on two idle cores)
+    make bench                              everything (some two hours on two idle cores)
     make bench WHAT=step,startup            parts: step, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
+    python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
 For each model, precision and number of ranks, short runs find the fastest strategy of each side; then the sides run in
 turn, A B A B, so that what the machine does besides meets both. Every sample goes to results/bench/<time>/bench.json,
@@ -20,12 +21,14 @@ import time
 from pathlib import Path
 
 import bench_sides as sides
-from bench_parts import adamw_rows, all_reduce_rows
-from bench_report import QUANTITIES, best, figure, make_row, table
+from bench_parts import adamw_rows, all_reduce_rows, left_out
+from bench_report import OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
+from bench_roofline import Roofline, roofline_rows
 
 PARTS = ("step", "startup", "all_reduce", "adamw")
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
-OVERLAPPING = ("overlap", "bucketed", "zero1")
+QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
+SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
 LOADED_CPUS = 0.15  # more than this taken by others while a side runs: the figures are worth little
 
 
@@ -67,17 +70,27 @@ def candidates(cell, args):
 
 
 def pick(configurations, cell, rounds, runs):
-    """The fastest, and the fastest of those that overlap communication with backward (None if there is none)."""
+    """The fastest, and the fastest of those that overlap communication with backward. Each round but the first runs only
+    what the rounds before left."""
     if len(configurations) == 1:
         only = next(iter(configurations))
         return only, only
-    warmup, steps = STEPS[cell[0]]
-    results = alternate(configurations, rounds, warmup, max(3, steps // 2), runs)
-    times = {name: values(results[name], "step") for name in results}
-    overlapping = {name: t for name, t in times.items() if name.split()[0] in OVERLAPPING}
-    for name, t in times.items():
-        say(f"    {figure(t)['median']:8.1f} ms  {name}")
-    return best(times), best(overlapping) if overlapping else None
+    times = {name: [] for name in configurations}
+    for index in range(rounds):
+        if index > 0:
+            times = {name: times[name] for name in survivors(times)}
+        results = alternate({name: configurations[name] for name in times}, 1, *SEARCH[cell[0]], runs)
+        for name, result in results.items():
+            times[name] += values(result, "step")
+            say(f"    {figure(times[name])['median']:8.1f} ms  {name}")
+    return best(times), best({name: t for name, t in times.items() if name.split()[0] in OVERLAPPING})
+
+
+def compile_once(side, runs):
+    """Fills the cache of compiled code, which later processes use; no rows."""
+    say(f"compiling: {side.label}")
+    runs.append({"configuration": side.label, "side": "PyTorch compiling", "round": 0, **side.run(0, 1)})
+    return []
 
 
 def step_rows(cell, args, runs):
@@ -85,23 +98,26 @@ def step_rows(cell, args, runs):
     model, precision, ranks = cell
     ours, theirs = candidates(cell, args)
     say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
-    our_pick, _ = pick(ours, cell, args.pick_rounds, runs)
+    our_pick, our_overlapping = pick(ours, cell, args.pick_rounds, runs)
     their_pick, their_overlapping = pick(theirs, cell, args.pick_rounds, runs)
     chosen, their = ours[our_pick], theirs[their_pick]
-    competitors = {
-        "ddprun": chosen,
-        "PyTorch": their,
-        "ddprun tuned": chosen.preloading(args.tcmalloc),
-        "PyTorch tuned": their.preloading(args.tcmalloc),
-    }
-    if args.compile:
-        competitors["PyTorch compiled"] = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
-    if ranks > 1 and their_overlapping != their_pick:
-        competitors["PyTorch overlapping"] = theirs[their_overlapping]
-    say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
-    results = alternate(competitors, args.rounds, *STEPS[model], runs)
-
+    competitors = {"ddprun": chosen, "PyTorch": their}
+    if ranks > 1 or not args.quick:
+        competitors.update({f"{name} tuned": side.preloading(args.tcmalloc) for name, side in competitors.items()})
     case = {"model": model, "precision": precision, "ranks": ranks}
+    rows = []
+    if args.compile:
+        compiled = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
+        if guarded(rows, "step", {**case, "variant": "compiled"}, lambda: compile_once(compiled, runs)):
+            competitors["PyTorch compiled"] = compiled
+    for side, known, fastest, overlapping in (("ddprun", ours, our_pick, our_overlapping),
+                                              ("PyTorch", theirs, their_pick, their_overlapping)):
+        if ranks > 1 and overlapping != fastest:
+            competitors[f"{side} overlapping"] = known[overlapping]
+    say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
+    if not left_out(sides.BIN / "roofline_benchmark", ""):
+        competitors["roofline"] = Roofline(cell)
+    results = alternate(competitors, args.rounds, *args.steps[model], runs)
 
     def row(what, variant, our_side, their_side):
         labels = (f"{competitors[our_side].label}{' + tcmalloc' if 'tuned' in our_side else ''}",
@@ -109,13 +125,17 @@ def step_rows(cell, args, runs):
         return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[our_side], what),
                         values(results[their_side], what), labels)
 
-    our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
-    rows = [row("step", "as run", "ddprun", "PyTorch"), row("step", "tuned", our_tuned, "PyTorch tuned")]
-    if args.compile:
+    rows.append(row("step", "as run", "ddprun", "PyTorch"))
+    if "PyTorch tuned" in results:
+        our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
+        rows.append(row("step", "tuned", our_tuned, "PyTorch tuned"))
+    if "PyTorch compiled" in results:
         rows.append(row("step", "compiled", "ddprun", "PyTorch compiled"))
+    if "roofline" in results:
+        rows += roofline_rows(case, results["ddprun"], results["PyTorch"], results["roofline"])
     if ranks > 1:
-        rows.append(row("exposed communication", "as run", "ddprun",
-                        "PyTorch overlapping" if "PyTorch overlapping" in results else "PyTorch"))
+        overlapping = [f"{side} overlapping" if f"{side} overlapping" in results else side for side in ("ddprun", "PyTorch")]
+        rows += [row("exposed communication", "as run", *overlapping), row("skew", "as run", *overlapping)]
     rows.append(row("optimizer", "as run", "ddprun", "PyTorch"))
     rows.append(row("peak memory of a rank", "as run", "ddprun", "PyTorch"))
     return rows
@@ -185,9 +205,10 @@ def read_arguments():
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
-    parser.add_argument("--quick", action="store_true", help="two models, two rounds, fewer strategies")
-    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile (minutes of compiling)")
+    parser.add_argument("--quick", action="store_true", help="two models, two shorter rounds, fewer strategies")
+    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile: minutes more for each cell")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
+    parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
     parser.add_argument("--dry-run", action="store_true", help="print what would run")
     args = parser.parse_args()
     args.parts = args.what.split(",")
@@ -198,7 +219,8 @@ def read_arguments():
     if set(args.models) - set(STEPS):
         parser.error(f"--models knows {', '.join(STEPS)}")
     args.rounds = args.rounds or (2 if args.quick else 5)
-    args.pick_rounds = 1 if args.quick else 2
+    args.steps = QUICK_STEPS if args.quick else STEPS
+    args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()
     args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
                   for ranks in args.ranks.split(",")]
@@ -212,9 +234,11 @@ def print_plan(args):
             continue
         for cell in args.cells:
             ours, theirs = candidates(cell, args)
-            print(f"step {' '.join(map(str, cell))} rank(s), {STEPS[cell[0]][1]} steps a run")
+            print(f"step {' '.join(map(str, cell))} rank(s), {args.steps[cell[0]][1]} steps a run")
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
-            print(f"  then {args.rounds} rounds of ddprun, PyTorch, ddprun + tcmalloc, PyTorch + tcmalloc")
+            tuned = ", both with tcmalloc" if cell[2] > 1 or not args.quick else ""
+            print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, "
+                  f"each side's fastest that overlaps, roofline{', PyTorch compiled' if args.compile else ''}")
 
 
 def check_ready(args):
@@ -225,44 +249,63 @@ def check_ready(args):
 
 
 def guarded(rows, what, case, measure):
-    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on."""
+    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on. Whether none failed."""
     try:
         rows.extend(measure())
+        return True
     except sides.RunFailed as failure:
         say(f"failed: {failure}")
-        rows.append({"what": what, "model": case[0], "precision": case[1], "ranks": case[2], "variant": "",
-                     "failed": str(failure)})
+        rows.append({"what": what, **case, "failed": str(failure)})
+        return False
+
+
+def report_text(reports):
+    """The Markdown of one or several runs of this program: what each ran on, one table, the notes."""
+    heads = [f"{r['machine']['cpu']}, {r['machine']['cores']} cores; {r['date']}; commit {r['machine']['commit']}" for r in reports]
+    rows = [row for report in reports for row in report["rows"]]
+    notes = [note for report in reports for note in report["notes"]]
+    return "\n".join([*dict.fromkeys(heads), "", table(rows), "", *notes]).rstrip() + "\n"
+
+
+def print_table(files):
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        sys.exit(f"bench: no results: {', '.join(missing)}; a run writes them as it goes, after its first row")
+    print(report_text([json.loads(file.read_text()) for file in files]), end="")
 
 
 def main():
     args = read_arguments()
+    if args.table:
+        return print_table([Path(folder) / "bench.json" for folder in args.table])
     if args.dry_run:
         return print_plan(args)
     check_ready(args)
     folder = Path(args.output) / time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     folder.mkdir(parents=True)
-    machine, rows, runs, notes = describe_machine(), [], [], []
+    begin, rows, runs, notes = time.monotonic(), [], [], []
+    report = {"machine": describe_machine(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "command": sys.argv, "notes": notes,
+              "rows": rows, "runs": runs}
 
     def save():
-        report = {"machine": machine, "command": sys.argv, "notes": notes, "rows": rows, "runs": runs}
         (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
 
     for part in args.parts:
         if part == "step":
             for cell in args.cells:
-                guarded(rows, "step", cell, lambda cell=cell: step_rows(cell, args, runs))
+                case = {**dict(zip(("model", "precision", "ranks"), cell)), "variant": ""}
+                guarded(rows, "step", case, lambda cell=cell: step_rows(cell, args, runs))
                 save()
             continue
         measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
-        guarded(rows, part, ("", "", ""), lambda measure=measure: measure(args, runs))
+        guarded(rows, part, dict.fromkeys(("model", "precision", "ranks", "variant"), ""), lambda measure=measure: measure(args, runs))
         save()
     notes.extend(note for note in [warn_if_loaded(runs)] if note)
     save()
-    text = "\n".join([f"{machine['cpu']}, {machine['cores']} cores; {time.strftime('%Y-%m-%d', time.gmtime())}; "
-                      f"commit {machine['commit']}", "", table(rows), "", *notes]).rstrip() + "\n"
+    text = report_text([report])
     (folder / "bench.md").write_text(text)
     print(text)
-    say(f"written: {folder}/bench.json and bench.md")
+    say(f"written: {folder}/bench.json and bench.md, after {(time.monotonic() - begin) / 60:.0f} minutes")
     return 1 if any("failed" in row for row in rows) else 0
 
 

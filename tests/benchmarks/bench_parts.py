@@ -83,26 +83,44 @@ def all_reduce_rows(args, runs):
 
 
 def repetitions(report, name):
-    """Milliseconds of each repetition of a case of Google Benchmark, one list a repetition."""
+    """Milliseconds of each repetition of a case of Google Benchmark."""
     scale = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-    cases = [case for case in report["benchmarks"] if case["run_type"] == "iteration" and case["run_name"].split("/")[0] == name]
-    first = cases[0]["run_name"] if cases else ""  # adamw/bf16_copy:0 comes before adamw/bf16_copy:1
-    return [[case["real_time"] * scale[case["time_unit"]]] for case in cases if case["run_name"] == first]
+    return [case["real_time"] * scale[case["time_unit"]] for case in report["benchmarks"]
+            if case["run_type"] == "iteration" and case["run_name"] == name]
+
+
+ADAMW_CASES = ("adamw_as_held", "adamw_as_held_aten", "adamw/huge_pages:1", "adamw_aten/huge_pages:1")
+# Variant, model, the cases of both sides; the first has the goal.
+ADAMW_ROWS = (("as each program holds them", "peer-small", "adamw_as_held", "torch.optim.AdamW(fused=True), Python"),
+              ("torch's kernel alone", "peer-small", "adamw_as_held", "adamw_as_held_aten"),
+              ("same memory", "one array", "adamw/huge_pages:1", "adamw_aten/huge_pages:1"))
+
+
+def adamw_round(executable, runs, index):
+    """One run of each program: case -> milliseconds of its passes."""
+    command = [str(executable), f"--benchmark_filter=^({'|'.join(ADAMW_CASES)})$", "--benchmark_format=json",
+               "--benchmark_repetitions=3", "--benchmark_enable_random_interleaving=true"]
+    out, others = sides.execute(command, {"OMP_NUM_THREADS": "1"})
+    report = json.loads(out)
+    runs.append({"configuration": "AdamW", "side": "ddprun", "round": index, "other_cpus": others, **report})
+    times = {case: repetitions(report, case) for case in ADAMW_CASES}
+    missing = [case for case, found in times.items() if not found]
+    if missing:
+        raise sides.RunFailed(f"{executable.name} has no case {', '.join(missing)}")
+    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "adamw", "--size", "peer-small", "--world", "1"]
+    run = sides.peer_json(command, {})
+    runs.append({"configuration": "AdamW", "side": "PyTorch", "round": index, **run})
+    return {**times, ADAMW_ROWS[0][3]: run["ranks"][0]["adamw_ms"]}
 
 
 def adamw_rows(args, runs):
-    """One pass over one range against the kernel of torch's fused AdamW on as many elements, one thread, one program."""
-    executable = sides.BIN / "kernels_benchmark"
+    """The update of all parameters of a model: ddprun's one pass over its flat buffers, PyTorch's over its list of tensors; and
+    the two kernels on the same memory. One thread."""
+    executable = sides.BIN / "adamw_benchmark"
     if left_out(executable, "; the steps' optimizer rows stand for it"):
         return []
-    say("AdamW, repetitions in random order")
-    command = [str(executable), "--benchmark_filter=^adamw", "--benchmark_format=json",
-               f"--benchmark_repetitions={max(5, args.rounds)}", "--benchmark_enable_random_interleaving=true"]
-    out, others = sides.execute(command, {"OMP_NUM_THREADS": "1"})
-    report = json.loads(out)
-    runs.append({"configuration": "AdamW", "side": "both", "round": 0, "other_cpus": others, **report})
-    ours, theirs = repetitions(report, "adamw"), repetitions(report, "adamw_aten")
-    if not ours or len(ours) != len(theirs):
-        raise sides.RunFailed("kernels_benchmark should have the cases adamw and adamw_aten, equally often")
-    case = {"model": "", "precision": "fp32", "ranks": 1, "variant": "as run"}
-    return [make_row("AdamW pass", case, "ms", ours, theirs, ("adamw", "torch fused AdamW"))]
+    say(f"AdamW, {args.rounds} rounds")
+    rounds = [adamw_round(executable, runs, index) for index in range(args.rounds)]
+    return [make_row("AdamW pass", {"model": model, "precision": "fp32", "ranks": 1, "variant": variant}, "ms",
+                     [times[ours] for times in rounds], [times[theirs] for times in rounds], (ours, theirs))
+            for variant, model, ours, theirs in ADAMW_ROWS]

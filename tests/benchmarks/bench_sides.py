@@ -20,7 +20,7 @@ BATCH = {"tiny": 4, "peer-small": 2, "laptop-70m": 1}
 
 # Strategies that are tried, each with its options; what this ddprun does not have (yet) is left out, and said.
 DDPRUN_STRATEGIES = ["flat", "overlap"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (1, 5, 25, 100)] + ["zero1"]
-DDPRUN_QUICK = ["flat"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (5, 25)]
+DDPRUN_QUICK = ["flat"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (1, 5)]
 # Taken wherever this ddprun accepts them: section, key, value.
 DDPRUN_FAST_SETTINGS = [("world", "backend", "shm"), ("model", "kernels", "fused")]
 
@@ -69,7 +69,7 @@ def execute(command, environment):
     except subprocess.TimeoutExpired:
         raise RunFailed(f"no end after {RUN_LIMIT_S} s: {' '.join(command)}") from None
     if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-6:]
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-12:]
         raise RunFailed(f"exit status {done.returncode}: {' '.join(command)}: {' / '.join(words)}")
     others = (busy_cpu_s() - busy - children_cpu_s() + own) / (time.monotonic() - begin)
     return done.stdout, round(max(0.0, others), 2)
@@ -121,7 +121,7 @@ class Ddprun(Side):
             "name": "bench",
             "model": {"preset": model},
             "data": {"source": "random"},
-            "world": {"size": ranks, "threads_per_rank": 1},
+            "world": {"size": ranks, "threads_per_rank": 1, "timeout_s": RUN_LIMIT_S},
             "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[precision],
             "attention": "tiled",
             "strategy": strategy,

@@ -1,11 +1,14 @@
 """Tests of what `make bench` computes; run by `make bench` itself: cd tests/benchmarks && python3 -m unittest bench_test"""
+import argparse
 import re
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import bench
 import bench_parts
 import bench_report as report
+import bench_roofline as roofline
 import bench_sides as sides
 from bench_parts import own_medians, peer_medians, repetitions
 
@@ -27,8 +30,9 @@ class Samples(unittest.TestCase):
     def test_a_step_is_as_slow_as_its_slowest_rank_and_warm_up_does_not_count(self):
         self.assertEqual(report.step_values(self.run_of_two), [20, 40])
 
-    def test_exposed_communication_is_the_mean_over_ranks(self):
-        self.assertEqual(report.QUANTITIES["exposed communication"][1](self.run_of_two), [1.5, 3.5])
+    def test_exposed_communication_is_of_the_rank_that_waits_least_and_skew_what_the_mean_waits_longer(self):
+        self.assertEqual(report.QUANTITIES["exposed communication"][1](self.run_of_two), [1.0, 3.0])
+        self.assertEqual(report.QUANTITIES["skew"][1](self.run_of_two), [0.5, 0.5])
 
     def test_memory_and_start_up_are_those_of_the_worst_rank(self):
         self.assertEqual(report.QUANTITIES["launch to first step"][1](self.run_of_two), [2.0])
@@ -60,11 +64,55 @@ class Statistics(unittest.TestCase):
     def test_best_is_the_lowest_median_not_the_luckiest_step(self):
         self.assertEqual(report.best({"lucky": [[1, 9, 9]], "steady": [[5, 5, 5]]}), "steady")
 
+    def test_search_goes_on_with_the_faster_third_and_the_fastest_that_overlaps(self):
+        times = {"flat": [[1]], "naive": [[2]], "bucketed 5": [[3]], "overlap": [[4]], "zero1": [[5]]}
+        self.assertEqual(report.survivors(times), ["flat", "naive", "bucketed 5"])
+        self.assertEqual(report.survivors({"bucketed 1": [[1]], "bucketed 5": [[2]], "flat": [[3]]}), ["bucketed 1"])
+
+
+class Floor(unittest.TestCase):
+    model = {"vocab_size": 100, "context_length": 8, "d_model": 4, "d_ff": 16, "layers": 2, "parameters": 1000}
+    core = {"linears_ms": 2.0, "peak_gflops": 1e-3, "streams_gb_s": 1e-3, "copy_gb_s": 4e-3}
+
+    def run_on(self, *cores):
+        return {"model": self.model, "batch": 3, "cores": list(cores)}
+
+    def test_operations_are_six_a_token_and_weight_and_half_of_attention(self):
+        matrices = 2 * (4 * 16 + 3 * 64) + 400
+        self.assertEqual(roofline.flops(self.model, 3), (6 * matrices * 24, 6 * 2 * 4 * 8 * 24))
+
+    def test_parts_at_the_rate_of_the_own_shapes_and_at_peak(self):
+        linear, attention = roofline.flops(self.model, 3)
+        own = roofline.floor(self.run_on(), self.core, 2, at_peak=False)
+        self.assertAlmostEqual(own["products"], 2.0 * (linear + attention) / linear)
+        self.assertAlmostEqual(own["AdamW"], 28.0)  # 28,000 bytes at 1 MB/s
+        self.assertAlmostEqual(own["all-reduce"], 2.0)  # 4,000 bytes read and as many written at 4 MB/s
+        peak = roofline.floor(self.run_on(), {**self.core, "peak_gflops": 2 * own["rate"]}, 2, at_peak=True)
+        self.assertAlmostEqual(peak["products"], own["products"] / 2)
+
+    def test_one_rank_exchanges_nothing_and_the_slowest_core_counts(self):
+        self.assertEqual(roofline.floor(self.run_on(), self.core, 1, at_peak=False)["all-reduce"], 0)
+        slow = {**self.core, "streams_gb_s": 0.5e-3}
+        self.assertAlmostEqual(roofline.slowest(self.run_on(self.core, slow), 2, False)["AdamW"], 56.0)
+
+    def test_each_rounds_steps_are_held_against_its_own_floor(self):
+        fast, slow = self.core, {key: value * (0.5 if key != "linears_ms" else 2) for key, value in self.core.items()}
+        floors = [roofline.total(roofline.slowest(self.run_on(core), 2, False)) for core in (fast, slow)]
+        runs = [run_of([0, 3 * floors[0]]), run_of([0, 3 * floors[1]])]
+        rows = roofline.roofline_rows(CASE, runs, runs, [self.run_on(fast), self.run_on(slow)])
+        self.assertEqual([row["variant"] for row in rows], ["own shapes", "large matrices"])
+        for end in ("low", "high"):
+            self.assertAlmostEqual(rows[0]["ddprun"][end], 3.0)
+        self.assertIn("AdamW 56.0, all-reduce 4.0", rows[0]["ddprun_choice"])
+
 
 class Rows(unittest.TestCase):
     def test_goal_met_and_missed(self):
         self.assertTrue(report.make_row("step", CASE, "ms", [[70]], [[100]])["met"])
         self.assertFalse(report.make_row("step", CASE, "ms", [[71]], [[100]])["met"])
+
+    def test_compiled_pytorch_is_held_against_the_same_goal(self):
+        self.assertEqual(report.make_row("step", {**CASE, "variant": "compiled"}, "ms", [[70]], [[100]])["goal"], 0.70)
 
     def test_without_a_goal_nothing_is_met(self):
         self.assertIsNone(report.make_row("optimizer", CASE, "ms", [[1]], [[2]])["met"])
@@ -83,16 +131,73 @@ class Rows(unittest.TestCase):
         parts = Path(bench_parts.__file__).read_text()
         named = set(report.QUANTITIES) | set(re.findall('"(all-reduce, [^"]*|AdamW pass)"', parts))
         self.assertLessEqual({what for what, *_ in report.GOALS}, named)
+        variants = {"as run", "tuned", "compiled", *(variant for variant, *_ in bench_parts.ADAMW_ROWS)}
+        self.assertLessEqual({variant for *_, variant in report.GOALS}, variants)
 
 
 class GoogleBenchmark(unittest.TestCase):
-    def test_repetitions_of_the_first_argument_in_milliseconds(self):
+    def test_repetitions_of_one_case_in_milliseconds(self):
         def case(name, kind, time):
             return {"run_name": name, "run_type": kind, "real_time": time, "time_unit": "us"}
-        cases = [case("adamw/bf16_copy:0", "iteration", 2000), case("adamw/bf16_copy:1", "iteration", 9000),
-                 case("adamw/bf16_copy:0", "aggregate", 1), case("adamw_aten", "iteration", 4000)]
-        self.assertEqual(repetitions({"benchmarks": cases}, "adamw"), [[2.0]])
-        self.assertEqual(repetitions({"benchmarks": cases}, "adamw_aten"), [[4.0]])
+        cases = [case("adamw/huge_pages:0", "iteration", 9000), case("adamw/huge_pages:1", "iteration", 2000),
+                 case("adamw/huge_pages:1", "iteration", 3000), case("adamw/huge_pages:1", "aggregate", 1),
+                 case("adamw_aten/huge_pages:1", "iteration", 4000)]
+        self.assertEqual(repetitions({"benchmarks": cases}, "adamw/huge_pages:1"), [2.0, 3.0])
+        self.assertEqual(repetitions({"benchmarks": cases}, "adamw_aten/huge_pages:1"), [4.0])
+
+    def test_the_cases_of_adamw_are_in_its_program(self):
+        source = (sides.REPO / "tests/benchmarks/adamw_benchmark.cpp").read_text()
+        for case in bench_parts.ADAMW_CASES:
+            self.assertRegex(source, rf"\b(BENCHMARK|DDPRUN_PAGES)\({case.split('/')[0]}\)")
+
+
+class TablesOfRunsMadeApart(unittest.TestCase):
+    def test_rows_of_all_in_one_table_and_each_machine_once(self):
+        def report_of(what):
+            return {"machine": {"cpu": "a CPU", "cores": 2, "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
+                    "rows": [report.make_row(what, CASE, "ms", [[1]], [[2]])]}
+        text = bench.report_text([report_of("step"), report_of("optimizer")])
+        self.assertEqual(text.count("a CPU, 2 cores; 2026-11-21; commit c0ffee"), 1)
+        self.assertEqual(sum(line.startswith("| ") and "| 0.50 (" in line for line in text.splitlines()), 2)
+        self.assertIn("note of step", text)
+        self.assertIn("note of optimizer", text)
+
+
+class Steps(unittest.TestCase):
+    """The rows of a cell, with sides that give known runs."""
+
+    class Fake:
+        def __init__(self, label, *steps):
+            self.label, self.steps, self.calls, self.words = label, steps, [], []
+
+        def run(self, warmup, steps):
+            self.calls.append(steps)
+            return {**run_of(*self.steps), "other_cpus": 0.0}
+
+        def preloading(self, _):
+            return self
+
+    def rows_of(self, ours, theirs):
+        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, compile=False, tcmalloc="")
+        with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
+                mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
+            return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", 2), args, [])}
+
+    def test_exposed_communication_is_of_each_sides_fastest_that_overlaps(self):
+        rows = self.rows_of([self.Fake("flat", [0, 10], [0, 11]), self.Fake("bucketed 1", [0, 20], [0, 22])],
+                            [self.Fake("bucketed 25", [0, 40], [0, 42]), self.Fake("flat", [0, 50], [0, 50])])
+        step, exposed, skew = rows["step", "as run"], rows["exposed communication", "as run"], rows["skew", "as run"]
+        self.assertEqual((step["ddprun_choice"], step["peer_choice"]), ("flat", "bucketed 25"))
+        self.assertEqual((exposed["ddprun_choice"], exposed["peer_choice"]), ("bucketed 1", "bucketed 25"))
+        self.assertAlmostEqual(exposed["ratio"]["median"], 0.5)
+        self.assertAlmostEqual(skew["ddprun"]["median"], 0.1)
+        self.assertIn(("step", "tuned"), rows)
+
+    def test_what_was_slow_at_first_runs_but_once_in_the_search(self):
+        slow = self.Fake("zero1", [0, 99], [0, 99])
+        ours = [self.Fake("flat", [0, 10], [0, 10]), self.Fake("bucketed 1", [0, 11], [0, 11]), slow]
+        self.rows_of(ours, [self.Fake("bucketed 25", [0, 40], [0, 40])])
+        self.assertEqual(slow.calls, [bench.SEARCH["tiny"][1]])
 
 
 class SameModel(unittest.TestCase):

@@ -5,16 +5,13 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <cstdint>
 
 #include "ddprun/kernels/convert.h"
 #include "ddprun/kernels/cross_entropy.h"
 #include "ddprun/kernels/embedding.h"
-#include "ddprun/kernels/optimizer.h"
 #include "ddprun/kernels/rms_norm.h"
 #include "ddprun/kernels/rope.h"
 #include "ddprun/kernels/swiglu.h"
@@ -236,78 +233,13 @@ void to_bf16_aten(benchmark::State& state) {
 void accumulate_scaled(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});
   const at::Tensor out = at::zeros({kElements});
-  measure(state, kElements * 12, [&] {
-    kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out), false);
-  });
+  measure(state, kElements * 12,
+          [&] { kernels::accumulate_scaled(kElements, 0.5f, data<float>(x), data<float>(out)); });
 }
 void accumulate_scaled_aten(benchmark::State& state) {
   const at::Tensor x = random<float>({kElements});
   const at::Tensor out = at::zeros({kElements});
   measure(state, kElements * 12, [&] { out.add_(x, 0.5); });
-}
-
-constexpr std::int64_t kParameters = std::int64_t{1} << 25;
-
-/// An array of a model's size, far larger than any cache, in pages of 4 KiB or of 2 MiB.
-at::Tensor large(bool huge_pages, at::ScalarType type = at::kFloat) {
-  const at::Tensor tensor = at::empty({kParameters}, type);
-  constexpr std::uintptr_t kPage = std::uintptr_t{1} << 21;
-  const auto first = reinterpret_cast<std::uintptr_t>(tensor.mutable_data_ptr());
-  const std::uintptr_t begin = (first + kPage - 1) / kPage * kPage;
-  const std::uintptr_t end = (first + tensor.nbytes()) / kPage * kPage;
-  // Advice, which holds for pages that were never touched.
-  madvise(reinterpret_cast<void*>(begin), end - begin,
-          huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  return tensor.zero_();
-}
-
-/// One set for each kind of page, shared by the sides.
-struct AdamwArrays {
-  explicit AdamwArrays(bool huge_pages)
-      : parameter(large(huge_pages)),
-        gradient(large(huge_pages).normal_()),
-        mean(large(huge_pages)),
-        square(large(huge_pages)),
-        copy(large(huge_pages, at::kBFloat16)) {}
-  at::Tensor parameter, gradient, mean, square, copy;
-};
-const AdamwArrays& adamw_arrays(const benchmark::State& state) {
-  static auto* const small_pages = new AdamwArrays(false);
-  static auto* const huge_pages = new AdamwArrays(true);
-  return state.range(0) == 0 ? *small_pages : *huge_pages;
-}
-
-void run_adamw(benchmark::State& state, bool with_copy) {
-  const AdamwArrays& arrays = adamw_arrays(state);
-  const kernels::AdamwFactors factors{1.0f, 0.9999f, 0.1f, 0.95f, 0.05f, 0.9f, 1e-8f, 1e-3f};
-  measure(state, kParameters * (with_copy ? 30 : 28), [&] {
-    kernels::adamw_loop(factors, kParameters, data<float>(arrays.gradient),
-                        data<float>(arrays.parameter), data<float>(arrays.mean),
-                        data<float>(arrays.square), with_copy ? data<bf16>(arrays.copy) : nullptr);
-  });
-}
-void adamw(benchmark::State& state) { run_adamw(state, false); }
-void adamw_with_copy(benchmark::State& state) { run_adamw(state, true); }
-
-void run_adamw_aten(benchmark::State& state, bool with_copy) {
-  const AdamwArrays& arrays = adamw_arrays(state);
-  const at::Tensor steps = at::full({}, 20.0);
-  measure(state, kParameters * (with_copy ? 30 : 28), [&] {
-    at::_fused_adamw_({arrays.parameter}, {arrays.gradient}, {arrays.mean}, {arrays.square}, {},
-                      {steps}, 1e-3, 0.9, 0.95, 0.1, 1e-8, false, false);
-    if (with_copy) arrays.copy.copy_(arrays.parameter);
-  });
-}
-void adamw_aten(benchmark::State& state) { run_adamw_aten(state, false); }
-void adamw_with_copy_aten(benchmark::State& state) { run_adamw_aten(state, true); }
-
-/// out += 0.5 * x: what memory gives to one thread that does next to nothing with it.
-void memory_add(benchmark::State& state) {
-  const AdamwArrays& arrays = adamw_arrays(state);
-  measure(state, kParameters * 12, [&] {
-    kernels::accumulate_scaled(kParameters, 0.5f, data<float>(arrays.gradient),
-                               data<float>(arrays.mean), false);
-  });
 }
 
 #define DDPRUN_BOTH_TYPES(name)                                 \
@@ -319,9 +251,6 @@ void memory_add(benchmark::State& state) {
   BENCHMARK(name)->Unit(benchmark::kMicrosecond); \
   BENCHMARK(name##_aten)->Unit(benchmark::kMicrosecond)
 
-#define DDPRUN_PAGES(name) \
-  BENCHMARK(name)->ArgName("huge_pages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)
-
 DDPRUN_BOTH_TYPES(add_rms_norm);
 DDPRUN_BOTH_TYPES(rms_norm_backward);
 DDPRUN_BOTH_TYPES(rope);
@@ -331,11 +260,6 @@ DDPRUN_BOTH_TYPES(cross_entropy);
 DDPRUN_FLOAT(embedding_backward);
 DDPRUN_FLOAT(to_bf16);
 DDPRUN_FLOAT(accumulate_scaled);
-DDPRUN_PAGES(adamw);
-DDPRUN_PAGES(adamw_aten);
-DDPRUN_PAGES(adamw_with_copy);
-DDPRUN_PAGES(adamw_with_copy_aten);
-DDPRUN_PAGES(memory_add);
 
 }  // namespace
 }  // namespace ddprun

@@ -41,7 +41,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["schema_version"], 2);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
@@ -72,6 +72,18 @@ TEST(Command, QuietSaysNothingButTheTable) {
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.err, "");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "elsewhere/one/latest/result.json"));
+}
+
+TEST(Command, ARowThatDivergedSaysSoAndKeepsItsFigures) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", "optimizer.lr=1e38"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("DIVERGED: "), HasSubstr("nan")));
+  const json row = result_of(folder, "one")["rows"][0];
+  EXPECT_EQ(row["status"], "diverged");
+  EXPECT_THAT(row["reason"].get<std::string>(), HasSubstr("the loss was nan in step "));
+  EXPECT_EQ(row["statistics"]["step_ms"]["count"], 3);
 }
 
 TEST(Command, SetReplacesAValue) {

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "ddprun/model/counter_hash.h"
+#include "ddprun/plugin/error.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {
@@ -140,6 +141,19 @@ TEST_P(AttentionPlugin, RunsInAnySetup) {
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "tiled"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(TiledAttention, RunsBackwardAgainOverARetainedGraphAlone) {
+  const auto tiled = testing::load_plugin<Attention>("attention", "tiled");
+  const at::Tensor q = random_tensor(1).to(at::kFloat).requires_grad_(true);
+  const at::Tensor dy = random_tensor(2).to(at::kFloat);
+  const at::Tensor y = tiled->forward(q, q, q, {.causal = true});
+  EXPECT_THROW(y.backward(dy, /*retain_graph=*/true, /*create_graph=*/true), Error);
+  y.backward(dy, /*retain_graph=*/true);
+  const at::Tensor once = q.grad().clone();
+  y.backward(dy);
+  EXPECT_TRUE(at::equal(q.grad(), 2 * once));
+  EXPECT_THROW(y.backward(dy), Error) << "what backward needs is gone";
+}
 
 // Several tiles, the last one not full, on several threads; as many keys as queries, and more.
 TEST(TiledAttention, MatchesEagerOverSeveralTiles) {

@@ -97,8 +97,9 @@ TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
 TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronised) {
   DataParallel ddp = make();
   ddp.backward(model.loss(), true);
-  const auto [norm, updated] = ddp.step(1.0, 0.5);
-  EXPECT_TRUE(updated);
+  const StepOutcome outcome = ddp.step(1.0, 0.5);
+  EXPECT_FALSE(outcome.skipped);
+  const double norm = outcome.gradient_norm.value();
   EXPECT_DOUBLE_EQ(norm, std::sqrt(3 * 4.0 + 2 * 1.0));
   EXPECT_TRUE(at::allclose(model.second, at::full({2}, 1.0 - 0.5 / norm)));
 }
@@ -110,7 +111,9 @@ TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
   DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
   ddp.backward(model.loss(), true);
   spy.take();
-  EXPECT_FALSE(ddp.step(1.0, 0.5).second);
+  const StepOutcome outcome = ddp.step(1.0, 0.5);
+  EXPECT_TRUE(outcome.skipped);
+  EXPECT_FALSE(outcome.gradient_norm.has_value());
   EXPECT_THAT(spy.take(), IsEmpty());
   EXPECT_TRUE(at::equal(model.second, at::ones({2})));
   EXPECT_FALSE(model.second.grad().defined());

@@ -90,7 +90,7 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
       };
       const auto expected = reference(backward, d_model);
       Transformer model(config_of("fused", d_model), *attention_, 3);
-      const FlatBuffers buffers(model.parameters());
+      FlatBuffers buffers(model.parameters());
       model.use_memory(buffers.slots());
       backward(model);
       expect_near(model, expected, kBound);
@@ -150,7 +150,7 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
     order(alone);
     expect_near(alone, expected, kBound);
     Transformer flat(config_of("fused"), *attention_, 3);
-    const FlatBuffers buffers(flat.parameters());
+    FlatBuffers buffers(flat.parameters());
     flat.use_memory(buffers.slots());
     for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
       for (const auto& [name, tensor] : flat.parameters()) tensor.mutable_grad().reset();
@@ -176,7 +176,7 @@ TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
     loss.backward();
   });
   Transformer model(config_of("fused"), *attention_, 3);
-  const FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()});
+  FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()});
   model.use_memory(buffers.slots());
   {
     const auto guard = bf16->forward_guard();
@@ -198,6 +198,9 @@ TEST_F(FusedLayers, RefusesWhatItDoesNotKnow) {
   const Transformer model(config_of("fused"), *attention_, 3);
   const at::Tensor loss = model.loss(a_.ids, a_.targets);
   EXPECT_THROW(torch::autograd::backward({loss}, {}, true, /*create_graph=*/true), Error);
+  torch::autograd::backward({loss}, {}, /*retain_graph=*/true);
+  EXPECT_THROW(torch::autograd::backward({loss}, {}, /*retain_graph=*/true), Error)
+      << "layers work in place";
   const auto bf16 = load_plugin<Precision>("precision", "bf16_mixed");
   const auto guard = bf16->forward_guard();  // and no copy of the weights in bfloat16
   EXPECT_THROW(model.loss(a_.ids, a_.targets), ConfigError);

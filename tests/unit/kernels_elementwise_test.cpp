@@ -1,7 +1,6 @@
 // The element-wise CPU kernels at every SIMD level: conversions bit for bit, the optimizers'
 // copies.
 #include <bit>
-#include <limits>
 
 #include "ddprun/kernels/convert.h"
 #include "ddprun/kernels/optimizer.h"
@@ -32,11 +31,8 @@ TEST_P(Convert, RoundsToNearestEvenBitForBit) {
   }
   std::vector<bf16> to(from.size());
   kernels::to_bf16(std::ssize(from), from.data(), to.data());
-  std::vector<float> back(from.size());
-  kernels::to_float(std::ssize(to), to.data(), back.data());
   for (std::size_t i = 0; i < from.size(); ++i) {
     ASSERT_EQ(to[i].x, bf16(from[i]).x) << from[i];
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), std::uint32_t{to[i].x} << 16) << from[i];
   }
 }
 
@@ -46,9 +42,6 @@ TEST_P(Convert, WritesWhatItIsGiven) {
     auto narrow = Array<bf16>::like(wide.values());
     kernels::to_bf16(count, wide.data(), narrow.data());
     EXPECT_TRUE(at::equal(narrow.values(), Array<bf16>(wide.values()).values())) << count;
-    auto again = Array<float>::like(wide.values());
-    kernels::to_float(count, narrow.data(), again.data());
-    EXPECT_TRUE(at::equal(again.values(), narrow.values())) << count;
   }
 }
 
@@ -72,19 +65,16 @@ TEST_P(Convert, AddRoundsOnce) {
   }
 }
 
-TEST_P(Convert, AccumulateScaledAddsOrOverwrites) {
+TEST_P(Convert, AccumulateScaledAdds) {
   constexpr double kScale = 0.3f;
   for (const std::int64_t count : kCounts) {
     if (count == 0) continue;
     Array<float> x(noise(1, count, 1));
     Array<float> out(noise(1, count, 2));
     const at::Tensor expected = out.values() + x.values() * kScale;
-    kernels::accumulate_scaled(count, kScale, x.data(), out.data(), false);
+    kernels::accumulate_scaled(count, kScale, x.data(), out.data());
     // Without fused multiply-add, the product is rounded as well; it is below 0.3.
     expect_close(out.values(), expected, 0x1p-24, 0x1p-26);
-    Array<float> nan(at::full({1, count}, std::numeric_limits<double>::quiet_NaN()));
-    kernels::accumulate_scaled(count, kScale, x.data(), nan.data(), true);
-    EXPECT_TRUE(at::equal(nan.values(), Array<float>(x.values() * kScale).values()));
   }
 }
 

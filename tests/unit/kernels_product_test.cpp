@@ -38,12 +38,8 @@ struct Operands {
     if (op == Op::plain) return array.values().narrow(1, 0, columns);
     return array.values().narrow(1, 0, rows).t();
   }
-  Matrix<const T> left() {
-    return {a.data(), (op_a == Op::plain ? sizes[2] : sizes[0]) + kMore};
-  }
-  Matrix<const T> right() {
-    return {b.data(), (op_b == Op::plain ? sizes[1] : sizes[2]) + kMore};
-  }
+  Matrix<const T> left() { return {a.data(), (op_a == Op::plain ? sizes[2] : sizes[0]) + kMore}; }
+  Matrix<const T> right() { return {b.data(), (op_b == Op::plain ? sizes[1] : sizes[2]) + kMore}; }
 
   static constexpr std::int64_t kMore = 3;
   Op op_a, op_b;
@@ -64,9 +60,9 @@ void for_each_product(std::initializer_list<Sizes> all_sizes, const F& f) {
   for (const Sizes& sizes : all_sizes) {
     for (const Op op_a : {Op::plain, Op::transposed}) {
       for (const Op op_b : {Op::plain, Op::transposed}) {
-        SCOPED_TRACE(::testing::Message() << sizes[0] << " x " << sizes[1] << " x " << sizes[2]
-                                          << (op_a == Op::plain ? " a" : " a^T")
-                                          << (op_b == Op::plain ? " b" : " b^T"));
+        SCOPED_TRACE(::testing::Message()
+                     << sizes[0] << " x " << sizes[1] << " x " << sizes[2]
+                     << (op_a == Op::plain ? " a" : " a^T") << (op_b == Op::plain ? " b" : " b^T"));
         Operands<T> operands(op_a, op_b, sizes);
         f(operands);
       }
@@ -83,8 +79,8 @@ void check(ToFloat<T> product, std::initializer_list<Sizes> all_sizes, double bo
       const at::Tensor before = c.values();
       product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), add, {c.data(), n + 1});
       const at::Tensor after = c.values();
-      expect_close(after.narrow(1, 0, n),
-                   add ? x.expected + before.narrow(1, 0, n) : x.expected, bound, 1e-5 + bound);
+      expect_close(after.narrow(1, 0, n), add ? x.expected + before.narrow(1, 0, n) : x.expected,
+                   bound, 1e-5 + bound);
       EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
     }
   });

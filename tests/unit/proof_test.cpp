@@ -4,6 +4,8 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,6 +100,42 @@ TEST(IntegerGradients, CatchASumInsteadOfAMean) {
 
 TEST(IntegerGradients, AreAControlWithoutSynchronisation) {
   EXPECT_EQ(integer_check<Unsynchronised>().status, "control");
+}
+
+/// The most bytes of tensors on the CPU that exist at a time, beyond those of before.
+class PeakMemory : public c10::MemoryReportingInfoBase {
+ public:
+  bool memoryProfilingEnabled() const override { return true; }
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device) override {
+    held_ += bytes;
+    peak_ = std::max(peak_, held_);
+  }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t held_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+TEST(IntegerGradients, TakeTheMemoryOfAParameterAndNotOfTheModel) {
+  static constexpr std::int64_t kParameterBytes = 4 * 64 * 1024;
+  test::run_ranks(2, [](ProcessGroup& group) {
+    std::vector<NamedTensor> parameters;
+    for (int i = 0; i < 8; ++i) {
+      parameters.push_back({std::to_string(i), at::ones({64, 1024}).requires_grad_()});
+    }
+    OneByOne strategy;
+    Precision precision;
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    const auto memory = std::make_shared<PeakMemory>();
+    {
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
+      EXPECT_EQ(check_integer_gradients(ddp, group).status, "passed");
+    }
+    EXPECT_GE(memory->peak(), kParameterBytes) << "what the check allocates was not seen";
+    EXPECT_LE(memory->peak(), 2 * kParameterBytes);
+  });
 }
 
 TEST(ParametersEqual, CatchesADriftingRank) {

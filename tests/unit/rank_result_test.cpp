@@ -26,8 +26,10 @@ RankResult example() {
                      .optimizer_ms = 4,
                      .communication_ms = 5,
                      .overlapped_ms = 6,
+                     .launch_delay_ms = 0.5,
                      .loss = std::numeric_limits<double>::quiet_NaN(),
                      .gradient_norm = std::numeric_limits<double>::infinity(),
+                     .skipped = true,
                      .collectives = 7,
                      .bytes = std::int64_t{1} << 60}};
   result.last_step = {{.kind = CollectiveKind::reduce_scatter,
@@ -69,8 +71,12 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(sample.optimizer_ms, 4);
   EXPECT_EQ(sample.communication_ms, 5);
   EXPECT_EQ(sample.overlapped_ms, 6);
+  EXPECT_EQ(sample.launch_delay_ms, 0.5);
   EXPECT_TRUE(std::isnan(sample.loss));
   EXPECT_EQ(sample.gradient_norm, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(sample.skipped);
+  EXPECT_FALSE(after.samples[0].skipped);
+  EXPECT_FALSE(after.samples[0].gradient_norm.has_value());
   EXPECT_EQ(sample.collectives, 7);
   EXPECT_EQ(sample.bytes, std::int64_t{1} << 60);
   ASSERT_EQ(after.last_step.size(), 1u);

@@ -12,6 +12,7 @@
 
 #include "ddprun/comm/shm_reduce.h"
 #include "ddprun/plugin/error.h"
+#include "support/reduced.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -41,27 +42,10 @@ at::Tensor values_of(int rank, std::int64_t count, at::ScalarType type, int seed
   return tensor.to(type);
 }
 
-/// The ranks' values in rank order, added up one after another; bfloat16 in float32.
-at::Tensor reduced(ReduceOp op, const std::vector<at::Tensor>& ranks) {
-  const at::ScalarType type = ranks[0].scalar_type();
-  const at::ScalarType wide = type == at::kBFloat16 ? at::kFloat : type;
-  at::Tensor result = ranks[0].to(wide, /*non_blocking=*/false, /*copy=*/true);
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    const at::Tensor next = ranks[rank].to(wide);
-    if (op == ReduceOp::max) {
-      result = at::maximum(result, next);
-    } else {
-      result.add_(next);
-    }
-  }
-  if (op == ReduceOp::avg) result.div_(static_cast<double>(ranks.size()));
-  return result.to(type);
-}
-
 at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, at::ScalarType type, int seed = 0) {
   std::vector<at::Tensor> all;
   for (int rank = 0; rank < ranks; ++rank) all.push_back(values_of(rank, count, type, seed));
-  return reduced(op, all);
+  return test::reduced(op, all);
 }
 
 /// Where a rank's tensor lies.

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -62,6 +63,35 @@ TEST(ShmProcesses, ReduceInSharedMemoryAndOutside) {
     return 0;
   };
   EXPECT_THAT(run_process_ranks(3, body), ElementsAre(0, 0, 0));
+}
+
+/// Bytes of files in memory that count as this process's.
+std::int64_t resident_shared_bytes() {
+  std::ifstream in("/proc/self/status");
+  for (std::string key; in >> key; std::getline(in, key)) {
+    std::int64_t kib = 0;
+    if (key == "RssShmem:" && in >> kib) return kib * 1024;
+  }
+  return -1;
+}
+
+TEST(ShmProcesses, ABroadcastLeavesThePeersMemoryToThePeer) {
+  const auto body = [](const RankInfo& info) {
+    constexpr std::int64_t kElements = 8'000'000;
+    const auto group = connect(info, shm(), "run");
+    const at::Tensor tensor = group->allocate(kElements, at::kFloat);
+    const std::int64_t before = resident_shared_bytes();
+    if (before < 4 * kElements) return 1;  // this rank's own
+    for (const float value : {1.0F, 2.0F}) {
+      if (info.rank == 1) tensor.fill_(value);
+      group->broadcast(tensor, 1, "x").wait();
+      if (!at::equal(tensor, at::full({kElements}, value))) return 2;
+    }
+    const bool little = resident_shared_bytes() - before < kElements;
+    group->shutdown();
+    return little ? 0 : 3;
+  };
+  EXPECT_THAT(run_process_ranks(2, body), ElementsAre(0, 0));
 }
 
 TEST(ShmProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {

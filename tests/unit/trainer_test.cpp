@@ -2,6 +2,7 @@
 // NaN does.
 #include "ddprun/train/trainer.h"
 
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -125,6 +126,71 @@ TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
   const auto before = faults();
   for (int step = 3; step < 13; ++step) trainer.step(step);
   EXPECT_LT(faults() - before, 2 * 1250);  // the heap may still grow once; anew each step: 12,500
+}
+
+/// An all-reduce for each gradient, all at once: they wait for one another.
+class AllAtOnce : public Strategy {
+ public:
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void finish_backward() override {
+    const FlatBuffers& buffers = context_->buffers();
+    std::vector<Work> works;
+    for (int index = 0; index < buffers.count(); ++index) {
+      works.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
+                                                   ReduceOp::avg, "gradient"));
+    }
+    for (Work& work : works) work.wait();
+  }
+
+ private:
+  StrategyContext* context_ = nullptr;
+};
+
+TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
+  const Experiment experiment = make_experiment(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    AllAtOnce strategy;
+    Trainer trainer(experiment, registry(), group, strategy);
+    const StepSample sample = trainer.step(0);
+    double delay_ns = 0;
+    const auto count = static_cast<double>(trainer.last_records().size());
+    ASSERT_GT(count, 4);
+    for (const CollectiveRecord& record : trainer.last_records()) {
+      delay_ns += static_cast<double>(record.start_ns - record.enqueue_ns);
+    }
+    EXPECT_NEAR(sample.launch_delay_ms, delay_ns / count * 1e-6, 1e-9);
+  });
+}
+
+TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
+  Experiment experiment = make_experiment(1);
+  experiment.precision.name = "skipping";
+  experiment.optimizer.clip_norm = 1e-3;
+  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/skipping"});
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, plugins, group, listener);
+    auto& buffers = trainer.data_parallel().buffers();
+    for (int step = 0; step < 4; ++step) {
+      const at::Tensor before = buffers.parameters(buffers.all()).detach().clone();
+      const StepSample sample = trainer.step(step);
+      EXPECT_EQ(sample.skipped, step % 2 == 0);
+      EXPECT_EQ(sample.gradient_norm.has_value(), !sample.skipped) << "nothing was clipped";
+      EXPECT_EQ(at::equal(buffers.parameters(buffers.all()), before), sample.skipped);
+    }
+  });
+}
+
+TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
+  Experiment experiment = make_experiment(1);
+  for (const double clip_norm : {0.0, 1.0}) {
+    experiment.optimizer.clip_norm = clip_norm;
+    test::run_ranks(1, [&](ProcessGroup& group) {
+      Listener listener;
+      Trainer trainer(experiment, registry(), group, listener);
+      EXPECT_EQ(trainer.step(0).gradient_norm.has_value(), clip_norm > 0.0);
+    });
+  }
 }
 
 TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {

@@ -3,6 +3,7 @@
 
     pytorch_ddp.py train --size tiny --strategy bucketed --bucket-mb 5 [--bf16] [--world 2]
     pytorch_ddp.py all_reduce --megabytes 1,10,100
+    pytorch_ddp.py adamw --size peer-small --world 1
 
 Prints one JSON object. `train` gives every sample of every rank, with the keys that ddprun's result.json has and the
 same meaning (docs/measurement.md). One compute thread a rank; ranks are processes of this machine over gloo.
@@ -31,8 +32,9 @@ import torch.nn.functional as F  # noqa: E402
 #   F.rms_norm or own          equal within 1 %: F.rms_norm
 #   tcmalloc preloaded         peer-small bf16 475 -> 404: the side "tuned"
 #   THP_MEM_ALLOC_ENABLE=1 (also with tcmalloc), glibc's mmap and trim thresholds with huge pages: up to 6 % either way, not taken
-#   torch.compile              tiny fp32, RoPE by pairs, 274 -> 230, after 47 to 130 s of compiling; no end within 400 s in bf16:
-#                              a side of its own, `make bench ARGS=--compile`
+#   torch.compile              tiny fp32, RoPE by pairs, 274 -> 230, after 47 to 130 s of compiling; bf16, beside other programs, least step
+#                              247 -> 145 after 200 s; two ranks at least twice as long: a side of its own,
+#                              `make bench ARGS=--compile`
 #   Python's bytecode          launch to first step 55 -> 20 s: scripts/setup_bench.sh writes it, as pip would
 # Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
 # Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
@@ -289,6 +291,19 @@ def all_reduce(rank, args):
     return times
 
 
+def adamw(rank, args):
+    """Milliseconds of each update of the model's parameters."""
+    strategy = Single(LanguageModel(args), args)
+    for parameter in strategy.parameters:
+        parameter.grad = torch.randn_like(parameter)
+    times = []
+    for _ in range(args.warmup + args.steps):
+        begin = time.perf_counter()
+        strategy.optimizer.step()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return dict(adamw_ms=times[args.warmup:])
+
+
 # ---------------------------------------------------------------- ranks
 
 
@@ -322,7 +337,7 @@ def run_rank(rank, measure, args, port):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measure", choices=["train", "all_reduce"])
+    parser.add_argument("measure", choices=["train", "all_reduce", "adamw"])
     parser.add_argument("--size", choices=list(SIZES), default="tiny")
     parser.add_argument("--strategy", choices=list(STRATEGIES), default="bucketed")
     parser.add_argument("--bucket-mb", type=float, default=25)
@@ -344,7 +359,7 @@ def main():
     args.launch_ns = int(os.environ.get("BENCH_LAUNCH_NS", time.monotonic_ns()))
     for name, value in SIZES[args.size].items():
         setattr(args, name, value)
-    measure = dict(train=train, all_reduce=all_reduce)[args.measure]
+    measure = dict(train=train, all_reduce=all_reduce, adamw=adamw)[args.measure]
     if args.world == 1:
         run_rank(0, measure, args, 0)
     else:

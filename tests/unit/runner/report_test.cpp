@@ -24,6 +24,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// The cells of a line of Markdown.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, '|');) {
+    const std::size_t begin = cell.find_first_not_of(' ');
+    if (begin == std::string::npos) continue;  // outside of the first and last bar
+    cells.push_back(cell.substr(begin, cell.find_last_not_of(' ') + 1 - begin));
+  }
+  return cells;
+}
+
 TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   const Row row = known_row("a=1");
   const RunStatistics s = compute_statistics(row.ranks, 8, 16);
@@ -31,9 +43,11 @@ TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   EXPECT_DOUBLE_EQ(s.step_ms().median, 22);
   EXPECT_DOUBLE_EQ(s.step_ms().max, 32);
   EXPECT_DOUBLE_EQ(s.forward_ms().median, 21.0 / 4);
-  EXPECT_DOUBLE_EQ(s.exposed_share, (21.0 / 2) / 22);
+  EXPECT_DOUBLE_EQ(s.exposed_ms().median, 20.0 / 2);  // of the rank that waited least
+  EXPECT_DOUBLE_EQ(s.exposed_share, (20.0 / 2) / 22);
   EXPECT_DOUBLE_EQ(s.overlapped_share, 0.25);
-  EXPECT_DOUBLE_EQ(s.skew_ms.mean, 2);
+  EXPECT_DOUBLE_EQ(s.skew_ms().mean, 0.5);  // ranks waited 1 ms differently
+  EXPECT_DOUBLE_EQ(s.launch_delay_ms().median, 0.75);
   EXPECT_DOUBLE_EQ(s.rank_step_ms[0].median, 20);
   EXPECT_DOUBLE_EQ(s.rank_step_ms[1].median, 22);
   EXPECT_DOUBLE_EQ(s.samples_per_s, 8 / 0.022);
@@ -105,6 +119,24 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
   EXPECT_THAT(terminal_report(rows, {true, false, 60}), HasSubstr("terminal too narrow for: "));
 }
 
+TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
+  std::vector<Row> rows = {known_row("a"), known_row("b"), known_row("c")};
+  for (RankResult& rank : rows[0].ranks) {
+    for (StepSample& sample : rank.samples) sample.collectives = 0;
+  }
+  for (RankResult& rank : rows[1].ranks) {
+    for (StepSample& sample : rank.samples) sample.backward_ms = 3.3;
+  }
+  for (Row& row : rows) row.config = {{"strategy", row.label}, {"precision", "fp32"}};
+  rows[2].config["precision"] = "bf16";
+  const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
+  const std::vector<std::string> titles = cells_of(lines[0]);
+  const auto column = std::find(titles.begin(), titles.end(), "contention") - titles.begin();
+  std::vector<std::string> cells;
+  for (const std::size_t line : {2, 3, 4}) cells.push_back(cells_of(lines[line])[column]);
+  EXPECT_THAT(cells, ElementsAre("–", "+3.3", "–"));
+}
+
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
   const std::vector<Row> rows = {known_row("strategy=a")};
   EXPECT_THAT(terminal_report(rows, {true, true, 200}), HasSubstr("\033[32m✓ proved"));
@@ -131,6 +163,15 @@ TEST(ReportTable, ALossThatIsNoNumberIsSaidBelowTheTable) {
               testing::Contains(testing::HasSubstr("the loss was nan in step 2 on rank 1")));
 }
 
+TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
+  Row row = known_row("a");
+  EXPECT_THAT(proof_lines({row}), testing::Each(testing::Not(HasSubstr("SKIPPED"))));
+  for (RankResult& rank : row.ranks) rank.samples[0].skipped = rank.samples[2].skipped = true;
+  EXPECT_EQ(to_json(row)["statistics"]["skipped_steps"], 2);
+  EXPECT_EQ(compute_statistics(row.ranks, 8, 16).step_ms().count, 3) << "their times count";
+  EXPECT_THAT(proof_lines({row}), testing::Contains(HasSubstr("2 of 4 steps")));
+}
+
 TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
   const RowNames names =
       row_names({known_row("strategy=flat"), known_row("strategy=bucketed(bucket_mb=5)")});
@@ -152,6 +193,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,1,1000.000000,250.000000"))
       << lines[1];
+  EXPECT_TRUE(lines[1].ends_with(",5,,0,3,2500000")) << "no gradient norm: " << lines[1];
 }
 
 TEST(ResultFiles, YamlScalarsBecomeJsonOfTheirType) {

@@ -1,0 +1,93 @@
+// The three bfloat16 products of a linear layer, by the core's kernels and by PyTorch's libraries,
+// at the shapes of the peer models: what one thread reaches.
+//     build/release/bin/product_benchmark --benchmark_repetitions=9
+//     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <string>
+
+#include "ddprun/kernels/product.h"
+#include "ddprun/model/matmul.h"
+
+namespace ddprun {
+namespace {
+
+struct Layer {
+  const char* name;
+  std::int64_t rows, in, out;
+};
+
+constexpr Layer kLayers[] = {
+    {"tiny/qkv", 512, 256, 768},         {"tiny/w1w3", 512, 256, 2048},
+    {"tiny/w2", 512, 1024, 256},         {"tiny/head", 256, 256, 10000},
+    {"peer-small/qkv", 512, 512, 1536},  {"peer-small/w1w3", 512, 512, 2688},
+    {"peer-small/w2", 512, 1344, 512},   {"peer-small/head", 256, 512, 10000},
+    {"laptop-70m/head", 256, 512, 32000}};
+
+struct Operands {
+  explicit Operands(const Layer& layer)
+      : x(at::randn({layer.rows, layer.in}).to(at::kBFloat16)),
+        dy(at::randn({layer.rows, layer.out}).to(at::kBFloat16)),
+        weight(at::randn({layer.out, layer.in}).to(at::kBFloat16)),
+        y(at::empty_like(dy)),
+        dx(at::empty_like(x)),
+        gradient(at::empty({layer.out, layer.in})) {}
+  at::Tensor x, dy, weight, y, dx, gradient;
+};
+
+using Product = std::function<void(Operands&)>;
+
+void library_weight_gradient(Operands& o) {
+  const auto rows = [](const at::Tensor& matrix) {
+    return kernels::Matrix<const at::BFloat16>{matrix.const_data_ptr<at::BFloat16>(),
+                                               matrix.stride(0)};
+  };
+  kernels::product_by_library(kernels::Op::transposed, kernels::Op::plain, o.dy.size(1),
+                              o.x.size(1), o.x.size(0), rows(o.dy), rows(o.x), /*add=*/false,
+                              {o.gradient.data_ptr<float>(), o.gradient.stride(0)});
+}
+
+const std::pair<const char*, Product> kProducts[] = {
+    {"forward/core", [](Operands& o) { linear_product_out(o.x, o.weight, o.y); }},
+    {"forward/library", [](Operands& o) { at::mm_out(o.y, o.x, o.weight.t()); }},
+    {"input_gradient/core", [](Operands& o) { input_gradient_out(o.dy, o.weight, o.dx); }},
+    {"input_gradient/library", [](Operands& o) { at::mm_out(o.dx, o.dy, o.weight); }},
+    {"weight_gradient/core", [](Operands& o) { weight_gradient(o.dy, o.x, false, o.gradient); }},
+    {"weight_gradient/library", library_weight_gradient}};
+
+void run(benchmark::State& state, const Layer& layer, const Product& product) {
+  Operands operands(layer);
+  for (auto _ : state) product(operands);
+  state.counters["FLOP/s"] =
+      benchmark::Counter(2.0 * static_cast<double>(layer.rows * layer.in * layer.out),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void register_all() {
+  for (const Layer& layer : kLayers) {
+    for (const auto& [name, product] : kProducts) {
+      const std::string title = std::string(layer.name) + "/" + name;
+      benchmark::RegisterBenchmark(title.c_str(), [&layer,
+                                                   &product = product](benchmark::State& state) {
+        run(state, layer, product);
+      })->Unit(benchmark::kMillisecond);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  ddprun::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}
