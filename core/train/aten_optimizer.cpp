@@ -22,7 +22,8 @@ class AtenAdamw final : public Optimizer {
 
  private:
   void update_range(Range range) override {
-    const at::Tensor gradients = buffers_.gradients(range).to(at::kFloat) * gradient_scale_;
+    at::Tensor gradients = buffers_.gradients(range).to(at::kFloat);
+    if (gradient_scale_ != 1.0) gradients = gradients * gradient_scale_;
     const at::Tensor step = at::full({}, static_cast<double>(steps_), gradients.options());
     moments_.for_each_part(
         range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {

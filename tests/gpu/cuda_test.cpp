@@ -57,13 +57,11 @@ TEST_F(Cuda, MarksFollowTheDevicesWork) {
     at::Tensor product = a;
     for (int i = 0; i < 20; ++i) product = at::mm(product, a);
     const Mark end = device->mark();
-    const std::int64_t enqueued_ns = now_ns();
     device->synchronise();  // sets a new anchor: the marks now lie before it
     const std::int64_t done_ns = now_ns();
-    constexpr std::int64_t kSlackNs = 200'000;
+    constexpr std::int64_t kSlackNs = 10'000;  // of CUDA's float milliseconds
     CHECK_HERE(device->time_of(begin) > before_ns - kSlackNs);
     CHECK_HERE(device->time_of(begin) < device->time_of(end));
-    CHECK_HERE(device->time_of(end) > enqueued_ns - kSlackNs);
     CHECK_HERE(device->time_of(end) < done_ns + kSlackNs);
     CHECK_HERE(device->time_of(end) == device->time_of(end));
     return failures;
