@@ -132,13 +132,16 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
 
 /// tiny_experiment() on all GPUs, by the kernels that there are.
 std::vector<std::string> on_gpus(const char* command, int gpus) {
-  return {command, "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+  return {command, "gpu.yaml",
+          "--set", "world.device=cuda",
+          "--set", "model.kernels=reference",
           "--set", "world.size=" + std::to_string(gpus)};
 }
 
 TEST_F(Cuda, ARunProvesItself) {
   TemporaryFolder folder;
-  folder.write("gpu.yaml", tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
+  folder.write("gpu.yaml",
+               tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
   const CommandResult run = run_ddprun(folder, on_gpus("run", gpus_));
   ASSERT_EQ(run.status, 0) << run.err;
   const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));

@@ -69,6 +69,26 @@ TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
   }
 }
 
+TEST(Cuda, ChoicesThatCannotBeAreRefusedWhateverIsThere) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const auto refusal = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments = {"validate", "one.yaml"};
+    for (const std::string& setting : settings) {
+      arguments.insert(arguments.end(), {"--set", setting});
+    }
+    const CommandResult run = run_ddprun(folder, arguments);
+    EXPECT_EQ(run.status, 2);
+    return run.err;
+  };
+  EXPECT_THAT(refusal({"world.device=cuda", "world.backend=shm"}),
+              HasSubstr("world.backend shm joins ranks on the CPU"));
+  EXPECT_THAT(refusal({"world.backend=nccl"}), HasSubstr("world.backend nccl joins ranks on GPUs"));
+  EXPECT_THAT(refusal({"world.device=cuda"}),
+              AllOf(HasSubstr("the fused kernels are not there on CUDA"),
+                    HasSubstr("set `kernels: reference`")));
+}
+
 TEST(Cuda, ARunOnTheCpuLoadsNothingOfIt) {
   TemporaryFolder folder;
   folder.write("long.yaml", tiny_experiment({}, 1'000'000));
