@@ -58,7 +58,7 @@ Finding all_reduce(const std::string& backend, const std::string& device_name, i
     config.backend = backend;
     config.timeout_s = 20;
     const auto device = open_device(device_name, info.local_rank);
-    const auto group = connect(info, config, "doctor", *device);
+    const auto group = connect(info, config, "doctor", host_identity(), *device);
     const double microseconds = timed_all_reduces(*group);
     group->shutdown();
     return microseconds;

@@ -74,6 +74,7 @@ libgtest-dev              file    include/gtest/gtest.h
 libgmock-dev              file    include/gmock/gmock.h
 libbenchmark-dev          file    include/benchmark/benchmark.h
 libgloo-dev               file    include/gloo/config.h
+iproute2                  file    sbin/tc
 fortunes                  file    share/games/fortunes/fortunes
 TABLE
   if $with_bench; then

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "ddprun/comm/future_work.h"
+#include "ddprun/comm/no_sigpipe.h"
 #include "ddprun/comm/private_memory.h"
 #include "ddprun/comm/recording_backend.h"
 
@@ -45,6 +46,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   /// No check of the vptr: the headers' gloo::Context has one, that inside libtorch_cpu has none.
   /// Its functions may be called, its members must not be touched.
   __attribute__((no_sanitize("vptr"))) ~GlooBackend() override {
+    const NoSigpipe no_sigpipe;
     for (const auto& context : contexts_) context->closeConnections();
     for (int peer = 0; peer < getSize(); ++peer) {
       if (peer != getRank()) fail_posted(peer);
@@ -76,11 +78,12 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
 
   /// ProcessGroupGloo gathers into a buffer of its own and copies from there. Here every rank
   /// broadcasts its slice in place: the same bytes on the wire, several slices at a time.
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& options) override {
-    const at::Tensor slices = output.view({getSize(), input.numel()});
-    const at::Tensor mine = slices[getRank()];
-    if (mine.data_ptr() != input.data_ptr()) mine.copy_(input.view({-1}));
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override {
+    const std::vector<at::Tensor>& slices = outputs.at(0);
+    const at::Tensor& mine = slices.at(getRank());
+    if (mine.data_ptr() != inputs.at(0).data_ptr()) mine.copy_(inputs[0].view(mine.sizes()));
     const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
     c10::List<FuturePtr> sent(c10::FutureType::create(tensors));
     for (int root = 0; root < getSize(); ++root) {
@@ -90,11 +93,19 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
       from.timeout = options.timeout;
       sent.push_back(broadcast(slice, from)->getFuture());
     }
-    const auto gathered = [output](c10::ivalue::Future& all) {
+    const auto gathered = [slices](c10::ivalue::Future& all) {
       all.value();  // throws what went wrong
-      return c10::IValue(std::vector<at::Tensor>{output});
+      return c10::IValue(slices);
     };
     return c10::make_intrusive<FutureWork>(c10::collectAll(sent)->then(gathered, tensors));
+  }
+
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override {
+    std::vector<std::vector<at::Tensor>> slices = {
+        output.view({getSize(), input.numel()}).unbind()};
+    std::vector<at::Tensor> inputs = {input};
+    return allgather(slices, inputs, options);
   }
 
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
@@ -125,9 +136,10 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
+                                                    const std::string& where,
                                                     const std::string& address,
                                                     const CommConfig& config) {
-  const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+  const NoSigpipe no_sigpipe;  // for gloo's threads, which start here
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
   try {

@@ -10,9 +10,10 @@
 namespace ddprun {
 
 /// Connects this rank to all others through `store`. Listens on config.interface, or on `address`
-/// (this host's) if that is empty. Throws CommError.
+/// (this host's) if that is empty. `where`: what errors call this rank. Throws CommError.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
+                                                    const std::string& where,
                                                     const std::string& address,
                                                     const CommConfig& config);
 

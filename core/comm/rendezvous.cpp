@@ -19,12 +19,11 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "ddprun/comm/backend_choice.h"
 #include "ddprun/comm/descriptor.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
-#include "ddprun/comm/shm_backend.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/device/device.h"
 #include "ddprun/measure/clock.h"
 
 namespace ddprun {
@@ -178,86 +177,6 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
 }
 
-/// Where a group of these ranks stands, and how it reaches the others.
-struct GroupPlace {
-  int rank;
-  int world_size;
-  int local_size;
-  std::string address;  ///< of this host, for gloo
-
-  std::string text() const {
-    return "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
-  }
-};
-
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-
-/// The shm backend; if shared memory cannot join the ranks, null and the `refusal`, on all of them.
-BackendPtr try_shm(const StorePtr& store, const GroupPlace& place, const CommConfig& config,
-                   std::string& refusal) {
-  try {
-    return c10::make_intrusive<ShmBackend>(store, place.rank, place.world_size, config);
-  } catch (const ShmRefused& refused) {
-    refusal = refused.what();
-    return {};
-  } catch (const std::exception& failure) {
-    throw comm_error(failure, "the ranks could not meet in shared memory", place.text());
-  }
-}
-
-void refuse_shm_between_hosts(const GroupPlace& place) {
-  throw ConfigError({.what = "backend shm needs all ranks on one host",
-                     .where = "world.backend",
-                     .got = "this host has " + std::to_string(place.local_size) + " of " +
-                            std::to_string(place.world_size) + " ranks",
-                     .expected = "auto or gloo",
-                     .hint = ""});
-}
-
-std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
-                                         const CommConfig& config, Device& device) {
-  const auto part = [&store](const char* name) {
-    return c10::make_intrusive<c10d::PrefixStore>(name, store);
-  };
-  const bool any = config.backend == "auto";
-  if (auto backend = device.make_backend(part("device"), place.rank, place.world_size, config)) {
-    return std::make_unique<ProcessGroup>(
-        std::move(backend), part("group"), 1,
-        any ? "auto: the ranks are on " + device.torch_device().str() : "asked for", device);
-  }
-  if (config.backend == "nccl") {
-    throw ConfigError({.what = "backend nccl joins ranks on GPUs",
-                       .where = "world.backend",
-                       .got = "device " + device.torch_device().str(),
-                       .expected = "device cuda",
-                       .hint = ""});
-  }
-  const bool one_host = place.local_size >= place.world_size;
-  if (config.backend == "shm" && !one_host) refuse_shm_between_hosts(place);
-  std::string reason = !any ? "asked for"
-                       : one_host
-                           ? fmt::format("auto: all ranks ({}) are on this host", place.world_size)
-                           : "auto: the ranks are on several hosts";
-  if (config.backend == "shm" || (any && one_host)) {
-    std::string refusal;
-    if (auto backend = try_shm(part("shm"), place, config, refusal)) {
-      return std::make_unique<ProcessGroup>(std::move(backend), part("group"), 1, reason);
-    }
-    if (!any) {
-      throw CommError({.what = "shared memory cannot join the ranks of this host",
-                       .where = place.text(),
-                       .got = refusal,
-                       .expected = "",
-                       .hint = "`backend: gloo` under `world:` goes over the network instead"});
-    }
-    reason = "auto: shared memory cannot join the ranks; " + refusal;
-  }
-  auto backend =
-      make_gloo_backend(part("gloo"), place.rank, place.world_size, place.address, config);
-  return std::make_unique<ProcessGroup>(std::move(backend), part("group"),
-                                        static_cast<int>(config.gloo_threads), reason);
-}
-
 }  // namespace
 
 std::pair<int, int> listen_on_free_port() {
@@ -283,17 +202,11 @@ std::pair<int, int> listen_on_free_port() {
 }
 
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
-                                      const std::string& run_id, Device& device) {
-  if (config.backend != "auto" && config.backend != "gloo" && config.backend != "shm" &&
-      config.backend != "nccl") {
-    throw ConfigError({.what = "unknown backend",
-                       .where = "world.backend",
-                       .got = config.backend,
-                       .expected = "auto, gloo, shm, nccl",
-                       .hint = ""});
-  }
+                                      const std::string& run_id, const std::string& host,
+                                      Device& device) {
+  check_backend_name(config);
   if (info.world_size == 1) {  // nobody to meet
-    return make_group(make_thread_store(), {0, 1, 1, "127.0.0.1"}, config, device);
+    return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
   const QuietLog quiet;
   const auto timeout = to_milliseconds(config.timeout_s);
@@ -308,17 +221,30 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
   wait_for_all(*store, info, std::max(timeout - spent, std::chrono::milliseconds(1)),
                config.timeout_s);
-  return make_group(store, {info.rank, info.world_size, info.local_size, address}, config, device);
+  return make_group(store,
+                    {info.rank, info.world_size, {host, info.local_rank, info.local_size}, address},
+                    config, device);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {
   return c10::make_intrusive<c10d::HashStore>();
 }
 
+std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store,
+                                             const RankInfo& info, const CommConfig& config,
+                                             const std::string& host, Device& device) {
+  return make_group(
+      store, {info.rank, info.world_size, {host, info.local_rank, info.local_size}, "127.0.0.1"},
+      config, device);
+}
+
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
                                              int world_size, const CommConfig& config,
                                              Device& device) {
-  return make_group(store, {rank, world_size, world_size, "127.0.0.1"}, config, device);
+  RankInfo info;
+  info.rank = info.local_rank = rank;
+  info.world_size = info.local_size = world_size;
+  return connect_thread(std::move(store), info, config, host_identity(), device);
 }
 
 }  // namespace ddprun

@@ -1,17 +1,12 @@
 // The shm backend: collectives over shared memory for the ranks of one host.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "ddprun/comm/shm_collectives.h"
+#include "ddprun/comm/shm_queue.h"
 
 namespace ddprun {
 
@@ -21,14 +16,12 @@ struct CommConfig;  // core/config/experiment.h
 /// reduce-scatter do sum, avg and max of what can_reduce() allows, with the same bits on all ranks
 /// and in all runs; the others take any type. Tensors are contiguous and on the CPU. What it cannot
 /// do is refused at the call (c10::Error). After a failure, or a peer's, every later collective
-/// fails with the same words.
+/// fails with the same words. Destroyed, it fails what is under way, here and on the other ranks.
 class ShmBackend final : public c10d::Backend {
  public:
   /// `store` must be private to this. Throws as ShmChannel does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
              const CommConfig& config);
-  /// Collectives under way or queued fail, here and on the other ranks.
-  ~ShmBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
@@ -52,26 +45,8 @@ class ShmBackend final : public c10d::Backend {
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
-  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-  struct Task {
-    std::function<void()> run;
-    std::vector<at::Tensor> tensors;  ///< what the future gives; kept alive
-    FuturePtr future;
-  };
-
-  /// Queues `run`, whose tensors live until it is done; those of `results` are the work's result.
-  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results, std::function<void()> run);
-  void progress();
-  void run(Task& task);
-
-  ShmCollectives collectives_;
+  ShmQueue queue_;
   c10::intrusive_ptr<Options> options_;
-  std::exception_ptr failure_;  // of the first collective that failed; the thread's own
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  bool closed_ = false;
-  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace ddprun

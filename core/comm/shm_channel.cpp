@@ -13,6 +13,7 @@
 #include <random>
 #include <sstream>
 
+#include "ddprun/comm/exchange.h"
 #include "ddprun/measure/clock.h"
 
 #if defined(__x86_64__)
@@ -71,27 +72,7 @@ struct Introduction {
   }
 };
 
-/// Every rank's text, in rank order.
-std::vector<std::string> exchange(c10d::Store& store, const std::string& round, int rank, int size,
-                                  const std::string& text, std::chrono::milliseconds timeout) {
-  std::vector<std::string> keys;
-  for (int peer = 0; peer < size; ++peer) keys.push_back(round + "/" + std::to_string(peer));
-  store.set(keys[rank], text);
-  store.wait(keys, timeout);
-  std::vector<std::string> texts;
-  for (const auto& key : keys) texts.push_back(store.get_to_str(key));
-  return texts;
-}
-
 constexpr const char* kRefused = "refused ";
-
-void throw_refusals(const std::vector<std::string>& texts) {
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].starts_with(kRefused)) continue;
-    throw ShmRefused("rank " + std::to_string(rank) + ": " +
-                     texts[rank].substr(std::string(kRefused).size()));
-  }
-}
 
 }  // namespace
 
@@ -108,9 +89,9 @@ struct alignas(4096) ShmChannel::Control {
   std::uint64_t token;  ///< tells this file from another that has the same number elsewhere
 };
 
-ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
                        std::chrono::milliseconds timeout)
-    : rank_(rank), size_(size), timeout_(timeout) {
+    : place_(place), timeout_(timeout) {
   std::optional<MemoryFile> file;  // of rank 0; open until all have joined
   Introduction mine{.pid = ::getpid()};
   std::string refusal;
@@ -121,10 +102,10 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       refusal = kRefused + std::string(failure.what());
     }
   };
-  if (rank == 0) {
+  if (place.rank == 0) {
     attempt([&] {
       mine.bytes =
-          whole_pages(sizeof(Control) + size * (sizeof(RankPage) + 2 * kSlots * kSlotBytes));
+          whole_pages(sizeof(Control) + place.size * (sizeof(RankPage) + 2 * kSlots * kSlotBytes));
       file.emplace(MemoryFile::create(mine.bytes, mine.bytes));
       memory_ = file->map(mine.bytes);
       mine.descriptor = file->descriptor();
@@ -133,14 +114,22 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
       control().token = mine.token;
     });
   }
-  const auto texts = exchange(*store, "introduction", rank, size,
+  const auto texts = exchange(*store, "introduction", place.rank, place.size,
                               refusal.empty() ? mine.text() : refusal, timeout);
   throw_refusals(texts);
   attempt([&] {
-    if (rank != 0) join(texts[0]);
+    if (place.rank != 0) join(texts[0]);
     watch_processes(texts);
   });
-  throw_refusals(exchange(*store, "joined", rank, size, refusal, timeout));
+  throw_refusals(exchange(*store, "joined", place.rank, place.size, refusal, timeout));
+}
+
+void ShmChannel::throw_refusals(const std::vector<std::string>& texts) const {
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (!texts[rank].starts_with(kRefused)) continue;
+    throw ShmRefused(place_.name_of(static_cast<int>(rank)) + ": " +
+                     texts[rank].substr(std::string(kRefused).size()));
+  }
 }
 
 ShmChannel::~ShmChannel() { set_state(kLeft); }
@@ -149,16 +138,16 @@ void ShmChannel::join(const std::string& introduction) {
   const auto first = Introduction::of(introduction);
   memory_ = MemoryFile::open(first.pid, first.descriptor).map(first.bytes);
   if (control().token != first.token) {
-    throw std::runtime_error("process " + std::to_string(first.pid) +
-                             " is not rank 0 here: another host or PID namespace?");
+    throw std::runtime_error("process " + std::to_string(first.pid) + " is not " +
+                             place_.name_of(0) + " here: another host or PID namespace?");
   }
 }
 
 void ShmChannel::watch_processes(const std::vector<std::string>& introductions) {
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer = 0; peer < size(); ++peer) {
     pids_.push_back(Introduction::of(introductions[peer]).pid);
     Descriptor process;
-    if (peer != rank_) {
+    if (peer != rank()) {
       process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pids_.back(), 0)));
       if (process.get() < 0) throw std::runtime_error(system_error("pidfd_open"));
     }
@@ -175,7 +164,7 @@ ShmChannel::RankPage& ShmChannel::page(int rank) const {
 }
 
 std::byte* ShmChannel::slot(int rank, int index) const {
-  return memory_.data() + sizeof(Control) + size_ * sizeof(RankPage) +
+  return memory_.data() + sizeof(Control) + size() * sizeof(RankPage) +
          (std::int64_t{rank} * 2 * kSlots + index) * kSlotBytes;
 }
 
@@ -189,7 +178,7 @@ std::byte* ShmChannel::results(int rank, std::int64_t chunk) const {
 
 void ShmChannel::begin(const ShmCall& call) {
   deadline_ns_ = now_ns() + std::chrono::nanoseconds(timeout_).count();
-  page(rank_).calls[++calls_ % 2] = call;
+  page(rank()).calls[++calls_ % 2] = call;
   post();
   wait_posted();
 }
@@ -200,22 +189,22 @@ void ShmChannel::post() { advance(&RankPage::posted); }
 void ShmChannel::finish() { advance(&RankPage::finished); }
 
 void ShmChannel::wait_posted(int lead) {
-  wait_all(&RankPage::posted, page(rank_).posted - static_cast<std::uint32_t>(lead));
+  wait_all(&RankPage::posted, page(rank()).posted - static_cast<std::uint32_t>(lead));
 }
 void ShmChannel::wait_finished(int lead) {
-  wait_all(&RankPage::finished, page(rank_).finished - static_cast<std::uint32_t>(lead));
+  wait_all(&RankPage::finished, page(rank()).finished - static_cast<std::uint32_t>(lead));
 }
 
 void ShmChannel::advance(Count count) {
   // Sequentially consistent, here and in wait_all: of a waiter that goes to sleep and this, one
   // sees the other.
-  (page(rank_).*count).fetch_add(1);
-  if (page(rank_).sleepers.load() > 0) futex_wake_all(page(rank_).*count);
+  (page(rank()).*count).fetch_add(1);
+  if (page(rank()).sleepers.load() > 0) futex_wake_all(page(rank()).*count);
 }
 
 void ShmChannel::wait_all(Count count, std::uint32_t target) {
   const std::int64_t spin_end_ns = now_ns() + kSpinNs;
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer = 0; peer < size(); ++peer) {
     RankPage& other = page(peer);
     const auto arrived = [&] { return reached((other.*count).load(), target); };
     while (!arrived() && now_ns() < spin_end_ns) pause();
@@ -235,41 +224,41 @@ void ShmChannel::wait_all(Count count, std::uint32_t target) {
 }
 
 void ShmChannel::check_peers(Count count, std::uint32_t target) const {
-  const auto fail = [](int peer, const std::string& how) {
-    throw std::runtime_error("rank " + std::to_string(peer) + " " + how);
+  const auto fail = [this](int peer, const std::string& how) {
+    throw std::runtime_error(place_.name_of(peer) + " " + how);
   };
   const auto missing = [&](int peer) { return !reached((page(peer).*count).load(), target); };
   if (aborted_) throw std::runtime_error("the process group was closed");
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
     pollfd process{.fd = processes_[peer].get(), .events = POLLIN, .revents = 0};
     if (::poll(&process, 1, 0) == 1 && missing(peer)) {
       fail(peer, "is gone: process " + std::to_string(pids_[peer]) + " has ended");
     }
   }
   // Only now: that a rank failed or left may be the echo of one that ended.
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer = 0; peer < size(); ++peer) {
     const std::uint32_t state = page(peer).state;
     if (state == kHere || !missing(peer)) continue;
     fail(peer, state == kLeft ? "has left the group" : "gave up: a collective failed there");
   }
-  for (int peer = 0; peer < size_ && now_ns() > deadline_ns_; ++peer) {
+  for (int peer = 0; peer < size() && now_ns() > deadline_ns_; ++peer) {
     if (!missing(peer)) continue;
     fail(peer, "did not come: timed out after " + std::to_string(timeout_.count()) + " ms");
   }
 }
 
 void ShmChannel::set_state(std::uint32_t state) {
-  page(rank_).state = state;
-  futex_wake_all(page(rank_).posted);
-  futex_wake_all(page(rank_).finished);
+  page(rank()).state = state;
+  futex_wake_all(page(rank()).posted);
+  futex_wake_all(page(rank()).finished);
 }
 
 void ShmChannel::mark_failed() { set_state(kFailed); }
 
 void ShmChannel::abort() {
   aborted_ = true;
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer = 0; peer < size(); ++peer) {
     futex_wake_all(page(peer).posted);
     futex_wake_all(page(peer).finished);
   }

@@ -34,6 +34,16 @@ struct ShmCall {
   std::uint64_t released = 0;    ///< allocations (bits) that this rank no longer uses
 };
 
+/// A rank's place among those of one host.
+struct ShmPlace {
+  int rank = 0;
+  int size = 1;
+  int first = 0;  ///< what errors call the first of them: its number in the run
+
+  /// "rank 5"
+  std::string name_of(int peer) const { return "rank " + std::to_string(first + peer); }
+};
+
 /// A shared page a rank and staging memory. Each rank counts the chunks of collectives that it has
 /// made readable (post) and those that it is through with (finish); waiting is for these counts of
 /// all ranks: a short while awake, then asleep, so that a waiting thread leaves the core to
@@ -45,15 +55,16 @@ class ShmChannel {
 
   /// Meets the other ranks through `store`, which must be private to this. Throws
   /// ShmRefused, or c10d's error if ranks do not come.
-  ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+  ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
              std::chrono::milliseconds timeout);
   /// Tells the others that this rank has left.
   ~ShmChannel();
   ShmChannel(const ShmChannel&) = delete;
   ShmChannel& operator=(const ShmChannel&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  const ShmPlace& place() const { return place_; }
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
   pid_t process(int rank) const { return pids_[rank]; }
 
   /// Begins a collective: publishes `call`, and the first chunk with it, then waits for all others'
@@ -90,6 +101,7 @@ class ShmChannel {
   RankPage& page(int rank) const;
   std::byte* slot(int rank, int index) const;
   Control& control() const;
+  void throw_refusals(const std::vector<std::string>& texts) const;
   void join(const std::string& introduction);
   void watch_processes(const std::vector<std::string>& texts);
   void set_state(std::uint32_t state);
@@ -98,8 +110,7 @@ class ShmChannel {
   /// Throws if one of those that have not reached the target never will.
   void check_peers(Count count, std::uint32_t target) const;
 
-  const int rank_;
-  const int size_;
+  const ShmPlace place_;
   const std::chrono::milliseconds timeout_;
   Mapping memory_;
   std::vector<pid_t> pids_;

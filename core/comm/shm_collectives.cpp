@@ -34,7 +34,7 @@ bool same(const ShmCall& a, const ShmCall& b) {
          a.bytes == b.bytes;
 }
 
-std::string text_of(const ShmCall& call) {
+std::string text_of(const ShmCall& call, const ShmPlace& place) {
   const auto kind = static_cast<CollectiveKind>(call.kind);
   std::string text = call.kind == kAllocate ? "allocate" : to_string(kind);
   text += " of " + std::to_string(call.bytes) + " bytes";
@@ -43,7 +43,7 @@ std::string text_of(const ShmCall& call) {
     text += std::string(", ") + kOps[call.op] + " of " +
             c10::toString(static_cast<at::ScalarType>(call.type));
   }
-  if (kind == CollectiveKind::broadcast) text += " from rank " + std::to_string(call.root);
+  if (kind == CollectiveKind::broadcast) text += " from " + place.name_of(call.root);
   return text;
 }
 
@@ -61,9 +61,10 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
 
 }  // namespace
 
-ShmCollectives::ShmCollectives(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                               std::chrono::milliseconds timeout)
-    : channel_(store, rank, size, timeout), allocations_(std::make_shared<ShmAllocations>()) {}
+ShmCollectives::ShmCollectives(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+                               std::chrono::milliseconds timeout,
+                               std::shared_ptr<ShmAllocations> allocations)
+    : channel_(store, place, timeout), allocations_(std::move(allocations)) {}
 
 bool ShmCollectives::is_direct(int rank) const {
   return channel_.call_of(rank).allocation != kOutside;
@@ -85,9 +86,10 @@ void ShmCollectives::begin(const ShmCall& call) {
   channel_.begin(call);
   for (int rank = 0; rank < channel_.size(); ++rank) {
     if (same(call, channel_.call_of(rank))) continue;
-    throw std::runtime_error("the ranks called different collectives: rank " +
-                             std::to_string(channel_.rank()) + " " + text_of(call) + ", rank " +
-                             std::to_string(rank) + " " + text_of(channel_.call_of(rank)));
+    throw std::runtime_error(
+        "the ranks called different collectives: " + place().name_of(channel_.rank()) + " " +
+        text_of(call, place()) + ", " + place().name_of(rank) + " " +
+        text_of(channel_.call_of(rank), place()));
   }
 }
 
@@ -256,7 +258,7 @@ int ShmCollectives::allocate(std::int64_t bytes) {
   for (int rank = 0; rank < channel_.size(); ++rank) {
     const ShmCall& other = channel_.call_of(rank);
     if (other.descriptor < 0) {
-      throw std::runtime_error("rank " + std::to_string(rank) + " could not get " +
+      throw std::runtime_error(place().name_of(rank) + " could not get " +
                                std::to_string(size >> 20) + " MiB of shared memory");
     }
     released &= other.released;

@@ -22,9 +22,12 @@ namespace ddprun {
 /// while ranks reduce one chunk, the next is filled.
 class ShmCollectives {
  public:
-  /// Throws as ShmChannel does.
-  ShmCollectives(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                 std::chrono::milliseconds timeout);
+  /// `allocations`: those that are worked on in place; of the same ranks, who each may share them
+  /// between several objects. Throws as ShmChannel does.
+  ShmCollectives(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+                 std::chrono::milliseconds timeout, std::shared_ptr<ShmAllocations> allocations);
+
+  const ShmPlace& place() const { return channel_.place(); }
 
   /// Each rank reduces one slice of all ranks' data, and writes it to all: for N bytes on n ranks a
   /// rank reads N and writes N, the least that is possible. For what can_reduce() allows.

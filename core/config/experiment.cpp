@@ -178,11 +178,10 @@ void declare_options(Options& o, WorldConfig& c) {
            "compute threads; 0: the host's cores divided by its ranks, at least 1",
            {.min = 0, .max = 1024});
   o.option("pin", &c.pin, "each local rank to its share of the cores");
-  o.option(
-      "backend", &c.comm.backend,
-      "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, else "
-      "gloo",
-      {.one_of = {"auto", "gloo", "shm", "nccl"}});
+  o.option("backend", &c.comm.backend,
+           "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
+           "hierarchical if several hosts have several ranks each, else gloo",
+           {.one_of = {"auto", "gloo", "shm", "hierarchical", "nccl"}});
   o.option("gloo_threads", &c.comm.gloo_threads, "collectives that gloo runs at a time",
            {.min = 1, .max = 64});
   o.option("interface", &c.comm.interface,

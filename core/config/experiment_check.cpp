@@ -146,10 +146,10 @@ void check_backend(const Experiment& e) {
   const CommConfig& comm = e.world.comm;
   const CommConfig defaults;
   const auto refuse = [&](bool changed, const std::string& key) {
-    if (!changed || comm.backend == "gloo") return;
-    throw ConfigError({"world." + key + " is an option of gloo alone",
+    if (!changed || comm.backend == "gloo" || comm.backend == "hierarchical") return;
+    throw ConfigError({"world." + key + " is an option of gloo",
                        origin_of(e.document, "world." + key), "world.backend " + comm.backend,
-                       "world.backend gloo", "add `backend: gloo`, or remove it"});
+                       "world.backend gloo or hierarchical", "add one of them, or remove it"});
   };
   refuse(comm.gloo_threads != defaults.gloo_threads, "gloo_threads");
   refuse(comm.interface != defaults.interface, "interface");
@@ -167,7 +167,8 @@ void check_device_choice(const Experiment& e) {
   if (!cuda && backend == "nccl") {
     throw ConfigError({"world.backend nccl joins ranks on GPUs",
                        origin_of(e.document, "world.backend"), "world.device " + e.world.device,
-                       "auto, gloo or shm", "add `device: cuda`, or take another backend"});
+                       "auto, gloo, shm or hierarchical",
+                       "add `device: cuda`, or take another backend"});
   }
   if (cuda && e.model.kernels == "fused") {
     throw ConfigError({"the fused kernels are not there on CUDA",

@@ -65,7 +65,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   result.cores = placement.cores;
   result.threads = placement.threads;
   const auto device = open_device(experiment.world.device, info.local_rank);
-  const auto group = connect(info, experiment.world.comm, run_id, *device);
+  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   result.device = device->describe();
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);

@@ -53,7 +53,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   place(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   const auto device = open_device(experiment.world.device, info.local_rank);
-  const auto group = connect(info, experiment.world.comm, run_id, *device);
+  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   Outcome together;
   {
     const auto strategy = make_strategy(registry, experiment.strategy);

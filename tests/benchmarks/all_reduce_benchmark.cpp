@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cstring>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/sides.h"
 #include "ddprun/comm/shm_segment.h"
-#include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "negate.h"
 #include "support/process_ranks.h"
@@ -20,14 +19,7 @@ namespace ddprun {
 namespace {
 
 using nlohmann::json;
-
-/// What is measured, and the memory that it works on: its rank writes it before each call, as
-/// backward writes gradients.
-struct Side {
-  std::string name;
-  at::Tensor memory;
-  std::function<void()> call;
-};
+using test::Side;
 
 /// The memory of all ranks that the limits are measured on, mapped before the ranks are forked.
 struct Memory {
@@ -58,47 +50,6 @@ void copy_slices(const std::vector<float*>& parts, std::int64_t begin, std::int6
   }
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-json summary(const std::vector<double>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {{"median_ms", median(values)}, {"min_ms", *least}, {"max_ms", *most}};
-}
-
-/// This rank's times of each side, one a round. The sides take turns.
-std::map<std::string, std::vector<double>> measure(ProcessGroup& group,
-                                                   const std::vector<Side>& sides, int rounds) {
-  std::map<std::string, std::vector<double>> times;
-  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
-    for (const auto& [name, memory, call] : sides) {
-      memory.fill_(1.0);
-      group.barrier();
-      const std::int64_t begin = now_ns();
-      call();
-      if (round >= 0) times[name].push_back(to_ms(now_ns() - begin));
-    }
-  }
-  return times;
-}
-
-/// Of all ranks: a collective is as slow as its slowest rank.
-json slowest(const std::vector<std::string>& ranks, const std::vector<Side>& sides) {
-  json result;
-  for (const auto& [name, memory, call] : sides) {
-    std::vector<double> times;
-    for (const auto& text : ranks) {
-      const auto mine = json::parse(text).at(name).get<std::vector<double>>();
-      if (times.empty()) times.assign(mine.size(), 0.0);
-      for (std::size_t i = 0; i < mine.size(); ++i) times[i] = std::max(times[i], mine[i]);
-    }
-    result[name] = summary(times);
-  }
-  return result;
-}
-
 void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::int64_t megabytes) {
   const std::int64_t count = megabytes * 1'000'000 / 64 * 16;
   const int rounds = megabytes >= 1000 ? 7 : megabytes >= 100 ? 21 : 101;
@@ -115,13 +66,13 @@ void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::
       {"shm_outside", outside, [&] { shm.all_reduce(outside, ReduceOp::sum, "outside").wait(); }},
       {"copy_slices", own, [&] { copy_slices(parts, begin, end); }},
       {"gloo", outside, [&] { gloo.all_reduce(outside, ReduceOp::sum, "gloo").wait(); }}};
-  const auto texts = shm.exchange(json(measure(shm, sides, rounds)).dump());
+  const auto texts = shm.exchange(json(test::measure(shm, sides, rounds)).dump());
   if (shm.rank() != 0) return;
   json line = {{"benchmark", "all_reduce"},
                {"bytes", count * 4},
                {"ranks", shm.size()},
                {"rounds", rounds},
-               {"sides", slowest(texts, sides)}};
+               {"sides", test::slowest(texts, sides)}};
   const auto ms = [&](const char* side) {
     return line["sides"][side]["median_ms"].template get<double>();
   };

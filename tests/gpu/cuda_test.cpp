@@ -87,7 +87,7 @@ TEST_F(Cuda, MemoryIsCounted) {
 TEST_F(Cuda, CollectivesGiveTheExactMean) {
   in_ranks(gpus_, [](const RankInfo& info) {
     const auto device = open_device("cuda", info.local_rank);
-    const auto group = connect(info, {.timeout_s = 30}, "run", *device);
+    const auto group = connect(info, {.timeout_s = 30}, "run", host_identity(), *device);
     CHECK_HERE(group->backend_name() == "nccl");
     const int n = group->size();
     const at::Tensor mine =
@@ -118,7 +118,7 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
   if (gpus_ < 2) GTEST_SKIP() << "two GPUs are needed";
   const auto ends = run_process_ranks(2, [](const RankInfo& info) -> int {
     const auto device = open_device("cuda", info.local_rank);
-    const auto group = connect(info, {.timeout_s = 5}, "run", *device);
+    const auto group = connect(info, {.timeout_s = 5}, "run", host_identity(), *device);
     if (info.rank == 1) _exit(3);
     try {
       group->barrier();

@@ -61,10 +61,12 @@ class TemporaryFolder {
 /// ddprun in a process group of its own, its output in files of `folder`.
 class DdprunProcess {
  public:
-  /// `environment`: "NAME=value", on top of this process's.
+  /// `environment`: "NAME=value", on top of this process's. `launcher`: a program and its arguments
+  /// that start ddprun.
   DdprunProcess(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
-                std::vector<std::string> environment = {})
+                std::vector<std::string> environment = {}, std::vector<std::string> launcher = {})
       : environment_(std::move(environment)),
+        words_(std::move(launcher)),
         folder_(folder.path()),
         marker_("DDPRUN_TEST_MARKER=" + folder.path().string()) {
     pid_ = fork();
@@ -131,16 +133,17 @@ class DdprunProcess {
       unsetenv(name);
     for (std::string& variable : environment_) putenv(variable.data());
     putenv(marker_.data());
-    std::vector<std::string> words = {DDPRUN_BUILD_DIR "/bin/ddprun"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
+    words_.emplace_back(DDPRUN_BUILD_DIR "/bin/ddprun");
+    words_.insert(words_.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
+    for (std::string& word : words_) argv.push_back(word.data());
     argv.push_back(nullptr);
     execv(argv[0], argv.data());
     _exit(127);
   }
 
   std::vector<std::string> environment_;
+  std::vector<std::string> words_;
   std::filesystem::path folder_;
   std::string marker_;
   pid_t pid_ = -1;
@@ -153,8 +156,9 @@ struct CommandResult {
 };
 
 inline CommandResult run_ddprun(const TemporaryFolder& folder,
-                                const std::vector<std::string>& arguments) {
-  DdprunProcess process(folder, arguments);
+                                const std::vector<std::string>& arguments,
+                                const std::vector<std::string>& launcher = {}) {
+  DdprunProcess process(folder, arguments, {}, launcher);
   const std::optional<int> status = process.wait(120);
   if (!status) throw std::runtime_error("ddprun still runs after two minutes:\n" + process.err());
   return {*status, process.out(), process.err()};

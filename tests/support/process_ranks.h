@@ -13,6 +13,7 @@
 
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/plugin/error.h"
 
 namespace ddprun::test {
 
@@ -57,6 +58,25 @@ inline std::vector<int> run_process_ranks(int world_size,
   std::vector<int> ends;
   for (const pid_t pid : pids) ends.push_back(wait_for_process(pid));
   return ends;
+}
+
+/// The status of a rank for which `call` must throw a CommError with these parts: 0; else the part
+/// that does not hold, on stderr.
+inline int expect_comm_error(const std::function<void()>& call,
+                             const std::vector<std::string>& parts) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    const std::string text = error.what();
+    for (const auto& part : parts) {
+      if (text.find(part) != std::string::npos) continue;
+      std::fprintf(stderr, "\"%s\" is not in: %s\n", part.c_str(), text.c_str());
+      return 2;
+    }
+    return 0;
+  }
+  std::fprintf(stderr, "nothing thrown\n");
+  return 1;
 }
 
 }  // namespace ddprun::test

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -13,17 +14,17 @@
 
 namespace ddprun::test {
 
-/// Runs `body` once per rank, each on a thread of its own with a connected group, which is shut
-/// down in order after it. Rethrows the first rank's exception.
-inline void run_ranks(int world_size, const std::function<void(ProcessGroup&)>& body,
-                      const CommConfig& config = {.timeout_s = 30}) {
-  const auto store = make_thread_store();
+/// Runs `body` once per rank, each on a thread of its own with the group that `connect` gives it,
+/// which is shut down in order after it. Rethrows the first rank's exception.
+inline void run_threads(int world_size,
+                        const std::function<std::unique_ptr<ProcessGroup>(int rank)>& connect,
+                        const std::function<void(ProcessGroup&)>& body) {
   std::vector<std::exception_ptr> errors(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto group = connect_thread(store, rank, world_size, config);
+        const auto group = connect(rank);
         body(*group);
         group->shutdown();
       } catch (...) {
@@ -35,6 +36,34 @@ inline void run_ranks(int world_size, const std::function<void(ProcessGroup&)>& 
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+inline void run_ranks(int world_size, const std::function<void(ProcessGroup&)>& body,
+                      const CommConfig& config = {.timeout_s = 30}) {
+  const auto store = make_thread_store();
+  run_threads(
+      world_size, [&](int rank) { return connect_thread(store, rank, world_size, config); }, body);
+}
+
+/// What a launcher tells rank `rank` of `hosts` hosts with `local_size` ranks each.
+inline RankInfo rank_of_hosts(int hosts, int local_size, int rank) {
+  RankInfo info;
+  info.rank = rank;
+  info.world_size = hosts * local_size;
+  info.local_rank = rank % local_size;
+  info.local_size = local_size;
+  return info;
+}
+
+/// The same on `hosts` hosts, as far as rendezvous can tell.
+inline void run_hosts(int hosts, int local_size, const std::function<void(ProcessGroup&)>& body,
+                      const CommConfig& config) {
+  const auto store = make_thread_store();
+  const auto connect = [&](int rank) {
+    return connect_thread(store, rank_of_hosts(hosts, local_size, rank), config,
+                          "host " + std::to_string(rank / local_size));
+  };
+  run_threads(hosts * local_size, connect, body);
 }
 
 }  // namespace ddprun::test

@@ -342,13 +342,13 @@ TEST_F(ExperimentTest, OverlapCannotClip) {
 
 TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {
   EXPECT_EQ(error(std::string(kLeast) + "world: {gloo_threads: 4}\n"),
-            "world.gloo_threads is an option of gloo alone\n"
+            "world.gloo_threads is an option of gloo\n"
             "  where: run.yaml:5:9\n"
             "  got: world.backend auto\n"
-            "  expected: world.backend gloo\n"
-            "  hint: add `backend: gloo`, or remove it");
+            "  expected: world.backend gloo or hierarchical\n"
+            "  hint: add one of them, or remove it");
   EXPECT_THAT(error(std::string(kLeast) + "world: {backend: shm, interface: lo}\n"),
-              testing::StartsWith("world.interface is an option of gloo alone\n"));
+              testing::StartsWith("world.interface is an option of gloo\n"));
 }
 
 TEST_F(ExperimentTest, OptimizerAndDataAreComplete) {

@@ -18,6 +18,7 @@
 namespace ddprun {
 namespace {
 
+using test::expect_comm_error;
 using test::run_process_ranks;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -30,24 +31,6 @@ std::set<std::string> files_of_shared_memory() {
     files.insert(entry.path().string());
   }
   return files;
-}
-
-/// The status of a rank for which `call` must throw a CommError with these parts: 0; else the part
-/// that does not hold, on stderr.
-int expect_comm_error(const std::function<void()>& call, const std::vector<std::string>& parts) {
-  try {
-    call();
-  } catch (const CommError& error) {
-    const std::string text = error.what();
-    for (const auto& part : parts) {
-      if (text.find(part) != std::string::npos) continue;
-      std::fprintf(stderr, "\"%s\" is not in: %s\n", part.c_str(), text.c_str());
-      return 2;
-    }
-    return 0;
-  }
-  std::fprintf(stderr, "nothing thrown\n");
-  return 1;
 }
 
 TEST(ShmProcesses, ReduceInSharedMemoryAndOutside) {
@@ -217,7 +200,7 @@ TEST(ShmProcesses, ShmAcrossHostsIsRefusedAndAutoTakesGloo) {
     elsewhere.local_size = 1;
     const auto group = connect(elsewhere, {.interface = "lo", .timeout_s = 30}, "run");
     const bool right = group->backend_name() == "gloo" &&
-                       group->backend_reason() == "auto: the ranks are on several hosts";
+                       group->backend_reason().starts_with("auto: the ranks are on several hosts");
     group->shutdown();
     return right ? 0 : 1;
   };

@@ -1,0 +1,158 @@
+// Tries the backend that fits where the ranks are; what is asked for is taken or refused, never
+// replaced.
+#include "ddprun/comm/backend_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/gloo_backend.h"
+#include "ddprun/comm/hierarchical_backend.h"
+#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/shm_backend.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/device/device.h"
+
+namespace ddprun {
+
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+constexpr std::array kBackends = {"auto", "gloo", "shm", "hierarchical", "nccl"};
+
+/// Makes the group of one rank.
+class Choice {
+ public:
+  Choice(const StorePtr& store, const GroupPlace& place, const CommConfig& config, Device& device)
+      : store_(store), place_(place), config_(config), device_(device) {}
+
+  std::unique_ptr<ProcessGroup> make() {
+    if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size, config_)) {
+      return group(std::move(own), 1,
+                   asked_for("auto") ? "auto: the ranks are on GPUs" : "asked for");
+    }
+    if (asked_for("nccl")) {
+      throw ConfigError({.what = "backend nccl joins ranks on GPUs",
+                         .where = "world.backend",
+                         .got = "device " + device_.torch_device().str(),
+                         .expected = "device cuda",
+                         .hint = ""});
+    }
+    if (asked_for("gloo")) return gloo("asked for");
+    const bool one_host = place_.claim.local_size >= place_.world_size;
+    if (asked_for("shm") || (asked_for("auto") && one_host)) return shm(one_host);
+    return hierarchical();
+  }
+
+ private:
+  bool asked_for(const char* backend) const { return config_.backend == backend; }
+  StorePtr part(const char* name) const {
+    return c10::make_intrusive<c10d::PrefixStore>(name, store_);
+  }
+  std::unique_ptr<ProcessGroup> group(BackendPtr backend, std::int64_t workers,
+                                      const std::string& reason) const {
+    return std::make_unique<ProcessGroup>(std::move(backend), part("group"),
+                                          static_cast<int>(workers), reason, device_);
+  }
+
+  std::unique_ptr<ProcessGroup> gloo(const std::string& reason) const {
+    return group(make_gloo_backend(part("gloo"), place_.rank, place_.world_size, place_.text(),
+                                   place_.address, config_),
+                 config_.gloo_threads, reason);
+  }
+
+  std::unique_ptr<ProcessGroup> shm(bool one_host) const {
+    if (!one_host) {
+      throw ConfigError({.what = "backend shm needs all ranks on one host",
+                         .where = "world.backend",
+                         .got = fmt::format("this host has {} of {} ranks", place_.claim.local_size,
+                                            place_.world_size),
+                         .expected = "auto, hierarchical or gloo",
+                         .hint = ""});
+    }
+    const std::string reason =
+        asked_for("shm") ? "asked for"
+                         : fmt::format("auto: all ranks ({}) are on this host", place_.world_size);
+    return in_shared_memory(1, reason, [this] {
+      return c10::make_intrusive<ShmBackend>(part("shm"), place_.rank, place_.world_size, config_);
+    });
+  }
+
+  std::unique_ptr<ProcessGroup> hierarchical() const {
+    std::vector<HostClaim> ranks;
+    for (const auto& text : exchange(*store_, "hosts", place_.rank, place_.world_size,
+                                     place_.claim.text(), to_milliseconds(config_.timeout_s))) {
+      ranks.push_back(HostClaim::of(text));
+    }
+    if (const auto refusal = refuse_hosts(ranks)) {
+      if (asked_for("hierarchical")) throw ConfigError(*refusal);
+      return gloo(
+          fmt::format("auto: the ranks are on several hosts; {}: {}", refusal->what, refusal->got));
+    }
+    const int local_size = place_.claim.local_size;
+    const HostPlace host{place_.rank / local_size, place_.world_size / local_size,
+                         place_.claim.local_rank, local_size};
+    const std::string reason =
+        asked_for("hierarchical")
+            ? "asked for"
+            : fmt::format("auto: {} hosts of {} ranks each", host.hosts, host.local_size);
+    return in_shared_memory(config_.gloo_threads, reason, [this, &host] {
+      return c10::make_intrusive<HierarchicalBackend>(part("hierarchical"), host, place_.address,
+                                                      config_);
+    });
+  }
+
+  /// The group over the backend that `make` gives; if shared memory cannot join the ranks of a
+  /// host, which all ranks learn, gloo's where any backend will do.
+  template <typename Make>
+  std::unique_ptr<ProcessGroup> in_shared_memory(std::int64_t workers, const std::string& reason,
+                                                 const Make& make) const {
+    try {
+      return group(make(), workers, reason);
+    } catch (const ShmRefused& refused) {
+      if (!asked_for("auto")) {
+        throw CommError({.what = "shared memory cannot join the ranks of this host",
+                         .where = place_.text(),
+                         .got = refused.what(),
+                         .expected = "",
+                         .hint = "`backend: gloo` under `world:` goes over the network instead"});
+      }
+      return gloo(std::string("auto: shared memory cannot join the ranks; ") + refused.what());
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& failure) {
+      throw comm_error(failure, "the ranks could not meet in shared memory", place_.text());
+    }
+  }
+
+  const StorePtr& store_;
+  const GroupPlace& place_;
+  const CommConfig& config_;
+  Device& device_;
+};
+
+}  // namespace
+
+void check_backend_name(const CommConfig& config) {
+  for (const char* known : kBackends) {
+    if (config.backend == known) return;
+  }
+  throw ConfigError({.what = "unknown backend",
+                     .where = "world.backend",
+                     .got = config.backend,
+                     .expected = fmt::format("{}", fmt::join(kBackends, ", ")),
+                     .hint = ""});
+}
+
+std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
+                                         const CommConfig& config, Device& device) {
+  return Choice(store, place, config, device).make();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,29 @@
+// c10d's arguments, as collectives in shared memory take them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "ddprun/comm/process_group.h"
+
+namespace ddprun {
+
+std::byte* data_of(const at::Tensor& tensor);
+std::int64_t bytes_of(const at::Tensor& tensor);
+
+/// These throw c10::Error, in words, if the argument is none that shared memory takes.
+void check_tensor(const at::Tensor& tensor);
+/// The one tensor of c10d's lists, which are from times of several devices a process.
+const at::Tensor& only(const std::vector<at::Tensor>& tensors);
+/// The list of `ranks` outputs that `input` is gathered into.
+const std::vector<at::Tensor>& checked_outputs(const std::vector<std::vector<at::Tensor>>& outputs,
+                                               const at::Tensor& input, int ranks);
+void check_all_gather(const at::Tensor& output, const at::Tensor& input, int ranks);
+void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input, int ranks);
+ReduceOp checked_op(const c10d::ReduceOp& op, at::ScalarType type);
+int checked_root(std::int64_t root, int ranks);
+
+}  // namespace ddprun

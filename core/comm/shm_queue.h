@@ -1,0 +1,60 @@
+// The thread that runs collectives in shared memory, in the order of the calls.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "ddprun/comm/shm_collectives.h"
+
+namespace ddprun {
+
+/// Runs what is submitted one at a time. After a failure, or a peer's, everything later fails with
+/// the same words. Any thread may submit.
+class ShmQueue {
+ public:
+  using Run = std::function<void(ShmCollectives&)>;
+
+  /// As ShmCollectives.
+  ShmQueue(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+           std::chrono::milliseconds timeout,
+           std::shared_ptr<ShmAllocations> allocations = std::make_shared<ShmAllocations>());
+  /// What is under way or queued fails, here and on the other ranks.
+  ~ShmQueue();
+  ShmQueue(const ShmQueue&) = delete;
+  ShmQueue& operator=(const ShmQueue&) = delete;
+
+  /// Queues `run`; `results` are what the work's future gives. What `run` captures lives until it
+  /// is done.
+  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results, Run run);
+
+  /// Zeroed memory that collectives reach without a copy; a collective call that blocks.
+  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
+  const std::shared_ptr<ShmAllocations>& allocations() const { return collectives_.allocations(); }
+
+ private:
+  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+  struct Task {
+    Run run;
+    std::vector<at::Tensor> results;
+    FuturePtr future;
+  };
+
+  void progress();
+  void run(Task& task);
+
+  ShmCollectives collectives_;
+  std::exception_ptr failure_;  // of the first that failed; the thread's own
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool closed_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace ddprun

@@ -1,0 +1,60 @@
+// Four ranks on two hosts, which are two network namespaces with a cable between them, launched as
+// torchrun launches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
+
+CommandResult run_on_two_hosts(const TemporaryFolder& folder, int local_size,
+                               const std::vector<std::string>& arguments) {
+  return run_ddprun(folder, arguments,
+                    {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size",
+                     std::to_string(local_size)});
+}
+
+TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
+  TemporaryFolder folder;
+  folder.write("hosts.yaml",
+               tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo], strategy: "
+                               "[flat, bucketed, torch_ddp]}\n"));
+  const CommandResult run = run_on_two_hosts(folder, 2, {"hosts.yaml", "--set", "world.size=4"});
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  const json result = json::parse(read_file(only_result(folder, "hosts") / "result.json"));
+  ASSERT_EQ(result["rows"].size(), 9U);
+  std::map<std::string, int> rows;
+  for (const auto& row : result["rows"]) {
+    EXPECT_EQ(row["status"], "ok");
+    EXPECT_EQ(row["proof"]["status"], "passed");
+    ASSERT_EQ(row["ranks"].size(), 4U);
+    for (const auto& rank : row["ranks"]) EXPECT_EQ(rank["backend"], row["ranks"][0]["backend"]);
+    ++rows[row["ranks"][0]["backend"]];
+  }
+  EXPECT_EQ(rows["hierarchical (asked for)"], 3);
+  EXPECT_EQ(rows["hierarchical (auto: 2 hosts of 2 ranks each)"], 3);
+  EXPECT_EQ(rows["gloo (asked for)"], 3);
+}
+
+TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
+  TemporaryFolder folder;
+  folder.write("hosts.yaml", tiny_experiment());
+  const CommandResult run =
+      run_on_two_hosts(folder, 1, {"hosts.yaml", "--set", "world.backend=hierarchical"});
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out + run.err,
+              HasSubstr("backend hierarchical needs several ranks on each host"));
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,129 @@
+// The hierarchical backend between real processes on emulated hosts: peers that are killed or late,
+// on the same host and on another.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "ddprun/measure/clock.h"
+#include "support/process_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::expect_comm_error;
+using testing::ElementsAre;
+
+constexpr int kLocalSize = 2;
+
+/// Joins as one of hosts of two ranks. With an interface: the loopback address alone would be
+/// refused between hosts.
+std::unique_ptr<ProcessGroup> join(const RankInfo& info, double timeout_s = 30) {
+  RankInfo place = info;
+  place.local_rank = info.rank % kLocalSize;
+  place.local_size = kLocalSize;
+  return connect(place, {.backend = "hierarchical", .interface = "lo", .timeout_s = timeout_s},
+                 "run", "host " + std::to_string(info.rank / kLocalSize));
+}
+
+TEST(HierarchicalProcesses, MeetReduceAndLeave) {
+  const auto ends = test::run_process_ranks(6, [](const RankInfo& info) {
+    const auto group = join(info);
+    for (const at::Tensor& tensor :
+         {group->allocate(1'000'001, at::kFloat), at::empty({1'000'001}, at::kFloat)}) {
+      tensor.fill_(info.rank + 1.0);
+      group->all_reduce(tensor, ReduceOp::sum, "x").wait();
+      if (!at::equal(tensor, at::full({1'000'001}, 21.0F))) return 1;
+    }
+    group->shutdown();
+    return 0;
+  });
+  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+}
+
+TEST(HierarchicalProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {
+  const auto ends = test::run_process_ranks(6, [](const RankInfo& info) {
+    const auto group = join(info);
+    const at::Tensor tensor = group->allocate(1'000'000, at::kFloat);
+    group->all_reduce(tensor, ReduceOp::sum, "first").wait();
+    if (info.rank == 1) ::raise(SIGKILL);
+    std::vector<std::string> parts = {"all_reduce 'layers.0.w'", "another rank ended"};
+    if (info.rank == 0) parts.push_back("rank 1 is gone");                     // its neighbour
+    if (info.rank == 3) parts.push_back("between hosts, with rank 1 or 5: ");  // its peers
+    if (info.rank == 5) parts.push_back("between hosts, with rank 1 or 3: ");
+    const std::int64_t begin = now_ns();
+    const int status = expect_comm_error(
+        [&] { group->all_reduce(tensor, ReduceOp::sum, "layers.0.w").wait(); }, parts);
+    return to_ms(now_ns() - begin) < 10'000 ? status : 3;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, -SIGKILL, 0, 0, 0, 0));
+}
+
+TEST(HierarchicalProcesses, ALateRankIsATimeoutThatNamesIt) {
+  const auto ends = test::run_process_ranks(4, [](const RankInfo& info) {
+    const auto group = join(info, 1.0);
+    const at::Tensor tensor = at::zeros({1000});
+    group->all_reduce(tensor, ReduceOp::sum, "first").wait();
+    if (info.rank == 1) {  // does not call it; is there until the others have given up
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      return 0;
+    }
+    std::vector<std::string> parts;
+    if (info.rank == 0) parts = {"rank 1 did not come: timed out after 1000 ms", "timeout_s"};
+    if (info.rank == 3) parts = {"between hosts, with rank 1: ", "imed out", "timeout_s"};
+    const int status =
+        expect_comm_error([&] { group->all_reduce(tensor, ReduceOp::sum, "x").wait(); }, parts);
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // leaving would be noticed as an end
+    return status;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0, 0, 0));
+}
+
+TEST(HierarchicalProcesses, LeavingWithCollectivesUnderWayFailsTheOthersOnly) {
+  const auto ends = test::run_process_ranks(4, [](const RankInfo& info) {
+    auto group = join(info);
+    std::vector<at::Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 10; ++i) {
+      tensors.push_back(at::zeros({1'000'000}));
+      works.push_back(group->all_reduce(tensors.back(), ReduceOp::sum, "x"));
+    }
+    if (info.rank == 2) {
+      works[1].wait();
+      group.reset();  // most likely in the middle of the others
+      return 0;
+    }
+    return expect_comm_error(
+        [&] {
+          for (auto& work : works) work.wait();
+          group->barrier();
+        },
+        {"another rank ended"});
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0, 0, 0));
+}
+
+TEST(HierarchicalProcesses, ALauncherThatIsWrongAboutHostsIsRefused) {
+  const auto ends = test::run_process_ranks(4, [](const RankInfo& info) {
+    RankInfo place = info;
+    place.local_rank = info.rank % kLocalSize;
+    place.local_size = kLocalSize;
+    try {
+      connect(place, {.backend = "hierarchical", .interface = "lo", .timeout_s = 30}, "run");
+    } catch (const ConfigError& error) {
+      return error.text().got ==
+                     "rank 0 shares its host with 4 ranks in all (rank 0, 1, 2, 3); its launcher "
+                     "says 2"
+                 ? 0
+                 : (std::puts(error.what()), 1);
+    }
+    return 2;
+  });
+  EXPECT_THAT(ends, testing::Each(0));
+}
+
+}  // namespace
+}  // namespace ddprun
