@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup configure build quickstart test test-asan test-tsan bench lint format clean
+.PHONY: help setup configure build quickstart test test-asan test-tsan test-gpu bench lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -15,6 +15,7 @@ help:
 	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
+	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make lint         formatting, shell scripts, and what the core may know'
 	@echo 'make format       reformat all sources as lint wants them'
@@ -48,6 +49,10 @@ test-asan:
 test-tsan:
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@setarch -R ctest --preset tsan -j $(JOBS)
+
+# A GPU is one rank's at a time.
+test-gpu: build
+	@ctest --preset $(PRESET) -L gpu -j 1
 
 # The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
 WHAT ?=

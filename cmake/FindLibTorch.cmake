@@ -4,6 +4,7 @@
 # folder of the wheel. If it is given, no other is looked at; else the one that ddprun was built with (an installed ddprun's
 # package sets DDPRUN_LIBTORCH_DIR), else .deps/torch-site/torch, where scripts/setup.sh puts the wheel.
 # Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_DIR_USED.
+# The optional component `cuda` adds the target LibTorch::cuda where a CUDA toolkit is (find_libtorch_cuda.cmake).
 
 # The environment counts when a build folder is first configured, as CXX does: CMake runs again by itself without it.
 set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "LibTorch folder (holds include/ and lib/); empty: the one that scripts/setup.sh installed")
@@ -62,4 +63,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   if(EXISTS /usr/local/cuda/lib64/libcudart.so.13)
     target_link_options(LibTorch::cpu INTERFACE -Wl,-rpath,/usr/local/cuda/lib64 -Wl,-rpath,/usr/local/cuda/extras/CUPTI/lib64)
   endif()
+endif()
+
+if(LibTorch_FOUND AND "cuda" IN_LIST LibTorch_FIND_COMPONENTS)
+  include(${CMAKE_CURRENT_LIST_DIR}/find_libtorch_cuda.cmake)
 endif()

@@ -17,14 +17,15 @@
 #include "ddprun/plugin/error.h"
 #include "runner/batch.h"
 #include "runner/commands.h"
+#include "runner/doctor.h"
 #include "runner/request.h"
 
 namespace ddprun {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kCommands = {"run", "validate", "list", "describe",
-                                                       "verify"};
+constexpr std::array<std::string_view, 6> kCommands = {"run",      "validate", "list",
+                                                       "describe", "verify",   "doctor"};
 
 constexpr const char* kExamples = R"(Examples:
   ddprun configs/quickstart.yaml                 compare what the file's sweep lists
@@ -34,6 +35,7 @@ constexpr const char* kExamples = R"(Examples:
   ddprun list                                    the strategies, precisions and attentions found
   ddprun describe train                          the keys of a section, or of a plugin
   ddprun verify my.yaml                          compare with one process, parameter by parameter
+  ddprun doctor                                  what this machine gives to runs, found out by trying it
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
 
 Exit status: 0 done; 1 a run or its proof failed; 2 bad usage or configuration, nothing ran;
@@ -97,6 +99,11 @@ void declare_commands(CLI::App& app, Request& request) {
       ->add_option("--bound", request.bound,
                    "Largest absolute difference of a gradient that passes")
       ->capture_default_str();
+
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");
+  doctor->add_flag("--json", request.json, "Print the findings as JSON");
+  add_common_options(*doctor, request);
 }
 
 /// When this process was started: before main() lies the loading of LibTorch, which the user waits
@@ -132,6 +139,7 @@ int dispatch(const CLI::App& app, const Request& request) {
   if (command == "list") return list_command(request);
   if (command == "describe") return describe_command(request);
   if (command == "verify") return verify_command(request);
+  if (command == "doctor") return doctor_command(request);
   return run_batch(request);
 }
 

@@ -9,6 +9,7 @@
 
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/plugin/error.h"
 #include "ddprun/train/data.h"
@@ -130,6 +131,10 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   check_plugin(*make_precision(*row.registry, experiment.precision), experiment.precision, setup);
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
+  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
+  const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : experiment.world.size;
+  check_device(experiment.world.device, local_ranks,
+               origin_of(experiment.document, "world.device"));
   row.experiment = std::move(experiment);
   row.resolved_yaml = to_yaml(row.experiment);
   row.fingerprint = fingerprint_of(row);

@@ -81,10 +81,14 @@ std::string read_text(const fs::path& path) {
 std::vector<std::pair<std::string, std::string>> environment_of(const ResultContext& context,
                                                                 const std::vector<Row>& rows) {
   std::set<std::string> backends;
+  std::vector<std::pair<std::string, std::string>> device;  // of rank 0, in the last row
   for (const Row& row : rows) {
-    if (row.measured()) backends.insert(row.ranks[0].backend);
+    if (!row.measured()) continue;
+    backends.insert(row.ranks[0].backend);
+    if (!row.ranks[0].device.empty()) device = row.ranks[0].device;
   }
   auto environment = context.environment;
+  environment.insert(environment.end(), device.begin(), device.end());
   if (!backends.empty()) {
     environment.emplace_back("backend", fmt::format("{}", fmt::join(backends, "; ")));
   }

@@ -9,17 +9,19 @@ readonly kMinFreeKb=$((3 * 1024 * 1024)) # wheel, its unpacked form, pip's copy
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$repo/.deps
 log=$deps/setup.log
-with_lint=false with_bench=false check_only=false
+with_lint=false with_bench=false with_cuda=false check_only=false
 
 usage() {
   cat <<TEXT
-usage: scripts/setup.sh [--check] [--with-lint] [--with-bench]
+usage: scripts/setup.sh [--check] [--with-lint] [--with-bench] [--with-cuda]
 
 Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), and LibTorch $kTorch from
 the torch wheel into .deps/torch-site. Needs no root when nothing is missing, and changes nothing then.
 
   --check       only report what is missing; exit status 1 if anything is
   --with-lint   also what \`make lint\` needs: clang-format $kClangFormat (into .deps) and shellcheck
+  --with-cuda   also what CUDA support needs besides a toolkit (.deps/cuda-site, 304 MB at least); this is the default where
+                a CUDA toolkit is found (nvcc, or in CUDAToolkit_ROOT, CUDA_HOME or /usr/local/cuda)
   --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/bench-venv), tcmalloc, Open MPI
 
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
@@ -108,7 +110,7 @@ have_torch_site() {
 have_clang_format() { [[ -x $deps/clang-format/clang_format/data/bin/clang-format ]]; }
 
 have_wheels() {
-  have_torch_site && { ! $with_lint || have_clang_format; } && { ! have_command cmake || cmake_is_new_enough; }
+  have_torch_site && have_cuda_wheels && { ! $with_lint || have_clang_format; } && { ! have_command cmake || cmake_is_new_enough; }
 }
 
 # The user's own LibTorch, if they name one, must be one that ddprun builds with.
@@ -211,11 +213,14 @@ install_torch() {
 
 # shellcheck source=scripts/setup_bench.sh
 source "$repo/scripts/setup_bench.sh"
+# shellcheck source=scripts/setup_cuda.sh
+source "$repo/scripts/setup_cuda.sh"
 
 report() {
   local packages=("$@") status=0
   if ((${#packages[@]})); then say "missing Debian packages: ${packages[*]}" && status=1; fi
   if ! have_torch_site; then say "missing: LibTorch $kTorch in .deps/torch-site" && status=1; fi
+  if ! have_cuda_wheels; then say "missing for CUDA support, in .deps/cuda-site: $(cuda_wheels | tr '\n' ' ')" && status=1; fi
   if have_command cmake && ! cmake_is_new_enough; then say "missing: CMake $kMinCmake or newer" && status=1; fi
   if $with_bench && ! have_bench; then say "missing: PyTorch $kTorch in Python in .deps/bench-venv" && status=1; fi
   if $with_lint && ! have_clang_format; then say "missing: clang-format $kClangFormat in .deps/clang-format" && status=1; fi
@@ -228,6 +233,7 @@ main() {
       --check) check_only=true ;;
       --with-lint) with_lint=true ;;
       --with-bench) with_bench=true ;;
+      --with-cuda) with_cuda=true ;;
       -h | --help) usage && exit ;;
       *) usage >&2 && exit 2 ;;
     esac
@@ -253,6 +259,7 @@ main() {
     say "  the Makefile uses it; for your own shell: export PATH=$deps/cmake/cmake/data/bin:\$PATH"
   fi
   if ! have_torch_site; then install_torch; fi
+  if ! have_cuda_wheels; then install_cuda_wheels; fi
   if $with_lint && ! have_clang_format; then pip_install clang-format "clang-format==$kClangFormat"; fi
   if $with_bench && ! have_bench; then install_bench; fi
   mapfile -t packages < <(missing_packages)

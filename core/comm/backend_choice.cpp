@@ -15,6 +15,7 @@
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_backend.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/device/device.h"
 
 namespace ddprun {
 
@@ -23,15 +24,26 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-constexpr std::array kBackends = {"auto", "gloo", "shm", "hierarchical"};
+constexpr std::array kBackends = {"auto", "gloo", "shm", "hierarchical", "nccl"};
 
 /// Makes the group of one rank.
 class Choice {
  public:
-  Choice(const StorePtr& store, const GroupPlace& place, const CommConfig& config)
-      : store_(store), place_(place), config_(config) {}
+  Choice(const StorePtr& store, const GroupPlace& place, const CommConfig& config, Device& device)
+      : store_(store), place_(place), config_(config), device_(device) {}
 
   std::unique_ptr<ProcessGroup> make() {
+    if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size, config_)) {
+      return group(std::move(own), 1,
+                   asked_for("auto") ? "auto: the ranks are on GPUs" : "asked for");
+    }
+    if (asked_for("nccl")) {
+      throw ConfigError({.what = "backend nccl joins ranks on GPUs",
+                         .where = "world.backend",
+                         .got = "device " + device_.torch_device().str(),
+                         .expected = "device cuda",
+                         .hint = ""});
+    }
     if (asked_for("gloo")) return gloo("asked for");
     const bool one_host = place_.claim.local_size >= place_.world_size;
     if (asked_for("shm") || (asked_for("auto") && one_host)) return shm(one_host);
@@ -46,7 +58,7 @@ class Choice {
   std::unique_ptr<ProcessGroup> group(BackendPtr backend, std::int64_t workers,
                                       const std::string& reason) const {
     return std::make_unique<ProcessGroup>(std::move(backend), part("group"),
-                                          static_cast<int>(workers), reason);
+                                          static_cast<int>(workers), reason, device_);
   }
 
   std::unique_ptr<ProcessGroup> gloo(const std::string& reason) const {
@@ -122,6 +134,7 @@ class Choice {
   const StorePtr& store_;
   const GroupPlace& place_;
   const CommConfig& config_;
+  Device& device_;
 };
 
 }  // namespace
@@ -138,8 +151,8 @@ void check_backend_name(const CommConfig& config) {
 }
 
 std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
-                                         const CommConfig& config) {
-  return Choice(store, place, config).make();
+                                         const CommConfig& config, Device& device) {
+  return Choice(store, place, config, device).make();
 }
 
 }  // namespace ddprun

@@ -28,8 +28,9 @@ struct GroupPlace {
 void check_backend_name(const CommConfig& config);
 
 /// The group by config.backend, as connect() (rendezvous.h) says. All ranks call it, with a
-/// `store` of their own. The same choice on all ranks.
+/// `store` of their own. The same choice on all ranks. `device` outlives the group.
 std::unique_ptr<ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
-                                         const GroupPlace& place, const CommConfig& config);
+                                         const GroupPlace& place, const CommConfig& config,
+                                         Device& device);
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/comm/recording_backend.h"
+#include "ddprun/device/device.h"
 
 namespace ddprun {
 
@@ -77,8 +78,9 @@ std::string piece_key(const std::string& key, std::size_t piece) {
 class ProcessGroup::Impl {
  public:
   Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-       int workers, std::string reason)
-      : backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers)),
+       int workers, std::string reason, Device& device)
+      : device_(device),
+        backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers, device)),
         store_(std::move(store)),
         reason_(std::move(reason)) {}
   /// c10d code may hold the recording backend for longer; the connections end here.
@@ -114,6 +116,7 @@ class ProcessGroup::Impl {
   std::string fetch(const std::string& key);
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
+  Device& device_;
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::string reason_;
@@ -171,7 +174,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
     const auto type = c10d::ProcessGroup::strToBackendType(backend_->getBackendName());
     c10d_group_ =
         c10::make_intrusive<c10d::ProcessGroup>(store_, backend_->getRank(), backend_->getSize());
-    c10d_group_->setBackend(c10::DeviceType::CPU, type,
+    c10d_group_->setBackend(device_.torch_device().type(), type,
                             c10::intrusive_ptr<c10d::Backend>(backend_));
     c10d_group_->setDefaultBackend(type);
   }
@@ -179,13 +182,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
 }
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
-                           c10::intrusive_ptr<c10d::Store> store, int workers, std::string reason)
-    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers,
-                                   std::move(reason))) {}
+                           c10::intrusive_ptr<c10d::Store> store, int workers, std::string reason,
+                           Device& device)
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers, std::move(reason),
+                                   device)) {}
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
 int ProcessGroup::size() const { return impl_->backend_->getSize(); }
+Device& ProcessGroup::device() const { return impl_->device_; }
 std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
 const std::string& ProcessGroup::backend_reason() const { return impl_->reason_; }
 
@@ -240,6 +245,7 @@ void ProcessGroup::barrier(std::string_view label) {
       ->record(CollectiveKind::barrier, 0, label,
                [](c10d::Backend& backend) { return backend.barrier({}); })
       ->wait();
+  impl_->device_.synchronise();
 }
 
 std::vector<std::string> ProcessGroup::exchange(const std::string& text) {

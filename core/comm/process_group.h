@@ -17,6 +17,9 @@ class Store;
 
 namespace ddprun {
 
+class Device;
+Device& cpu_device();
+
 enum class CollectiveKind : std::uint8_t {
   all_reduce,
   broadcast,
@@ -51,8 +54,8 @@ class Work {
   Work(const Work&);
   Work& operator=(const Work&);
 
-  /// Blocks until the result is in the tensor (for ReduceOp::avg: divided). Throws CommError if the
-  /// collective failed.
+  /// Blocks until the result is in the tensor (for ReduceOp::avg: divided); on a GPU lets the
+  /// current stream wait for that instead. Throws CommError if the collective failed.
   void wait();
 
  private:
@@ -60,24 +63,25 @@ class Work {
 };
 
 /// Collectives over a c10d::Backend (PyTorch's own interface: gloo, NCCL, our own). All calls
-/// return at once; tensors must be contiguous, stay alive and untouched until wait(). Every rank
-/// must make the same calls in the same order. One thread at a time may call (the training thread,
-/// or autograd's while that one waits in backward). Errors: CommError, naming the collective, its
-/// label and this rank; a dead peer or a timeout shows there.
+/// return at once; tensors must be contiguous, on the group's device, stay alive and untouched
+/// until wait(). Every rank must make the same calls in the same order. One thread at a time may
+/// call (the training thread, or autograd's while that one waits in backward). Errors: CommError,
+/// naming the collective, its label and this rank; a dead peer or a timeout shows there.
 class ProcessGroup {
  public:
   /// `store`: for exchange() and for c10d code; must be private to this group (a PrefixStore).
   /// `workers`: how many collectives the backend runs at a time (gloo's thread count); start_ns
   /// derives from it. The backend's Works must supply futures, its options the timeout. `reason`:
-  /// why it is this backend, for reports.
+  /// why it is this backend, for reports. `device`: of the tensors; it outlives the group.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-               int workers, std::string reason = "");
+               int workers, std::string reason = "", Device& device = cpu_device());
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   int rank() const;
   int size() const;
+  Device& device() const;
   std::string backend_name() const;
   /// "asked for", "auto: all 2 ranks are on this host"
   const std::string& backend_reason() const;
@@ -109,8 +113,8 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
   /// Completed collectives since the last call, in the order of enqueueing; start_ns filled in.
-  /// Waits for none: those under way come with a later call. Records are kept until taken, but if
-  /// nobody takes any, the last 65,536 at least and twice as many at most.
+  /// On the CPU it waits for none: those under way come with a later call. Records are kept until
+  /// taken, but if nobody takes any, the last 65,536 at least and twice as many at most.
   std::vector<CollectiveRecord> take_records();
 
   /// Leaves in order: barrier, then the backend's threads end. Called once at the end of a run that

@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "ddprun/measure/clock.h"
-
 namespace ddprun {
 
 namespace {
@@ -59,18 +57,20 @@ CommError comm_error(const std::exception& failure, const std::string& what,
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
   TORCH_CHECK(timeout == kNoTimeout,
               "a recorded collective ends by its backend's timeout, not by wait's");
-  std::int64_t not_waited = 0;
-  const bool first = entry_->wait_begin_ns.compare_exchange_strong(not_waited, now_ns());
+  Mark not_waited = 0;
+  const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
   future_->wait();
-  if (first) entry_->wait_end_ns = now_ns();
+  if (first) entry_->wait_end = device_.mark();
   if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
   return true;
 }
 
-RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers)
+RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
+                                   Device& device)
     : Backend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
       name_(inner_->getBackendName()),
+      device_(device),
       worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
 
 std::string RecordingBackend::place() const { return place_of(getRank(), getSize()); }
@@ -91,7 +91,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   entry->record.kind = kind;
   entry->record.bytes = bytes;
   entry->record.label = label;
-  entry->record.enqueue_ns = now_ns();
+  entry->enqueue = device_.mark();
   const auto describe = [rank = getRank(), size = getSize(), entry] {
     return place_of(rank, size) + ", " + to_string(entry->record.kind) + " '" +
            entry->record.label + "'";
@@ -104,9 +104,10 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   } catch (const std::exception& failure) {
     throw comm_error(failure, "a collective could not be started", describe());
   }
-  // Runs on the backend's thread when the operation is over (or here if it already is).
-  const auto finish = [entry, describe](c10::ivalue::Future& operation) -> c10::IValue {
-    entry->end_ns.store(now_ns(), std::memory_order_release);
+  // Runs on the backend's thread when the operation is over (or here if it already is); for a GPU
+  // here, on a stream that waits for the operation.
+  const auto finish = [entry, describe, &device = device_](c10::ivalue::Future& operation) {
+    entry->end.store(device.mark(), std::memory_order_release);
     try {
       return operation.value();
     } catch (const CommError&) {
@@ -120,13 +121,17 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
     collect();
   }
   entries_.push_back(entry);
-  return c10::make_intrusive<RecordedWork>(std::move(entry),
+  return c10::make_intrusive<RecordedWork>(device_, std::move(entry),
                                            done->then(finish, done->elementType()));
 }
 
 std::vector<CollectiveRecord> RecordingBackend::take_records() {
   collect();
   return std::exchange(done_, {});
+}
+
+std::int64_t RecordingBackend::time_or_zero(Mark mark) const {
+  return mark == 0 ? 0 : device_.time_of(mark);
 }
 
 void RecordingBackend::collect() {
@@ -139,19 +144,22 @@ void RecordingBackend::collect() {
   for (const auto& entry : entries_) {
     const auto worker = std::min_element(free_ns.begin(), free_ns.end());
     if (*worker == kNever) break;
-    const std::int64_t end_ns = entry->end_ns.load(std::memory_order_acquire);
-    const std::int64_t start_ns = std::max(entry->record.enqueue_ns, *worker);
-    *worker = end_ns == 0 ? kNever : end_ns;
-    if (end_ns != 0 && !entry->taken) {
+    const Mark end = entry->end.load(std::memory_order_acquire);
+    const std::int64_t enqueue_ns = device_.time_of(entry->enqueue);
+    const std::int64_t start_ns = std::max(enqueue_ns, *worker);
+    const std::int64_t end_ns = end == 0 ? 0 : device_.time_of(end);
+    *worker = end == 0 ? kNever : end_ns;
+    if (end != 0 && !entry->taken) {
       CollectiveRecord record = entry->record;
+      record.enqueue_ns = enqueue_ns;
       record.start_ns = std::min(start_ns, end_ns);
       record.end_ns = end_ns;
-      record.wait_begin_ns = entry->wait_begin_ns;
-      record.wait_end_ns = entry->wait_end_ns;
+      record.wait_begin_ns = time_or_zero(entry->wait_begin);
+      record.wait_end_ns = time_or_zero(entry->wait_end);
       done_.push_back(std::move(record));
       entry->taken = true;
     }
-    all_before_done = all_before_done && end_ns != 0;
+    all_before_done = all_before_done && end != 0;
     if (all_before_done) {
       ++finished;
       worker_free_ns_ = free_ns;

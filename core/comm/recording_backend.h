@@ -13,17 +13,20 @@
 #include <vector>
 
 #include "ddprun/comm/process_group.h"
+#include "ddprun/device/device.h"
 #include "ddprun/plugin/error.h"
 
 namespace ddprun {
 
 /// A collective from its call until someone takes its record. The atomics are written by the
-/// backend's thread and by whoever waits; the rest is fixed at the call.
+/// backend's thread and by whoever waits; the rest is fixed at the call. Marks become times when
+/// the record is taken.
 struct CollectiveEntry {
-  CollectiveRecord record;
-  std::atomic<std::int64_t> end_ns = 0;  ///< 0: under way
-  std::atomic<std::int64_t> wait_begin_ns = 0;
-  std::atomic<std::int64_t> wait_end_ns = 0;
+  CollectiveRecord record;    ///< without times
+  Mark enqueue = 0;           ///< behind what the tensors' values wait for
+  std::atomic<Mark> end = 0;  ///< 0: the device does not know of it yet
+  std::atomic<Mark> wait_begin = 0;
+  std::atomic<Mark> wait_end = 0;
   bool taken = false;
 };
 
@@ -32,29 +35,32 @@ struct CollectiveEntry {
 /// well.
 class RecordedWork final : public c10d::Work {
  public:
-  RecordedWork(std::shared_ptr<CollectiveEntry> entry,
+  RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
                c10::intrusive_ptr<c10::ivalue::Future> future)
-      : entry_(std::move(entry)), future_(std::move(future)) {}
+      : device_(device), entry_(std::move(entry)), future_(std::move(future)) {}
 
   bool isCompleted() override { return future_->completed(); }
   bool isSuccess() const override { return future_->hasValue(); }
   std::exception_ptr exception() const override { return future_->exception_ptr(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   /// The first call is the one whose times are recorded. The backend's own timeout ends it, none
-  /// given here can.
+  /// given here can. On a GPU the current stream waits, not the caller.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
  private:
+  Device& device_;
   std::shared_ptr<CollectiveEntry> entry_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// Wraps `inner`, whose Works must supply futures. Everything that a ProcessGroup sends goes
+/// Wraps `inner`, whose Works must supply futures: completed on the CPU when the result is there;
+/// on a GPU when it is enqueued, with what waits for it. Everything that a ProcessGroup sends goes
 /// through here, whether by its own methods (`record`) or by c10d code that holds this object as
 /// its backend (the overrides).
 class RecordingBackend final : public c10d::Backend {
  public:
-  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers);
+  /// `device`: of the tensors; it outlives this.
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device);
 
   static constexpr std::size_t kKeptRecords = 65'536;
 
@@ -92,11 +98,13 @@ class RecordingBackend final : public c10d::Backend {
 
  private:
   c10d::Backend& inner() const;
+  std::int64_t time_or_zero(Mark mark) const;
   /// Moves the records of what is done from entries_ to done_.
   void collect();
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   const std::string name_;
+  Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
   std::vector<CollectiveRecord> done_;  ///< not taken yet, older than entries_
   /// When each of the backend's threads finished the last collective dropped from entries_.

@@ -202,10 +202,11 @@ std::pair<int, int> listen_on_free_port() {
 }
 
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
-                                      const std::string& run_id, const std::string& host) {
+                                      const std::string& run_id, const std::string& host,
+                                      Device& device) {
   check_backend_name(config);
   if (info.world_size == 1) {  // nobody to meet
-    return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config);
+    return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
   const QuietLog quiet;
   const auto timeout = to_milliseconds(config.timeout_s);
@@ -222,7 +223,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                config.timeout_s);
   return make_group(store,
                     {info.rank, info.world_size, {host, info.local_rank, info.local_size}, address},
-                    config);
+                    config, device);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {
@@ -231,18 +232,19 @@ c10::intrusive_ptr<c10d::Store> make_thread_store() {
 
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store,
                                              const RankInfo& info, const CommConfig& config,
-                                             const std::string& host) {
+                                             const std::string& host, Device& device) {
   return make_group(
       store, {info.rank, info.world_size, {host, info.local_rank, info.local_size}, "127.0.0.1"},
-      config);
+      config, device);
 }
 
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
-                                             int world_size, const CommConfig& config) {
+                                             int world_size, const CommConfig& config,
+                                             Device& device) {
   RankInfo info;
   info.rank = info.local_rank = rank;
   info.world_size = info.local_size = world_size;
-  return connect_thread(std::move(store), info, config, host_identity());
+  return connect_thread(std::move(store), info, config, host_identity(), device);
 }
 
 }  // namespace ddprun

@@ -46,21 +46,26 @@ struct CommConfig;  // core/config/experiment.h
 /// host, hierarchical if there are several hosts of several ranks each, in both cases if shared
 /// memory can join those of a host; else gloo. The group says which and why. `run_id` keeps
 /// the keys of runs that share a store apart: the store of a launch that was joined stays open
-/// until the process ends. `host`: equal on the ranks of one host, and different elsewhere. Throws
-/// CommError naming the address and the ranks that did not come within config.timeout_s;
-/// ConfigError if shm or hierarchical is asked for where the ranks' hosts do not allow it.
+/// until the process ends. `host`: equal on the ranks of one host, and different elsewhere.
+/// `device`: what the ranks compute on; one with a backend of its own takes that. It outlives the
+/// group. Throws CommError naming the address and the ranks that did not come within
+/// config.timeout_s; ConfigError if shm or hierarchical is asked for where the ranks' hosts do not
+/// allow it.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id,
-                                      const std::string& host = host_identity());
+                                      const std::string& host = host_identity(),
+                                      Device& device = cpu_device());
 
 /// For tests: `world_size` groups over one in-process store, one for each thread that plays a
 /// rank. Call from every thread with the same `store` (make_thread_store()). Of `info` only ranks
 /// and sizes count.
 c10::intrusive_ptr<c10d::Store> make_thread_store();
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
-                                             int world_size, const CommConfig& config);
+                                             int world_size, const CommConfig& config,
+                                             Device& device = cpu_device());
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store,
                                              const RankInfo& info, const CommConfig& config,
-                                             const std::string& host);
+                                             const std::string& host,
+                                             Device& device = cpu_device());
 
 }  // namespace ddprun

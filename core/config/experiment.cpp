@@ -172,15 +172,16 @@ void declare_options(Options& o, DataConfig& c) {
 void declare_options(Options& o, WorldConfig& c) {
   o.option("size", &c.size, "number of ranks; a launcher's number replaces it",
            {.min = 1, .max = 4096});
-  o.option("device", &c.device, "what each rank computes on", {.one_of = {"cpu"}});
+  o.option("device", &c.device, "what each rank computes on; cuda: one GPU a rank",
+           {.one_of = {"cpu", "cuda"}});
   o.option("threads_per_rank", &c.threads_per_rank,
            "compute threads; 0: the host's cores divided by its ranks, at least 1",
            {.min = 0, .max = 1024});
   o.option("pin", &c.pin, "each local rank to its share of the cores");
   o.option("backend", &c.comm.backend,
-           "what carries the collectives; auto: shm if all ranks are on one host, hierarchical if "
-           "several hosts have several ranks each, else gloo",
-           {.one_of = {"auto", "gloo", "shm", "hierarchical"}});
+           "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
+           "hierarchical if several hosts have several ranks each, else gloo",
+           {.one_of = {"auto", "gloo", "shm", "hierarchical", "nccl"}});
   o.option("gloo_threads", &c.comm.gloo_threads, "collectives that gloo runs at a time",
            {.min = 1, .max = 64});
   o.option("interface", &c.comm.interface,

@@ -17,7 +17,7 @@ namespace ddprun {
 
 /// `world.comm`-level settings that the process group needs.
 struct CommConfig {
-  std::string backend = "auto";   ///< auto | gloo | shm | hierarchical
+  std::string backend = "auto";   ///< auto | gloo | shm | hierarchical | nccl
   std::int64_t gloo_threads = 2;  ///< collectives that gloo runs at a time
   std::string interface =
       "";                   ///< network interface of gloo; empty: the one of the master's address

@@ -155,6 +155,28 @@ void check_backend(const Experiment& e) {
   refuse(comm.interface != defaults.interface, "interface");
 }
 
+// What a device lacks.
+void check_device_choice(const Experiment& e) {
+  const bool cuda = e.world.device == "cuda";
+  const std::string& backend = e.world.comm.backend;
+  if (cuda && backend != "auto" && backend != "nccl") {
+    throw ConfigError({"world.backend " + backend + " joins ranks on the CPU",
+                       origin_of(e.document, "world.backend"), "world.device cuda", "nccl or auto",
+                       ""});
+  }
+  if (!cuda && backend == "nccl") {
+    throw ConfigError({"world.backend nccl joins ranks on GPUs",
+                       origin_of(e.document, "world.backend"), "world.device " + e.world.device,
+                       "auto, gloo, shm or hierarchical",
+                       "add `device: cuda`, or take another backend"});
+  }
+  if (cuda && e.model.kernels == "fused") {
+    throw ConfigError({"the fused kernels are not there on CUDA",
+                       origin_of(e.document, "model.kernels"), "model.kernels fused", "reference",
+                       "set `kernels: reference` under `model:`"});
+  }
+}
+
 }  // namespace
 
 std::string origin_of(const ConfigNode& document, const std::string& path) {
@@ -176,6 +198,7 @@ void check_experiment(const Experiment& experiment) {
   check_batch(experiment);
   check_schedule(experiment);
   check_backend(experiment);
+  check_device_choice(experiment);
 }
 
 }  // namespace ddprun

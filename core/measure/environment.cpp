@@ -151,6 +151,10 @@ std::vector<int> pin_to_share(int local_rank, int local_size) {
   return share;
 }
 
-std::int64_t peak_resident_bytes() { return parse_kib(proc_value("/proc/self/status", "VmHWM")); }
+std::int64_t proc_bytes(const char* file, const std::string& key) {
+  return parse_kib(proc_value(file, key));
+}
+
+std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM"); }
 
 }  // namespace ddprun

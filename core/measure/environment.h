@@ -21,6 +21,9 @@ std::vector<int> usable_cores();
 /// disjoint if there are enough; else core local_rank % cores. Returns the cores taken.
 std::vector<int> pin_to_share(int local_rank, int local_size);
 
+/// Bytes of the first line "KEY: 16384 kB" of a file under /proc; 0 if it has none.
+std::int64_t proc_bytes(const char* file, const std::string& key);
+
 /// Peak resident set of this process in bytes (VmHWM).
 std::int64_t peak_resident_bytes();
 

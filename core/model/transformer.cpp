@@ -49,10 +49,12 @@ at::Tensor rope_rotations(const ModelConfig& config) {
 
 }  // namespace
 
-Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed)
+Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
+                         c10::Device device)
     : config_(config),
       attention_(attention),
       seed_(seed),
+      device_(device),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
   const c10::NoGradGuard no_grad;
@@ -64,7 +66,7 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   }
   ln_final_ = norm_weight("ln_final.weight");
   lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
-  rotations_ = rope_rotations(config);
+  rotations_ = rope_rotations(config).to(device);
 }
 
 fused::Block Transformer::make_block(const std::string& prefix) {
@@ -92,7 +94,8 @@ ParameterSlot Transformer::norm_weight(const std::string& name) {
   return add_parameter(name, at::ones({config_.d_model}, at::kFloat));
 }
 
-ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& values) {
+ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
+  const at::Tensor values = initial.to(device_);
   values.requires_grad_(true);
   parameters_.push_back({name, values});
   return {.parameter = values, .compute = {}, .gradient = {}};

@@ -19,10 +19,12 @@ namespace ddprun {
 class Transformer {
  public:
   /// Initialises from `seed` alone (CS336 section 3.4.1): each parameter has its own counter-based
-  /// stream, so values depend neither on the rank count nor on the order of construction.
+  /// stream, so values depend neither on the rank count nor on the order of construction nor on the
+  /// device: they are drawn on the CPU.
   /// `attention` must outlive the model. Throws ConfigError if heads do not divide d_model or
   /// head_dim is odd.
-  Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed);
+  Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
+              c10::Device device = c10::kCPU);
 
   /// In registration order (that of the forward pass), named as in cs336_basics:
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
@@ -43,7 +45,7 @@ class Transformer {
  private:
   ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
   ParameterSlot norm_weight(const std::string& name);
-  ParameterSlot add_parameter(const std::string& name, const at::Tensor& values);
+  ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
   fused::Block make_block(const std::string& prefix);
 
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
@@ -54,6 +56,7 @@ class Transformer {
   ModelConfig config_;
   Attention& attention_;
   std::uint64_t seed_;
+  c10::Device device_;
   std::vector<NamedTensor> parameters_;
   ParameterSlot token_embeddings_, ln_final_, lm_head_;
   std::vector<fused::Block> blocks_;

@@ -17,7 +17,7 @@ namespace ddprun {
 struct Setup {
   int world_size = 1;
   std::string device = "cpu";
-  std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical
+  std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;

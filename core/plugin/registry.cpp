@@ -2,23 +2,17 @@
 // name.
 #include "ddprun/plugin/registry.h"
 
-#define BOOST_DLL_USE_STD_FS
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <dlfcn.h>
-#include <elf.h>
-
 #include <algorithm>
-#include <boost/dll/shared_library.hpp>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/plugin/library.h"
 
 namespace ddprun {
 
@@ -43,47 +37,6 @@ std::string text_or_empty(const char* text) { return text == nullptr ? "" : text
                          std::string expected, std::string hint) {
   throw PluginError(
       {std::move(what), file.string(), std::move(got), std::move(expected), std::move(hint)});
-}
-
-/// dlopen maps a file that was cut short (an interrupted copy) and crashes; its own table of
-/// sections, which stands at its end, says how long it should be.
-void check_complete(const fs::path& file) {
-  Elf64_Ehdr header = {};
-  std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
-  const bool elf64 =
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64;
-  if (!elf64) return;  // dlopen says it better
-  const std::uintmax_t needed = std::max<std::uintmax_t>(
-      sizeof header, header.e_shoff + std::uintmax_t{header.e_shnum} * header.e_shentsize);
-  if (const auto size = fs::file_size(file); size < needed) {
-    refuse(file, "the plugin library is incomplete", fmt::format("{} bytes", size),
-           fmt::format("at least {} bytes", needed), "copy or build it again");
-  }
-}
-
-/// dlopen, for good: a plugin's code may be needed until the process ends (autograd holds its
-/// functions, static destructors run at exit), so the handle is leaked on purpose.
-boost::dll::shared_library& open_library(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) {
-    refuse(file, "the plugin library is not a file",
-           error ? error.message() : "a folder or a special file", "a shared library", "");
-  }
-  check_complete(file);
-  static auto& handles = *new std::vector<std::unique_ptr<boost::dll::shared_library>>;
-  auto library = std::make_unique<boost::dll::shared_library>();
-  library->load(file, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
-  if (error) {
-    const std::string reason = text_or_empty(dlerror());
-    if (reason.find("undefined symbol") != std::string::npos) {
-      refuse(file, "the plugin library needs a symbol that this ddprun does not have", reason, "",
-             kRebuild);
-    }
-    refuse(file, "the plugin library cannot be loaded", reason, "a shared library for this machine",
-           kRebuild);
-  }
-  handles.push_back(std::move(library));
-  return *handles.back();
 }
 
 void check_version(const PluginDescriptor& descriptor, const fs::path& file) {
@@ -140,13 +93,13 @@ void check(const PluginDescriptor& descriptor, const fs::path& file) {
 
 Library load(const fs::path& given) {
   const fs::path file = fs::weakly_canonical(given);
-  const auto& library = open_library(file);
-  if (!library.has(kSymbol)) {
+  const void* symbol = library_symbol(file, kSymbol, "the plugin library", kRebuild);
+  if (symbol == nullptr) {
     refuse(file, "the library is not a ddprun plugin", fmt::format("no symbol {}", kSymbol),
            fmt::format("the symbol {}", kSymbol),
            "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION");
   }
-  const auto& descriptor = library.get<const PluginDescriptor>(kSymbol);
+  const auto& descriptor = *static_cast<const PluginDescriptor*>(symbol);
   check(descriptor, file);
   return {{static_cast<PluginKind>(descriptor.kind), descriptor.name, descriptor.summary,
            descriptor.version, file},

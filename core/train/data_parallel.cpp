@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/measure/clock.h"
 
 namespace ddprun {
 
@@ -72,8 +71,9 @@ DataParallel::~DataParallel() {
 void DataParallel::on_accumulated(int index) {
   if (!buffers_.adopt_gradient(index)) return;
   if (last_micro_batch_) buffers_.finish_gradient(index);
-  last_gradient_ns_ = now_ns();
-  ++gradients_seen_;
+  if (++gradients_seen_ == buffers_.count()) {
+    marks_.last_gradient = context_.group().device().mark();
+  }
   if (last_micro_batch_) strategy_.on_gradient(index);
 }
 
@@ -84,21 +84,22 @@ void DataParallel::on_range_ready(Range range) {
                  .expected = "range_ready() from finish_backward() on: backward still reads "
                              "parameters"});
   }
-  const std::int64_t begin_ns = now_ns();
+  Device& device = context_.group().device();
+  const Mark begin = device.mark();
   optimizer_->update(range);
   ++early_updates_;
-  update_ns_ += now_ns() - begin_ns;
+  marks_.updates.emplace_back(begin, device.mark());
 }
 
 void DataParallel::before_forward(bool last) {
   if (last) context_.run_before_forward();
 }
 
-BackwardTimes DataParallel::backward(const at::Tensor& loss, bool last) {
+BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
   last_micro_batch_ = last;
   gradients_seen_ = 0;
-  BackwardTimes times;
-  times.begin_ns = now_ns();
+  Device& device = context_.group().device();
+  marks_ = {.begin = device.mark()};
   loss.backward();
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
@@ -107,11 +108,9 @@ BackwardTimes DataParallel::backward(const at::Tensor& loss, bool last) {
                  .hint = "a parameter that the loss does not depend on must not be given to "
                          "DataParallel"});
   }
-  times.last_gradient_ns = last_gradient_ns_;
   if (last) finish_backward();
-  times.synchronised_ns = now_ns();
-  times.update_ns = std::exchange(update_ns_, 0);
-  return times;
+  marks_.synchronised = device.mark();
+  return std::move(marks_);
 }
 
 void DataParallel::finish_backward() {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/device/device.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
 
@@ -20,12 +21,14 @@ struct Node;
 
 namespace ddprun {
 
-/// When the phases of one micro-batch's backward ended, nanoseconds of now_ns().
-struct BackwardTimes {
-  std::int64_t begin_ns = 0;
-  std::int64_t last_gradient_ns = 0;  ///< the last gradient was final: end of `backward`
-  std::int64_t synchronised_ns = 0;  ///< every gradient is the mean: end of `exposed communication`
-  std::int64_t update_ns = 0;  ///< between these two, time spent in updates (optimizer.overlap)
+/// When the phases of one micro-batch's backward ended: marks of the group's device, whose
+/// time_of() gives the times once the step is over.
+struct BackwardMarks {
+  Mark begin = 0;
+  Mark last_gradient = 0;  ///< the last gradient was final: end of `backward`
+  Mark synchronised = 0;   ///< every gradient is the mean: end of `exposed communication`
+  /// Between these two, begin and end of each update (optimizer.overlap).
+  std::vector<std::pair<Mark, Mark>> updates = {};
 };
 
 /// What became of a step.
@@ -60,7 +63,7 @@ class DataParallel {
   /// loss.backward() with hooks; if `last`, returns when every gradient is the mean over the ranks.
   /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
   /// got no gradient.
-  BackwardTimes backward(const at::Tensor& loss, bool last);
+  BackwardMarks backward(const at::Tensor& loss, bool last);
   /// With optimizer.overlap alone, and then in every step, before the backward that synchronises:
   /// that backward updates each range that the strategy reports. It throws Error if none is.
   void begin_step(double lr);
@@ -82,13 +85,12 @@ class DataParallel {
   Precision& precision_;
   std::unique_ptr<Optimizer> optimizer_;
   bool last_micro_batch_ = false;
-  std::int64_t last_gradient_ns_ = 0;
+  BackwardMarks marks_;  // of the backward under way
   int gradients_seen_ = 0;
   const bool overlap_;
   std::optional<double> begun_lr_;  // begin_step() was called for the step under way
   bool backward_done_ = false;      // of it: parameters may change
   int early_updates_ = 0;
-  std::int64_t update_ns_ = 0;  // spent in them
   /// The end of each parameter in the autograd graph, and the hook there. Autograd keeps no
   /// reference of its own to these nodes.
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;

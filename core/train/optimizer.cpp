@@ -8,67 +8,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <numbers>
 #include <numeric>
 #include <utility>
 
-#include "ddprun/comm/private_memory.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/plugin/error.h"
+#include "ddprun/train/aten_optimizer.h"
+#include "ddprun/train/moments.h"
 
 namespace ddprun {
 
 namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
-
-/// Moments of the ranges touched so far: a rank that updates a part of the parameters pays for that
-/// part alone.
-class Moments {
- public:
-  explicit Moments(int arrays) : arrays_(arrays) {}
-
-  /// Calls `visit(part, pointers)` for consecutive parts that make up `range`; pointers[k] is array
-  /// k of that part.
-  template <typename Visit>
-  void for_each_part(Range range, const Visit& visit) {
-    while (range.begin < range.end) {
-      Segment& segment = segment_at(range);
-      const Range part{range.begin, std::min(range.end, segment.range.end)};
-      std::array<float*, 2> pointers{};
-      for (int k = 0; k < arrays_; ++k) {
-        pointers[k] = segment.arrays[k].data_ptr<float>() + (part.begin - segment.range.begin);
-      }
-      visit(part, pointers);
-      range.begin = part.end;
-    }
-  }
-
- private:
-  struct Segment {
-    Range range;
-    std::array<at::Tensor, 2> arrays;
-  };
-
-  /// The segment that holds range.begin; a new one, up to the next segment, if none does.
-  Segment& segment_at(Range range) {
-    const auto next = segments_.upper_bound(range.begin);
-    if (next != segments_.begin() && std::prev(next)->second.range.end > range.begin) {
-      return std::prev(next)->second;
-    }
-    if (next != segments_.end()) range.end = std::min(range.end, next->first);
-    Segment& segment = segments_[range.begin];
-    segment.range = range;
-    for (int k = 0; k < arrays_; ++k)
-      segment.arrays[k] = allocate_private(range.size(), at::kFloat);
-    return segment;
-  }
-
-  int arrays_;
-  std::map<std::int64_t, Segment> segments_;  // by begin; disjoint
-};
 
 /// Calls f with the elements of a tensor of gradients: const float* or const BFloat16*.
 template <typename F>
@@ -84,7 +38,9 @@ void with_elements(const at::Tensor& gradients, const F& f) {
 /// torch's threads. copy: the parameters' bf16 copy, or null; moments: null where there are none.
 template <typename Update>
 void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
-  moments.for_each_part(range, [&](Range part, const std::array<float*, 2>& states) {
+  moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
+    std::array<float*, 2> states{};
+    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<float>() + from;
     float* const parameter = buffers.parameters(part).data_ptr<float>();
     const at::Tensor copies = buffers.compute_copy(part);
     auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
@@ -133,7 +89,7 @@ class Adamw final : public Optimizer {
   }
 
   double beta1_, beta2_, eps_, weight_decay_;
-  Moments moments_{2};
+  Moments moments_{2, buffers_};
 };
 
 class Sgd final : public Optimizer {
@@ -142,7 +98,7 @@ class Sgd final : public Optimizer {
       : Optimizer(buffers),
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
-        moments_(momentum_ == 0.0 ? 0 : 1) {}
+        moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
 
  private:
   void update_range(Range range) override {
@@ -207,35 +163,29 @@ void Optimizer::update_all() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
-  const at::Device device = buffers.parameter(0).device();
-  if (!device.is_cpu()) {
-    throw ConfigError({.what = "the optimizers run on the CPU alone",
-                       .where = "optimizer",
-                       .got = "parameters on " + device.str(),
-                       .expected = "cpu",
-                       .hint = {}});
-  }
-  if (config.name == "sgd") return std::make_unique<Sgd>(config, buffers);
-  if (config.name != "adamw") {
+  if (config.name != "adamw" && config.name != "sgd") {
     throw ConfigError({.what = "unknown optimizer",
                        .where = "optimizer.name",
                        .got = config.name,
                        .expected = "adamw, sgd",
                        .hint = {}});
   }
-  if (config.betas.size() != 2) {
+  if (config.name == "adamw" && config.betas.size() != 2) {
     throw ConfigError({.what = "adamw needs two betas",
                        .where = "optimizer.betas",
                        .got = std::to_string(config.betas.size()) + " values",
                        .expected = "[beta1, beta2]",
                        .hint = {}});
   }
+  if (!buffers.parameter(0).is_cpu()) return make_aten_optimizer(config, buffers);
+  if (config.name == "sgd") return std::make_unique<Sgd>(config, buffers);
   return std::make_unique<Adamw>(config, buffers);
 }
 
 double gradient_norm(const FlatBuffers& buffers) {
-  // Blocks of a fixed size, added in order: the same bits at any number of threads.
   const at::Tensor gradients = buffers.gradients(buffers.all());
+  if (!gradients.is_cpu()) return aten_norm(gradients);
+  // Blocks of a fixed size, added in order: the same bits at any number of threads.
   const std::int64_t count = gradients.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
   with_elements(gradients, [&](const auto* values) {

@@ -43,7 +43,7 @@ class Optimizer {
 
 /// "adamw" (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning
 /// rate, as torch.optim.AdamW) or "sgd" (with momentum and coupled weight decay, as
-/// torch.optim.SGD).
+/// torch.optim.SGD). By kernels of our own on the CPU, elsewhere by ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
 /// The L2 norm over all gradients, accumulated in double.

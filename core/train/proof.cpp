@@ -52,13 +52,13 @@ struct IntegersBackward final : torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
     // Laid out as the parameter: it may be transposed.
-    at::Tensor values =
-        at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options());
+    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(),
+                                          parameter.options().device(at::kCPU));
     float* const data = values.mutable_data_ptr<float>();
     for (std::int64_t i = 0; i < values.numel(); ++i) {
       data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
     }
-    return {std::move(values)};
+    return {values.to(parameter.device())};
   }
 };
 
@@ -83,7 +83,7 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, int rank, int
 /// How many gradients of `range` are not the sum over ranks [first, last) of their integers, times
 /// `factor`.
 std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int last, int factor) {
-  const at::Tensor gradients = buffers.gradients(range).to(at::kFloat);
+  const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < range.size(); ++i) {
@@ -102,7 +102,7 @@ std::string group_digits(std::int64_t value) {
 }  // namespace
 
 std::uint64_t hash_parameters(const FlatBuffers& buffers) {
-  const at::Tensor flat = buffers.parameters(buffers.all());
+  const at::Tensor flat = buffers.parameters(buffers.all()).cpu();
   const auto* bytes = static_cast<const unsigned char*>(flat.const_data_ptr());
   const std::size_t words = flat.nbytes() / sizeof(std::uint64_t);  // ranges are 64-byte multiples
   std::uint64_t lanes[4] = {1, 2, 3, 4};

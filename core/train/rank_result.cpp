@@ -127,6 +127,32 @@ CollectiveRecord record_from_json(const json& in) {
   return record;
 }
 
+/// Every number of a DeviceMemory.
+constexpr std::array<std::pair<const char*, std::int64_t DeviceMemory::*>, 5> kMemoryNumbers = {{
+    {"allocated_bytes", &DeviceMemory::allocated_bytes},
+    {"reserved_bytes", &DeviceMemory::reserved_bytes},
+    {"peak_allocated_bytes", &DeviceMemory::peak_allocated_bytes},
+    {"peak_reserved_bytes", &DeviceMemory::peak_reserved_bytes},
+    {"retries", &DeviceMemory::retries},
+}};
+
+/// Of ranks on the CPU there is nothing to say, and nothing is written.
+void add_device(json& out, const RankResult& result) {
+  if (result.device.empty()) return;
+  out["device"] = result.device;
+  for (const auto& [name, member] : kMemoryNumbers) {
+    out["device_memory"][name] = result.device_memory.*member;
+  }
+}
+
+void read_device(const json& in, RankResult& result) {
+  if (!in.contains("device")) return;
+  in.at("device").get_to(result.device);
+  for (const auto& [name, member] : kMemoryNumbers) {
+    in.at("device_memory").at(name).get_to(result.device_memory.*member);
+  }
+}
+
 RankResult parse(const json& in) {
   RankResult result;
   in.at("rank").get_to(result.rank);
@@ -144,6 +170,7 @@ RankResult parse(const json& in) {
   in.at("threads").get_to(result.threads);
   in.at("backend").get_to(result.backend);
   result.first_step_done_s = to_number(in.at("first_step_done_s"));
+  read_device(in, result);
   return result;
 }
 
@@ -158,17 +185,19 @@ json to_json(const RankResult& result) {
   for (const Check& check : result.checks) {
     checks.push_back({{"name", check.name}, {"status", check.status}, {"detail", check.detail}});
   }
-  return {{"rank", result.rank},
-          {"samples", std::move(samples)},
-          {"last_step", std::move(records)},
-          {"last_step_begin_ns", result.last_step_begin_ns},
-          {"checks", std::move(checks)},
-          {"parameter_hash", to_hex(result.parameter_hash)},
-          {"peak_resident_bytes", result.peak_resident_bytes},
-          {"cores", result.cores},
-          {"threads", result.threads},
-          {"backend", result.backend},
-          {"first_step_done_s", from_number(result.first_step_done_s)}};
+  json out = {{"rank", result.rank},
+              {"samples", std::move(samples)},
+              {"last_step", std::move(records)},
+              {"last_step_begin_ns", result.last_step_begin_ns},
+              {"checks", std::move(checks)},
+              {"parameter_hash", to_hex(result.parameter_hash)},
+              {"peak_resident_bytes", result.peak_resident_bytes},
+              {"cores", result.cores},
+              {"threads", result.threads},
+              {"backend", result.backend},
+              {"first_step_done_s", from_number(result.first_step_done_s)}};
+  add_device(out, result);
+  return out;
 }
 
 RankResult rank_result_from_json(const json& in) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/comm/process_group.h"
+#include "ddprun/device/device.h"
 
 namespace ddprun {
 
@@ -51,6 +52,9 @@ struct RankResult {
   int threads = 0;
   std::string backend;           ///< that carried the collectives, and why: "shm (asked for)"
   double first_step_done_s = 0;  ///< seconds from launch to the first completed step
+  /// Facts of a device that is not the CPU, and its allocator over the measured steps.
+  std::vector<std::pair<std::string, std::string>> device = {};
+  DeviceMemory device_memory = {};
 };
 
 /// Round trips without loss: numbers that JSON lacks are the texts "nan", "inf" and "-inf", the

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/device/device_library.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/train/placement.h"
@@ -21,9 +22,11 @@ namespace {
 void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
              std::int64_t launch_ns, const std::function<void(const Progress&)>& on_progress,
              RankResult& result) {
+  Device& device = group.device();
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   std::string off_plan;
   for (std::int64_t index = 0; index < steps; ++index) {
+    if (index == experiment.train.warmup_steps) device.reset_memory();
     group.barrier(
         "step");  // ranks start a step together; skew of one step does not leak into the next
     StepSample sample = trainer.step(index);
@@ -36,6 +39,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
     result.samples.push_back(std::move(sample));
   }
+  result.device_memory = device.memory();
   result.last_step = trainer.last_records();
   result.last_step_begin_ns = trainer.last_step_begin_ns();
 
@@ -60,7 +64,9 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   const Placement placement = place(experiment.world, info);
   result.cores = placement.cores;
   result.threads = placement.threads;
-  const auto group = connect(info, experiment.world.comm, run_id);
+  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
+  result.device = device->describe();
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {

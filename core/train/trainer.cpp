@@ -29,9 +29,11 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
                  Strategy& strategy)
     : experiment_(experiment),
       group_(group),
+      device_(group.device()),
       attention_(make_attention(registry, experiment.attention)),
       precision_(make_precision(registry, experiment.precision)),
-      model_(experiment.model, *attention_, static_cast<std::uint64_t>(experiment.train.seed)),
+      model_(experiment.model, *attention_, static_cast<std::uint64_t>(experiment.train.seed),
+             device_.torch_device()),
       data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())) {
@@ -47,7 +49,24 @@ at::Tensor Trainer::forward(std::int64_t index, std::int64_t micro_batch, bool l
   const Batch batch = data_->batch(index, first, count);
   data_parallel_->before_forward(last);
   const auto guard = precision_->forward_guard();
-  return model_.loss(batch.ids, batch.targets);
+  const auto device = device_.torch_device();
+  return model_.loss(batch.ids.to(device), batch.targets.to(device));
+}
+
+Trainer::MicroBatchMarks Trainer::run_micro_batch(std::int64_t index, std::int64_t micro_batch,
+                                                  double lr, at::Tensor& loss_sum) {
+  const bool overlap = experiment_.optimizer.overlap;
+  const bool last = micro_batch + 1 == micro_batches_;
+  MicroBatchMarks marks{.forward_begin = device_.mark(), .forward_end = 0, .backward = {}};
+  at::Tensor loss = forward(index, micro_batch, last);
+  loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
+  if (micro_batches_ > 1) loss = loss / micro_batches_;
+  const at::Tensor scaled = precision_->scale_loss(loss);
+  if (overlap) refuse_scaling(loss, scaled);
+  if (overlap && last) data_parallel_->begin_step(lr);
+  marks.forward_end = device_.mark();
+  marks.backward = data_parallel_->backward(scaled, last);
+  return marks;
 }
 
 StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronised) {
@@ -58,37 +77,42 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   const double lr =
       learning_rate(optimizer, index, experiment_.train.warmup_steps + experiment_.train.steps);
   group_.take_records();  // whatever went before is not of this step
-
-  step_begin_ns_ = now_ns();
-  std::int64_t now = step_begin_ns_;
   at::Tensor loss_sum;
-  BackwardTimes backward;
+  std::vector<MicroBatchMarks> micro_batches;
   for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
-    const bool last = micro_batch + 1 == micro_batches_;
-    at::Tensor loss = forward(index, micro_batch, last);
-    loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
-    if (micro_batches_ > 1) loss = loss / micro_batches_;
-    const at::Tensor scaled = precision_->scale_loss(loss);
-    if (optimizer.overlap) refuse_scaling(loss, scaled);
-    if (optimizer.overlap && last) data_parallel_->begin_step(lr);
-    backward = {};
-    const std::int64_t forward_end = now_ns();
-    sample.forward_ms += to_ms(forward_end - now);
-    backward = data_parallel_->backward(scaled, last);
-    sample.backward_ms += to_ms(backward.last_gradient_ns - forward_end);
-    sample.exposed_ms +=
-        to_ms(backward.synchronised_ns - backward.last_gradient_ns - backward.update_ns);
-    now = backward.synchronised_ns;
+    micro_batches.push_back(run_micro_batch(index, micro_batch, lr, loss_sum));
   }
   if (on_synchronised) on_synchronised();
   const StepOutcome outcome = data_parallel_->step(lr, optimizer.clip_norm);
+  const Mark end = device_.mark();
   sample.skipped = outcome.skipped;
   sample.gradient_norm = outcome.gradient_norm;
-  const std::int64_t end = now_ns();
-  sample.optimizer_ms = to_ms(end - now + backward.update_ns);
-  sample.step_ms = to_ms(end - step_begin_ns_);
 
+  fill_times(micro_batches, end, sample);
   sample.loss = loss_sum.item<double>() / static_cast<double>(micro_batches_);
+  return sample;
+}
+
+void Trainer::fill_times(const std::vector<MicroBatchMarks>& micro_batches, Mark end,
+                         StepSample& sample) {
+  const auto between_ns = [this](Mark from, Mark to) {
+    return device_.time_of(to) - device_.time_of(from);
+  };
+  step_begin_ns_ = device_.time_of(micro_batches.front().forward_begin);
+  sample.step_ms = to_ms(device_.time_of(end) - step_begin_ns_);
+  for (const auto& [forward_begin, forward_end, backward] : micro_batches) {
+    std::int64_t update_ns = 0;
+    for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
+    sample.forward_ms += to_ms(between_ns(forward_begin, forward_end));
+    sample.backward_ms += to_ms(between_ns(forward_end, backward.last_gradient));
+    sample.exposed_ms +=
+        to_ms(between_ns(backward.last_gradient, backward.synchronised) - update_ns);
+    sample.optimizer_ms += to_ms(update_ns);
+  }
+  const BackwardMarks& last = micro_batches.back().backward;
+  sample.optimizer_ms += to_ms(between_ns(last.synchronised, end));
+
+  const std::int64_t last_gradient_ns = device_.time_of(last.last_gradient);
   records_ = group_.take_records();
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
@@ -99,9 +123,8 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   }
   sample.collectives = static_cast<std::int64_t>(records_.size());
   sample.communication_ms = to_ms(union_length(intervals));
-  for (auto& interval : intervals) interval.end = std::min(interval.end, backward.last_gradient_ns);
+  for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
   sample.overlapped_ms = to_ms(union_length(intervals));
-  return sample;
 }
 
 }  // namespace ddprun

@@ -35,10 +35,23 @@ class Trainer {
   const DataSource& data() const { return *data_; }
 
  private:
+  /// Marks of one micro-batch: its forward begins where the one before ends.
+  struct MicroBatchMarks {
+    Mark forward_begin;
+    Mark forward_end;
+    BackwardMarks backward;
+  };
+
   at::Tensor forward(std::int64_t index, std::int64_t micro_batch, bool last);
+  /// Forward and backward; adds the loss to `loss_sum`.
+  MicroBatchMarks run_micro_batch(std::int64_t index, std::int64_t micro_batch, double lr,
+                                  at::Tensor& loss_sum);
+  /// After the step: marks and records become times.
+  void fill_times(const std::vector<MicroBatchMarks>& micro_batches, Mark end, StepSample& sample);
 
   const Experiment& experiment_;
   ProcessGroup& group_;
+  Device& device_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Precision> precision_;
   Transformer model_;

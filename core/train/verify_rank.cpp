@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/device/device_library.h"
 #include "ddprun/train/placement.h"
 #include "ddprun/train/run_rank.h"
 #include "ddprun/train/trainer.h"
@@ -51,7 +52,8 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
                                     const RankInfo& info, const std::string& run_id) {
   place(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
-  const auto group = connect(info, experiment.world.comm, run_id);
+  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   Outcome together;
   {
     const auto strategy = make_strategy(registry, experiment.strategy);
@@ -70,7 +72,8 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   whole.train.batch_per_rank = 0;
   whole.train.accumulate = 1;
   whole.optimizer.overlap = false;
-  const auto alone_group = connect_thread(make_thread_store(), 0, 1, experiment.world.comm);
+  const auto alone_group =
+      connect_thread(make_thread_store(), 0, 1, experiment.world.comm, *device);
   Alone alone_strategy;
   Trainer trainer(whole, registry, *alone_group, alone_strategy);
   const Outcome alone = train(trainer, steps);

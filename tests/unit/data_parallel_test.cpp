@@ -84,10 +84,10 @@ TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
   ddp.backward(model.loss(), false);
   EXPECT_THAT(spy.take(), IsEmpty());
   ddp.before_forward(true);
-  const BackwardTimes times = ddp.backward(model.loss(), true);
+  const BackwardMarks marks = ddp.backward(model.loss(), true);
   EXPECT_THAT(spy.take(), ElementsAre("before_forward", "gradient 0", "gradient 1", "finish"));
-  EXPECT_LE(times.begin_ns, times.last_gradient_ns);
-  EXPECT_LE(times.last_gradient_ns, times.synchronised_ns);
+  EXPECT_LE(marks.begin, marks.last_gradient);
+  EXPECT_LE(marks.last_gradient, marks.synchronised);
   EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 4.0F))) << "both micro-batches";
   ddp.step(0.1, 0.0);
   EXPECT_THAT(spy.take(), ElementsAre("optimizer"));

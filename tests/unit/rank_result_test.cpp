@@ -48,11 +48,22 @@ RankResult example() {
   result.threads = 2;
   result.backend = "shm (asked for)";
   result.first_step_done_s = 1.25;
+  result.device = {{"cuda:0", "a GPU"}, {"nccl", "2.28.9"}};
+  result.device_memory = {.allocated_bytes = 1,
+                          .reserved_bytes = 2,
+                          .peak_allocated_bytes = 3,
+                          .peak_reserved_bytes = 4,
+                          .retries = 5};
   return result;
 }
 
 RankResult through_text(const RankResult& result) {
   return rank_result_from_json(nlohmann::json::parse(to_json(result).dump()));
+}
+
+TEST(RankResult, OfTheCpuSaysNothingOfDevices) {
+  EXPECT_FALSE(to_json(RankResult{}).contains("device"));
+  EXPECT_EQ(through_text(example()).device_memory.peak_reserved_bytes, 4);
 }
 
 TEST(RankResult, RoundTripIsExact) {

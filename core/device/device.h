@@ -1,0 +1,70 @@
+// What a rank computes on: where its tensors live, marks in the order of its work, and what joins
+// ranks on it.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
+namespace ddprun {
+
+struct CommConfig;
+
+/// A point in a device's work, never 0. On the CPU, which has done what it was told when the call
+/// returns, it is the time; on a GPU, which runs behind the CPU, an event in a stream.
+using Mark = std::int64_t;
+
+/// Bytes and events of a device's allocator since reset_memory(), or now.
+struct DeviceMemory {
+  std::int64_t allocated_bytes = 0;  ///< in tensors, now
+  std::int64_t reserved_bytes = 0;   ///< taken from the driver, now
+  std::int64_t peak_allocated_bytes = 0;
+  std::int64_t peak_reserved_bytes = 0;
+  std::int64_t retries = 0;  ///< the cache was emptied because memory ran out
+};
+
+/// One device, as the core sees it. One a rank; created in the rank's own process, where the driver
+/// has not been used before a fork.
+class Device {
+ public:
+  virtual ~Device();
+
+  /// Where the rank's tensors live: "cpu", "cuda:1".
+  virtual c10::Device torch_device() const = 0;
+
+  /// Puts a mark behind the work that the calling thread has given the device so far (to its
+  /// current stream). Never waits. Any thread.
+  virtual Mark mark() = 0;
+  /// When the device reached the mark, nanoseconds of now_ns(); waits until it has. Throws
+  /// CommError if a collective before it cannot end. Of old marks (the last 500,000 are kept)
+  /// throws Error.
+  virtual std::int64_t time_of(Mark mark) = 0;
+  /// Returns when all work given so far is done. Throws as time_of() does.
+  virtual void synchronise() = 0;
+
+  virtual DeviceMemory memory() const = 0;
+  virtual void reset_memory() = 0;
+
+  /// Facts for result.json, in order: of the CPU none, environment.h has them.
+  virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
+
+  /// The device's own backend (NCCL); null if gloo and shm join its ranks. A collective call.
+  /// Throws CommError.
+  virtual c10::intrusive_ptr<c10d::Backend> make_backend(
+      const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
+      const CommConfig& config) = 0;
+};
+
+/// The CPU: marks are times, memory is not counted (the allocator is malloc).
+Device& cpu_device();
+
+}  // namespace ddprun

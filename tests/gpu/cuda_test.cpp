@@ -1,0 +1,171 @@
+// Device cuda where there is a GPU: marks, memory, NCCL's collectives, whole runs and their proofs.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/comm/process_group.h"
+#include "ddprun/device/device_library.h"
+#include "ddprun/measure/clock.h"
+#include "support/ddprun_command.h"
+#include "support/process_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// Everything that touches the driver happens in forked ranks, as in a run: that the probe leaves
+/// this process fit for that is tested with each of them.
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceProbe probe = probe_device("cuda");
+    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
+    gpus_ = probe.count;
+  }
+
+  /// Runs `body` in so many processes, a GPU each; all must return 0.
+  static void in_ranks(int count, const std::function<int(const RankInfo&)>& body) {
+    EXPECT_THAT(run_process_ranks(count, body), testing::Each(0));
+  }
+
+  int gpus_ = 0;
+};
+
+/// Of a rank's process, where GoogleTest's own assertions would be lost: what failed is on stderr.
+int failures = 0;
+void check(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  ++failures;
+}
+#define CHECK_HERE(condition) check((condition), #condition)
+
+TEST_F(Cuda, MarksFollowTheDevicesWork) {
+  in_ranks(1, [](const RankInfo&) {
+    const auto device = open_device("cuda", 0);
+    const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
+    const at::Tensor a = at::ones({4096, 4096}, options);
+    at::mm(a, a);  // the first call sets things up
+    device->synchronise();
+    const std::int64_t before_ns = now_ns();
+    const Mark begin = device->mark();
+    at::Tensor product = a;
+    for (int i = 0; i < 20; ++i) product = at::mm(product, a);
+    const Mark end = device->mark();
+    device->synchronise();  // sets a new anchor: the marks now lie before it
+    const std::int64_t done_ns = now_ns();
+    constexpr std::int64_t kSlackNs = 10'000;  // of CUDA's float milliseconds
+    CHECK_HERE(device->time_of(begin) > before_ns - kSlackNs);
+    CHECK_HERE(device->time_of(begin) < device->time_of(end));
+    CHECK_HERE(device->time_of(end) < done_ns + kSlackNs);
+    CHECK_HERE(device->time_of(end) == device->time_of(end));
+    return failures;
+  });
+}
+
+TEST_F(Cuda, MemoryIsCounted) {
+  in_ranks(1, [](const RankInfo&) {
+    const auto device = open_device("cuda", 0);
+    constexpr std::int64_t kBytes = 64 << 20;
+    const auto options = at::TensorOptions(device->torch_device()).dtype(at::kByte);
+    const std::int64_t before = device->memory().allocated_bytes;
+    { const at::Tensor tensor = at::zeros({kBytes}, options); }
+    CHECK_HERE(device->memory().allocated_bytes == before);
+    CHECK_HERE(device->memory().peak_allocated_bytes == before + kBytes);
+    CHECK_HERE(device->memory().reserved_bytes >= kBytes);
+    device->reset_memory();
+    CHECK_HERE(device->memory().peak_allocated_bytes == before);
+    return failures;
+  });
+}
+
+TEST_F(Cuda, CollectivesGiveTheExactMean) {
+  in_ranks(gpus_, [](const RankInfo& info) {
+    const auto device = open_device("cuda", info.local_rank);
+    const auto group = connect(info, {.timeout_s = 30}, "run", host_identity(), *device);
+    CHECK_HERE(group->backend_name() == "nccl");
+    const int n = group->size();
+    const at::Tensor mine =
+        group->allocate(n * 1000, at::TensorOptions(device->torch_device()).dtype(at::kFloat));
+    mine.fill_(static_cast<double>(n * (info.rank + 1)));  // the mean is n (n + 1) / 2
+    group->all_reduce(mine, ReduceOp::avg, "mean").wait();
+    CHECK_HERE(mine.eq(n * (n + 1) / 2).all().item<bool>());
+    const at::Tensor slice = at::zeros({1000}, mine.options());
+    group->reduce_scatter(slice, mine, ReduceOp::avg, "slice").wait();
+    CHECK_HERE(slice.eq(n * (n + 1) / 2).all().item<bool>());
+    slice.fill_(static_cast<double>(info.rank));
+    group->all_gather(mine, slice, "gather").wait();
+    CHECK_HERE(mine[-1].item<double>() == n - 1);
+    group->broadcast(mine, n - 1, "broadcast").wait();
+    group->barrier();
+    const auto records = group->take_records();
+    CHECK_HERE(records.size() == 5);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      CHECK_HERE(records[i].start_ns <= records[i].end_ns);
+      CHECK_HERE(i == 0 || records[i - 1].end_ns <= records[i].end_ns);
+    }
+    group->shutdown();
+    return failures;
+  });
+}
+
+TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
+  if (gpus_ < 2) GTEST_SKIP() << "two GPUs are needed";
+  const auto ends = run_process_ranks(2, [](const RankInfo& info) -> int {
+    const auto device = open_device("cuda", info.local_rank);
+    const auto group = connect(info, {.timeout_s = 5}, "run", host_identity(), *device);
+    if (info.rank == 1) _exit(3);
+    try {
+      group->barrier();
+    } catch (const CommError&) {
+      _exit(0);
+    }
+    _exit(1);
+  });
+  EXPECT_THAT(ends, testing::ElementsAre(0, 3));
+}
+
+/// tiny_experiment() on all GPUs, by the kernels that there are.
+std::vector<std::string> on_gpus(const char* command, int gpus) {
+  return {command, "gpu.yaml",
+          "--set", "world.device=cuda",
+          "--set", "model.kernels=reference",
+          "--set", "world.size=" + std::to_string(gpus)};
+}
+
+TEST_F(Cuda, ARunProvesItself) {
+  TemporaryFolder folder;
+  folder.write("gpu.yaml",
+               tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
+  const CommandResult run = run_ddprun(folder, on_gpus("run", gpus_));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
+  EXPECT_THAT(result["environment"]["backend"].get<std::string>(), HasSubstr("nccl"));
+  EXPECT_TRUE(result["environment"].contains("driver"));
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["proof"]["status"], "passed") << row["label"];
+    EXPECT_GT(row["ranks"][0]["device_memory"]["peak_allocated_bytes"], 0);
+  }
+}
+
+TEST_F(Cuda, ARunEqualsOneProcess) {
+  TemporaryFolder folder;
+  folder.write("gpu.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(folder, on_gpus("verify", gpus_));
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+}
+
+TEST_F(Cuda, DoctorReduces) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"doctor"});
+  EXPECT_EQ(run.status, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("nccl all-reduce"));
+}
+
+}  // namespace
+}  // namespace ddprun::test

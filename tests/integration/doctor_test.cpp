@@ -1,0 +1,107 @@
+// `ddprun doctor`, what device cuda says where it cannot run, and that a CPU run loads nothing of
+// CUDA.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ddprun/device/device_library.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+
+TEST(Doctor, SaysAsJsonWhatItFound) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"doctor", "--json"});
+  const json report = json::parse(run.out);
+  std::set<std::string> names;
+  bool failed = false;
+  for (const json& finding : report["findings"]) {
+    names.insert(finding["name"]);
+    EXPECT_FALSE(finding["text"].get<std::string>().empty()) << finding;
+    EXPECT_EQ(finding["text"].get<std::string>().find('\n'), std::string::npos) << finding;
+    failed = failed || finding["health"] == "failed";
+    if (finding["name"] == "gloo all-reduce") {
+      EXPECT_EQ(finding["health"], "ok") << finding;
+      EXPECT_THAT(finding["text"].get<std::string>(), HasSubstr("1 MiB between 2 processes in"));
+    }
+  }
+  EXPECT_EQ(run.status, failed ? 1 : 0);
+  EXPECT_THAT(names,
+              IsSupersetOf({"processor", "cores", "simd", "memory", "huge pages", "memory copies",
+                            "matrix products", "host name", "gloo all-reduce", "shm all-reduce",
+                            "strategy plugins", "precision plugins", "attention plugins"}));
+}
+
+TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
+  TemporaryFolder folder;
+  folder.write("plugins/broken.so", "no library");
+  const CommandResult run =
+      run_ddprun(folder, {"doctor", "--plugin-path", (folder.path() / "plugins").string()});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("refused plugin"), HasSubstr("broken.so"),
+                             HasSubstr("shm all-reduce"), Not(HasSubstr("\033"))));
+}
+
+TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
+  try {
+    if (probe_device("cuda").count > 0) GTEST_SKIP() << "there is a GPU";
+  } catch (const ConfigError&) {  // not built: refused as well
+  }
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  for (const char* command : {"validate", "run"}) {
+    const CommandResult run = run_ddprun(folder, {command, "one.yaml", "--set", "world.device=cuda",
+                                                  "--set", "model.kernels=reference"});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, AllOf(HasSubstr("error: "), HasSubstr("cuda"), HasSubstr("hint: "),
+                               HasSubstr("--set world.device=cuda")));
+    EXPECT_THAT(run.err, Not(HasSubstr("rank")));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
+  }
+}
+
+TEST(Cuda, ChoicesThatCannotBeAreRefusedWhateverIsThere) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const auto refusal = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments = {"validate", "one.yaml"};
+    for (const std::string& setting : settings) {
+      arguments.insert(arguments.end(), {"--set", setting});
+    }
+    const CommandResult run = run_ddprun(folder, arguments);
+    EXPECT_EQ(run.status, 2);
+    return run.err;
+  };
+  EXPECT_THAT(refusal({"world.device=cuda", "world.backend=shm"}),
+              HasSubstr("world.backend shm joins ranks on the CPU"));
+  EXPECT_THAT(refusal({"world.backend=nccl"}), HasSubstr("world.backend nccl joins ranks on GPUs"));
+  EXPECT_THAT(refusal({"world.device=cuda"}),
+              AllOf(HasSubstr("the fused kernels are not there on CUDA"),
+                    HasSubstr("set `kernels: reference`")));
+}
+
+TEST(Cuda, ARunOnTheCpuLoadsNothingOfIt) {
+  TemporaryFolder folder;
+  folder.write("long.yaml", tiny_experiment({}, 1'000'000));
+  DdprunProcess process(folder, {"long.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  std::vector<pid_t> pids = process.ranks();
+  pids.push_back(process.pid());
+  for (const pid_t pid : pids) {
+    const std::string maps = read_file("/proc/" + std::to_string(pid) + "/maps");
+    EXPECT_THAT(maps, AllOf(HasSubstr("libtorch_cpu.so"), Not(HasSubstr("libtorch_cuda")),
+                            Not(HasSubstr("libc10_cuda")), Not(HasSubstr("libddprun_cuda"))));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::test

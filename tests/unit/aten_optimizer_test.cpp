@@ -1,0 +1,83 @@
+// The optimizers by ATen's operators give what the kernels give, to rounding: ranges, scales,
+// copies.
+#include "ddprun/train/aten_optimizer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ddprun/config/experiment.h"
+
+namespace ddprun {
+namespace {
+
+/// Values in [-1, 1] without a pattern of the buffer's size.
+at::Tensor wave(std::int64_t count, double phase) {
+  return (at::arange(count, at::kFloat) * 0.7 + phase).sin();
+}
+
+struct Model {
+  explicit Model(BufferDtypes dtypes) : buffers(parameters, dtypes) {}
+  std::vector<NamedTensor> parameters = {{"a", wave(1000, 1).requires_grad_()},
+                                         {"b", wave(37, 2).requires_grad_()}};
+  FlatBuffers buffers;
+  at::Tensor all() { return buffers.parameters(buffers.all()); }
+};
+
+struct Case {
+  const char* name;
+  const char* optimizer;
+  double momentum;
+  at::ScalarType reduce;
+};
+
+class AtenOptimizer : public testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(Of, AtenOptimizer,
+                         testing::Values(Case{"adamw", "adamw", 0, at::kFloat},
+                                         Case{"sgd", "sgd", 0, at::kFloat},
+                                         Case{"sgd_momentum", "sgd", 0.9, at::kFloat},
+                                         Case{"adamw_bf16", "adamw", 0, at::kBFloat16}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(AtenOptimizer, EqualsTheKernels) {
+  OptimizerConfig config;
+  config.name = GetParam().optimizer;
+  config.momentum = GetParam().momentum;
+  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
+  Model ours(dtypes);
+  Model atens(dtypes);
+  const auto kernels = make_optimizer(config, ours.buffers);
+  const auto aten = make_aten_optimizer(config, atens.buffers);
+  const at::Tensor before = ours.all().clone();
+  for (int step = 1; step <= 5; ++step) {
+    for (Model* model : {&ours, &atens}) {
+      for (int i = 0; i < model->buffers.count(); ++i) {
+        const Range range = model->buffers.range(i);
+        model->buffers.gradients(range).copy_(wave(range.size(), 3.0 * step + i));
+      }
+    }
+    kernels->begin_step(0.01 * step, 0.5);
+    kernels->update_all();
+    aten->begin_step(0.01 * step, 0.5);
+    aten->update({64, 320});  // in pieces that cut parameters
+    aten->update({0, 64});
+    aten->update_all();
+    EXPECT_LT((ours.all() - atens.all()).abs().max().item<double>(), 2e-6) << "step " << step;
+  }
+  EXPECT_GT((ours.all() - before).abs().max().item<double>(), 1e-2) << "nothing moved";
+  if (dtypes.compute == at::kBFloat16) {
+    const at::Tensor copy = atens.buffers.compute_copy(atens.buffers.all());
+    EXPECT_TRUE(at::equal(copy, atens.all().to(at::kBFloat16)));
+  }
+}
+
+TEST(AtenNorm, IsTheNormInDouble) {
+  const at::Tensor values = wave(100'000, 0);
+  EXPECT_NEAR(aten_norm(values), values.to(at::kDouble).norm().item<double>(), 1e-9);
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,107 @@
+// Devices: the CPU's marks; libraries that are not there or do not fit; what is said where a GPU is
+// missing.
+#include "ddprun/device/device_library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/measure/clock.h"
+
+namespace ddprun {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::string kBuild = DDPRUN_BUILD_DIR;
+
+std::string refusal_of(const std::string& name, const std::filesystem::path& file) {
+  try {
+    load_device_library(name, file);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "loaded";
+}
+
+std::string loaded_libraries() {
+  std::ifstream in("/proc/self/maps");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(CpuDevice, MarksAreTimes) {
+  const auto device = open_device("cpu", 3);
+  const std::int64_t before = now_ns();
+  const Mark mark = device->mark();
+  EXPECT_LE(before, device->time_of(mark));
+  EXPECT_LE(device->time_of(mark), now_ns());
+  EXPECT_EQ(device->torch_device(), c10::kCPU);
+  EXPECT_THAT(device->describe(), IsEmpty());
+  EXPECT_EQ(device->make_backend({}, 0, 1, {}), nullptr);
+}
+
+TEST(CpuDevice, IsAlwaysThere) { EXPECT_NO_THROW(check_device("cpu", 1000, "a.yaml:1:1")); }
+
+TEST(DeviceLibrary, StandsBesideTheCore) {
+  EXPECT_EQ(device_library_file("cuda"), kBuild + "/lib/libddprun_cuda.so");
+}
+
+TEST(DeviceLibrary, ThatIsNotBuiltIsRefusedWithTheWayToBuildIt) {
+  EXPECT_THAT(refusal_of("cuda", "/nowhere/libddprun_cuda.so"),
+              AllOf(HasSubstr("this ddprun was built without support for device cuda"),
+                    HasSubstr("no /nowhere/libddprun_cuda.so"), HasSubstr("DDPRUN_CUDA=ON")));
+}
+
+TEST(DeviceLibrary, ThatIsNoLibraryIsRefused) {
+  EXPECT_THAT(refusal_of("cuda", kBuild + "/build.ninja"),
+              HasSubstr("the library of device cuda cannot be loaded"));
+}
+
+TEST(DeviceLibrary, ThatIsNoDeviceIsRefused) {
+  EXPECT_THAT(refusal_of("cuda", kBuild + "/lib/ddprun/plugins/strategy_flat.so"),
+              AllOf(HasSubstr("the library is not of a device"), HasSubstr("ddprun_device_v1")));
+}
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(device_library_file("cuda"))) {
+      GTEST_SKIP() << "CUDA support is not built";
+    }
+  }
+};
+
+TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
+  EXPECT_THAT(loaded_libraries(), testing::Not(HasSubstr("libtorch_cuda.so")));
+  EXPECT_EQ(refusal_of("cuda", device_library_file("cuda")), "loaded");
+  EXPECT_THAT(loaded_libraries(), HasSubstr("libtorch_cuda.so"));
+}
+
+TEST_F(Cuda, WithoutAGpuCheckSaysWhyInOneSentence) {
+  if (probe_device("cuda").count > 0) GTEST_SKIP() << "there is a GPU";
+  try {
+    check_device("cuda", 1, "a.yaml:3:9");
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.text().what, testing::AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
+    EXPECT_EQ(error.text().where, "a.yaml:3:9");
+    EXPECT_FALSE(error.text().got.empty());
+    EXPECT_FALSE(error.text().hint.empty());
+  }
+}
+
+TEST_F(Cuda, ARankWithoutADeviceIsRefused) {
+  const int count = probe_device("cuda").count;
+  if (count == 0) GTEST_SKIP() << "no GPU";
+  EXPECT_THROW(check_device("cuda", count + 1, ""), ConfigError);
+  EXPECT_NO_THROW(check_device("cuda", count, ""));
+}
+
+}  // namespace
+}  // namespace ddprun
