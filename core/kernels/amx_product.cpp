@@ -40,7 +40,9 @@ DDPRUN_AMX void configure_tiles() {
     std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } const all_whole;
   static_assert(sizeof(all_whole) == 64);
-  _tile_loadconfig(&all_whole);
+  // Not _tile_loadconfig: by GCC 12, it reads eight bytes, so that GCC may drop what is written to
+  // the others. The clobber: what is packed is in memory before tiles load it.
+  asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
 }
 
 /// Fetches a tile that a later step loads: panels of a stream through the first-level cache, and
