@@ -174,6 +174,7 @@ class Workspace {
  public:
   T* at_least(std::int64_t size) {
     if (size > size_) {
+      size_ = 0;
       memory_.reset();
       memory_.reset(new (std::align_val_t{64}) T[static_cast<std::size_t>(size)]);
       size_ = size;

@@ -19,7 +19,9 @@ at::Tensor wave(std::int64_t count, double phase) {
 }
 
 struct Model {
-  explicit Model(BufferDtypes dtypes) : buffers(parameters, dtypes) {}
+  explicit Model(BufferDtypes dtypes) : buffers(parameters, dtypes) {
+    buffers.slots();  // makes the copy in the compute dtype
+  }
   std::vector<NamedTensor> parameters = {{"a", wave(1000, 1).requires_grad_()},
                                          {"b", wave(37, 2).requires_grad_()}};
   FlatBuffers buffers;
