@@ -16,6 +16,7 @@
 
 #include "ddprun/comm/private_memory.h"
 #include "ddprun/measure/clock.h"
+#include "ddprun/measure/environment.h"
 #include "ddprun/model/matmul.h"
 #include "ddprun/model/model_config.h"
 
@@ -117,17 +118,6 @@ void stay_on(int core) {
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
   sched_setaffinity(0, sizeof cores, &cores);  // not granted: the scheduler places the thread
-}
-
-std::vector<int> usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof cores, &cores);
-  std::vector<int> usable;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &cores)) usable.push_back(core);
-  }
-  return usable;
 }
 
 json measure(Together& together, const ModelConfig& model, std::int64_t batch,
