@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 6> kSections = {{
+constexpr std::array<Section, 7> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -45,6 +45,8 @@ constexpr std::array<Section, 6> kSections = {{
     {"optimizer", "how parameters are updated",
      [](Options& o, Experiment& e) { declare_options(o, e.optimizer); }},
     {"train", "batch and steps", [](Options& o, Experiment& e) { declare_options(o, e.train); }},
+    {"execution", "how a device is given its work",
+     [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
     {"output", "where results go",
      [](Options& o, Experiment& e) {
        o.option("dir", &e.output_dir, "folder of the results, relative to the current directory");
@@ -228,6 +230,12 @@ void declare_options(Options& o, TrainConfig& c) {
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
 }
 
+void declare_options(Options& o, ExecutionConfig& c) {
+  o.option("mode", &c.mode,
+           "eager: operator by operator; cuda_graph: each step as one captured graph",
+           {.one_of = {"eager", "cuda_graph"}});
+}
+
 std::int64_t Experiment::batch_per_rank() const {
   return train.batch_per_rank > 0 ? train.batch_per_rank : train.global_batch / world.size;
 }
@@ -238,6 +246,7 @@ Setup Experiment::setup() const {
   return {.world_size = static_cast<int>(world.size),
           .device = world.device,
           .backend = world.comm.backend,
+          .execution = execution.mode,
           .micro_batch = micro_batch(),
           .context_length = model.context_length,
           .heads = model.heads,

@@ -33,7 +33,8 @@ at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
 at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
-bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }
+GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
+bool Precision::scales_loss() const { return false; }
 
 Attention::~Attention() = default;
 

@@ -18,6 +18,7 @@ struct Setup {
   int world_size = 1;
   std::string device = "cpu";
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
+  std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
@@ -43,7 +44,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 1;
+inline constexpr std::uint32_t kPluginApiVersion = 2;
 
 /// The C symbol `ddprun_plugin_v1`. Plain data, so that it can be read from a library built by
 /// anything. The fields are checked in this order, before any C++ object crosses the border.

@@ -32,8 +32,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     StepSample sample = trainer.step(index);
     if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
     if (off_plan.empty()) {
-      off_plan =
-          compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+      off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
       if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
     }
     if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
@@ -43,7 +42,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
   result.last_step = trainer.last_records();
   result.last_step_begin_ns = trainer.last_step_begin_ns();
 
-  const auto& planned = trainer.data_parallel().context().planned();
+  const auto planned = trainer.data_parallel().planned();
   std::int64_t bytes = 0;
   for (const auto& collective : planned) bytes += collective.bytes;
   result.checks.push_back(
