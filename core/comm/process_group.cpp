@@ -258,7 +258,7 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
 
 void ProcessGroup::shutdown() {
   barrier("shutdown");
-  impl_->backend_->release();
+  impl_->backend_->shutdown();
 }
 
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {

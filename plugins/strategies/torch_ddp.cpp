@@ -24,10 +24,6 @@ class TorchDdp final : public Strategy {
                    {.min = 0.001, .max = 1e6});
   }
 
-  std::string unsupported(const Setup& setup) const override {
-    return setup.device == "cpu" ? "" : "it runs on device cpu, not on " + setup.device;
-  }
-
   void setup(StrategyContext& context) override {
     if (context.buffers().gradients(context.buffers().all()).scalar_type() != at::kFloat) {
       throw ConfigError({.what = "torch_ddp exchanges gradients in float32 only",
