@@ -75,9 +75,9 @@ void finish_row(Row& row, const Outcome& outcome) {
 std::string end_text(const Row& row) {
   if (!row.measured()) return row.status + ": " + row.reason;
   const RunStatistics s = compute_statistics(row.ranks, row.global_batch, row.context_length);
-  std::string text = row.emulated ? fmt::format("emulated, loss {:.3f}", s.loss_last)
-                                  : fmt::format("{:.1f} ms/step, loss {:.3f}",
-                                                s.step_ms().median, s.loss_last);
+  std::string text =
+      row.emulated ? fmt::format("emulated, loss {:.3f}", s.loss_last)
+                   : fmt::format("{:.1f} ms/step, loss {:.3f}", s.step_ms().median, s.loss_last);
   if (!row.ok()) text += "; " + row.status + ": " + row.reason;
   return text;
 }
@@ -173,9 +173,8 @@ class Batch {
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    const Outcome outcome =
-        executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns,
-                      index + 1 == rows_.size());
+    const Outcome outcome = executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns,
+                                          index + 1 == rows_.size());
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
       row.reason = outcome.reason;

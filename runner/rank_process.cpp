@@ -123,7 +123,8 @@ RankError describe_current_exception() {
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
     return {"comm", error.what()};
   } catch (const std::exception& error) {
-    if (says_out_of_memory(error)) return {"out_of_memory", "out of memory: " + memory_words(error)};
+    if (says_out_of_memory(error))
+      return {"out_of_memory", "out of memory: " + memory_words(error)};
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     return {"other", torch_error != nullptr ? torch_error->what_without_backtrace() : error.what()};
   } catch (...) {

@@ -168,17 +168,15 @@ std::vector<ReportColumn> report_columns(const std::vector<Entry>& entries) {
   add_timed("backward", 5, time_cell(entries, &S::backward_ms));
   add_timed("exposed", 0, time_cell(entries, &S::exposed_ms));
   add_timed("skew", 1, time_cell(entries, &S::skew_ms));
-  add_timed("% of step", 2, text_cell([](const S& s) {
-              return fmt::format("{:.1f}", s.exposed_share * 100);
-            }));
+  add_timed("% of step", 2,
+            text_cell([](const S& s) { return fmt::format("{:.1f}", s.exposed_share * 100); }));
   add_timed("overlapped", 3, overlap_cell);
   add_timed("communication", 11, time_cell(entries, &S::communication_ms));
   add_timed("launch delay", 12, time_cell(entries, &S::launch_delay_ms));
   add_timed("contention", 13, contention_cell);
   add_timed("optimizer", 9, time_cell(entries, &S::optimizer_ms));
-  add_timed("tokens/s", 4, text_cell([](const S& s) {
-              return with_thousands(std::llround(s.tokens_per_s));
-            }));
+  add_timed("tokens/s", 4,
+            text_cell([](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); }));
   add_timed("samples/s", 10,
             text_cell([](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); }));
   add("MB/step", 6,

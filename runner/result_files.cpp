@@ -141,11 +141,12 @@ std::string steps_csv(const std::vector<Row>& rows) {
     for (const RankResult& rank : rows[i].ranks) {
       for (const StepSample& s : rank.samples) {
         out += fmt::format(
-            "{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},{}"
+            "{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},"
+            "{}"
             "\n",
-            i + 1, csv_field(names.names[i]), rows[i].emulated ? 1 : 0, rank.rank, s.step, s.warmup ? 1 : 0, s.step_ms,
-            s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms, s.communication_ms,
-            s.overlapped_ms, s.launch_delay_ms, s.loss,
+            i + 1, csv_field(names.names[i]), rows[i].emulated ? 1 : 0, rank.rank, s.step,
+            s.warmup ? 1 : 0, s.step_ms, s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms,
+            s.communication_ms, s.overlapped_ms, s.launch_delay_ms, s.loss,
             s.gradient_norm ? fmt::format("{}", *s.gradient_norm) : "", s.skipped ? 1 : 0,
             s.collectives, s.bytes);
       }

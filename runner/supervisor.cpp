@@ -26,15 +26,16 @@ constexpr std::int64_t kTerminateGraceNs = 2'000'000'000;
 /// of memory meanwhile.
 RankError describe_exit(int status, bool memory_killed) {
   if (!WIFSIGNALED(status)) {
-    return {"died", "ended before it was done, exit status " +
-                        std::to_string(WEXITSTATUS(status)) + ", without an error message"};
+    return {"died", "ended before it was done, exit status " + std::to_string(WEXITSTATUS(status)) +
+                        ", without an error message"};
   }
   const int signal = WTERMSIG(status);
   const std::string text =
       "killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
   if (signal != SIGKILL) return {"died", text};
   if (memory_killed) return {"out_of_memory", text + ", by the kernel, whose memory ran out"};
-  return {"died", text + "\n  hint: the kernel says nothing of memory that ran out: who killed it?"};
+  return {"died",
+          text + "\n  hint: the kernel says nothing of memory that ran out: who killed it?"};
 }
 
 class Supervisor {

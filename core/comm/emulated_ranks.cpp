@@ -20,12 +20,13 @@ bool is_host_id(const std::string& name) { return name == "NCCL_HOSTID"; }
 void require_same_as_before(bool emulated) {
   static std::optional<bool> before;
   if (before.value_or(emulated) != emulated) {
-    throw ConfigError({.what = "ranks of a joined launch cannot share a GPU in one row and have "
-                               "GPUs of their own in another",
-                       .where = kOption,
-                       .got = emulated ? "true, after a row with false" : "false, after a row with true",
-                       .expected = {},
-                       .hint = "NCCL keeps its host id until a process ends: launch the rows apart"});
+    throw ConfigError(
+        {.what = "ranks of a joined launch cannot share a GPU in one row and have "
+                 "GPUs of their own in another",
+         .where = kOption,
+         .got = emulated ? "true, after a row with false" : "false, after a row with true",
+         .expected = {},
+         .hint = "NCCL keeps its host id until a process ends: launch the rows apart"});
   }
   before = emulated;
 }
@@ -34,9 +35,9 @@ void require_same_as_before(bool emulated) {
 
 std::vector<std::pair<std::string, std::string>> emulation_variables(int rank) {
   return {{"NCCL_HOSTID", "ddprun-emulated-" + std::to_string(rank)},
-          {"NCCL_NET", "Socket"},          // no InfiniBand, no plugin
-          {"NCCL_SOCKET_IFNAME", "=lo"},   // exactly that interface
-          {"NCCL_MNNVL_ENABLE", "0"}};     // nor one NVLink domain of several hosts
+          {"NCCL_NET", "Socket"},         // no InfiniBand, no plugin
+          {"NCCL_SOCKET_IFNAME", "=lo"},  // exactly that interface
+          {"NCCL_MNNVL_ENABLE", "0"}};    // nor one NVLink domain of several hosts
 }
 
 void check_emulation_environment(const std::string& where) {

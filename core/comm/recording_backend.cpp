@@ -68,9 +68,8 @@ bool says_out_of_memory(const std::exception& failure) {
     return true;
   }
   const std::string text = whole_text(failure);
-  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(), [&text](const char* words) {
-    return text.find(words) != std::string::npos;
-  });
+  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(),
+                     [&text](const char* words) { return text.find(words) != std::string::npos; });
 }
 
 CommError comm_error(const std::exception& failure, const std::string& what,

@@ -20,8 +20,8 @@ std::string describe_gpu(int index);
 std::vector<std::pair<std::string, std::string>> describe_software();
 
 /// How the visible devices are joined, in the words of `nvidia-smi topo -m` (NV18: 18 NVLinks; PIX,
-/// PXB, PHB, NODE, SYS: ever farther through PCI Express and sockets): "NV18: 0-1 0-2 1-2"; empty if
-/// there are fewer than two.
+/// PXB, PHB, NODE, SYS: ever farther through PCI Express and sockets): "NV18: 0-1 0-2 1-2"; empty
+/// if there are fewer than two.
 std::string describe_links();
 /// The same for each device: ("links of cuda:0", "cuda:1 NV18, cuda:2 NV18").
 std::vector<std::pair<std::string, std::string>> link_matrix();

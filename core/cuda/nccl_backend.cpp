@@ -72,8 +72,8 @@ class TopologyDump {
  public:
   TopologyDump() {
     if (::getenv(kVariable) != nullptr) return;  // the user has it already
-    file_ = std::filesystem::temp_directory_path() /
-            fmt::format("ddprun-topology-{}.xml", ::getpid());
+    file_ =
+        std::filesystem::temp_directory_path() / fmt::format("ddprun-topology-{}.xml", ::getpid());
     ::setenv(kVariable, file_.c_str(), 1);
   }
   ~TopologyDump() {
@@ -228,9 +228,10 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
 /// of NCCL those that say something.
 std::string short_words(const std::exception& failure) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
-  if (const auto place = text.find(", "); text.starts_with("NCCL error in: ") &&
-                                          place != std::string::npos) {
+  std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  if (const auto place = text.find(", ");
+      text.starts_with("NCCL error in: ") && place != std::string::npos) {
     text.erase(0, place + 2);
   }
   std::string words = text.substr(0, text.find('\n'));

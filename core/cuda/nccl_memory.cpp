@@ -38,11 +38,10 @@ void give_back(void* memory, std::size_t, int device, cudaStream_t) {
 class FromPool {
  public:
   explicit FromPool(at::cuda::MemPool& pool) : pool_(pool) {
-    allocator::beginAllocateToPool(
-        pool_.device(), pool_.id(),
-        [thread = std::this_thread::get_id()](cudaStream_t) {
-          return std::this_thread::get_id() == thread;
-        });
+    allocator::beginAllocateToPool(pool_.device(), pool_.id(),
+                                   [thread = std::this_thread::get_id()](cudaStream_t) {
+                                     return std::this_thread::get_id() == thread;
+                                   });
   }
   ~FromPool() {
     allocator::endAllocateToPool(pool_.device(), pool_.id());

@@ -13,10 +13,10 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kSmClock = 1;
-constexpr int kP2pNvlink = 2;         // nvmlGpuP2PCapsIndex_t
-constexpr int kP2pOk = 0;             // nvmlGpuP2PStatus_t
+constexpr int kP2pNvlink = 2;          // nvmlGpuP2PCapsIndex_t
+constexpr int kP2pOk = 0;              // nvmlGpuP2PStatus_t
 constexpr unsigned kMostNvlinks = 36;  // asked for more than there are, the library refuses
-constexpr int kRemoteSwitch = 2;      // nvmlIntNvLinkDeviceType_t
+constexpr int kRemoteSwitch = 2;       // nvmlIntNvLinkDeviceType_t
 
 struct PciInfo {  // nvmlPciInfo_t
   char legacy_bus[16];

@@ -100,7 +100,7 @@ TEST_F(Nccl, ADeadRankEndsTheHostsWaitForTheGpu) {
     return comm_error(
         [&] {
           group.all_reduce(tensor, ReduceOp::sum, "with nobody").wait();
-          tensor[0].item<float>();     // blocks in the driver until the watchdog has aborted
+          tensor[0].item<float>();       // blocks in the driver until the watchdog has aborted
           group.device().synchronise();  // says why
         },
         "NCCL");
@@ -141,8 +141,8 @@ TEST_F(Nccl, ARankThatNeverConnectsIsACommError) {
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
     const auto device = open_rank_device(world, info);
     if (info.rank == 1) {  // comes to the store, and then waits for gloo
-      return comm_error(
-          [&] { connect(info, {.backend = "gloo", .timeout_s = kTimeoutS}, "run"); }, "");
+      return comm_error([&] { connect(info, {.backend = "gloo", .timeout_s = kTimeoutS}, "run"); },
+                        "");
     }
     _exit(comm_error(
         [&] { connect(info, {.timeout_s = kTimeoutS}, "run", host_identity(), *device); },
@@ -217,12 +217,10 @@ TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {
 
 TEST_F(Nccl, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   TemporaryFolder folder;
-  folder.write("shared.yaml",
-               tiny_experiment("sweep: {model.d_ff: [64, 1000000000000, 128]}\n"));
+  folder.write("shared.yaml", tiny_experiment("sweep: {model.d_ff: [64, 1000000000000, 128]}\n"));
   const CommandResult run = run_ddprun(folder, shared("run"));
   EXPECT_EQ(run.status, 1) << run.err;
-  const json rows =
-      json::parse(read_file(only_result(folder, "shared") / "result.json"))["rows"];
+  const json rows = json::parse(read_file(only_result(folder, "shared") / "result.json"))["rows"];
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
   EXPECT_THAT(rows[1]["reason"].get<std::string>(), HasSubstr("tried to allocate"));

@@ -20,11 +20,15 @@ inline WorldConfig gpu_world(int gpus, int ranks = 0) {
 
 /// Words that set a gpu_world() in an experiment, on the kernels that there are.
 inline std::vector<std::string> set_gpu_world(const WorldConfig& world) {
-  return {"--set", "world.device=cuda",
-          "--set", "model.kernels=reference",
-          "--set", "world.size=" + std::to_string(world.size),
-          "--set", std::string("world.emulate_ranks_on_one_gpu=") +
-                       (world.emulate_ranks_on_one_gpu ? "true" : "false")};
+  return {"--set",
+          "world.device=cuda",
+          "--set",
+          "model.kernels=reference",
+          "--set",
+          "world.size=" + std::to_string(world.size),
+          "--set",
+          std::string("world.emulate_ranks_on_one_gpu=") +
+              (world.emulate_ranks_on_one_gpu ? "true" : "false")};
 }
 
 }  // namespace ddprun::test

@@ -199,8 +199,9 @@ TEST(Report, EmulatedRowsShowNoTimes) {
     }
     if (titles[i] == "speed-up") EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
   }
-  EXPECT_THAT(proof_lines(rows), testing::Contains(AllOf(HasSubstr("emulated: 2: "),
-                                                         HasSubstr("times"), HasSubstr("withheld"))));
+  EXPECT_THAT(proof_lines(rows),
+              testing::Contains(
+                  AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));
   EXPECT_THAT(proof_lines({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
 }
 
