@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/device/device_library.h"
@@ -133,7 +134,12 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
   // Ranks of a joined launch are on hosts that only they know: each opens its own device.
-  const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : experiment.world.size;
+  const bool emulated = experiment.world.emulated();
+  if (emulated) {
+    check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
+  }
+  const std::int64_t local_ranks =
+      options.joined_world_size > 0 || emulated ? 1 : experiment.world.size;
   check_device(experiment.world.device, local_ranks,
                origin_of(experiment.document, "world.device"));
   row.experiment = std::move(experiment);

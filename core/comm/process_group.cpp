@@ -260,7 +260,7 @@ void ProcessGroup::launched_again() { impl_->backend_->launched_again(); }
 
 void ProcessGroup::shutdown() {
   barrier("shutdown");
-  impl_->backend_->release();
+  impl_->backend_->shutdown();
 }
 
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {

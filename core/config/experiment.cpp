@@ -180,6 +180,8 @@ void declare_options(Options& o, WorldConfig& c) {
            "compute threads; 0: the host's cores divided by its ranks, at least 1",
            {.min = 0, .max = 1024});
   o.option("pin", &c.pin, "each local rank to its share of the cores");
+  o.option("emulate_ranks_on_one_gpu", &c.emulate_ranks_on_one_gpu,
+           "all ranks share the first GPU, NCCL over sockets: right results, no times (cuda)");
   o.option("backend", &c.comm.backend,
            "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
            "hierarchical if several hosts have several ranks each, else gloo",

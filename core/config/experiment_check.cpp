@@ -170,6 +170,12 @@ void check_device_choice(const Experiment& e) {
                        "auto, gloo, shm or hierarchical",
                        "add `device: cuda`, or take another backend"});
   }
+  if (!cuda && e.world.emulate_ranks_on_one_gpu) {
+    throw ConfigError({"world.emulate_ranks_on_one_gpu needs a GPU",
+                       origin_of(e.document, "world.emulate_ranks_on_one_gpu"),
+                       "world.device " + e.world.device, "world.device cuda",
+                       "ranks on the CPU share it anyway: remove the option"});
+  }
   if (cuda && e.model.kernels == "fused") {
     throw ConfigError({"the fused kernels are not there on CUDA",
                        origin_of(e.document, "model.kernels"), "model.kernels fused", "reference",

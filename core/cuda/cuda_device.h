@@ -21,10 +21,12 @@ std::string describe_gpu(int index);
 /// Versions of driver, runtime and NCCL, and the NCCL variables that are set.
 std::vector<std::pair<std::string, std::string>> describe_software();
 
-/// ProcessGroupNCCL on the device, connected. Throws CommError.
-c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    int rank, int world_size, c10::Device device,
-                                                    const CommConfig& config);
+/// How the visible devices are joined, in the words of `nvidia-smi topo -m` (NV18: 18 NVLinks; PIX,
+/// PXB, PHB, NODE, SYS: ever farther through PCI Express and sockets): "NV18: 0-1 0-2 1-2"; empty
+/// if there are fewer than two.
+std::string describe_links();
+/// The same for each device: ("links of cuda:0", "cuda:1 NV18, cuda:2 NV18").
+std::vector<std::pair<std::string, std::string>> link_matrix();
 
 /// Marks are CUDA events, recorded on the calling thread's current stream; those of captured work
 /// are negative. Their times are told by the distance to an anchor, an event whose time on the
@@ -35,6 +37,9 @@ class CudaDevice final : public Device {
   /// The calling thread's current stream becomes one that is not the default stream, which cannot
   /// be captured; autograd's threads use the stream of the forward pass.
   explicit CudaDevice(int index);
+  /// Gives the driver back what the caching allocator kept, so that another run in this process
+  /// finds it; not if the device is still busy after a few seconds.
+  ~CudaDevice() override;
 
   c10::Device torch_device() const override { return device_; }
   Mark mark() override;
@@ -47,6 +52,7 @@ class CudaDevice final : public Device {
   DeviceMemory memory() const override;
   void reset_memory() override;
   std::vector<std::pair<std::string, std::string>> describe() const override;
+  std::string topology() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int world_size,
                                                  const CommConfig& config) override;
@@ -54,6 +60,8 @@ class CudaDevice final : public Device {
  private:
   /// Waits until the event has come to pass, or a collective before it cannot end any more.
   void wait_for(const Event& event) const;
+  /// Throws CommError if a collective of the group has failed.
+  void throw_if_failed() const;
   void set_anchor();
   const Event& event_of(Mark mark);
 

@@ -75,6 +75,10 @@ class Device {
   /// Facts for result.json, in order: of the CPU none, environment.h has them.
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 
+  /// The view that the device's own backend has of this host, as a file's text (NCCL's topology,
+  /// XML); empty if there is none, and on other ranks than 0.
+  virtual std::string topology() const { return {}; }
+
   /// The device's own backend (NCCL); null if gloo and shm join its ranks. A collective call.
   /// Throws CommError.
   virtual c10::intrusive_ptr<c10d::Backend> make_backend(

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/device/device_library.h"
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/train/placement.h"
@@ -63,9 +63,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   const Placement placement = place(experiment.world, info);
   result.cores = placement.cores;
   result.threads = placement.threads;
-  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
-  result.device = device->describe();
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {
@@ -81,6 +80,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
     result.parameter_hash = hash_parameters(data_parallel.buffers());
     result.peak_resident_bytes = peak_resident_bytes();
+    result.device = device->describe();
+    result.topology = device->topology();
   }
 
   std::vector<RankResult> results;

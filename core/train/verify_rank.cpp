@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "ddprun/device/device_library.h"
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/train/placement.h"
 #include "ddprun/train/run_rank.h"
 #include "ddprun/train/trainer.h"
@@ -52,7 +52,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
                                     const RankInfo& info, const std::string& run_id) {
   place(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
-  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   Outcome together;
   {
