@@ -107,7 +107,7 @@ std::string tracing() {
 }  // namespace
 
 std::vector<Finding> examine_ranks() {
-  const WorldConfig two = {.size = 2};
+  const WorldConfig two = {.size = 2, .comm = {}};
   std::vector<Finding> findings = {host_name(), all_reduce("gloo", two), all_reduce("shm", two)};
   Finding& shm = findings.back();
   shm.text += ", " + tracing();
@@ -139,10 +139,10 @@ std::vector<Finding> examine_cuda() {
   for (const auto& [name, text] : probe.devices) findings.push_back({name, Health::ok, text});
   for (const auto& text : probe.warnings) findings.push_back({"cuda", Health::warning, text});
   if (probe.count > 1) {
-    findings.push_back(all_reduce("nccl", {.size = probe.count, .device = "cuda"}));
+    findings.push_back(all_reduce("nccl", {.size = probe.count, .device = "cuda", .comm = {}}));
   } else {
-    findings.push_back(
-        all_reduce("nccl", {.size = 2, .device = "cuda", .emulate_ranks_on_one_gpu = true}));
+    findings.push_back(all_reduce(
+        "nccl", {.size = 2, .device = "cuda", .emulate_ranks_on_one_gpu = true, .comm = {}}));
   }
   return findings;
 }

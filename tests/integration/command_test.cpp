@@ -267,13 +267,13 @@ TEST(Command, VerifyRefusesWhatIsNotANumber) {
 
 /// Two processes of one launch, each with a folder of its own.
 std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folders)[2],
-                                                        const std::string& file) {
+                                                        const std::vector<std::string>& words) {
   const auto [fd, port] = listen_on_free_port();
   close(fd);
   std::vector<std::unique_ptr<DdprunProcess>> ranks;
   for (const int rank : {0, 1}) {
     ranks.push_back(std::make_unique<DdprunProcess>(
-        folders[rank], std::vector<std::string>{file},
+        folders[rank], words,
         std::vector<std::string>{
             "RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank), "WORLD_SIZE=2",
             "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)}));
@@ -286,7 +286,7 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
   for (auto& folder : folders) {
     folder.write("one.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
   }
-  const auto ranks = join_launch(folders, "one.yaml");
+  const auto ranks = join_launch(folders, {"one.yaml"});
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
@@ -294,17 +294,21 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
   EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
 }
 
-/// The second row's model does not fit any machine.
+/// A model of 2^40 elements a matrix, which no machine holds, between others.
 std::string with_a_row_too_large() {
-  return tiny_experiment("sweep: {model.vocab_size: [256, 1000000000000, 512]}\n");
+  return tiny_experiment("sweep: {model.d_model: [32, 1048576, 64]}\n");
 }
+/// Keeps the embedding of such a model small: it is made before the matrices.
+const std::vector<std::string> kFewTokens = {"--set", "model.vocab_size=16"};
 
 TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   for (const char* backend : {"gloo", "shm"}) {
     TemporaryFolder folder;
     folder.write("three.yaml", with_a_row_too_large());
-    const CommandResult run =
-        run_ddprun(folder, {"three.yaml", "--set", std::string("world.backend=") + backend});
+    std::vector<std::string> words = {"three.yaml", "--set",
+                                      std::string("world.backend=") + backend};
+    words.insert(words.end(), kFewTokens.begin(), kFewTokens.end());
+    const CommandResult run = run_ddprun(folder, words);
     EXPECT_EQ(run.status, 1) << run.err;
     const json rows = result_of(folder, "three")["rows"];
     EXPECT_EQ(rows[0]["status"], "ok");
@@ -318,7 +322,7 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
 TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
   TemporaryFolder folders[2];
   for (auto& folder : folders) folder.write("three.yaml", with_a_row_too_large());
-  const auto ranks = join_launch(folders, "three.yaml");
+  const auto ranks = join_launch(folders, {"three.yaml", kFewTokens[0], kFewTokens[1]});
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
   const json rows = result_of(folders[0], "three")["rows"];
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
@@ -328,10 +332,9 @@ TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
 TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
   TemporaryFolder folders[2];
   folders[0].write("two.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
-  // Rank 1 alone has no memory for the first row: its file asks for a larger vocabulary.
-  folders[1].write("two.yaml",
-                   tiny_experiment("sweep: {model.vocab_size: [1000000000000, 256]}\n"));
-  const auto ranks = join_launch(folders, "two.yaml");
+  // Rank 1 alone has no memory for the first row: its file asks for a larger model.
+  folders[1].write("two.yaml", tiny_experiment("sweep: {model.d_model: [1048576, 32]}\n"));
+  const auto ranks = join_launch(folders, {"two.yaml", kFewTokens[0], kFewTokens[1]});
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
   const json rows = result_of(folders[0], "two")["rows"];
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];

@@ -250,6 +250,15 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
             "  hint: labels tell the points apart");
 }
 
+TEST_F(ExperimentTest, RanksShareAGpuAndNothingElse) {
+  EXPECT_EQ(error(std::string(kLeast) + "world: {emulate_ranks_on_one_gpu: true}\n"),
+            "world.emulate_ranks_on_one_gpu needs a GPU\n"
+            "  where: run.yaml:5:9\n"
+            "  got: world.device cpu\n"
+            "  expected: world.device cuda\n"
+            "  hint: ranks on the CPU share it anyway: remove the option");
+}
+
 TEST_F(ExperimentTest, HeadsMustFit) {
   EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 256, heads: 7}\n"),
             "model.heads does not divide model.d_model\n"

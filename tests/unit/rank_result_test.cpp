@@ -49,6 +49,7 @@ RankResult example() {
   result.backend = "shm (asked for)";
   result.first_step_done_s = 1.25;
   result.device = {{"cuda:0", "a GPU"}, {"nccl", "2.28.9"}};
+  result.topology = "<system version=\"1\"/>";
   result.device_memory = {.allocated_bytes = 1,
                           .reserved_bytes = 2,
                           .peak_allocated_bytes = 3,
@@ -64,6 +65,7 @@ RankResult through_text(const RankResult& result) {
 TEST(RankResult, OfTheCpuSaysNothingOfDevices) {
   EXPECT_FALSE(to_json(RankResult{}).contains("device"));
   EXPECT_EQ(through_text(example()).device_memory.peak_reserved_bytes, 4);
+  EXPECT_EQ(through_text(example()).topology, example().topology);
 }
 
 TEST(RankResult, RoundTripIsExact) {

@@ -197,7 +197,9 @@ TEST(Report, EmulatedRowsShowNoTimes) {
     } else {
       EXPECT_EQ(shared[i], "–") << titles[i];
     }
-    if (titles[i] == "speed-up") EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
+    if (titles[i] == "speed-up") {
+      EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
+    }
   }
   EXPECT_THAT(proof_lines(rows),
               testing::Contains(
