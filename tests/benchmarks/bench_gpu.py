@@ -291,7 +291,7 @@ def find_machine(args):
         return f"missing: {', '.join(missing)}; `make bench-gpu` builds it"
     args.python, args.machine = gpu_sides.find_peer()
     if args.python is None:
-        return "no Python here has PyTorch, to compare with (PYTHON=/path/to/python names one)"
+        return "no Python here has PyTorch, to compare with (PYTHON=/path/to/python names one, scripts/setup.sh --with-bench installs one)"
     gpus = args.machine["gpus"]
     if len(gpus) < args.ranks and not args.rehearse:
         return (f"{args.ranks} rank(s) need a GPU each, and PyTorch of {args.python} sees {len(gpus)}; nothing was measured" if gpus else

@@ -159,7 +159,8 @@ class Ddprun(Side):
             result = json.loads((Path(folder) / "bench/latest/result.json").read_text())
         row = result["rows"][0]
         ranks = [{key: rank[key] for key in self.kept if key in rank} for rank in row["ranks"]]
-        return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "other_cpus": others}
+        return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "environment": result["environment"],
+                "other_cpus": others}
 
 
 def fast_settings(cell):

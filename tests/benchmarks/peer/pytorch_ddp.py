@@ -391,12 +391,13 @@ def run_rank(rank, measure, args, port):
     if args.pin:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    if args.device == "cuda":
-        torch.cuda.set_device(rank)
+    gpu = torch.device("cuda", rank) if args.device == "cuda" else None
+    if gpu:
+        torch.cuda.set_device(gpu)
     if args.world > 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group("nccl" if args.device == "cuda" else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
-                                world_size=args.world)
+        dist.init_process_group("nccl" if gpu else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
+                                world_size=args.world, device_id=gpu)
     result = measure(rank, args)
     results = [result]
     if args.world > 1:
