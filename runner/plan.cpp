@@ -122,7 +122,12 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   }
   PlannedRow row;
   row.registry = cache.registry(plugin_search_path(folders), libraries);
-  const Setup setup = experiment.setup();
+  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
+  const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : experiment.world.size;
+  check_device(experiment.world.device, local_ranks,
+               origin_of(experiment.document, "world.device"));
+  Setup setup = experiment.setup();
+  setup.compute_capability = compute_capability(experiment.world.device);
   const auto strategy = make_strategy(*row.registry, experiment.strategy);
   check_plugin(*strategy, experiment.strategy, setup);
   if (experiment.optimizer.overlap) {
@@ -131,10 +136,6 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   check_plugin(*make_precision(*row.registry, experiment.precision), experiment.precision, setup);
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
-  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
-  const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : experiment.world.size;
-  check_device(experiment.world.device, local_ranks,
-               origin_of(experiment.document, "world.device"));
   row.experiment = std::move(experiment);
   row.resolved_yaml = to_yaml(row.experiment);
   row.fingerprint = fingerprint_of(row);

@@ -17,11 +17,14 @@ namespace ddprun {
 struct Setup {
   int world_size = 1;
   std::string device = "cpu";
+  int compute_capability = 0;       ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
+  std::int64_t d_ff = 0;
+  std::string kernels = "reference";  ///< fused: kernels of ours, or PyTorch's operators
 };
 
 /// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,
@@ -43,7 +46,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 1;
+inline constexpr std::uint32_t kPluginApiVersion = 2;
 
 /// The C symbol `ddprun_plugin_v1`. Plain data, so that it can be read from a library built by
 /// anything. The fields are checked in this order, before any C++ object crosses the border.

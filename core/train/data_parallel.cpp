@@ -42,7 +42,8 @@ void check_overlap(const Strategy& strategy, const std::string& where) {
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters, {precision.compute_dtype(), precision.reduce_dtype()},
+    : buffers_(parameters,
+               {precision.compute_dtype(), precision.reduce_dtype(), precision.parameter_dtype()},
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
                }),

@@ -52,13 +52,12 @@ struct IntegersBackward final : torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
     // Laid out as the parameter: it may be transposed.
-    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(),
-                                          parameter.options().device(at::kCPU));
+    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
     float* const data = values.mutable_data_ptr<float>();
     for (std::int64_t i = 0; i < values.numel(); ++i) {
       data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
     }
-    return {values.to(parameter.device())};
+    return {values.to(parameter.options())};
   }
 };
 

@@ -38,6 +38,9 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())) {
   precision_->convert(model_.parameters());
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return precision_->linear(x, weight);
+  });
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
   if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());

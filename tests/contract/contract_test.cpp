@@ -43,6 +43,13 @@ std::string name_of(const Combination& combination) {
 
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
 
+/// Why the experiment's plugin of a kind cannot run in it; empty if it can.
+std::string refusal(PluginKind kind, const Experiment& experiment) {
+  return kind == PluginKind::strategy
+             ? make_strategy(registry(), experiment.strategy)->unsupported(experiment.setup())
+             : make_precision(registry(), experiment.precision)->unsupported(experiment.setup());
+}
+
 Experiment experiment_of(const Combination& combination) {
   Experiment experiment = test::small_experiment(combination.ranks);
   experiment.strategy.name = combination.strategy;
@@ -51,13 +58,14 @@ Experiment experiment_of(const Combination& combination) {
   experiment.attention.name = combination.attention;
   experiment.world.comm.backend = combination.backend;
   experiment.world.comm.timeout_s = 30;
+  if (!refusal(PluginKind::precision, experiment).empty()) experiment.model.kernels = "reference";
   return experiment;
 }
 
-/// Why the strategy cannot run in that combination; empty if it can.
+/// Why the strategy or the precision cannot run in that combination; empty if they can.
 std::string unsupported(const Combination& combination) {
   const Experiment experiment = experiment_of(combination);
-  return make_strategy(registry(), experiment.strategy)->unsupported(experiment.setup());
+  return refusal(PluginKind::strategy, experiment) + refusal(PluginKind::precision, experiment);
 }
 
 /// Options at their lower limits: with the model of these tests, a bucket of the default size would
