@@ -128,12 +128,14 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
                origin_of(experiment.document, "world.device"));
   Setup setup = experiment.setup();
   setup.compute_capability = compute_capability(experiment.world.device);
+  const auto precision = make_precision(*row.registry, experiment.precision);
+  setup.compute_dtype = precision->compute_dtype();
+  check_plugin(*precision, experiment.precision, setup);
   const auto strategy = make_strategy(*row.registry, experiment.strategy);
   check_plugin(*strategy, experiment.strategy, setup);
   if (experiment.optimizer.overlap) {
     check_overlap(*strategy, origin_of(experiment.document, "optimizer.overlap"));
   }
-  check_plugin(*make_precision(*row.registry, experiment.precision), experiment.precision, setup);
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
   row.experiment = std::move(experiment);

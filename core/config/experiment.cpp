@@ -244,6 +244,7 @@ Setup Experiment::setup() const {
           .heads = model.heads,
           .head_dim = model.head_dim(),
           .d_ff = model.d_ff,
+          .compute_dtype = c10::kFloat,  // the plan asks the precision
           .kernels = model.kernels};
 }
 

@@ -2,6 +2,7 @@
 // before it is used.
 #pragma once
 
+#include <c10/core/ScalarType.h>
 #include <torch/headeronly/version.h>
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Setup {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t d_ff = 0;
-  std::string kernels = "reference";  ///< fused: kernels of ours, or PyTorch's operators
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  std::string kernels = "reference";            ///< fused: kernels of ours, or PyTorch's operators
 };
 
 /// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,

@@ -27,9 +27,9 @@ class Precision : public Plugin {
   /// and shows on which device the run is.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
-  /// The dtype of the matrix products and of what they read and write: float32 or bfloat16. The
-  /// fused kernels go by it, and keep a copy of the parameters in it; PyTorch's own operators go by
-  /// what forward_guard() switches on.
+  /// The dtype of the matrix products and of what they read and write. The fused kernels go by it,
+  /// where it is float32 or bfloat16, and keep a copy of the parameters in it; PyTorch's own
+  /// operators go by what forward_guard() switches on. Asked in the launching process too.
   virtual at::ScalarType compute_dtype() const;
 
   /// The dtype in which gradients travel: float32 or bfloat16.

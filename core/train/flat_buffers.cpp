@@ -152,10 +152,13 @@ at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
 }
 
 std::vector<ParameterSlot> FlatBuffers::slots() {
-  if (dtypes_.model != at::kFloat) {
-    throw ConfigError({.what = "the fused kernels need float32 parameters and gradients",
+  if (dtypes_.model != at::kFloat ||
+      (dtypes_.compute != at::kFloat && dtypes_.compute != at::kBFloat16)) {
+    throw ConfigError({.what = "the fused kernels compute in float32 or bfloat16, with float32 "
+                               "parameters and gradients",
                        .where = "model.kernels",
-                       .got = std::string("tensors in ") + at::toString(dtypes_.model),
+                       .got = std::string("tensors in ") + at::toString(dtypes_.model) +
+                              ", products in " + at::toString(dtypes_.compute),
                        .expected = {},
                        .hint = "set `kernels: reference` under `model:`"});
   }

@@ -74,7 +74,7 @@ class FlatBuffers {
 
   /// For fused kernels, in registration order. The first call makes the copy of the parameters that
   /// they read: PyTorch's own operators, and so a model without fused kernels, have no use for it
-  /// unless it is the model's own. Throws ConfigError then: fused kernels write float32 gradients.
+  /// unless it is the model's own. Throws ConfigError for dtypes that fused kernels do not have.
   std::vector<ParameterSlot> slots();
 
   /// A backward has added to .grad of parameter `index`: whatever it is now becomes a view of the

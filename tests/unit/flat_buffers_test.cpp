@@ -230,6 +230,8 @@ TEST(FlatBuffers, DtypesThatDoNotFitAreRefused) {
   EXPECT_THROW(FlatBuffers(three(), {.model = at::kBFloat16}), ConfigError);
   FlatBuffers buffers(three(), kAllBfloat16);
   EXPECT_THROW(buffers.slots(), ConfigError) << "fused kernels write float32 gradients";
+  FlatBuffers half(three(), {.compute = at::kHalf});
+  EXPECT_THROW(half.slots(), ConfigError) << "nor do they compute in float16";
 }
 
 TEST(FlatBuffers, RefusesWhatItCannotHold) {

@@ -68,6 +68,18 @@ TEST_F(Fp8, ProductsAreThoseOfTheRoundedOperands) {
   EXPECT_LT(relative_error(weight_.grad(), at::mm(rows.t(), x)), kFloat) << "sums stay float32";
 }
 
+// What a GPU computes with, called with the same operands and scales.
+TEST_F(Fp8, ProductsAreThoseOfScaledMm) {
+  const at::Tensor x = x_.detach().flatten(0, 1);
+  const at::Tensor weight = weight_.detach();
+  const auto scale = [](const at::Tensor& matrix) { return matrix.abs().amax() / 448.0; };
+  const at::Tensor expected = at::_scaled_mm(
+      (x / scale(x)).to(at::kFloat8_e4m3fn), (weight / scale(weight)).to(at::kFloat8_e4m3fn).t(),
+      scale(x), scale(weight), {}, {}, at::kBFloat16, /*use_fast_accum=*/true);
+  const at::Tensor y = make_fp8()->linear(x, weight);
+  EXPECT_LT(relative_error(y, expected.to(at::kDouble)), kBfloat16);
+}
+
 TEST_F(Fp8, InputsInBfloat16AndOutOfOrderInMemory) {
   const auto fp8 = make_fp8();
   const at::Tensor columns = at::randn({48, 32}).to(at::kBFloat16).t().requires_grad_();
