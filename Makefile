@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup configure build quickstart test test-asan test-tsan test-gpu bench lint format clean
+.PHONY: help setup pack configure build quickstart test test-asan test-tsan test-gpu bench bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -17,6 +17,8 @@ help:
 	@echo 'make test-tsan    the same under ThreadSanitizer'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
+	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
+	@echo 'make pack         gather what setup installs in .deps/carried, for a machine without network (docs/gpu.md)'
 	@echo 'make lint         formatting, shell scripts, and what the core may know'
 	@echo 'make format       reformat all sources as lint wants them'
 	@echo 'make clean        remove build/ (what setup fetched stays in .deps/)'
@@ -25,6 +27,10 @@ help:
 
 setup:
 	@scripts/setup.sh
+
+# For a machine without network.
+pack:
+	@scripts/pack_dependencies.sh
 
 # CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
 configure: setup
@@ -50,8 +56,11 @@ test-tsan:
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@setarch -R ctest --preset tsan -j $(JOBS)
 
-# A GPU is one rank's at a time.
-test-gpu: build
+# Only what these tests need. A GPU is one rank's at a time.
+test-gpu: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all tests/gpu/all
+	@test -f build/$(PRESET)/lib/libddprun_cuda.so || \
+	  { echo "test-gpu: CUDA support was not built; 'cmake --preset $(PRESET)' says why"; exit 1; }
 	@ctest --preset $(PRESET) -L gpu -j 1
 
 # The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
@@ -63,6 +72,13 @@ bench: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all tests/benchmarks/all
 	@cd tests/benchmarks && python3 -m unittest -q bench_test
 	@python3 tests/benchmarks/bench.py $(WHAT) $(ARGS)
+
+# Beside the PyTorch that this machine's python3 has (PYTHON=... names another).
+bench-gpu: PRESET = release
+bench-gpu: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all device_memory_benchmark
+	@cd tests/benchmarks && python3 -m unittest -q bench_test bench_gpu_test
+	@python3 tests/benchmarks/bench_gpu.py $(ARGS)
 
 lint:
 	@scripts/setup.sh --with-lint

@@ -32,6 +32,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
   row.config = to_json(parse_yaml(planned.resolved_yaml, file.file.string()));
   row.fingerprint = planned.fingerprint;
   row.world_size = e.world.size;
+  row.emulated = e.world.emulated();
   row.global_batch = e.global_batch();
   row.context_length = e.model.context_length;
   return row;
@@ -74,7 +75,9 @@ void finish_row(Row& row, const Outcome& outcome) {
 std::string end_text(const Row& row) {
   if (!row.measured()) return row.status + ": " + row.reason;
   const RunStatistics s = compute_statistics(row.ranks, row.global_batch, row.context_length);
-  std::string text = fmt::format("{:.1f} ms/step, loss {:.3f}", s.step_ms().median, s.loss_last);
+  std::string text =
+      row.emulated ? fmt::format("emulated, loss {:.3f}", s.loss_last)
+                   : fmt::format("{:.1f} ms/step, loss {:.3f}", s.step_ms().median, s.loss_last);
   if (!row.ok()) text += "; " + row.status + ": " + row.reason;
   return text;
 }
@@ -170,15 +173,15 @@ class Batch {
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    const Outcome outcome =
-        executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns);
+    const Outcome outcome = executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns,
+                                          index + 1 == rows_.size());
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
       row.reason = outcome.reason;
       return;
     }
     finish_row(row, outcome);
-    failed_in_joined_launch_ = executor_.joined() && !row.measured();
+    failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
     if (executor_.reports()) display_.end_row(end_text(row));
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
       display_.message(names_[index] + ": " + row.status + ": " + row.reason);

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
@@ -50,14 +50,15 @@ double timed_all_reduces(ProcessGroup& group) {
   return times[kRuns / 2];
 }
 
-/// Starts `ranks` processes that meet over `backend` and all-reduce.
-Finding all_reduce(const std::string& backend, const std::string& device_name, int ranks) {
+/// Starts the processes of `world`, which meet over `backend` and all-reduce.
+Finding all_reduce(const std::string& backend, const WorldConfig& world) {
+  const auto ranks = static_cast<int>(world.size);
   Finding finding{backend + " all-reduce", Health::ok, {}};
   const RankBody body = [&](const RankInfo& info, const auto&) -> json {
     CommConfig config;
     config.backend = backend;
     config.timeout_s = 20;
-    const auto device = open_device(device_name, info.local_rank);
+    const auto device = open_rank_device(world, info);
     const auto group = connect(info, config, "doctor", host_identity(), *device);
     const double microseconds = timed_all_reduces(*group);
     group->shutdown();
@@ -68,7 +69,9 @@ Finding all_reduce(const std::string& backend, const std::string& device_name, i
       [](const Progress&) {},
       [](int, const std::string&, const std::string& text) { spdlog::warn("{}", text); }};
   const Outcome outcome = run_ranks(ranks, body, signals, observer);
-  if (outcome.status == Outcome::Status::ok) {
+  if (outcome.status == Outcome::Status::ok && world.emulated()) {
+    finding.text = fmt::format("right between {} processes that share a GPU", ranks);
+  } else if (outcome.status == Outcome::Status::ok) {
     finding.text =
         fmt::format("1 MiB between {} processes in {:.0f} µs", ranks, outcome.result.get<double>());
   } else {
@@ -104,8 +107,8 @@ std::string tracing() {
 }  // namespace
 
 std::vector<Finding> examine_ranks() {
-  std::vector<Finding> findings = {host_name(), all_reduce("gloo", "cpu", 2),
-                                   all_reduce("shm", "cpu", 2)};
+  const WorldConfig two = {.size = 2};
+  std::vector<Finding> findings = {host_name(), all_reduce("gloo", two), all_reduce("shm", two)};
   Finding& shm = findings.back();
   shm.text += ", " + tracing();
   if (shm.health == Health::failed) {
@@ -135,7 +138,12 @@ std::vector<Finding> examine_cuda() {
   for (const auto& [name, text] : probe.facts) findings.push_back({name, Health::ok, text});
   for (const auto& [name, text] : probe.devices) findings.push_back({name, Health::ok, text});
   for (const auto& text : probe.warnings) findings.push_back({"cuda", Health::warning, text});
-  findings.push_back(all_reduce("nccl", "cuda", probe.count));
+  if (probe.count > 1) {
+    findings.push_back(all_reduce("nccl", {.size = probe.count, .device = "cuda"}));
+  } else {
+    findings.push_back(
+        all_reduce("nccl", {.size = 2, .device = "cuda", .emulate_ranks_on_one_gpu = true}));
+  }
   return findings;
 }
 

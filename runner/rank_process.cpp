@@ -11,11 +11,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
-#include <new>
 #include <system_error>
 
+#include "ddprun/comm/recording_backend.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/plugin/error.h"
+#include "runner/memory_words.h"
 
 namespace ddprun {
 
@@ -110,13 +111,6 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
   _exit(status);  // the parent's static objects are not this process's to destroy
 }
 
-bool says_out_of_memory(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         text.find("can't allocate memory") != std::string::npos ||
-         text.find("not enough memory") != std::string::npos;
-}
-
 }  // namespace
 
 RankError describe_current_exception() {
@@ -126,14 +120,13 @@ RankError describe_current_exception() {
     return {"config", error.what()};
   } catch (const PluginError& error) {
     return {"plugin", error.what()};
-  } catch (const CommError& error) {
+  } catch (const CommError& error) {  // also where a peer says that its memory ran out
     return {"comm", error.what()};
-  } catch (const std::bad_alloc&) {
-    return {"out_of_memory", "out of memory: an allocation was refused"};
-  } catch (const c10::Error& error) {
-    return {says_out_of_memory(error) ? "out_of_memory" : "other", error.what_without_backtrace()};
   } catch (const std::exception& error) {
-    return {"other", error.what()};
+    if (says_out_of_memory(error))
+      return {"out_of_memory", "out of memory: " + memory_words(error)};
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    return {"other", torch_error != nullptr ? torch_error->what_without_backtrace() : error.what()};
   } catch (...) {
     return {"other", "an exception that is no std::exception"};
   }

@@ -23,6 +23,9 @@ struct Entry {
   const Row* row;
   std::optional<RunStatistics> statistics;  ///< if the row was measured
   std::optional<double> contention_ms;      ///< if a row without communication is there
+
+  /// Whether its times mean something.
+  bool timed() const { return statistics && !row->emulated; }
 };
 
 /// The experiment but for its name and strategy: rows that are equal in it do the same work.
@@ -38,9 +41,9 @@ nlohmann::json work_of(const Row& row) {
 /// does not communicate.
 void set_contention(std::vector<Entry>& entries) {
   for (const Entry& control : entries) {
-    if (!control.statistics || control.statistics->collectives_per_step > 0) continue;
+    if (!control.timed() || control.statistics->collectives_per_step > 0) continue;
     for (Entry& entry : entries) {
-      if (!entry.statistics || entry.statistics->collectives_per_step == 0) continue;
+      if (!entry.timed() || entry.statistics->collectives_per_step == 0) continue;
       if (work_of(*entry.row) != work_of(*control.row)) continue;
       entry.contention_ms =
           entry.statistics->backward_ms().median - control.statistics->backward_ms().median;
@@ -67,7 +70,7 @@ int decimals_for(const std::vector<Entry>& entries,
                  const Summary& (RunStatistics::*column)() const) {
   double largest = 0;
   for (const Entry& entry : entries) {
-    if (entry.statistics) largest = std::max(largest, ((*entry.statistics).*column)().median);
+    if (entry.timed()) largest = std::max(largest, ((*entry.statistics).*column)().median);
   }
   return largest >= 1000 ? 0 : largest >= 10 ? 1 : 2;
 }
@@ -86,7 +89,7 @@ Format step_cell(const std::vector<Entry>& entries) {
   const int decimals = decimals_for(entries, &RunStatistics::step_ms);
   std::size_t width = 0;
   for (const Entry& entry : entries) {
-    if (!entry.statistics) continue;
+    if (!entry.timed()) continue;
     width =
         std::max(width, fmt::format("{:.{}f}", entry.statistics->step_ms().std, decimals).size());
   }
@@ -125,7 +128,7 @@ TextTable::Cell proof_cell(const Entry& entry) {
 Format speedup_cell(const std::vector<Entry>& entries) {
   double base = 0;
   for (const Entry& entry : entries) {
-    if (base == 0 && entry.statistics) base = entry.statistics->step_ms().median;
+    if (base == 0 && entry.timed()) base = entry.statistics->step_ms().median;
   }
   return [base](const Entry& entry) -> TextTable::Cell {
     const double step = entry.statistics->step_ms().median;
@@ -138,34 +141,51 @@ struct ReportColumn {
   Format cell;
 };
 
+Format text_cell(std::function<std::string(const RunStatistics&)> text) {
+  return [text = std::move(text)](const Entry& entry) -> TextTable::Cell {
+    return {text(*entry.statistics)};
+  };
+}
+
+/// The cell of a speed: of an emulated row it is withheld.
+Format timed(Format cell) {
+  return [cell = std::move(cell)](const Entry& entry) -> TextTable::Cell {
+    return entry.timed() ? cell(entry) : TextTable::Cell{"–"};
+  };
+}
+
 std::vector<ReportColumn> report_columns(const std::vector<Entry>& entries) {
   using S = RunStatistics;
   std::vector<ReportColumn> columns;
   const auto add = [&columns](const char* title, int drop_order, Format cell) {
     columns.push_back({{title, true, drop_order}, std::move(cell)});
   };
-  const auto add_text = [&add](const char* title, int drop_order, auto text) {
-    add(title, drop_order,
-        [text](const Entry& e) -> TextTable::Cell { return {text(*e.statistics)}; });
+  const auto add_timed = [&add](const char* title, int drop_order, Format cell) {
+    add(title, drop_order, timed(std::move(cell)));
   };
-  add("step ms", 0, step_cell(entries));
-  add("forward", 8, time_cell(entries, &S::forward_ms));
-  add("backward", 5, time_cell(entries, &S::backward_ms));
-  add("exposed", 0, time_cell(entries, &S::exposed_ms));
-  add("skew", 1, time_cell(entries, &S::skew_ms));
-  add_text("% of step", 2, [](const S& s) { return fmt::format("{:.1f}", s.exposed_share * 100); });
-  add("overlapped", 3, overlap_cell);
-  add("communication", 11, time_cell(entries, &S::communication_ms));
-  add("launch delay", 12, time_cell(entries, &S::launch_delay_ms));
-  add("contention", 13, contention_cell);
-  add("optimizer", 9, time_cell(entries, &S::optimizer_ms));
-  add_text("tokens/s", 4, [](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); });
-  add_text("samples/s", 10, [](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); });
-  add_text("MB/step", 6, [](const S& s) { return fmt::format("{:.2f}", s.bytes_per_step * 1e-6); });
+  add_timed("step ms", 0, step_cell(entries));
+  add_timed("forward", 8, time_cell(entries, &S::forward_ms));
+  add_timed("backward", 5, time_cell(entries, &S::backward_ms));
+  add_timed("exposed", 0, time_cell(entries, &S::exposed_ms));
+  add_timed("skew", 1, time_cell(entries, &S::skew_ms));
+  add_timed("% of step", 2,
+            text_cell([](const S& s) { return fmt::format("{:.1f}", s.exposed_share * 100); }));
+  add_timed("overlapped", 3, overlap_cell);
+  add_timed("communication", 11, time_cell(entries, &S::communication_ms));
+  add_timed("launch delay", 12, time_cell(entries, &S::launch_delay_ms));
+  add_timed("contention", 13, contention_cell);
+  add_timed("optimizer", 9, time_cell(entries, &S::optimizer_ms));
+  add_timed("tokens/s", 4,
+            text_cell([](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); }));
+  add_timed("samples/s", 10,
+            text_cell([](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); }));
+  add("MB/step", 6,
+      text_cell([](const S& s) { return fmt::format("{:.2f}", s.bytes_per_step * 1e-6); }));
   add("calls", 7, calls_cell);
-  add_text("loss", 1,
-           [](const S& s) { return fmt::format("{:.3f} → {:.3f}", s.loss_first, s.loss_last); });
-  add("speed-up", 0, speedup_cell(entries));
+  add("loss", 1, text_cell([](const S& s) {
+        return fmt::format("{:.3f} → {:.3f}", s.loss_first, s.loss_last);
+      }));
+  add_timed("speed-up", 0, speedup_cell(entries));
   add("proof", 0, proof_cell);
   columns.back().column.right_aligned = false;
   return columns;
@@ -268,7 +288,7 @@ TextTable report_table(const std::vector<Row>& rows) {
   for (const ReportColumn& column : columns) table.columns.push_back(column.column);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     TextTable::Line line;
-    line.cells.push_back({names.names[i]});
+    line.cells.push_back({names.names[i] + (rows[i].emulated ? " (emulated)" : "")});
     if (entries[i].statistics) {
       for (const ReportColumn& column : columns) line.cells.push_back(column.cell(entries[i]));
     } else {
@@ -282,7 +302,7 @@ TextTable report_table(const std::vector<Row>& rows) {
 
 std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
   const RowNames names = row_names(rows);
-  std::vector<std::string> proved, controls, lines;  // proved: names of checks
+  std::vector<std::string> proved, controls, emulated, lines;  // proved: names of checks
   std::size_t proved_rows = 0, measured = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].measured()) continue;
@@ -290,6 +310,7 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
     const Proof proof = summarize_proof(rows[i].ranks);
     if (proof.status == "passed") ++proved_rows;
     if (proof.status == "control") controls.push_back(names.names[i]);
+    if (rows[i].emulated) emulated.push_back(names.names[i]);
     if (proof.status == "unchecked")
       lines.push_back("not proved: " + names.names[i] + ": no check was made");
     for (const Check& check : proof.checks) {
@@ -306,6 +327,11 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
       lines.push_back("DIVERGED: " + names.names[i] + ": " + sentence);
     if (const std::string sentence = skipped_steps(rows[i]); !sentence.empty())
       lines.push_back("SKIPPED: " + names.names[i] + ": " + sentence);
+  }
+  if (!emulated.empty()) {
+    lines.push_back("emulated: " + joined(emulated) +
+                    ": the ranks shared one GPU and met over sockets, so times would say nothing "
+                    "of GPUs of their own: they are withheld, and result.json has the samples");
   }
   if (!controls.empty()) {
     lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));

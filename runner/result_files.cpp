@@ -133,7 +133,7 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
 
 std::string steps_csv(const std::vector<Row>& rows) {
   std::string out =
-      "row,label,rank,step,warmup,step_ms,forward_ms,backward_ms,exposed_ms,optimizer_ms,"
+      "row,label,emulated,rank,step,warmup,step_ms,forward_ms,backward_ms,exposed_ms,optimizer_ms,"
       "communication_ms,overlapped_ms,launch_delay_ms,loss,gradient_norm,skipped,collectives,"
       "bytes\n";
   const RowNames names = row_names(rows);
@@ -141,11 +141,12 @@ std::string steps_csv(const std::vector<Row>& rows) {
     for (const RankResult& rank : rows[i].ranks) {
       for (const StepSample& s : rank.samples) {
         out += fmt::format(
-            "{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},{}"
+            "{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},"
+            "{}"
             "\n",
-            i + 1, csv_field(names.names[i]), rank.rank, s.step, s.warmup ? 1 : 0, s.step_ms,
-            s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms, s.communication_ms,
-            s.overlapped_ms, s.launch_delay_ms, s.loss,
+            i + 1, csv_field(names.names[i]), rows[i].emulated ? 1 : 0, rank.rank, s.step,
+            s.warmup ? 1 : 0, s.step_ms, s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms,
+            s.communication_ms, s.overlapped_ms, s.launch_delay_ms, s.loss,
             s.gradient_norm ? fmt::format("{}", *s.gradient_norm) : "", s.skipped ? 1 : 0,
             s.collectives, s.bytes);
       }
@@ -191,6 +192,11 @@ fs::path write_result(const fs::path& output, const ResultContext& context,
   folder.write("result.json", result_json(context, rows).dump(1, ' ', false, replace) + "\n");
   folder.write("steps.csv", steps_csv(rows));
   folder.write("summary.md", summary_markdown(context, rows));
+  for (const Row& row : rows) {
+    if (!row.measured() || row.ranks[0].topology.empty()) continue;
+    folder.write("nccl_topology.xml", row.ranks[0].topology);  // of all rows: they ran in one place
+    break;
+  }
   return folder.commit();
 }
 

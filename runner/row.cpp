@@ -107,11 +107,15 @@ json to_json(const Row& row) {
               {"fingerprint", row.fingerprint},
               {"launcher", row.launcher},
               {"world_size", row.world_size},
+              {"emulated", row.emulated},
               {"global_batch", row.global_batch},
               {"context_length", row.context_length},
               {"taken_from", row.taken_from},
               {"ranks", json::array()}};
-  for (const RankResult& rank : row.ranks) out["ranks"].push_back(to_json(rank));
+  for (const RankResult& rank : row.ranks) {
+    out["ranks"].push_back(to_json(rank));
+    out["ranks"].back().erase("topology");  // a file of its own
+  }
   if (row.measured()) {
     out["statistics"] =
         statistics_json(compute_statistics(row.ranks, row.global_batch, row.context_length));
@@ -130,6 +134,7 @@ Row row_from_json(const json& in) {
   in.at("fingerprint").get_to(row.fingerprint);
   in.at("launcher").get_to(row.launcher);
   in.at("world_size").get_to(row.world_size);
+  row.emulated = in.value("emulated", false);
   in.at("global_batch").get_to(row.global_batch);
   in.at("context_length").get_to(row.context_length);
   in.at("taken_from").get_to(row.taken_from);

@@ -31,6 +31,7 @@ struct Row {
       fingerprint;       ///< equal fingerprints: the same experiment on the same software and CPU
   std::string launcher;  ///< who started the ranks
   std::int64_t world_size = 0;
+  bool emulated = false;          ///< the ranks shared a GPU: its times mean nothing
   std::int64_t global_batch = 0;  ///< sequences per step over all ranks
   std::int64_t context_length = 0;
   std::vector<RankResult> ranks;  ///< in rank order; empty unless it ran to its end

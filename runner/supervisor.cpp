@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ddprun/measure/clock.h"
+#include "runner/memory_words.h"
 
 namespace ddprun {
 
@@ -21,18 +22,20 @@ namespace {
 constexpr std::int64_t kRootCauseGraceNs = 500'000'000;
 constexpr std::int64_t kTerminateGraceNs = 2'000'000'000;
 
-std::string describe_exit(int status) {
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
-    std::string text =
-        "killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
-    if (signal == SIGKILL) {
-      text += "\n  hint: if nobody killed it, the kernel may have run out of memory: see `dmesg`";
-    }
-    return text;
+/// Why a rank ended that did not say so. `memory_killed`: the kernel has killed a process for want
+/// of memory meanwhile.
+RankError describe_exit(int status, bool memory_killed) {
+  if (!WIFSIGNALED(status)) {
+    return {"died", "ended before it was done, exit status " + std::to_string(WEXITSTATUS(status)) +
+                        ", without an error message"};
   }
-  return "ended before it was done, exit status " + std::to_string(WEXITSTATUS(status)) +
-         ", without an error message";
+  const int signal = WTERMSIG(status);
+  const std::string text =
+      "killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+  if (signal != SIGKILL) return {"died", text};
+  if (memory_killed) return {"out_of_memory", text + ", by the kernel, whose memory ran out"};
+  return {"died",
+          text + "\n  hint: the kernel says nothing of memory that ran out: who killed it?"};
 }
 
 class Supervisor {
@@ -169,7 +172,8 @@ class Supervisor {
       rank.alive = false;
       read_events(rank);  // its last words
       const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0 && rank.done;
-      if (!clean && !terminating()) fail(rank, {"died", describe_exit(status)});
+      if (clean || terminating()) continue;
+      fail(rank, describe_exit(status, kernel_memory_kills() > memory_kills_before_));
     }
   }
 
@@ -234,6 +238,7 @@ class Supervisor {
 
   SignalWatch& signals_;
   const RankObserver& observer_;
+  const std::int64_t memory_kills_before_ = kernel_memory_kills();
   std::vector<Rank> ranks_;
   std::vector<Failure> failures_;
   std::size_t blamed_ = 0;  ///< index into failures_

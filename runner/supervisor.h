@@ -13,9 +13,10 @@ namespace ddprun {
 struct Outcome {
   enum class Status { ok, failed, out_of_memory, interrupted };
   Status status = Status::ok;
-  std::string reason;     ///< why not ok: "rank 1 failed: killed by signal 9 (Killed)"
-  int signal = 0;         ///< interrupted: the signal that this process got
-  nlohmann::json result;  ///< ok: what rank 0's body returned
+  std::string reason;         ///< why not ok: "rank 1 failed: killed by signal 9 (Killed)"
+  int signal = 0;             ///< interrupted: the signal that this process got
+  nlohmann::json result;      ///< ok: what rank 0's body returned
+  bool next_can_run = false;  ///< a launch that was joined: not ok, yet all ranks can go on
 };
 
 /// What happens meanwhile; called on the parent's only thread.

@@ -25,6 +25,9 @@ the torch wheel into .deps/torch-site. Needs no root when nothing is missing, an
   --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/bench-venv), tcmalloc, Open MPI
 
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
+
+Where .deps/carried is (\`make pack\` on a machine with network) and the system lacks something that is in it, nothing is
+installed: what it brings is built into .deps/prefix, and LibTorch is that of the PyTorch in python3 (PYTHON=... names another).
 TEXT
 }
 
@@ -100,7 +103,7 @@ find_python() {
 }
 
 have_torch_site() {
-  [[ -n ${LIBTORCH_DIR:-} ]] || {
+  [[ -n ${LIBTORCH_DIR:-} ]] || [[ -L $deps/torch-site && -d $deps/torch-site/torch ]] || {
     [[ -d $deps/torch-site/torch-$kTorch.dist-info ]] &&
       [[ -d $deps/torch-site/nvidia_cuda_runtime-$kCudaRuntime.dist-info ]] &&
       [[ -d $deps/torch-site/nvidia_cuda_cupti-$kCupti.dist-info ]]
@@ -113,15 +116,14 @@ have_wheels() {
   have_torch_site && have_cuda_wheels && { ! $with_lint || have_clang_format; } && { ! have_command cmake || cmake_is_new_enough; }
 }
 
-# The user's own LibTorch, if they name one, must be one that ddprun builds with.
-check_own_libtorch() {
-  [[ -n ${LIBTORCH_DIR:-} ]] || return 0
-  local header=$LIBTORCH_DIR/include/torch/headeronly/version.h version
-  [[ -f $LIBTORCH_DIR/include/ATen/ATen.h && -f $LIBTORCH_DIR/lib/libtorch_cpu.so ]] ||
-    fail "LIBTORCH_DIR=$LIBTORCH_DIR holds no LibTorch (include/ATen/ATen.h and lib/libtorch_cpu.so)"
-  version=$(sed -n 's/.*define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$header" 2>/dev/null | paste -sd. || true)
-  [[ $version == "${kTorch%.*}".* ]] ||
-    fail "LIBTORCH_DIR=$LIBTORCH_DIR is LibTorch ${version:-older than 2.9}; ddprun needs ${kTorch%.*}.x"
+# check_libtorch FOLDER NAME: a LibTorch that is not the wheel's must be one that ddprun builds with.
+check_libtorch() {
+  local folder=$1 name=$2 version
+  [[ -f $folder/include/ATen/ATen.h && -f $folder/lib/libtorch_cpu.so ]] ||
+    fail "$name holds no LibTorch (include/ATen/ATen.h and lib/libtorch_cpu.so in $folder)"
+  version=$(sed -n 's/.*define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$folder/include/torch/headeronly/version.h" 2>/dev/null |
+    paste -sd. || true)
+  [[ $version == "${kTorch%.*}".* ]] || fail "$name is LibTorch ${version:-older than 2.9}; ddprun needs ${kTorch%.*}.x"
 }
 
 # ---------------------------------------------------------------- installing
@@ -215,6 +217,8 @@ install_torch() {
 source "$repo/scripts/setup_bench.sh"
 # shellcheck source=scripts/setup_cuda.sh
 source "$repo/scripts/setup_cuda.sh"
+# shellcheck source=scripts/setup_carried.sh
+source "$repo/scripts/setup_carried.sh"
 
 report() {
   local packages=("$@") status=0
@@ -240,9 +244,14 @@ main() {
     shift
   done
   PATH=$deps/cmake/cmake/data/bin:$PATH
-  check_own_libtorch
+  if [[ -n ${LIBTORCH_DIR:-} ]]; then check_libtorch "$LIBTORCH_DIR" "LIBTORCH_DIR=$LIBTORCH_DIR"; fi
   local packages
   mapfile -t packages < <(missing_packages)
+  unpack_carried
+  if want_carried "${packages[@]}"; then
+    set_up_carried "${packages[@]}"
+    return
+  fi
   if report "${packages[@]}" >/dev/null; then
     say "nothing is missing; LibTorch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
     return

@@ -7,13 +7,13 @@ cuda_home=${CUDAToolkit_ROOT:-${CUDA_HOME:-/usr/local/cuda}}
 # Only with a toolkit is CUDA support built.
 want_cuda() { $with_cuda || have_command nvcc || [[ -x $cuda_home/bin/nvcc ]]; }
 
-# The wheels of what libtorch_cuda is linked with and neither the toolkit nor the folders beside a LibTorch of one's own have;
+# The wheels of what libtorch_cuda is linked with and neither the toolkit nor the folders beside LibTorch have;
 # versions as PyTorch 2.11 asks for them. Toolkits lack the first three (304 MB on disk), many also cuDNN and NCCL.
 cuda_wheels() {
-  local wheel library
+  local libtorch=${LIBTORCH_DIR:-$deps/torch-site/torch} wheel library
   while read -r wheel library; do
     compgen -G "$cuda_home/lib64/$library" >/dev/null && continue
-    if [[ -n ${LIBTORCH_DIR:-} ]] && compgen -G "$LIBTORCH_DIR/../nvidia/*/lib/$library" >/dev/null; then continue; fi
+    compgen -G "$libtorch/../nvidia/*/lib/$library" >/dev/null && continue
     echo "$wheel"
   done <<TABLE
 nvidia-cusparselt-cu13==0.8.0  libcusparseLt.so.0

@@ -256,9 +256,11 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
   return impl_->backend_->take_records();
 }
 
+void ProcessGroup::launched_again() { impl_->backend_->launched_again(); }
+
 void ProcessGroup::shutdown() {
   barrier("shutdown");
-  impl_->backend_->release();
+  impl_->backend_->shutdown();
 }
 
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {

@@ -2,7 +2,9 @@
 #include "ddprun/comm/recording_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace ddprun {
@@ -22,11 +24,24 @@ std::string place_of(int rank, int size) {
   return "rank " + std::to_string(rank) + " of " + std::to_string(size);
 }
 
-std::string first_line(const std::exception& failure) {
+std::string whole_text(const std::exception& failure) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  std::string text =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+}
+
+/// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say it.
+constexpr std::array kMemoryWords = {"can't allocate memory", "not enough memory",
+                                     "Cannot allocate memory", "out of memory"};
+
+std::string first_line(const std::exception& failure) {
+  const std::string text = whole_text(failure);
   return text.substr(0, text.find('\n'));
+}
+
+/// What reaches the caller as it is: our own, and memory that ran out, which is this rank's own
+/// doing and no failure of the communication.
+bool passes(const std::exception& failure) {
+  return dynamic_cast<const CommError*>(&failure) != nullptr || says_out_of_memory(failure);
 }
 
 std::string hint_for(const std::string& message) {
@@ -46,6 +61,16 @@ std::string hint_for(const std::string& message) {
 }
 
 }  // namespace
+
+bool says_out_of_memory(const std::exception& failure) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&failure) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) {
+    return true;
+  }
+  const std::string text = whole_text(failure);
+  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(),
+                     [&text](const char* words) { return text.find(words) != std::string::npos; });
+}
 
 CommError comm_error(const std::exception& failure, const std::string& what,
                      const std::string& where) {
@@ -99,9 +124,8 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   c10::intrusive_ptr<c10::ivalue::Future> done;
   try {
     done = call(inner())->getFuture();
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
+    if (passes(failure)) throw;
     throw comm_error(failure, "a collective could not be started", describe());
   }
   // Runs on the backend's thread when the operation is over (or here if it already is); for a GPU
@@ -116,18 +140,45 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
       throw comm_error(failure, "a collective failed", describe());
     }
   };
-  if (entries_.size() >= kKeptRecords) {  // nobody takes them
-    done_.clear();
-    collect();
+  if (device_.capturing()) {
+    captured_.push_back(entry);
+  } else {
+    if (entries_.size() >= kKeptRecords) {  // nobody takes them
+      done_.clear();
+      collect();
+    }
+    entries_.push_back(entry);
   }
-  entries_.push_back(entry);
   return c10::make_intrusive<RecordedWork>(device_, std::move(entry),
                                            done->then(finish, done->elementType()));
+}
+
+void RecordingBackend::shutdown() {
+  try {
+    inner().shutdown();
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw comm_error(failure, "the group could not end in order", place());
+  }
+  release();
 }
 
 std::vector<CollectiveRecord> RecordingBackend::take_records() {
   collect();
   return std::exchange(done_, {});
+}
+
+void RecordingBackend::launched_again() {
+  for (const auto& captured : captured_) {
+    auto entry = std::make_shared<CollectiveEntry>();
+    entry->record = captured->record;
+    entry->enqueue = captured->enqueue;
+    entry->end = captured->end.load();
+    entry->wait_begin = captured->wait_begin.load();
+    entry->wait_end = captured->wait_end.load();
+    entries_.push_back(std::move(entry));
+  }
 }
 
 std::int64_t RecordingBackend::time_or_zero(Mark mark) const {
@@ -217,9 +268,8 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOpti
 at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions options) {
   try {
     return inner().allocateTensor(elements, options);
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
+    if (passes(failure)) throw;
     throw comm_error(failure, "the group could not allocate memory for its collectives",
                      place() + ", " + std::to_string(elements) + " elements of " +
                          std::string(options.dtype().name()));

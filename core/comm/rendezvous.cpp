@@ -3,7 +3,6 @@
 #include "ddprun/comm/rendezvous.h"
 
 #include <arpa/inet.h>
-#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -21,7 +19,9 @@
 
 #include "ddprun/comm/backend_choice.h"
 #include "ddprun/comm/descriptor.h"
+#include "ddprun/comm/exchange.h"
 #include "ddprun/comm/gloo_backend.h"
+#include "ddprun/comm/quiet_log.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/measure/clock.h"
@@ -36,21 +36,6 @@ std::string place_of(const RankInfo& info) {
   return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
          ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
 }
-
-/// Silences torch's log while it lives, unless the user chose a level: what goes wrong is in our
-/// exceptions, and torch would print each failed attempt with a stack trace.
-class QuietLog {
- public:
-  QuietLog() : level_(FLAGS_caffe2_log_level) {
-    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
-  }
-  ~QuietLog() { FLAGS_caffe2_log_level = level_; }
-  QuietLog(const QuietLog&) = delete;
-  QuietLog& operator=(const QuietLog&) = delete;
-
- private:
-  int level_;
-};
 
 /// The address of this host on the way to the master: what the others can reach, and of the network
 /// that the user meant.
@@ -224,6 +209,22 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   return make_group(store,
                     {info.rank, info.world_size, {host, info.local_rank, info.local_size}, address},
                     config, device);
+}
+
+std::vector<std::string> exchange_in_launch(const RankInfo& info, const std::string& round,
+                                            const std::string& text, double timeout_s) {
+  const QuietLog quiet;
+  const auto timeout = to_milliseconds(timeout_s);
+  try {
+    const StorePtr store =
+        c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
+    return exchange(*store, round, info.rank, info.world_size, text, timeout);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw comm_error(failure, "the ranks could not tell one another how a run ended",
+                     place_of(info));
+  }
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ddprun/comm/host_layout.h"
 #include "ddprun/comm/process_group.h"
@@ -55,6 +56,12 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                                       const std::string& run_id,
                                       const std::string& host = host_identity(),
                                       Device& device = cpu_device());
+
+/// Every rank's text, in rank order, through the store of a launch that was joined, while no group
+/// connects the ranks. `round`: a name that is used once. Throws CommError if a rank does not come
+/// within `timeout_s`.
+std::vector<std::string> exchange_in_launch(const RankInfo& info, const std::string& round,
+                                            const std::string& text, double timeout_s);
 
 /// For tests: `world_size` groups over one in-process store, one for each thread that plays a
 /// rank. Call from every thread with the same `store` (make_thread_store()). Of `info` only ranks

@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 6> kSections = {{
+constexpr std::array<Section, 7> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -45,6 +45,8 @@ constexpr std::array<Section, 6> kSections = {{
     {"optimizer", "how parameters are updated",
      [](Options& o, Experiment& e) { declare_options(o, e.optimizer); }},
     {"train", "batch and steps", [](Options& o, Experiment& e) { declare_options(o, e.train); }},
+    {"execution", "how a device is given its work",
+     [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
     {"output", "where results go",
      [](Options& o, Experiment& e) {
        o.option("dir", &e.output_dir, "folder of the results, relative to the current directory");
@@ -178,6 +180,8 @@ void declare_options(Options& o, WorldConfig& c) {
            "compute threads; 0: the host's cores divided by its ranks, at least 1",
            {.min = 0, .max = 1024});
   o.option("pin", &c.pin, "each local rank to its share of the cores");
+  o.option("emulate_ranks_on_one_gpu", &c.emulate_ranks_on_one_gpu,
+           "all ranks share the first GPU, NCCL over sockets: right results, no times (cuda)");
   o.option("backend", &c.comm.backend,
            "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
            "hierarchical if several hosts have several ranks each, else gloo",
@@ -228,6 +232,12 @@ void declare_options(Options& o, TrainConfig& c) {
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
 }
 
+void declare_options(Options& o, ExecutionConfig& c) {
+  o.option("mode", &c.mode,
+           "eager: operator by operator; cuda_graph: each step as one captured graph",
+           {.one_of = {"eager", "cuda_graph"}});
+}
+
 std::int64_t Experiment::batch_per_rank() const {
   return train.batch_per_rank > 0 ? train.batch_per_rank : train.global_batch / world.size;
 }
@@ -239,6 +249,7 @@ Setup Experiment::setup() const {
           .device = world.device,
           .compute_capability = 0,  // which the plan asks the driver for
           .backend = world.comm.backend,
+          .execution = execution.mode,
           .micro_batch = micro_batch(),
           .context_length = model.context_length,
           .heads = model.heads,

@@ -30,7 +30,11 @@ struct WorldConfig {
   std::string device = "cpu";
   std::int64_t threads_per_rank = 0;  ///< 0: the host's cores divided by its ranks, at least 1
   bool pin = true;                    ///< each local rank to its share of the cores
+  bool emulate_ranks_on_one_gpu = false;
   CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)
+
+  /// Several ranks share one GPU: what is computed is right, times mean nothing.
+  bool emulated() const { return emulate_ranks_on_one_gpu && size > 1; }
 };
 
 /// `data:`
@@ -73,6 +77,14 @@ struct TrainConfig {
   std::int64_t seed = 0;
 };
 
+/// `execution:`
+struct ExecutionConfig {
+  std::string mode = "eager";  ///< eager | cuda_graph
+  /// Steps of a run with cuda_graph that are eager: what is allocated, chosen and connected at
+  /// first use is there before a step is captured. The next is captured, and is of the warm-up too.
+  static constexpr std::int64_t kEagerSteps = 2;
+};
+
 /// A plugin as the YAML names it: `strategy: mine` or `strategy: {name: mine, bucket_mb: 5,
 /// path: ./libmine.so}`.
 struct PluginChoice {
@@ -93,6 +105,7 @@ struct Experiment {
   PluginChoice strategy, precision, attention;
   OptimizerConfig optimizer;
   TrainConfig train;
+  ExecutionConfig execution;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
 
@@ -128,6 +141,7 @@ void declare_options(Options& options, DataConfig& config);
 void declare_options(Options& options, WorldConfig& config);
 void declare_options(Options& options, OptimizerConfig& config);
 void declare_options(Options& options, TrainConfig& config);
+void declare_options(Options& options, ExecutionConfig& config);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
 /// then section by section. The options of plugins are their own.

@@ -170,10 +170,34 @@ void check_device_choice(const Experiment& e) {
                        "auto, gloo, shm or hierarchical",
                        "add `device: cuda`, or take another backend"});
   }
+  if (!cuda && e.world.emulate_ranks_on_one_gpu) {
+    throw ConfigError({"world.emulate_ranks_on_one_gpu needs a GPU",
+                       origin_of(e.document, "world.emulate_ranks_on_one_gpu"),
+                       "world.device " + e.world.device, "world.device cuda",
+                       "ranks on the CPU share it anyway: remove the option"});
+  }
   if (cuda && e.model.kernels == "fused") {
     throw ConfigError({"the fused kernels are not there on CUDA",
                        origin_of(e.document, "model.kernels"), "model.kernels fused", "reference",
                        "set `kernels: reference` under `model:`"});
+  }
+}
+
+// A graph is captured from a step of the warm-up, after some that were eager.
+void check_execution(const Experiment& e) {
+  if (e.execution.mode != "cuda_graph") return;
+  const std::string where = origin_of(e.document, "execution.mode");
+  if (e.world.device != "cuda") {
+    throw ConfigError({"execution.mode cuda_graph is of GPUs", where,
+                       "world.device " + e.world.device, "world.device cuda",
+                       "set `mode: eager` under `execution:`"});
+  }
+  const std::int64_t least = ExecutionConfig::kEagerSteps + 1;
+  if (e.train.warmup_steps < least) {
+    throw ConfigError(
+        {"execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
+         origin_of(e.document, "train.warmup_steps"), std::to_string(e.train.warmup_steps),
+         "at least " + std::to_string(least), ""});
   }
 }
 
@@ -199,6 +223,7 @@ void check_experiment(const Experiment& experiment) {
   check_schedule(experiment);
   check_backend(experiment);
   check_device_choice(experiment);
+  check_execution(experiment);
 }
 
 }  // namespace ddprun

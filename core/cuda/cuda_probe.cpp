@@ -11,55 +11,11 @@
 #include <string_view>
 
 #include "ddprun/cuda/cuda_device.h"
+#include "ddprun/cuda/nvml.h"
 
 namespace ddprun::cuda {
 
 namespace {
-
-/// The driver's management library, which alone tells its release and the clocks of the moment.
-/// nvml.h does not come with LibTorch; these are its declarations.
-class Nvml {
- public:
-  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    // Without it, or if it fails, every later call fails.
-    if (const auto begin = symbol<int (*)()>("nvmlInit_v2")) begin();
-  }
-  ~Nvml() {
-    if (const auto end = symbol<int (*)()>("nvmlShutdown")) end();
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  std::string driver() const {
-    const auto version = symbol<int (*)(char*, unsigned)>("nvmlSystemGetDriverVersion");
-    char text[96] = {};
-    return version != nullptr && version(text, sizeof text) == kSuccess ? text : "";
-  }
-
-  /// " (345 now)", MHz of the multiprocessors; empty if the library does not say.
-  std::string clock_now(const std::string& pci_bus_id) const {
-    const auto find = symbol<int (*)(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
-    const auto clock = symbol<int (*)(void*, int, unsigned*)>("nvmlDeviceGetClockInfo");
-    void* device = nullptr;
-    unsigned mhz = 0;
-    if (find == nullptr || clock == nullptr || find(pci_bus_id.c_str(), &device) != kSuccess ||
-        clock(device, kSmClock, &mhz) != kSuccess) {
-      return {};
-    }
-    return fmt::format(" ({} now)", mhz);
-  }
-
- private:
-  static constexpr int kSuccess = 0;
-  static constexpr int kSmClock = 1;
-
-  template <class Function>
-  Function symbol(const char* name) const {
-    return library_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library_, name));
-  }
-
-  void* library_;
-};
 
 std::string version_text(int version) {  // 13020 is 13.2
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -153,11 +109,11 @@ std::string describe_gpu(int index) {
   char bus[32] = {};
   cudaDeviceGetPCIBusId(bus, sizeof bus, index);
   return fmt::format(
-      "{}, {:.1f} GiB, compute capability {}.{}, {} SMs, up to {} MHz{}, memory {} MHz",
+      "{}, {:.1f} GiB, compute capability {}.{}, {} SMs, up to {} MHz{}, memory {} MHz, PCI {}",
       properties.name, static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major,
       properties.minor, properties.multiProcessorCount,
       attribute(cudaDevAttrClockRate, index) / 1000, Nvml().clock_now(bus),
-      attribute(cudaDevAttrMemoryClockRate, index) / 1000);
+      attribute(cudaDevAttrMemoryClockRate, index) / 1000, bus);
 }
 
 std::vector<std::pair<std::string, std::string>> describe_software() {
@@ -188,6 +144,7 @@ void probe(DeviceProbe& probe) {
   for (int index = 0; index < count; ++index) {
     probe.devices.emplace_back(fmt::format("cuda:{}", index), describe_gpu(index));
   }
+  for (auto& line : link_matrix()) probe.devices.push_back(std::move(line));
   if (const std::string pairs = without_peer_access(count); !pairs.empty()) {
     probe.warnings.push_back(
         "no access to each other's memory, so traffic goes through the host: " + pairs);

@@ -1,38 +1,141 @@
-// The nccl backend: PyTorch's own, with an exact mean, and errors that end the run instead of the
-// process.
-#include <ATen/Functions.h>
+// The nccl backend: PyTorch's own, with an exact mean, registered buffers, and errors that end the
+// run instead of the process.
+#include "ddprun/cuda/nccl_backend.h"
 
-#include <cstdlib>
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "ddprun/comm/future_work.h"
 #include "ddprun/comm/gloo_backend.h"
+#include "ddprun/comm/quiet_log.h"
 #include "ddprun/comm/recording_backend.h"
-#include "ddprun/config/experiment.h"
-#include "ddprun/cuda/cuda_device.h"
+#include "ddprun/cuda/nccl_memory.h"
 
 namespace ddprun::cuda {
 
 namespace {
 
-/// By default PyTorch's watchdog ends the process when a collective fails or times out, without the
-/// rank's own message. Here whoever waits asks the backend (CudaDevice::wait_for) and throws
-/// CommError. Read by ProcessGroupNCCL's constructor; what the user has set stands.
-[[maybe_unused]] const int kWatchdogLeavesTheProcess =
-    ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
+/// ProcessGroupNCCL's constructor reads these; what the user has set stands. Set when this library
+/// is loaded, before any thread starts.
+[[maybe_unused]] const int kWatchdogSettings = [] {
+  const auto unless_set = [](const char* name, const char* value) {
+    return ::setenv(name, value, /*overwrite=*/0);
+  };
+  // When a collective fails or is late, the watchdog aborts the communicator, so that kernels which
+  // wait for a peer end and whoever waits for the GPU goes on; it neither throws nor ends the
+  // process (CleanUpOnly). CudaDevice::wait_for then asks for the error.
+  unless_set("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2");
+  // Else it waits a minute before it aborts, for a dump of the flight recorder ...
+  unless_set("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0");
+  // ... after which the monitor thread would end the process.
+  unless_set("TORCH_NCCL_DUMP_ON_TIMEOUT", "0");
+  // Else a CUDA error that the watchdog meets first ends the process, without this rank's message.
+  unless_set("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0");
+  // No flight recorder: it walks the stack for each collective, and nothing dumps it.
+  if (::getenv("TORCH_FR_BUFFER_SIZE") == nullptr) unless_set("TORCH_NCCL_TRACE_BUFFER_SIZE", "0");
+  return 0;
+}();
 
-class NcclBackend final : public c10d::ProcessGroupNCCL {
+/// What ncclCommAbort and the threads of the group may take; they take milliseconds.
+constexpr auto kEndLimit = std::chrono::seconds(30);
+
+std::string words_of(c10d::ErrorType error) {
+  switch (error) {
+    case c10d::ErrorType::SUCCESS:
+      return {};
+    case c10d::ErrorType::TIMEOUT:
+      return "NCCL: timed out";
+    case c10d::ErrorType::COMM_ERROR:
+      return "NCCL: communication error";
+    case c10d::ErrorType::REMOTE_ERROR:
+      return "NCCL: error on another rank";
+  }
+  return "NCCL: unknown error";
+}
+
+/// Lets NCCL write its view of the host while this lives. All ranks of a host must ask for it,
+/// since they gather it together; rank 0 writes.
+class TopologyDump {
  public:
-  using ProcessGroupNCCL::ProcessGroupNCCL;
+  TopologyDump() {
+    if (::getenv(kVariable) != nullptr) return;  // the user has it already
+    file_ =
+        std::filesystem::temp_directory_path() / fmt::format("ddprun-topology-{}.xml", ::getpid());
+    ::setenv(kVariable, file_.c_str(), 1);
+  }
+  ~TopologyDump() {
+    if (file_.empty()) return;
+    ::unsetenv(kVariable);
+    std::error_code ignored;
+    std::filesystem::remove(file_, ignored);
+  }
+  TopologyDump(const TopologyDump&) = delete;
+  TopologyDump& operator=(const TopologyDump&) = delete;
 
-  /// Ends the communicators at once. After a barrier nothing is under way; after a peer's death
-  /// nothing can be waited for.
-  ~NcclBackend() override { abort(); }
+  std::string read() const {
+    std::ifstream in(file_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  static constexpr const char* kVariable = "NCCL_TOPO_DUMP_FILE";
+  std::filesystem::path file_;
+};
+
+class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
+ public:
+  NcclBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
+              c10::intrusive_ptr<Options> options, c10::Device device)
+      : ProcessGroupNCCL(store, rank, world_size, std::move(options)), device_(device) {
+    setBoundDeviceId(device);  // barriers take it, and collectives of other devices are refused
+  }
+
+  /// Ends the communicator at once if it did not end in order: after a peer's death nothing can be
+  /// waited for.
+  ~NcclBackend() override {
+    if (!ended_) abort_within_limit();
+  }
+
+  /// This rank's part of ncclCommInitRank.
+  void connect_now(const TopologyDump& dump) {
+    eagerConnectSingleDevice(device_);
+    topology_ = dump.read();
+    const c10::OptionalDeviceGuard guard(device_);  // getCommPtr() tells by the current device
+    memory_ = std::make_unique<NcclMemory>(reinterpret_cast<ncclComm_t>(getCommPtr()), device_);
+  }
+
+  /// In order: what is still on its way to other ranks (NCCL's proxies send after the kernels are
+  /// done) gets there.
+  void shutdown() override {
+    memory_->unregister();
+    ProcessGroupNCCL::shutdown();
+    ended_ = true;
+  }
+
+  std::string failure() override { return words_of(getError()); }
+  std::string buffers() const override {
+    return getSize() == 1 ? "not registered: one rank has nobody to talk to" : memory_->words();
+  }
+  const std::string& topology() const override { return topology_; }
 
   /// NCCL's own mean multiplies by 1/n before it adds up, which rounds unless n is a power of two.
   /// Else: the sum, then one division on the stream that follows it.
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override {
+    check();
     if (!divides_itself(options.reduceOp)) return ProcessGroupNCCL::allreduce(tensors, options);
     c10d::AllreduceOptions sum = options;
     sum.reduceOp = c10d::ReduceOp::SUM;
@@ -41,6 +144,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
 
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
+    check();
     if (!divides_itself(options.reduceOp)) {
       return ProcessGroupNCCL::_reduce_scatter_base(output, input, options);
     }
@@ -49,11 +153,54 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
     return divided(ProcessGroupNCCL::_reduce_scatter_base(output, input, sum), output);
   }
 
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    check();
+    return ProcessGroupNCCL::broadcast(tensors, options);
+  }
+
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override {
+    check();
+    return ProcessGroupNCCL::_allgather_base(output, input, options);
+  }
+
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
+    check();
+    return ProcessGroupNCCL::barrier(options);
+  }
+
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
-    return at::zeros({elements}, options.device(getBoundDeviceId()));
+    if (getSize() == 1) return at::zeros({elements}, options.device(device_));
+    return memory_->allocate(elements, options);
   }
 
  private:
+  /// A communicator that the watchdog has given up takes no more collectives.
+  void check() {
+    if (std::string words = failure(); !words.empty()) {
+      throw collective_failed(device_, std::move(words));
+    }
+  }
+
+  /// ncclCommAbort ends the kernels, and returns; if it does not, this process must not wait.
+  void abort_within_limit() {
+    auto aborted = std::make_shared<std::promise<void>>();
+    const auto done = aborted->get_future();
+    std::thread([this, aborted] {
+      try {
+        abort();
+      } catch (const std::exception& failure) {
+        std::fprintf(stderr, "NCCL could not abort: %s\n", failure.what());
+      }
+      aborted->set_value();
+    }).detach();
+    if (done.wait_for(kEndLimit) == std::future_status::ready) return;
+    std::fprintf(stderr, "rank %d: NCCL does not end on %s; the process ends instead\n", getRank(),
+                 device_.str().c_str());
+    ::_exit(1);
+  }
+
   bool divides_itself(const c10d::ReduceOp& op) const {
     const bool power_of_two = (getSize() & (getSize() - 1)) == 0;
     return op == c10d::ReduceOp::AVG && !power_of_two;
@@ -69,9 +216,65 @@ class NcclBackend final : public c10d::ProcessGroupNCCL {
     const auto future = sum->getFuture();
     return c10::make_intrusive<FutureWork>(future->then(divide, future->elementType()));
   }
+
+  const QuietLog quiet_;  // what the watchdog logs is in our exceptions
+  const c10::Device device_;
+  bool ended_ = false;
+  std::string topology_;
+  std::unique_ptr<NcclMemory> memory_;
 };
 
+/// "unhandled cuda error ...; Cuda failure 2 'out of memory'": of PyTorch's words about a failure
+/// of NCCL those that say something.
+std::string short_words(const std::exception& failure) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  if (const auto place = text.find(", ");
+      text.starts_with("NCCL error in: ") && place != std::string::npos) {
+    text.erase(0, place + 2);
+  }
+  std::string words = text.substr(0, text.find('\n'));
+  constexpr std::string_view kLast = "Last error:\n";
+  if (const auto last = text.find(kLast); last != std::string::npos) {
+    const std::string detail = text.substr(last + kLast.size());
+    words += "; " + detail.substr(0, detail.find('\n'));
+  }
+  return words;
+}
+
+/// Connects on a thread of its own: ncclCommInitRank waits without limit for ranks that are gone.
+void connect_within(const c10::intrusive_ptr<NcclBackend>& backend,
+                    const std::shared_ptr<TopologyDump>& dump, std::chrono::milliseconds limit) {
+  auto connected = std::make_shared<std::promise<void>>();
+  auto done = connected->get_future();
+  std::thread([backend = c10::intrusive_ptr<NcclBackend>(backend), dump, connected]() mutable {
+    try {
+      backend->connect_now(*dump);
+      backend.reset();  // the last owner ends the group, which must not be this thread
+      connected->set_value();
+    } catch (...) {
+      backend.reset();
+      connected->set_exception(std::current_exception());
+    }
+  }).detach();
+  if (done.wait_for(limit) != std::future_status::ready) {
+    throw std::runtime_error(fmt::format("no connection within {:g} s: timed out",
+                                         std::chrono::duration<double>(limit).count()));
+  }
+  done.get();
+}
+
 }  // namespace
+
+CommError collective_failed(c10::Device device, std::string got) {
+  return CommError({.what = "a collective on the GPU cannot end",
+                    .where = device.str(),
+                    .got = std::move(got),
+                    .expected = {},
+                    .hint = "a rank is missing, hangs, or is slower than the limit `timeout_s` "
+                            "under `world:` allows"});
+}
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size, c10::Device device,
@@ -79,14 +282,16 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = to_milliseconds(config.timeout_s);
   try {
-    auto backend = c10::make_intrusive<NcclBackend>(store, rank, world_size, options);
-    backend->setBoundDeviceId(device);
-    backend->eagerConnectSingleDevice(device);  // a rank that cannot connect says so here
+    const auto dump = std::make_shared<TopologyDump>();  // before the group's threads start
+    auto backend =
+        c10::make_intrusive<NcclBackend>(store, rank, world_size, std::move(options), device);
+    connect_within(backend, dump, to_milliseconds(config.timeout_s));
     return backend;
   } catch (const std::exception& failure) {
-    throw comm_error(
-        failure, "NCCL could not connect this rank to the others",
-        "rank " + std::to_string(rank) + " of " + std::to_string(world_size) + ", " + device.str());
+    const std::string words = short_words(failure);
+    if (says_out_of_memory(failure)) C10_THROW_ERROR(OutOfMemoryError, "NCCL: " + words);
+    throw comm_error(std::runtime_error(words), "NCCL could not connect this rank to the others",
+                     fmt::format("rank {} of {}, {}", rank, world_size, device.str()));
   }
 }
 

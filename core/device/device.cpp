@@ -16,6 +16,8 @@ class CpuDevice final : public Device {
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronise() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
+  bool capturing() const override { return false; }
   DeviceMemory memory() const override { return {}; }
   void reset_memory() override {}
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
@@ -27,6 +29,7 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
+CapturedWork::~CapturedWork() = default;
 Device::~Device() = default;
 
 Device& cpu_device() {

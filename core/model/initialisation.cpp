@@ -1,6 +1,7 @@
 // Initial values of parameters: Box-Muller on counter-based bits, redrawn beyond 3 std.
 #include "ddprun/model/initialisation.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
@@ -13,6 +14,7 @@ namespace ddprun {
 namespace {
 
 constexpr float kCut = 3.0F;
+constexpr std::int64_t kGrain = 4096;  // values worth a thread's start
 
 std::uint64_t stream_key(std::uint64_t seed, const std::string& name) {
   for (const char c : name) seed = counter_hash(seed, static_cast<unsigned char>(c));
@@ -45,9 +47,12 @@ at::Tensor truncated_normal(at::IntArrayRef shape, double std, std::uint64_t see
   auto* const values = tensor.mutable_data_ptr<float>();
   const std::uint64_t key = stream_key(seed, name);
   const auto scale = static_cast<float>(std);
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    values[i] = scale * cut_normal(counter_hash(key, static_cast<std::uint64_t>(i)));
-  }
+  // Each value depends on its index alone, so any number of threads gives the same.
+  at::parallel_for(0, tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      values[i] = scale * cut_normal(counter_hash(key, static_cast<std::uint64_t>(i)));
+    }
+  });
   return tensor;
 }
 

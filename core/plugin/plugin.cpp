@@ -39,7 +39,8 @@ at::Tensor Precision::linear(const at::Tensor& x, const at::Tensor& weight) {
   return at::linear(x, weight);
 }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
-bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }
+GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
+bool Precision::scales_loss() const { return false; }
 
 std::string below_capability(const Setup& setup, int least, const std::string& what) {
   if (setup.device == "cpu" || setup.compute_capability >= least) return {};

@@ -20,6 +20,7 @@ struct Setup {
   std::string device = "cpu";
   int compute_capability = 0;       ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
+  std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;

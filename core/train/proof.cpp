@@ -1,6 +1,7 @@
 // The checks that each run makes of itself.
 #include "ddprun/train/proof.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <locale>
 #include <map>
 #include <memory>
@@ -25,6 +27,7 @@ struct ThousandsSeparator : std::numpunct<char> {
   std::string do_grouping() const override { return "\3"; }
 };
 
+constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
 constexpr int kIntegerRange =
     3;  // rank values lie in size * [-3, 3]: sums stay exact in bfloat16 up to 9 ranks
 
@@ -54,9 +57,11 @@ struct IntegersBackward final : torch::autograd::Node {
     // Laid out as the parameter: it may be transposed.
     at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
     float* const data = values.mutable_data_ptr<float>();
-    for (std::int64_t i = 0; i < values.numel(); ++i) {
-      data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
-    }
+    at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
+      }
+    });
     return {values.to(parameter.options())};
   }
 };
@@ -84,13 +89,16 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, int rank, int
 std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int last, int factor) {
   const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
-  std::int64_t wrong = 0;
-  for (std::int64_t i = 0; i < range.size(); ++i) {
-    int expected = 0;
-    for (int rank = first; rank < last; ++rank) expected += small_integer(range.begin + i, rank);
-    if (got[i] != static_cast<float>(expected * factor)) ++wrong;
-  }
-  return wrong;
+  const auto count = [&](std::int64_t begin, std::int64_t end, std::int64_t wrong) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      int expected = 0;
+      for (int rank = first; rank < last; ++rank) expected += small_integer(range.begin + i, rank);
+      if (got[i] != static_cast<float>(expected * factor)) ++wrong;
+    }
+    return wrong;
+  };
+  return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, std::int64_t{0}, count,
+                             std::plus<>());
 }
 
 /// 1234567 as "1,234,567".

@@ -143,6 +143,7 @@ void add_device(json& out, const RankResult& result) {
   for (const auto& [name, member] : kMemoryNumbers) {
     out["device_memory"][name] = result.device_memory.*member;
   }
+  if (!result.topology.empty()) out["topology"] = result.topology;
 }
 
 void read_device(const json& in, RankResult& result) {
@@ -151,6 +152,7 @@ void read_device(const json& in, RankResult& result) {
   for (const auto& [name, member] : kMemoryNumbers) {
     in.at("device_memory").at(name).get_to(result.device_memory.*member);
   }
+  result.topology = in.value("topology", "");
 }
 
 RankResult parse(const json& in) {

@@ -55,6 +55,7 @@ struct RankResult {
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.
   std::vector<std::pair<std::string, std::string>> device = {};
   DeviceMemory device_memory = {};
+  std::string topology = {};  ///< Device::topology()
 };
 
 /// Round trips without loss: numbers that JSON lacks are the texts "nan", "inf" and "-inf", the

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/device/device_library.h"
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/train/placement.h"
@@ -32,8 +32,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     StepSample sample = trainer.step(index);
     if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
     if (off_plan.empty()) {
-      off_plan =
-          compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+      off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
       if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
     }
     if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
@@ -43,7 +42,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
   result.last_step = trainer.last_records();
   result.last_step_begin_ns = trainer.last_step_begin_ns();
 
-  const auto& planned = trainer.data_parallel().context().planned();
+  const auto planned = trainer.data_parallel().planned();
   std::int64_t bytes = 0;
   for (const auto& collective : planned) bytes += collective.bytes;
   result.checks.push_back(
@@ -64,9 +63,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   const Placement placement = place(experiment.world, info);
   result.cores = placement.cores;
   result.threads = placement.threads;
-  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
-  result.device = device->describe();
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {
@@ -82,6 +80,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
     result.parameter_hash = hash_parameters(data_parallel.buffers());
     result.peak_resident_bytes = peak_resident_bytes();
+    result.device = device->describe();
+    result.topology = device->topology();
   }
 
   std::vector<RankResult> results;

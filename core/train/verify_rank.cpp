@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "ddprun/device/device_library.h"
+#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/train/placement.h"
 #include "ddprun/train/run_rank.h"
 #include "ddprun/train/trainer.h"
@@ -32,7 +32,7 @@ Outcome train(Trainer& trainer, std::int64_t steps) {
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t index = 0; index < steps; ++index) {
     trainer.step(index, [&] {
-      if (index == 0) outcome.gradients = buffers.gradients(buffers.all()).clone();
+      if (index == 0) outcome.gradients = trainer.gradients();
     });
   }
   outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
@@ -52,7 +52,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
                                     const RankInfo& info, const std::string& run_id) {
   place(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
-  const auto device = open_device(experiment.world.device, info.local_rank);
+  const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   Outcome together;
   {
@@ -72,6 +72,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   whole.train.batch_per_rank = 0;
   whole.train.accumulate = 1;
   whole.optimizer.overlap = false;
+  whole.execution = {};
   const auto alone_group =
       connect_thread(make_thread_store(), 0, 1, experiment.world.comm, *device);
   Alone alone_strategy;

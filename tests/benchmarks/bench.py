@@ -166,7 +166,10 @@ def startup_rows(args, runs):
 
 
 def first_line(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return "not there"
     return (done.stdout or done.stderr).strip().splitlines()[0] if done.returncode == 0 else "not there"
 
 

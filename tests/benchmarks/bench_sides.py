@@ -15,7 +15,7 @@ PEER_PROGRAM = REPO / "tests/benchmarks/peer/pytorch_ddp.py"
 CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")  # where a toolkit is, torch's Python wheel takes its libraries from it
 RUN_LIMIT_S = 900
 
-# Batch of one rank; all other dimensions stand in the preset and in peer/pytorch_ddp.py.
+# Batch of one rank; all other dimensions stand in the preset and in peer/sizes.py.
 BATCH = {"tiny": 4, "peer-small": 2, "laptop-70m": 1}
 
 # Strategies that are tried, each with its options; what this ddprun does not have (yet) is left out, and said.
@@ -59,15 +59,15 @@ def children_cpu_s():
     return usage.ru_utime + usage.ru_stime
 
 
-def execute(command, environment):
+def execute(command, environment, limit_s=RUN_LIMIT_S):
     """Runs to the end; returns stdout, and how many cores' worth others on this machine took meanwhile."""
     begin, busy, own = time.monotonic(), busy_cpu_s(), children_cpu_s()
     launch = {"BENCH_LAUNCH_NS": str(time.monotonic_ns())}
     try:
         done = subprocess.run(command, env={**os.environ, **environment, **launch}, capture_output=True, text=True,
-                              timeout=RUN_LIMIT_S, cwd=REPO)
+                              timeout=limit_s, cwd=REPO)
     except subprocess.TimeoutExpired:
-        raise RunFailed(f"no end after {RUN_LIMIT_S} s: {' '.join(command)}") from None
+        raise RunFailed(f"no end after {limit_s:.0f} s: {' '.join(command)}") from None
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-12:]
         raise RunFailed(f"exit status {done.returncode}: {' '.join(command)}: {' / '.join(words)}")
@@ -114,6 +114,9 @@ def peer_json(command, environment):
 class Ddprun(Side):
     """A ddprun configuration: an experiment, written as JSON, which is YAML."""
 
+    limit_s = RUN_LIMIT_S
+    kept = ("rank", "samples", "peak_resident_bytes", "first_step_done_s", "device_memory")  # of each rank, where it is there
+
     def __init__(self, cell, strategy, settings=()):
         self.cell = cell
         model, precision, ranks = cell
@@ -138,20 +141,24 @@ class Ddprun(Side):
         path.write_text(json.dumps(self.experiment, indent=1))
         return str(path)
 
-    def is_accepted(self):
+    def refusal(self):
+        """Why this ddprun does not accept it, in its words; empty if it does."""
         with tempfile.TemporaryDirectory() as folder:
             command = [str(BIN / "ddprun"), "validate", self.write(folder)]
-            return subprocess.run(command, capture_output=True, cwd=REPO).returncode == 0
+            done = subprocess.run(command, capture_output=True, text=True, cwd=REPO)
+            return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
+
+    def is_accepted(self):
+        return not self.refusal()
 
     def run(self, warmup, steps):
         self.experiment["train"].update(warmup_steps=warmup, steps=steps)
         with tempfile.TemporaryDirectory() as folder:
             command = [str(BIN / "ddprun"), "run", self.write(folder), "--quiet", "--output", folder]
-            _, others = execute(command, self.environment)
+            _, others = execute(command, self.environment, self.limit_s)
             result = json.loads((Path(folder) / "bench/latest/result.json").read_text())
         row = result["rows"][0]
-        ranks = [{key: rank[key] for key in ("rank", "samples", "peak_resident_bytes", "first_step_done_s")}
-                 for rank in row["ranks"]]
+        ranks = [{key: rank[key] for key in self.kept if key in rank} for rank in row["ranks"]]
         return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "other_cpus": others}
 
 

@@ -11,6 +11,7 @@ import bench_report as report
 import bench_roofline as roofline
 import bench_sides as sides
 from bench_parts import own_medians, peer_medians, repetitions
+from peer.sizes import SIZES
 
 
 def run_of(*ranks):
@@ -151,6 +152,11 @@ class GoogleBenchmark(unittest.TestCase):
             self.assertRegex(source, rf"\b(BENCHMARK|DDPRUN_PAGES)\({case.split('/')[0]}\)")
 
 
+class Machine(unittest.TestCase):
+    def test_a_program_that_is_not_there_is_said(self):
+        self.assertEqual(bench.first_line(["/no/such/program"]), "not there")
+
+
 class TablesOfRunsMadeApart(unittest.TestCase):
     def test_rows_of_all_in_one_table_and_each_machine_once(self):
         def report_of(what):
@@ -205,13 +211,13 @@ class SameModel(unittest.TestCase):
 
     def test_sizes_equal_the_presets(self):
         presets = (sides.REPO / "core/model/model_config.cpp").read_text()
-        peer = Path(sides.PEER_PROGRAM).read_text()
-        for name in bench.STEPS:
-            preset = re.search(rf'{{"{name}", (\d+), (\d+), (\d+), (\d+), (\d+), (\d+)}}', presets)
-            size = re.search(rf'"{name}": dict\(vocab=(\d+), context=(\d+), d_model=(\d+), d_ff=(\d+), layers=(\d+), '
-                             r'heads=(\d+), batch=(\d+)\)', peer)
-            self.assertEqual(preset.groups(), size.groups()[:6], name)
-            self.assertEqual(int(size[7]), sides.BATCH[name], name)
+        for name, size in SIZES.items():
+            preset = re.search(rf'{{"{re.escape(name)}", (\d+), (\d+), (\d+), (\d+), (\d+), (\d+)}}', presets)
+            keys = ("vocab", "context", "d_model", "d_ff", "layers", "heads")
+            self.assertEqual(tuple(map(int, preset.groups())), tuple(size[key] for key in keys), name)
+
+    def test_batches_are_equal(self):
+        self.assertEqual({name: SIZES[name]["batch"] for name in bench.STEPS}, sides.BATCH)
 
 
 if __name__ == "__main__":

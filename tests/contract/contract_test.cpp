@@ -142,11 +142,13 @@ std::vector<Combination> combinations() {
   return all;
 }
 
-/// Those whose strategy can update parameters while gradients travel.
+/// Those whose strategy can update parameters while gradients travel, and whose precision lets it.
 std::vector<Combination> overlapping() {
   std::vector<Combination> all = combinations();
   std::erase_if(all, [](const Combination& one) {
-    return !make_strategy(registry(), experiment_of(one).strategy)->reports_ranges();
+    const Experiment experiment = experiment_of(one);
+    return !make_strategy(registry(), experiment.strategy)->reports_ranges() ||
+           make_precision(registry(), experiment.precision)->scales_loss();
   });
   return all;
 }
@@ -173,15 +175,14 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
     const StepSample sample = trainer.step(step, [&] {
-      if (step == 0) outcome.gradients = buffers.gradients(buffers.all()).clone();
+      if (step == 0) outcome.gradients = trainer.gradients();
     });
     outcome.losses.push_back(sample.loss);
     outcome.collectives.push_back(sample.collectives);
   }
   outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
   outcome.copy = buffers.compute_copy(buffers.all());
-  outcome.off_plan =
-      compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+  outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
   return outcome;
 }
 

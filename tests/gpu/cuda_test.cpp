@@ -10,6 +10,7 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/clock.h"
 #include "support/ddprun_command.h"
+#include "support/gpu_ranks.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
@@ -85,8 +86,9 @@ TEST_F(Cuda, MemoryIsCounted) {
 }
 
 TEST_F(Cuda, CollectivesGiveTheExactMean) {
-  in_ranks(gpus_, [](const RankInfo& info) {
-    const auto device = open_device("cuda", info.local_rank);
+  const WorldConfig world = gpu_world(gpus_);
+  in_ranks(static_cast<int>(world.size), [&](const RankInfo& info) {
+    const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 30}, "run", host_identity(), *device);
     CHECK_HERE(group->backend_name() == "nccl");
     const int n = group->size();
@@ -115,9 +117,9 @@ TEST_F(Cuda, CollectivesGiveTheExactMean) {
 }
 
 TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
-  if (gpus_ < 2) GTEST_SKIP() << "two GPUs are needed";
-  const auto ends = run_process_ranks(2, [](const RankInfo& info) -> int {
-    const auto device = open_device("cuda", info.local_rank);
+  const WorldConfig world = gpu_world(gpus_);
+  const auto ends = run_process_ranks(2, [&](const RankInfo& info) -> int {
+    const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 5}, "run", host_identity(), *device);
     if (info.rank == 1) _exit(3);
     try {
@@ -132,10 +134,10 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
 
 /// tiny_experiment() on all GPUs, by the kernels that there are.
 std::vector<std::string> on_gpus(const char* command, int gpus) {
-  return {command, "gpu.yaml",
-          "--set", "world.device=cuda",
-          "--set", "model.kernels=reference",
-          "--set", "world.size=" + std::to_string(gpus)};
+  std::vector<std::string> words = {command, "gpu.yaml"};
+  const auto world = set_gpu_world(gpu_world(gpus));
+  words.insert(words.end(), world.begin(), world.end());
+  return words;
 }
 
 TEST_F(Cuda, ARunProvesItself) {

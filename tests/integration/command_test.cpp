@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/comm/rendezvous.h"
@@ -264,24 +265,79 @@ TEST(Command, VerifyRefusesWhatIsNotANumber) {
   EXPECT_THAT(run.out, AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
 }
 
-TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
-  TemporaryFolder folders[2];
+/// Two processes of one launch, each with a folder of its own.
+std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folders)[2],
+                                                        const std::string& file) {
   const auto [fd, port] = listen_on_free_port();
   close(fd);
-  std::optional<DdprunProcess> ranks[2];
+  std::vector<std::unique_ptr<DdprunProcess>> ranks;
   for (const int rank : {0, 1}) {
-    folders[rank].write("one.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
-    ranks[rank].emplace(
-        folders[rank], std::vector<std::string>{"one.yaml"},
+    ranks.push_back(std::make_unique<DdprunProcess>(
+        folders[rank], std::vector<std::string>{file},
         std::vector<std::string>{
             "RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank), "WORLD_SIZE=2",
-            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)});
+            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)}));
   }
-  for (auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
+  return ranks;
+}
+
+TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
+  TemporaryFolder folders[2];
+  for (auto& folder : folders) {
+    folder.write("one.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+  }
+  const auto ranks = join_launch(folders, "one.yaml");
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
   EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["launcher"], "torchrun");
   EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
+}
+
+/// The second row's model does not fit any machine.
+std::string with_a_row_too_large() {
+  return tiny_experiment("sweep: {model.vocab_size: [256, 1000000000000, 512]}\n");
+}
+
+TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
+  for (const char* backend : {"gloo", "shm"}) {
+    TemporaryFolder folder;
+    folder.write("three.yaml", with_a_row_too_large());
+    const CommandResult run =
+        run_ddprun(folder, {"three.yaml", "--set", std::string("world.backend=") + backend});
+    EXPECT_EQ(run.status, 1) << run.err;
+    const json rows = result_of(folder, "three")["rows"];
+    EXPECT_EQ(rows[0]["status"], "ok");
+    EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
+    EXPECT_THAT(rows[1]["reason"].get<std::string>(),
+                AllOf(HasSubstr("tried to allocate "), HasSubstr("available")));
+    EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
+  }
+}
+
+TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
+  TemporaryFolder folders[2];
+  for (auto& folder : folders) folder.write("three.yaml", with_a_row_too_large());
+  const auto ranks = join_launch(folders, "three.yaml");
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
+  const json rows = result_of(folders[0], "three")["rows"];
+  EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
+  EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
+}
+
+TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
+  TemporaryFolder folders[2];
+  folders[0].write("two.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
+  // Rank 1 alone has no memory for the first row: its file asks for a larger vocabulary.
+  folders[1].write("two.yaml",
+                   tiny_experiment("sweep: {model.vocab_size: [1000000000000, 256]}\n"));
+  const auto ranks = join_launch(folders, "two.yaml");
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
+  const json rows = result_of(folders[0], "two")["rows"];
+  EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
+  EXPECT_THAT(rows[0]["reason"].get<std::string>(),
+              AllOf(HasSubstr("rank 1 failed"), HasSubstr("tried to allocate")));
+  EXPECT_NE(rows[1]["status"], "not run") << rows[1]["reason"];
 }
 
 TEST(Command, TellsWhatThereIs) {

@@ -113,6 +113,8 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(e.setup().micro_batch, 2);
   EXPECT_EQ(e.setup().context_length, 128);
   EXPECT_EQ(e.setup().head_dim, 64);
+  EXPECT_EQ(e.setup().d_ff, e.model.d_ff);
+  EXPECT_EQ(e.setup().kernels, "fused");
 }
 
 TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
@@ -194,7 +196,7 @@ TEST_F(ExperimentTest, UnknownKeys) {
       "unknown key 'wordl'\n"
       "  where: run.yaml:5:1\n"
       "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, world, "
-      "optimizer, train, output\n"
+      "optimizer, train, execution, output\n"
       "  hint: did you mean 'world'?");
   EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
             "unknown key 'warmup' in optimizer.schedule\n"
@@ -338,6 +340,19 @@ TEST_F(ExperimentTest, OverlapCannotClip) {
       "  expected: clip_norm 0\n"
       "  hint: clipping needs the norm of all gradients before the first update: remove one of "
       "them");
+}
+
+TEST_F(ExperimentTest, GraphsNeedAGpuAndWarmUp) {
+  EXPECT_EQ(error(std::string(kLeast) + "execution: {mode: cuda_graph}\n"),
+            "execution.mode cuda_graph is of GPUs\n"
+            "  where: run.yaml:5:13\n"
+            "  got: world.device cpu\n"
+            "  expected: world.device cuda\n"
+            "  hint: set `mode: eager` under `execution:`");
+  EXPECT_THAT(error("{strategy: s, precision: p, attention: a, model: {kernels: reference},\n"
+                    "world: {device: cuda}, execution: {mode: cuda_graph},\n"
+                    "train: {global_batch: 4, warmup_steps: 2}}\n"),
+              testing::HasSubstr("  got: 2\n  expected: at least 3"));
 }
 
 TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {

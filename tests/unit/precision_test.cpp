@@ -201,15 +201,20 @@ TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
                                                  "7.5"))
         << precision;
   }
-  EXPECT_EQ(on_gpu("fp32", 75), "");
+  for (const std::string precision : {"fp32", "fp16_mixed"}) {
+    EXPECT_EQ(on_gpu(precision, 75), "") << precision;
+  }
 }
 
 TEST(Refusals, OnTheCpuAndWithFusedKernels) {
   const auto tf32 = load_plugin<Precision>("precision", "tf32");
   EXPECT_THAT(tf32->unsupported({}), HasSubstr("on the CPU there is fp32"));
-  const auto bf16_true = load_plugin<Precision>("precision", "bf16_true");
-  EXPECT_EQ(bf16_true->unsupported({}), "");
-  EXPECT_THAT(bf16_true->unsupported({.kernels = "fused"}), HasSubstr("`kernels: reference`"));
+  for (const std::string name : {"bf16_true", "fp16_mixed"}) {
+    const auto precision = load_plugin<Precision>("precision", name);
+    EXPECT_EQ(precision->unsupported({}), "") << name;
+    EXPECT_THAT(precision->unsupported({.kernels = "fused"}), HasSubstr("`kernels: reference`"))
+        << name;
+  }
 }
 
 }  // namespace

@@ -26,6 +26,47 @@ void expect_plausible_times(const CollectiveRecord& record, std::int64_t before,
   EXPECT_LE(record.end_ns, after) << record.label;
 }
 
+/// A backend on which nothing starts.
+class Failing final : public c10d::Backend {
+ public:
+  explicit Failing(std::function<void()> fail) : Backend(0, 1), fail_(std::move(fail)) {}
+  const std::string getBackendName() const override { return "failing"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>&,
+                                           const c10d::AllreduceOptions&) override {
+    fail_();
+    return {};
+  }
+  at::Tensor allocateTensor(long, at::TensorOptions) override {
+    fail_();
+    return {};
+  }
+  void shutdown() override { fail_(); }
+
+ private:
+  std::function<void()> fail_;
+};
+
+TEST(Recording, MemoryThatRanOutIsNoFailureOfTheCommunication) {
+  const auto recording = c10::make_intrusive<RecordingBackend>(
+      c10::make_intrusive<Failing>([] { C10_THROW_ERROR(OutOfMemoryError, "no memory"); }), 1,
+      cpu_device());
+  std::vector<at::Tensor> tensors = {at::zeros({1})};
+  EXPECT_THROW(recording->allreduce(tensors, {}), c10::OutOfMemoryError);
+  EXPECT_THROW(recording->allocateTensor(1, at::kFloat), c10::OutOfMemoryError);
+}
+
+TEST(Recording, AnEndThatFailsIsACommError) {
+  const auto recording = c10::make_intrusive<RecordingBackend>(
+      c10::make_intrusive<Failing>([] { throw std::runtime_error("flush failed"); }), 1,
+      cpu_device());
+  try {
+    recording->shutdown();
+    FAIL() << "nothing thrown";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("flush failed"));
+  }
+}
+
 class RecordsOf : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Count, RecordsOf, testing::Values(1, 2, 3, 4));
 

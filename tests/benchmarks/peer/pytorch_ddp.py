@@ -2,11 +2,13 @@
 """PyTorch doing ddprun's job, as fast as we could make it: the side that `make bench` compares with.
 
     pytorch_ddp.py train --size tiny --strategy bucketed --bucket-mb 5 [--bf16] [--world 2]
+    pytorch_ddp.py train --device cuda --size small --context 512 --strategy single --world 1 --bf16 [--compile]
     pytorch_ddp.py all_reduce --megabytes 1,10,100
     pytorch_ddp.py adamw --size peer-small --world 1
 
 Prints one JSON object. `train` gives every sample of every rank, with the keys that ddprun's result.json has and the
-same meaning (docs/measurement.md). One compute thread a rank; ranks are processes of this machine over gloo.
+same meaning (docs/measurement.md). One compute thread a rank; ranks are processes of this machine over gloo, or with
+one GPU each over NCCL.
 """
 import argparse
 import gc
@@ -24,6 +26,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from sizes import SIZES  # noqa: E402
 
 # What was tried to make this side fast: least CPU time of a step, one rank, variants in turn in one process, on a busy machine,
 # so differences below some 5 % may be noise.
@@ -38,13 +41,6 @@ import torch.nn.functional as F  # noqa: E402
 #   Python's bytecode          launch to first step 55 -> 20 s: scripts/setup_bench.sh writes it, as pip would
 # Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
 # Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
-
-# Every dimension as in ddprun's presets of these names (core/model/model_config.cpp).
-SIZES = {
-    "tiny": dict(vocab=10000, context=128, d_model=256, d_ff=1024, layers=4, heads=4, batch=4),
-    "peer-small": dict(vocab=10000, context=256, d_model=512, d_ff=1344, layers=8, heads=8, batch=2),
-    "laptop-70m": dict(vocab=32000, context=512, d_model=512, d_ff=1384, layers=12, heads=8, batch=1),
-}
 
 # ---------------------------------------------------------------- model: pre-norm decoder, RoPE, SwiGLU, no biases
 
@@ -136,17 +132,48 @@ class LanguageModel(nn.Module):
         return self.head(self.norm(x))
 
 
+# ---------------------------------------------------------------- moments of a step
+
+
+class CpuClock:
+    def mark(self):
+        return time.perf_counter()
+
+    def finish(self):
+        pass
+
+    def ms(self, begin, end):
+        return (end - begin) * 1e3
+
+
+class CudaClock:
+    """Events in the stream: nothing in the step waits for them, as in ddprun."""
+
+    def mark(self):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def finish(self):
+        torch.cuda.synchronize()
+
+    def ms(self, begin, end):
+        return begin.elapsed_time(end)
+
+
 # ---------------------------------------------------------------- strategies
 # backward(loss) returns two moments: the last gradient is final on this rank; every gradient is the mean over the ranks.
 # DistributedDataParallel waits for its buckets inside backward(), so a hook takes the first.
 
 
 class Single:
-    def __init__(self, model, args):
-        self.args, self.model = args, model
+    def __init__(self, model, args, clock):
+        self.args, self.model, self.clock = args, model, clock
         self.parameters = list(model.parameters())
-        self.forward = torch.compile(model) if args.compile else model
+        self.forward = model
         self.setup()
+        if args.compile:
+            self.compile()
         self.optimizer = self.make_optimizer()
 
     def setup(self):
@@ -157,11 +184,18 @@ class Single:
     def make_optimizer(self):
         return torch.optim.AdamW(self.parameters, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
+    def compile(self):
+        self.loss = torch.compile(self.loss)
+
+    def loss(self, ids, targets):
+        # Autocast computes cross_entropy in float32.
+        return F.cross_entropy(self.forward(ids).flatten(0, 1), targets.flatten())
+
     def backward(self, loss):
         loss.backward()
-        done = time.perf_counter()
+        done = self.clock.mark()
         self.synchronise()
-        return done, time.perf_counter()
+        return done, self.clock.mark()
 
     def synchronise(self):
         pass
@@ -201,21 +235,23 @@ class Overlap(Single):
 
 class Bucketed(Single):
     def setup(self):
-        self.last_gradient = 0.0
-        for parameter in self.parameters:
-            parameter.register_post_accumulate_grad_hook(self.gradient_is_final)
+        self.last_gradient = None
+        if self.args.device == "cpu":  # an event for each gradient of a GPU would cost what it measures
+            for parameter in self.parameters:
+                parameter.register_post_accumulate_grad_hook(self.gradient_is_final)
         self.forward = nn.parallel.DistributedDataParallel(
             self.model, bucket_cap_mb=self.args.bucket_mb, gradient_as_bucket_view=True, broadcast_buffers=False,
             static_graph=self.args.static_graph)
-        if self.args.compile:
-            self.forward = torch.compile(self.forward)
+
+    def compile(self):
+        self.forward = torch.compile(self.forward)
 
     def gradient_is_final(self, _):
-        self.last_gradient = time.perf_counter()
+        self.last_gradient = self.clock.mark()
 
     def backward(self, loss):
         loss.backward()
-        return self.last_gradient, time.perf_counter()
+        return self.last_gradient, self.clock.mark()
 
 
 class Zero1(Bucketed):
@@ -240,38 +276,74 @@ def peak_resident_bytes():
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
+def run_step(strategy, args, ids):
+    """Its loss; its moments: begin, loss there, last gradient (or None), all gradients averaged, end."""
+    clock = strategy.clock
+    begin = clock.mark()
+    strategy.optimizer.zero_grad(set_to_none=True)
+    ids = ids.to(args.device, non_blocking=True)
+    with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
+        loss = strategy.loss(ids[:, :-1], ids[:, 1:])
+    forward = clock.mark()
+    backward, synchronised = strategy.backward(loss)
+    strategy.optimizer.step()
+    return loss, (begin, forward, backward, synchronised, clock.mark())
+
+
+def sample_of(clock, moments):
+    begin, forward, backward, synchronised, end = moments
+    sample = {"step_ms": clock.ms(begin, end), "forward_ms": clock.ms(begin, forward),
+              "backward_ms": clock.ms(forward, backward or synchronised), "optimizer_ms": clock.ms(synchronised, end)}
+    if backward is not None:
+        sample["exposed_ms"] = clock.ms(backward, synchronised)
+    return sample
+
+
+def busy_ms(strategy, args, ids, step_ms):
+    """Milliseconds of steps on the GPU alone: each waits behind a kernel that spins while the host gives it the whole step."""
+    times = []
+    for _ in range(5):
+        torch.cuda._sleep(int(2 * step_ms * 2e6))  # cycles, of some 2 GHz
+        _, moments = run_step(strategy, args, ids)
+        strategy.clock.finish()
+        times.append(strategy.clock.ms(moments[0], moments[-1]))
+    return times
+
+
 def train(rank, args):
     torch.manual_seed(0)
-    strategy = STRATEGIES[args.strategy](LanguageModel(args), args)
+    on_gpu = args.device == "cuda"
+    clock = CudaClock() if on_gpu else CpuClock()
+    with torch.device(args.device):
+        model = LanguageModel(args)
+    strategy = STRATEGIES[args.strategy](model, args, clock)
     generator = torch.Generator().manual_seed(1000 + rank)
     batches = [torch.randint(args.vocab, (args.batch, args.context + 1), generator=generator) for _ in range(8)]
+    if on_gpu:
+        batches = [batch.pin_memory() for batch in batches]
     samples, first_step_done_s, losses = [], None, []
     for index in range(args.warmup + args.steps):
         if index == args.warmup:
             gc.collect()
             gc.disable()
+            if on_gpu:
+                torch.cuda.reset_peak_memory_stats()
         ids = batches[index % len(batches)]
         barrier(args.world)
-        begin = time.perf_counter()
-        strategy.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
-            # Autocast computes cross_entropy in float32.
-            loss = F.cross_entropy(strategy.forward(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
-        forward = time.perf_counter()
-        backward, synchronised = strategy.backward(loss)
-        strategy.optimizer.step()
-        end = time.perf_counter()
+        loss, moments = run_step(strategy, args, ids)
+        clock.finish()
         if first_step_done_s is None:
             first_step_done_s = (time.monotonic_ns() - args.launch_ns) * 1e-9
-        moments = (begin, end, begin, forward, backward, synchronised, end)
-        names = ("step_ms", None, "forward_ms", "backward_ms", "exposed_ms", "optimizer_ms")
-        sample = {name: (b - a) * 1e3 for name, a, b in zip(names, moments, moments[1:]) if name}
-        samples.append({"step": index, "warmup": index < args.warmup, **sample})
+        samples.append({"step": index, "warmup": index < args.warmup, **sample_of(clock, moments)})
         losses.append(loss.item())
         del loss
+    result = dict(rank=rank, samples=samples, losses=losses, first_step_done_s=first_step_done_s)
+    if on_gpu:
+        result.update(gpu=torch.cuda.get_device_name(), peak_allocated_bytes=torch.cuda.max_memory_allocated())
+    if args.busy:
+        result["busy_ms"] = busy_ms(strategy, args, ids, samples[-1]["step_ms"])
     checksum = sum(parameter.detach().double().abs().sum().item() for parameter in strategy.parameters)
-    return dict(rank=rank, samples=samples, losses=losses, checksum=checksum, first_step_done_s=first_step_done_s,
-                peak_resident_bytes=peak_resident_bytes())
+    return dict(result, checksum=checksum, peak_resident_bytes=peak_resident_bytes())
 
 
 def all_reduce(rank, args):
@@ -293,7 +365,7 @@ def all_reduce(rank, args):
 
 def adamw(rank, args):
     """Milliseconds of each update of the model's parameters."""
-    strategy = Single(LanguageModel(args), args)
+    strategy = Single(LanguageModel(args), args, CpuClock())
     for parameter in strategy.parameters:
         parameter.grad = torch.randn_like(parameter)
     times = []
@@ -319,9 +391,12 @@ def run_rank(rank, measure, args, port):
     if args.pin:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    if args.device == "cuda":
+        torch.cuda.set_device(rank)
     if args.world > 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=args.world)
+        dist.init_process_group("nccl" if args.device == "cuda" else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
+                                world_size=args.world)
     result = measure(rank, args)
     results = [result]
     if args.world > 1:
@@ -338,7 +413,10 @@ def run_rank(rank, measure, args, port):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measure", choices=["train", "all_reduce", "adamw"])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda, of train: one GPU a rank")
     parser.add_argument("--size", choices=list(SIZES), default="tiny")
+    parser.add_argument("--context", type=int, default=0, help="tokens in a sequence; default: the size's")
+    parser.add_argument("--batch", type=int, default=0, help="sequences of a rank; default: the size's")
     parser.add_argument("--strategy", choices=list(STRATEGIES), default="bucketed")
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--static-graph", action="store_true")
@@ -348,6 +426,7 @@ def main():
     parser.add_argument("--fused-linears", action=argparse.BooleanOptionalAction, default=True,
                         help="q, k, v as one matrix, w1 and w3 as one")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--busy", action="store_true", help="of one rank on a GPU: also what a step takes on the GPU alone")
     parser.add_argument("--pin", action="store_true", help="each rank to one core")
     parser.add_argument("--start", choices=["spawn", "fork"], default="spawn")
     parser.add_argument("--world", type=int, default=2)
@@ -358,7 +437,11 @@ def main():
     # The caller may say when it started this process, in time.monotonic_ns().
     args.launch_ns = int(os.environ.get("BENCH_LAUNCH_NS", time.monotonic_ns()))
     for name, value in SIZES[args.size].items():
-        setattr(args, name, value)
+        setattr(args, name, getattr(args, name, 0) or value)
+    if args.device == "cuda" and args.measure != "train":
+        parser.error("only train runs on a GPU")
+    if args.busy and (args.device, args.world) != ("cuda", 1):
+        parser.error("--busy is of one rank on a GPU")
     measure = dict(train=train, all_reduce=all_reduce, adamw=adamw)[args.measure]
     if args.world == 1:
         run_rank(0, measure, args, 0)

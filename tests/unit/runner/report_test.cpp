@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "runner/report_statistics.h"
@@ -13,6 +14,7 @@
 namespace ddprun::test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -179,6 +181,41 @@ TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
   EXPECT_EQ(names.names, (std::vector<std::string>{"flat", "bucketed (bucket_mb=5)"}));
 }
 
+TEST(Report, EmulatedRowsShowNoTimes) {
+  Row emulated = known_row("world.size=2");
+  emulated.emulated = true;
+  const std::vector<Row> rows = {emulated, known_row("world.size=1")};
+  const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
+  const auto titles = cells_of(lines[0]);
+  const auto shared = cells_of(lines[2]);
+  const auto own = cells_of(lines[3]);
+  EXPECT_EQ(shared[0], "2 (emulated)");
+  const std::set<std::string> no_times = {"world.size", "MB/step", "calls", "loss", "proof"};
+  for (std::size_t i = 0; i < titles.size(); ++i) {
+    if (no_times.contains(titles[i])) {
+      EXPECT_NE(shared[i], "–") << titles[i];
+    } else {
+      EXPECT_EQ(shared[i], "–") << titles[i];
+    }
+    if (titles[i] == "speed-up") EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
+  }
+  EXPECT_THAT(proof_lines(rows),
+              testing::Contains(
+                  AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));
+  EXPECT_THAT(proof_lines({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
+}
+
+TEST(ResultFiles, EmulatedRowsSaySo) {
+  Row emulated = known_row("a=1");
+  emulated.emulated = true;
+  EXPECT_EQ(to_json(emulated)["emulated"], true);
+  EXPECT_TRUE(row_from_json(to_json(emulated)).emulated);
+  const std::vector<std::string> lines = lines_of(steps_csv({known_row("a=1"), emulated}));
+  EXPECT_TRUE(lines[0].starts_with("row,label,emulated,rank,step,"));
+  EXPECT_TRUE(lines[1].starts_with("1,1,0,0,0,1,"));
+  EXPECT_TRUE(lines[9].starts_with("2,1,1,0,0,1,")) << lines[9];
+}
+
 TEST(ResultFiles, ARowSurvivesTheWayThroughJson) {
   Row row = known_row("a=1");
   row.config = {{"train", {{"steps", 3}}}};
@@ -191,7 +228,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   const std::string csv = steps_csv({known_row("s=1, t=\"x\"")});
   const std::vector<std::string> lines = lines_of(csv);
   ASSERT_EQ(lines.size(), 9u);
-  EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,1,1000.000000,250.000000"))
+  EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,0,1,1000.000000,250.000000"))
       << lines[1];
   EXPECT_TRUE(lines[1].ends_with(",5,,0,3,2500000")) << "no gradient norm: " << lines[1];
 }

@@ -58,7 +58,11 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   failed.status = row_status::kFailed;
   const ResultContext context{"known",          "T1",     {"ddprun", "it's.yaml"},
                               {{"torch", "2"}}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
-  const fs::path result = write_result(folder.path(), context, {known_row("a=1"), failed});
+  Row measured = known_row("a=1");
+  measured.ranks[0].topology = "<system/>";
+  const fs::path result = write_result(folder.path(), context, {measured, failed});
+  EXPECT_EQ(folder.read("known/T1/nccl_topology.xml"), "<system/>");
+  EXPECT_EQ(folder.read("known/T1/result.json").find("<system/>"), std::string::npos);
   const auto rows = earlier_rows(folder.path() / "known");
   ASSERT_EQ(rows.size(), 1u);  // the failed one is to run again
   EXPECT_EQ(rows.at("f-a=1").row.taken_from, result.string());

@@ -1,0 +1,35 @@
+// The driver's management library, which alone tells its release, the clocks of the moment, and
+// the links between devices.
+#pragma once
+
+#include <string>
+
+namespace ddprun::cuda {
+
+/// nvml.h does not come with LibTorch, and the library with the driver alone: it is loaded by name,
+/// and whatever it does not say is empty. Devices are named by their PCI bus ids.
+class Nvml {
+ public:
+  Nvml();
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  std::string driver() const;
+  /// " (345 now)", MHz of the multiprocessors.
+  std::string clock_now(const std::string& bus) const;
+  /// What joins two devices, as `nvidia-smi topo -m` says it.
+  std::string link(const std::string& bus, const std::string& peer_bus) const;
+
+ private:
+  template <class Function>
+  Function symbol(const char* name) const;
+  /// Null if the library does not know it.
+  void* device(const std::string& bus) const;
+  /// NVLinks of a device that lead to the peer, or to a switch.
+  int nvlinks(void* device, void* peer, const std::string& peer_bus) const;
+
+  void* library_;
+};
+
+}  // namespace ddprun::cuda

@@ -1,0 +1,97 @@
+"""The sides of `make bench-gpu`: how ddprun and PyTorch in Python are started on GPUs, and the machine's PyTorch found."""
+import json
+import os
+import subprocess
+from typing import NamedTuple
+
+import bench_sides as sides
+
+BATCH = 4  # sequences of one rank
+BUCKET_MB = 25  # where there are several ranks, on both sides
+RUN_LIMIT_S = 240
+
+PROBE = """import json, torch
+gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+print(json.dumps({"torch": torch.__version__, "gpus": gpus}))"""
+
+
+class Cell(NamedTuple):
+    model: str
+    context: int
+    precision: str  # fp32 or bf16
+    ranks: int
+
+
+def environment_of(python):
+    """A PyTorch that was installed with all it depends on finds its CUDA libraries; that of .deps/bench-venv takes the toolkit's."""
+    if python != str(sides.PEER_PYTHON) or not sides.CUDA_LIBRARIES.is_dir():
+        return {}
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": f"{sides.CUDA_LIBRARIES}:{path}" if path else str(sides.CUDA_LIBRARIES)}
+
+
+def find_peer():
+    """A Python with PyTorch: PYTHON, else python3, else that of `make bench`. Returns it and what PROBE says, or None, None."""
+    for python in [os.environ["PYTHON"]] if os.environ.get("PYTHON") else ["python3", str(sides.PEER_PYTHON)]:
+        try:
+            done = subprocess.run([python, "-c", PROBE], env={**os.environ, **environment_of(python)}, capture_output=True, text=True,
+                                  timeout=RUN_LIMIT_S)
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return python, json.loads(done.stdout.splitlines()[-1])
+    return None, None
+
+
+class GpuDdprun(sides.Ddprun):
+    """ddprun with one of its ways to give a GPU its work."""
+
+    limit_s = RUN_LIMIT_S
+
+    def __init__(self, cell, mode, device="cuda"):
+        self.cell = cell
+        self.label = mode if cell.ranks == 1 else f"{mode}, bucketed bucket_mb={BUCKET_MB}"
+        self.experiment = {
+            "name": "bench",
+            "model": {"preset": cell.model, "context_length": cell.context, "kernels": "reference"},
+            "data": {"source": "random"},
+            "world": {"size": cell.ranks, "device": device, "timeout_s": RUN_LIMIT_S},
+            "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[cell.precision],
+            "attention": "sdpa",
+            "strategy": "none" if cell.ranks == 1 else {"name": "bucketed", "bucket_mb": BUCKET_MB},
+            "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
+            "train": {"batch_per_rank": BATCH, "warmup_steps": 5, "steps": 10},
+        }
+        if device == "cuda":
+            self.experiment["world"]["backend"] = "nccl"
+        else:
+            self.experiment["world"]["threads_per_rank"] = 1  # as PyTorch's
+        if mode != "eager":
+            self.experiment["execution"] = {"mode": mode}
+
+
+class GpuPeer(sides.Side):
+    """PyTorch, with words for peer/pytorch_ddp.py."""
+
+    def __init__(self, cell, python, label, words=(), device="cuda"):
+        self.cell, self.python, self.device = cell, python, device
+        strategy = ["single"] if cell.ranks == 1 else ["bucketed", "--bucket-mb", str(BUCKET_MB)]
+        self.words = ["--strategy", *strategy, *words]
+        self.label = label if cell.ranks == 1 else f"{label}, DDP bucket {BUCKET_MB} MB"
+
+    def run(self, warmup, steps):
+        cell = self.cell
+        command = [self.python, str(sides.PEER_PROGRAM), "train", "--device", self.device, "--size", cell.model,
+                   "--context", str(cell.context), "--batch", str(BATCH), "--world", str(cell.ranks),
+                   "--warmup", str(warmup), "--steps", str(steps), *self.words]
+        if cell.precision == "bf16":
+            command.append("--bf16")
+        out, others = sides.execute(command, environment_of(self.python), RUN_LIMIT_S)
+        return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
+
+
+def device_memory(megabytes, rounds, device="cuda"):
+    """10^9 bytes a second of a copy and of AdamW, one value a round: tests/benchmarks/device_memory_benchmark.cpp."""
+    command = [str(sides.BIN / "device_memory_benchmark"), device, str(megabytes), str(rounds)]
+    out, _ = sides.execute(command, {}, RUN_LIMIT_S)
+    return json.loads(out.splitlines()[-1])

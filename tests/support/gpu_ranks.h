@@ -1,0 +1,34 @@
+// Ranks on GPUs: one each where there are several, else two that share the only one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/emulated_ranks.h"
+#include "ddprun/comm/process_group.h"
+
+namespace ddprun::test {
+
+/// `ranks`: so many share the first GPU; 0: one a GPU, or two that share it if there is one.
+inline WorldConfig gpu_world(int gpus, int ranks = 0) {
+  WorldConfig world;
+  world.device = "cuda";
+  world.size = ranks > 0 ? ranks : gpus > 1 ? gpus : 2;
+  world.emulate_ranks_on_one_gpu = ranks > 0 || gpus < 2;
+  return world;
+}
+
+/// Words that set a gpu_world() in an experiment, on the kernels that there are.
+inline std::vector<std::string> set_gpu_world(const WorldConfig& world) {
+  return {"--set",
+          "world.device=cuda",
+          "--set",
+          "model.kernels=reference",
+          "--set",
+          "world.size=" + std::to_string(world.size),
+          "--set",
+          std::string("world.emulate_ranks_on_one_gpu=") +
+              (world.emulate_ranks_on_one_gpu ? "true" : "false")};
+}
+
+}  // namespace ddprun::test

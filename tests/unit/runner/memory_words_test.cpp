@@ -1,0 +1,72 @@
+// What allocations that failed are called in a report, and what the kernel says of its kills.
+#include "runner/memory_words.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/comm/recording_backend.h"
+#include "runner/rank_process.h"
+
+namespace ddprun {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+/// What a rank says of the exception that `fail` throws.
+template <class Fail>
+RankError said_of(const Fail& fail) {
+  try {
+    fail();
+  } catch (...) {
+    return describe_current_exception();
+  }
+  return {"nothing", "nothing was thrown"};
+}
+
+TEST(MemoryWords, SayTheSizesOfAGpu) {
+  // As CUDACachingAllocator.cpp of PyTorch 2.11 writes it.
+  const std::string message =
+      "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 1 has a total capacity of 79.10 GiB of "
+      "which 512.31 MiB is free. Including non-PyTorch memory, this process has 78.60 GiB memory "
+      "in "
+      "use. Of the allocated memory 77.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by "
+      "PyTorch but unallocated.";
+  const RankError error = said_of([&] { C10_THROW_ERROR(OutOfMemoryError, message); });
+  EXPECT_EQ(error.type, "out_of_memory");
+  EXPECT_EQ(error.text.substr(0, error.text.find('\n')),
+            "out of memory: tried to allocate 20.00 GiB on GPU 1, which has 512.31 MiB of 79.10 "
+            "GiB free");
+  EXPECT_THAT(error.text, HasSubstr("1.00 GiB is reserved"));
+}
+
+TEST(MemoryWords, SayTheSizesOfTheHost) {
+  const RankError refused = said_of([] { at::empty({std::int64_t{1} << 50}); });  // 4 PiB
+  EXPECT_EQ(refused.type, "out_of_memory");
+  EXPECT_THAT(
+      refused.text,
+      MatchesRegex(
+          "out of memory: tried to allocate 4096.00 TiB; the host has [0-9.]+ [KMGT]iB of [0-9.]+ "
+          "[KMGT]iB available.*"));
+  const RankError bad_alloc = said_of([] { throw std::bad_alloc(); });
+  EXPECT_EQ(bad_alloc.type, "out_of_memory");
+  EXPECT_THAT(bad_alloc.text, HasSubstr("an allocation was refused; the host has "));
+}
+
+TEST(MemoryWords, KeepWordsWithoutSizes) {
+  const RankError error = said_of([] { throw std::runtime_error("mmap: Cannot allocate memory"); });
+  EXPECT_EQ(error.type, "out_of_memory");
+  EXPECT_THAT(error.text, AllOf(HasSubstr("mmap: Cannot allocate memory"), HasSubstr("the host")));
+  EXPECT_EQ(said_of([] { throw std::runtime_error("no such thing"); }).type, "other");
+}
+
+TEST(MemoryWords, TheKernelCountsItsKills) {
+  const std::int64_t kills = kernel_memory_kills();
+  EXPECT_GE(kills, 0);
+  EXPECT_GE(kernel_memory_kills(), kills);
+}
+
+}  // namespace
+}  // namespace ddprun
