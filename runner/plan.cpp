@@ -112,6 +112,19 @@ std::string fingerprint_of(const PlannedRow& row) {
   return hashed(text + "\n" + platform_text());
 }
 
+/// That the host has the devices that its ranks need.
+void check_devices(const Experiment& experiment, const PlanOptions& options) {
+  const bool emulated = experiment.world.emulated();
+  if (emulated) {
+    check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
+  }
+  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
+  const std::int64_t local_ranks =
+      options.joined_world_size > 0 || emulated ? 1 : experiment.world.size;
+  check_device(experiment.world.device, local_ranks,
+               origin_of(experiment.document, "world.device"));
+}
+
 PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   if (!options.output.empty()) experiment.output_dir = options.output;
   std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
@@ -123,25 +136,19 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   }
   PlannedRow row;
   row.registry = cache.registry(plugin_search_path(folders), libraries);
-  const Setup setup = experiment.setup();
+  check_devices(experiment, options);
+  Setup setup = experiment.setup();
+  setup.compute_capability = compute_capability(experiment.world.device);
+  const auto precision = make_precision(*row.registry, experiment.precision);
+  setup.compute_dtype = precision->compute_dtype();
+  check_plugin(*precision, experiment.precision, setup);
   const auto strategy = make_strategy(*row.registry, experiment.strategy);
   check_plugin(*strategy, experiment.strategy, setup);
-  const auto precision = make_precision(*row.registry, experiment.precision);
-  check_plugin(*precision, experiment.precision, setup);
   if (experiment.optimizer.overlap) {
     check_overlap(*strategy, *precision, origin_of(experiment.document, "optimizer.overlap"));
   }
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
-  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
-  const bool emulated = experiment.world.emulated();
-  if (emulated) {
-    check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
-  }
-  const std::int64_t local_ranks =
-      options.joined_world_size > 0 || emulated ? 1 : experiment.world.size;
-  check_device(experiment.world.device, local_ranks,
-               origin_of(experiment.document, "world.device"));
   row.experiment = std::move(experiment);
   row.resolved_yaml = to_yaml(row.experiment);
   row.fingerprint = fingerprint_of(row);

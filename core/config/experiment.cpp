@@ -247,12 +247,16 @@ std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.
 Setup Experiment::setup() const {
   return {.world_size = static_cast<int>(world.size),
           .device = world.device,
+          .compute_capability = 0,  // which the plan asks the driver for
           .backend = world.comm.backend,
           .execution = execution.mode,
           .micro_batch = micro_batch(),
           .context_length = model.context_length,
           .heads = model.heads,
-          .head_dim = model.head_dim()};
+          .head_dim = model.head_dim(),
+          .d_ff = model.d_ff,
+          .compute_dtype = c10::kFloat,  // the plan asks the precision
+          .kernels = model.kernels};
 }
 
 ExperimentFile load_experiments(const std::filesystem::path& file,

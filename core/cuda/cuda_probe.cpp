@@ -6,6 +6,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -76,6 +77,17 @@ ErrorText refusal_of(cudaError_t error, int count) {
           .hint = "does nvidia-smi work?"};
 }
 
+/// Of the least of the devices, 90 is 9.0.
+int least_compute_capability(int count) {
+  int least = 0;
+  for (int index = 0; index < count; ++index) {
+    const int here = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                     attribute(cudaDevAttrComputeCapabilityMinor, index);
+    least = index == 0 ? here : std::min(least, here);
+  }
+  return least;
+}
+
 /// Which pairs of devices cannot reach each other's memory: "0-1 0-2".
 std::string without_peer_access(int count) {
   std::vector<std::string> pairs;
@@ -127,6 +139,7 @@ void probe(DeviceProbe& probe) {
   probe.refusal = refusal_of(error, count);
   if (!probe.refusal.what.empty()) return;
   probe.count = count;
+  probe.compute_capability = least_compute_capability(count);
   probe.facts = describe_software();
   for (int index = 0; index < count; ++index) {
     probe.devices.emplace_back(fmt::format("cuda:{}", index), describe_gpu(index));

@@ -33,6 +33,7 @@ constexpr std::int64_t kProbeLimitNs = 30'000'000'000;
 json to_json(const DeviceProbe& probe) {
   return {{"driver", probe.driver},
           {"count", probe.count},
+          {"compute_capability", probe.compute_capability},
           {"refusal",
            {probe.refusal.what, probe.refusal.got, probe.refusal.expected, probe.refusal.hint}},
           {"facts", probe.facts},
@@ -44,6 +45,7 @@ DeviceProbe probe_from_json(const json& text) {
   DeviceProbe probe;
   text.at("driver").get_to(probe.driver);
   text.at("count").get_to(probe.count);
+  text.at("compute_capability").get_to(probe.compute_capability);
   const auto& refusal = text.at("refusal");
   probe.refusal = {refusal.at(0), "", refusal.at(1), refusal.at(2), refusal.at(3)};
   text.at("facts").get_to(probe.facts);
@@ -215,6 +217,10 @@ void check_device(const std::string& name, std::int64_t local_ranks, const std::
                                                probe.count, name),
                        .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});
   }
+}
+
+int compute_capability(const std::string& name) {
+  return name == "cpu" ? 0 : probe_device(name).compute_capability;
 }
 
 std::shared_ptr<Device> open_device(const std::string& name, int local_rank) {

@@ -15,9 +15,10 @@ namespace ddprun {
 
 /// What a device's library finds on this machine.
 struct DeviceProbe {
-  bool driver = false;  ///< it is installed, whether or not it works
-  int count = 0;        ///< devices that a rank can take; 0: `refusal` says why
-  ErrorText refusal;    ///< one sentence in `what`, the driver's words in `got`, a hint
+  bool driver = false;         ///< it is installed, whether or not it works
+  int count = 0;               ///< devices that a rank can take; 0: `refusal` says why
+  int compute_capability = 0;  ///< of the least of the devices, 90 is 9.0
+  ErrorText refusal;           ///< one sentence in `what`, the driver's words in `got`, a hint
   std::vector<std::pair<std::string, std::string>> facts;    ///< driver, runtime, NCCL
   std::vector<std::pair<std::string, std::string>> devices;  ///< "cuda:0": name, memory, clocks
   std::vector<std::string> warnings;                         ///< "no peer access: 0-1"
@@ -55,6 +56,9 @@ DeviceProbe probe_device(const std::string& name);
 /// Throws ConfigError unless `local_ranks` ranks can run on this host's devices `name`, one each.
 /// `where`: of world.device in the file. Of "cpu" everything is true.
 void check_device(const std::string& name, std::int64_t local_ranks, const std::string& where);
+
+/// DeviceProbe::compute_capability of devices that check_device() has passed; of "cpu" 0.
+int compute_capability(const std::string& name);
 
 /// The device of this host's rank `local_rank`. Throws Error.
 std::shared_ptr<Device> open_device(const std::string& name, int local_rank);

@@ -55,6 +55,7 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
       attention_(attention),
       seed_(seed),
       device_(device),
+      linear_([](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
   const c10::NoGradGuard no_grad;
@@ -133,13 +134,13 @@ at::Tensor Transformer::rotate(const at::Tensor& x) const {
 
 at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) const {
   const auto project = [&](const ParameterSlot& weight) {
-    return at::linear(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
+    return linear_(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
   };
   const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
   const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
   const at::Tensor v = project(block.v).transpose(1, 2);
   const at::Tensor mixed = attention_.forward(q, k, v, {.causal = true});
-  return at::linear(mixed.transpose(1, 2).flatten(2), block.output.parameter);
+  return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
@@ -149,9 +150,9 @@ at::Tensor Transformer::logits(const at::Tensor& ids) const {
     const at::Tensor y = norm(x, block.ln2);
     // One after another, not as operands: autograd runs backward in the reverse of this order,
     // which must be that of the flat buffers.
-    const at::Tensor gate = at::silu(at::linear(y, block.w1.parameter));
-    const at::Tensor up = at::linear(y, block.w3.parameter);
-    x = x + at::linear(gate * up, block.w2.parameter);
+    const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
+    const at::Tensor up = linear_(y, block.w3.parameter);
+    x = x + linear_(gate * up, block.w2.parameter);
   }
   return at::linear(norm(x, ln_final_), lm_head_.parameter);
 }

@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddprun/model/fused_layers.h"
@@ -35,6 +37,12 @@ class Transformer {
   /// registration order. Until then they use the parameters' own memory.
   void use_memory(const std::vector<ParameterSlot>& slots);
 
+  /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
+  using Linear = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
+  /// What computes the blocks' projections where `kernels` is reference; at::linear until then. The
+  /// head stays at::linear, as is customary where projections are computed in 8 bits.
+  void use_linear(Linear linear) { linear_ = std::move(linear); }
+
   /// ids: (B, T) int64 in [0, V). Returns (B, T, V). By ATen's operators, whatever `kernels` says.
   at::Tensor logits(const at::Tensor& ids) const;
 
@@ -57,6 +65,7 @@ class Transformer {
   Attention& attention_;
   std::uint64_t seed_;
   c10::Device device_;
+  Linear linear_;
   std::vector<NamedTensor> parameters_;
   ParameterSlot token_embeddings_, ln_final_, lm_head_;
   std::vector<fused::Block> blocks_;

@@ -1,6 +1,8 @@
 // Defaults of the plugin interfaces: a plugin says only what differs.
 #include "ddprun/plugin/plugin.h"
 
+#include <ATen/ops/linear.h>
+
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
@@ -31,10 +33,23 @@ Precision::Guard::~Guard() = default;
 void Precision::convert(const std::vector<NamedTensor>&) {}
 at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
 at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
+at::ScalarType Precision::parameter_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
+at::Tensor Precision::linear(const at::Tensor& x, const at::Tensor& weight) {
+  return at::linear(x, weight);
+}
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
 GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
 bool Precision::scales_loss() const { return false; }
+
+std::string below_capability(const Setup& setup, int least, const std::string& what) {
+  if (setup.device == "cpu" || setup.compute_capability >= least) return {};
+  const auto text = [](int capability) {
+    return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+  };
+  return what + " need a GPU of compute capability " + text(least) + " or more, and one here has " +
+         text(setup.compute_capability);
+}
 
 Attention::~Attention() = default;
 

@@ -2,6 +2,7 @@
 // before it is used.
 #pragma once
 
+#include <c10/core/ScalarType.h>
 #include <torch/headeronly/version.h>
 
 #include <cstdint>
@@ -17,12 +18,16 @@ namespace ddprun {
 struct Setup {
   int world_size = 1;
   std::string device = "cpu";
+  int compute_capability = 0;       ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
   std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
+  std::int64_t d_ff = 0;
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  std::string kernels = "reference";            ///< fused: kernels of ours, or PyTorch's operators
 };
 
 /// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,

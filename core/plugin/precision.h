@@ -23,19 +23,28 @@ class Precision : public Plugin {
     virtual ~Guard();
   };
 
-  /// Once, before the parameters move into the flat buffers: may convert them in place (set_data).
+  /// Once, before the parameters move into the flat buffers: may convert them in place (set_data),
+  /// and shows on which device the run is.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
-  /// The dtype of the matrix products and of what they read and write: float32 or bfloat16. The
-  /// fused kernels go by it, and keep a copy of the parameters in it; PyTorch's own operators go by
-  /// what forward_guard() switches on.
+  /// The dtype of the matrix products and of what they read and write. The fused kernels go by it,
+  /// where it is float32 or bfloat16, and keep a copy of the parameters in it; PyTorch's own
+  /// operators go by what forward_guard() switches on. Asked in the launching process too.
   virtual at::ScalarType compute_dtype() const;
 
-  /// The dtype in which gradients travel: float32 or bfloat16. They are accumulated in float32.
+  /// The dtype in which gradients travel: float32 or bfloat16.
   virtual at::ScalarType reduce_dtype() const;
+
+  /// The dtype of the model's own tensors, and in which their gradients are accumulated: float32;
+  /// or bfloat16, if the two above are. The optimizer updates float32 masters either way.
+  virtual at::ScalarType parameter_dtype() const;
 
   /// Held during the forward and the loss of each micro-batch; null means nothing to do.
   virtual std::unique_ptr<Guard> forward_guard();
+
+  /// x (..., in) weight^T (out, in), differentiable: the product of a linear layer, for models that
+  /// let the precision compute it. Called within a forward_guard(). Default: at::linear.
+  virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
 
   /// Whether the next two are to be called. Such a precision cannot run with optimizer.overlap,
   /// which updates parameters before all gradients are known. Asked in the launching process too.
@@ -50,6 +59,10 @@ class Precision : public Plugin {
   /// bytes.
   virtual GradientScale gradient_scale(const at::Tensor& gradients);
 };
+
+/// For unsupported(): a sentence if the setup is of GPUs below compute capability `least` (80 is
+/// 8.0), which `what` needs ("TF32 products"); else empty.
+std::string below_capability(const Setup& setup, int least, const std::string& what);
 
 }  // namespace ddprun
 

@@ -52,7 +52,8 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters, {precision.compute_dtype(), precision.reduce_dtype()},
+    : buffers_(parameters,
+               {precision.compute_dtype(), precision.reduce_dtype(), precision.parameter_dtype()},
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
                }),

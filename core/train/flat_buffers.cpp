@@ -69,12 +69,28 @@ void check_all(const std::vector<NamedTensor>& parameters) {
   }
 }
 
+void check_dtypes(const BufferDtypes& dtypes) {
+  if (dtypes.model == at::kFloat ||
+      (dtypes.compute == dtypes.model && dtypes.reduce == dtypes.model)) {
+    return;
+  }
+  throw ConfigError({.what = "a model whose tensors are not float32 computes, and exchanges "
+                             "gradients, in their dtype",
+                     .where = "precision",
+                     .got = std::string("tensors in ") + at::toString(dtypes.model) +
+                            ", products in " + at::toString(dtypes.compute) + ", gradients in " +
+                            at::toString(dtypes.reduce),
+                     .expected = "one dtype",
+                     .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype()"});
+}
+
 }  // namespace
 
 FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
                          const Allocate& allocate)
-    : compute_dtype_(dtypes.compute) {
+    : dtypes_(dtypes) {
   check_all(parameters);
+  check_dtypes(dtypes);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const std::int64_t size = parameter->tensor.numel();
@@ -87,7 +103,7 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
   const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
   parameters_ = allocate(elements, options);
   reduced_ = allocate(elements, options.dtype(dtypes.reduce));
-  gradients_ = dtypes.reduce == at::kFloat ? reduced_ : allocate_private(elements, options);
+  gradients_ = dtypes.reduce == dtypes.model ? reduced_ : allocate_private(elements, options);
   for (int i = 0; i < count(); ++i) {
     at::Tensor& tensor = tensors_[i];
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
@@ -99,6 +115,15 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     tensor.set_data(data);
     tensor.mutable_grad().reset();
   }
+  if (dtypes.model != at::kFloat) {
+    make_compute_copy();
+    for (int i = 0; i < count(); ++i) tensors_[i].set_data(view_of(compute_, i));
+  }
+}
+
+void FlatBuffers::make_compute_copy() {
+  compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(dtypes_.compute));
+  parameters_changed(all());
 }
 
 at::Tensor FlatBuffers::parameters(Range range) const {
@@ -127,10 +152,17 @@ at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
 }
 
 std::vector<ParameterSlot> FlatBuffers::slots() {
-  if (compute_dtype_ != at::kFloat && !compute_.defined()) {
-    compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(compute_dtype_));
-    parameters_changed(all());
+  if (dtypes_.model != at::kFloat ||
+      (dtypes_.compute != at::kFloat && dtypes_.compute != at::kBFloat16)) {
+    throw ConfigError({.what = "the fused kernels compute in float32 or bfloat16, with float32 "
+                               "parameters and gradients",
+                       .where = "model.kernels",
+                       .got = std::string("tensors in ") + at::toString(dtypes_.model) +
+                              ", products in " + at::toString(dtypes_.compute),
+                       .expected = {},
+                       .hint = "set `kernels: reference` under `model:`"});
   }
+  if (dtypes_.compute != at::kFloat && !compute_.defined()) make_compute_copy();
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
     slots.push_back({.parameter = tensors_[index],
@@ -143,7 +175,8 @@ std::vector<ParameterSlot> FlatBuffers::slots() {
 bool FlatBuffers::adopt_gradient(int index) {
   at::Tensor& gradient = tensors_[index].mutable_grad();
   if (!gradient.defined()) return false;
-  const float* const place = gradients_.const_data_ptr<float>() + ranges_[index].begin;
+  const auto* const place = static_cast<const char*>(gradients_.const_data_ptr()) +
+                            ranges_[index].begin * gradients_.element_size();
   if (gradient.const_data_ptr() != place) {
     const at::Tensor view = view_of(gradients_, index);
     view.copy_(gradient);

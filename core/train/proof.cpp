@@ -55,15 +55,14 @@ struct IntegersBackward final : torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
     // Laid out as the parameter: it may be transposed.
-    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(),
-                                          parameter.options().device(at::kCPU));
+    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
       }
     });
-    return {values.to(parameter.device())};
+    return {values.to(parameter.options())};
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 
@@ -25,6 +26,9 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
   precision_->convert(model_.parameters());
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return precision_->linear(x, weight);
+  });
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
   if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
@@ -107,6 +111,14 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   sample.gradient_norm = state_.outcome.gradient_norm();
   sample.loss = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
+}
+
+at::Tensor Trainer::gradients() const {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor gradients =
+      buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  if (!precision_->scales_loss()) return gradients;
+  return gradients / precision_->scale_loss(at::ones({}, gradients.options()));
 }
 
 void Trainer::fill_times(Mark begin, StepSample& sample) {

@@ -28,6 +28,10 @@ class Trainer {
   /// that are launched as a graph.
   StepSample step(std::int64_t index, const std::function<void()>& on_synchronised = {});
 
+  /// For on_synchronised: a copy of the averaged gradients, (elements,) float32, with the scale of
+  /// the loss taken out again.
+  at::Tensor gradients() const;
+
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }

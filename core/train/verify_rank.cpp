@@ -32,7 +32,7 @@ Outcome train(Trainer& trainer, std::int64_t steps) {
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t index = 0; index < steps; ++index) {
     trainer.step(index, [&] {
-      if (index == 0) outcome.gradients = buffers.gradients(buffers.all()).clone();
+      if (index == 0) outcome.gradients = trainer.gradients();
     });
   }
   outcome.parameters = buffers.parameters(buffers.all()).detach().clone();

@@ -184,7 +184,10 @@ struct TiledBackward final : ddprun::KernelNode {
 class Tiled final : public ddprun::Attention {
  public:
   std::string unsupported(const ddprun::Setup& setup) const override {
-    return setup.device == "cpu" ? "" : "it runs on device cpu, not on " + setup.device;
+    if (setup.device != "cpu") return "it runs on device cpu, not on " + setup.device;
+    const at::ScalarType dtype = setup.compute_dtype;
+    if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
+    return std::string("it computes in float32 or bfloat16, not in ") + at::toString(dtype);
   }
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -1,10 +1,28 @@
-// fp32: every stage in float32; the defaults of Precision are exactly that.
+// fp32: every stage in float32; the defaults of Precision are exactly that, but for a GPU's
+// products.
+#include <optional>
+
+#include "ddprun/plugin/float32_products.h"
 #include "ddprun/plugin/precision.h"
 
 namespace {
 
-class Fp32 final : public ddprun::Precision {};
+using ddprun::Float32Products;
+
+class Fp32 final : public ddprun::Precision {
+ public:
+  std::string unsupported(const ddprun::Setup& setup) const override {
+    return setup.device == "cpu" ? "" : ddprun::tf32_override("0");
+  }
+
+  void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
+    if (!parameters.front().tensor.is_cpu()) products_.emplace(Float32Products::Format::float32);
+  }
+
+ private:
+  std::optional<Float32Products> products_;
+};
 
 }  // namespace
 
-DDPRUN_PRECISION(Fp32, "fp32", "every stage in float32", "1.0")
+DDPRUN_PRECISION(Fp32, "fp32", "every stage in float32", "1.1")

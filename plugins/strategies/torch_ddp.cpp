@@ -30,12 +30,15 @@ class TorchDdp final : public Strategy {
   }
 
   void setup(StrategyContext& context) override {
-    if (context.buffers().gradients(context.buffers().all()).scalar_type() != at::kFloat) {
-      throw ConfigError({.what = "torch_ddp exchanges gradients in float32 only",
-                         .where = "precision",
-                         .got = "reduce_dtype: bfloat16",
-                         .expected = "reduce_dtype: float32",
-                         .hint = ""});
+    const at::Tensor gradients = context.buffers().gradients(context.buffers().all());
+    const at::ScalarType dtype = context.buffers().parameter(0).scalar_type();
+    if (gradients.scalar_type() != dtype) {
+      throw ConfigError(
+          {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
+           .where = "precision",
+           .got = std::string("reduce_dtype ") + at::toString(gradients.scalar_type()),
+           .expected = at::toString(dtype),
+           .hint = ""});
     }
     context_ = &context;
     context.broadcast_parameters();

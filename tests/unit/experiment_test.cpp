@@ -113,6 +113,8 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(e.setup().micro_batch, 2);
   EXPECT_EQ(e.setup().context_length, 128);
   EXPECT_EQ(e.setup().head_dim, 64);
+  EXPECT_EQ(e.setup().d_ff, e.model.d_ff);
+  EXPECT_EQ(e.setup().kernels, "fused");
 }
 
 TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {

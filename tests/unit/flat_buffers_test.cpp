@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -182,6 +183,55 @@ std::string error_of(const std::vector<NamedTensor>& parameters) {
     return error.what();
   }
   return "no error";
+}
+
+constexpr BufferDtypes kAllBfloat16{
+    .compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16};
+
+TEST(FlatBuffers, AModelInBfloat16HasFloat32Masters) {
+  const float between = 1.0F + 1.0F / 1024;  // bfloat16 has no such number
+  const std::vector<NamedTensor> parameters = three();
+  {
+    const c10::NoGradGuard no_grad;
+    parameters[0].tensor.fill_(between);
+  }
+  FlatBuffers buffers(parameters, kAllBfloat16);
+  const at::Tensor& user = parameters[0].tensor;
+  EXPECT_EQ(user.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(user.is_leaf() && user.requires_grad());
+  EXPECT_TRUE(user.is_alias_of(buffers.compute_copy(buffers.all())));
+  EXPECT_TRUE(at::equal(user, at::ones({3, 5}, at::kBFloat16)));
+  const at::Tensor master = buffers.parameters(buffers.range(2));
+  EXPECT_TRUE(at::equal(master, at::full({15}, between))) << "not rounded";
+
+  master.fill_(3.0);
+  EXPECT_EQ(user[0][0].item<float>(), 1.0F);
+  buffers.parameters_changed(buffers.range(2));
+  EXPECT_EQ(user[0][0].item<float>(), 3.0F);
+}
+
+TEST(FlatBuffers, GradientsOfAModelInBfloat16AddUpWhereTheyTravel) {
+  const std::vector<NamedTensor> parameters = three();
+  FlatBuffers buffers(parameters, kAllBfloat16);
+  const at::Tensor& user = parameters[0].tensor;
+  for (int micro_batch = 1; micro_batch <= 2; ++micro_batch) {
+    (user * 1.5).sum().backward();
+    EXPECT_TRUE(buffers.adopt_gradient(2));
+    EXPECT_TRUE(user.grad().is_alias_of(buffers.gradients(buffers.all())));
+    EXPECT_TRUE(at::equal(buffers.gradients(buffers.range(2)),
+                          at::full({15}, 1.5 * micro_batch, at::kBFloat16)));
+  }
+  EXPECT_EQ(buffers.gradient_bytes(buffers.range(2)), 15 * 2);
+  buffers.drop_gradients();
+  EXPECT_FALSE(user.grad().defined());
+}
+
+TEST(FlatBuffers, DtypesThatDoNotFitAreRefused) {
+  EXPECT_THROW(FlatBuffers(three(), {.model = at::kBFloat16}), ConfigError);
+  FlatBuffers buffers(three(), kAllBfloat16);
+  EXPECT_THROW(buffers.slots(), ConfigError) << "fused kernels write float32 gradients";
+  FlatBuffers half(three(), {.compute = at::kHalf});
+  EXPECT_THROW(half.slots(), ConfigError) << "nor do they compute in float16";
 }
 
 TEST(FlatBuffers, RefusesWhatItCannotHold) {

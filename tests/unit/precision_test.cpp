@@ -2,23 +2,29 @@
 // back as it was.
 #include "ddprun/plugin/precision.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "ddprun/model/transformer.h"
+#include "ddprun/plugin/autocast.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::load_plugin;
 
 class PrecisionPlugin : public ::testing::Test {
@@ -132,9 +138,83 @@ TEST_F(PrecisionPlugin, Bf16StateIsPutBackAndBelongsToTheThread) {
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
 }
 
-TEST_F(PrecisionPlugin, Bf16RefusesAnotherDeviceInWords) {
-  EXPECT_EQ(bf16_->unsupported({}), "");
-  EXPECT_NE(bf16_->unsupported({.device = "cuda"}).find("cuda"), std::string::npos);
+// The switch of a device is there without the device.
+TEST(Autocast, IsSwitchedForOneDeviceAlone) {
+  at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf);
+  {
+    const AutocastGuard guard(at::kCUDA, at::kBFloat16);
+    EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCUDA));
+    EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCUDA), at::kBFloat16);
+    EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+  }
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCUDA));
+  EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCUDA), at::kHalf);
+}
+
+/// Parameters that are not on the CPU, where there is no other device.
+std::vector<NamedTensor> elsewhere() { return {{"w", at::empty({2, 2}, at::kMeta)}}; }
+
+// Several experiments may run in one process, one after another.
+TEST(Float32Products, EachPrecisionHasItsOwnAndPutsBackWhatWasThere) {
+  auto& context = at::globalContext();
+  for (const bool before : {false, true}) {
+    context.setAllowTF32CuBLAS(before);
+    auto fp32 = load_plugin<Precision>("precision", "fp32");
+    auto tf32 = load_plugin<Precision>("precision", "tf32");
+    EXPECT_EQ(context.allowTF32CuBLAS(), before) << "nothing has run";
+    fp32->convert(elsewhere());
+    EXPECT_FALSE(context.allowTF32CuBLAS());
+    fp32.reset();
+    EXPECT_EQ(context.allowTF32CuBLAS(), before);
+    tf32->convert(elsewhere());
+    EXPECT_TRUE(context.allowTF32CuBLAS());
+    tf32.reset();
+    EXPECT_EQ(context.allowTF32CuBLAS(), before);
+  }
+  context.setAllowTF32CuBLAS(false);
+}
+
+TEST(Float32Products, NvidiasOwnOverrideIsRefusedWhereItWouldDecide) {
+  const auto fp32 = load_plugin<Precision>("precision", "fp32");
+  const auto tf32 = load_plugin<Precision>("precision", "tf32");
+  const ddprun::Setup hopper{.device = "cuda", .compute_capability = 90};
+  ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+  EXPECT_EQ(fp32->unsupported(hopper), "");
+  EXPECT_THAT(tf32->unsupported(hopper), HasSubstr("NVIDIA_TF32_OVERRIDE=0 decides"));
+  ::setenv("NVIDIA_TF32_OVERRIDE", "1", 1);
+  EXPECT_THAT(fp32->unsupported(hopper), HasSubstr("NVIDIA_TF32_OVERRIDE=1 decides"));
+  EXPECT_EQ(fp32->unsupported({}), "") << "the CPU does not care";
+  EXPECT_EQ(tf32->unsupported(hopper), "");
+  ::unsetenv("NVIDIA_TF32_OVERRIDE");
+}
+
+/// Why a precision cannot run on a GPU of this compute capability; empty if it can.
+std::string on_gpu(const std::string& precision, int compute_capability) {
+  return load_plugin<Precision>("precision", precision)
+      ->unsupported({.device = "cuda", .compute_capability = compute_capability});
+}
+
+TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
+  for (const std::string precision : {"tf32", "bf16_mixed", "bf16_true"}) {
+    EXPECT_EQ(on_gpu(precision, 80), "") << precision;
+    EXPECT_THAT(on_gpu(precision, 75), HasSubstr("compute capability 8.0 or more, and one here has "
+                                                 "7.5"))
+        << precision;
+  }
+  for (const std::string precision : {"fp32", "fp16_mixed"}) {
+    EXPECT_EQ(on_gpu(precision, 75), "") << precision;
+  }
+}
+
+TEST(Refusals, OnTheCpuAndWithFusedKernels) {
+  const auto tf32 = load_plugin<Precision>("precision", "tf32");
+  EXPECT_THAT(tf32->unsupported({}), HasSubstr("on the CPU there is fp32"));
+  for (const std::string name : {"bf16_true", "fp16_mixed"}) {
+    const auto precision = load_plugin<Precision>("precision", name);
+    EXPECT_EQ(precision->unsupported({}), "") << name;
+    EXPECT_THAT(precision->unsupported({.kernels = "fused"}), HasSubstr("`kernels: reference`"))
+        << name;
+  }
 }
 
 }  // namespace

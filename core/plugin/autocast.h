@@ -1,0 +1,28 @@
+// Autocast, held during a forward: PyTorch's operators then choose the dtype they compute in.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include "ddprun/plugin/precision.h"
+
+namespace ddprun {
+
+/// What entering and leaving `torch.autocast(device, dtype)` does. The switch belongs to the
+/// thread, so ranks that are threads do not disturb each other; the cache of casts is the
+/// process's, keyed by weight and locked, so one rank emptying it costs another a second cast and
+/// no more.
+class AutocastGuard final : public Precision::Guard {
+ public:
+  AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
+  ~AutocastGuard() override;
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool enabled_before_;
+  c10::ScalarType dtype_before_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,24 @@
+// Switches TF32 on and off.
+#include "ddprun/plugin/float32_products.h"
+
+#include <ATen/Context.h>
+
+#include <cstdlib>
+
+namespace ddprun {
+
+Float32Products::Float32Products(Format format)
+    : tf32_before_(at::globalContext().allowTF32CuBLAS()) {
+  at::globalContext().setAllowTF32CuBLAS(format == Format::tf32);
+}
+
+Float32Products::~Float32Products() { at::globalContext().setAllowTF32CuBLAS(tf32_before_); }
+
+std::string tf32_override(const std::string& allowed) {
+  const char* const set = std::getenv("NVIDIA_TF32_OVERRIDE");
+  if (set == nullptr || set == allowed) return {};
+  return "NVIDIA_TF32_OVERRIDE=" + std::string(set) +
+         " decides instead what NVIDIA's libraries compute in: unset it";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// Whether a GPU multiplies float32 matrices as float32 or as TF32.
+#pragma once
+
+#include <string>
+
+namespace ddprun {
+
+/// How PyTorch's products of float32 matrices on GPUs are computed, in the whole process, while
+/// this lives; put back after it. It overrides PyTorch's own variable,
+/// TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
+class Float32Products {
+ public:
+  enum class Format { float32, tf32 };
+  explicit Float32Products(Format format);
+  ~Float32Products();
+  Float32Products(const Float32Products&) = delete;
+  Float32Products& operator=(const Float32Products&) = delete;
+
+ private:
+  bool tf32_before_;
+};
+
+/// A sentence if NVIDIA_TF32_OVERRIDE is set to anything but `allowed` ("0": never TF32): NVIDIA's
+/// libraries then do as it says, whatever a program asks for. Else empty.
+std::string tf32_override(const std::string& allowed);
+
+}  // namespace ddprun

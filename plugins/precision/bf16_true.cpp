@@ -1,0 +1,25 @@
+// bf16_true: weights, activations and gradients in bfloat16; the optimizer keeps float32 master
+// weights and moments, and rounds the masters into the weights in the same pass.
+#include "ddprun/plugin/precision.h"
+
+namespace {
+
+class Bf16True final : public ddprun::Precision {
+ public:
+  std::string unsupported(const ddprun::Setup& setup) const override {
+    if (setup.kernels == "fused") {
+      return "its parameters and gradients are bfloat16, and the fused kernels want them in "
+             "float32: set `kernels: reference` under `model:`";
+    }
+    return ddprun::below_capability(setup, 80, "products in bfloat16");
+  }
+
+  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+  at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
+  at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
+};
+
+}  // namespace
+
+DDPRUN_PRECISION(Bf16True, "bf16_true",
+                 "weights, activations and gradients in bfloat16, master weights in float32", "1.0")

@@ -1,0 +1,88 @@
+// fp16_mixed: autocast to float16 with dynamic loss scaling (Micikevicius et al. 2018,
+// section 3.2): gradients too small for float16 are scaled up, and a step whose gradients overflow
+// is skipped.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
+
+#include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/precision.h"
+
+namespace {
+
+/// The rules of torch.amp.GradScaler. The scale, and what decides over it, are tensors that stay on
+/// the device, and the same ones from step to step: nobody waits for them, and a step that is
+/// captured in a graph finds them.
+class Fp16Mixed final : public ddprun::Precision {
+ public:
+  void declare_options(ddprun::Options& options) override {
+    options.option("init_scale", &init_scale_, "factor of the loss in the first step",
+                   {.min = std::numeric_limits<float>::min(), .max = 1e38});
+    options.option("growth_factor", &growth_factor_,
+                   "times which the scale grows after growth_interval steps without overflow",
+                   {.min = 1.0, .max = 1e6});
+    options.option("backoff_factor", &backoff_factor_, "times which it shrinks after an overflow",
+                   {.min = 1e-6, .max = 1.0});
+    options.option("growth_interval", &growth_interval_, "steps without overflow until it grows",
+                   {.min = 1, .max = std::numeric_limits<int>::max()});
+  }
+
+  std::string unsupported(const ddprun::Setup& setup) const override {
+    if (setup.kernels != "fused") return {};
+    return "the fused kernels do not compute in float16: set `kernels: reference` under `model:`";
+  }
+
+  void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
+    const at::Tensor& first = parameters.front().tensor;
+    device_ = first.device().type();
+    const auto options = first.options().requires_grad(false);
+    scale_ = at::full({}, init_scale_, options.dtype(at::kFloat));
+    overflow_ = at::zeros({}, options.dtype(at::kFloat));
+    growth_steps_ = at::zeros({}, options.dtype(at::kInt));
+  }
+
+  at::ScalarType compute_dtype() const override { return at::kHalf; }
+
+  std::unique_ptr<Guard> forward_guard() override {
+    return std::make_unique<ddprun::AutocastGuard>(device_, at::kHalf);
+  }
+
+  bool scales_loss() const override { return true; }
+
+  at::Tensor scale_loss(const at::Tensor& loss) override {
+    if (step_done_) {  // only after it had all ranks agreed on the overflow
+      at::_amp_update_scale_(scale_, growth_steps_, overflow_, growth_factor_, backoff_factor_,
+                             growth_interval_);
+      step_done_ = false;
+    }
+    return loss * scale_;
+  }
+
+  ddprun::GradientScale gradient_scale(const at::Tensor& gradients) override {
+    const at::Tensor largest =
+        at::linalg_vector_norm(gradients, std::numeric_limits<double>::infinity());
+    overflow_.copy_(largest.isfinite().logical_not());
+    step_done_ = true;
+    return {.factor = scale_.reciprocal(), .overflow = overflow_};
+  }
+
+ private:
+  double init_scale_ = 65536.0;
+  double growth_factor_ = 2.0;
+  double backoff_factor_ = 0.5;
+  std::int64_t growth_interval_ = 2000;
+  c10::DeviceType device_ = c10::kCPU;
+  at::Tensor scale_;         // float32 ()
+  at::Tensor growth_steps_;  // int32 (): without overflow, since the scale last changed
+  at::Tensor overflow_;      // float32 (): of the last step
+  bool step_done_ = false;   // and the scale has not heeded it yet
+};
+
+}  // namespace
+
+DDPRUN_PRECISION(Fp16Mixed, "fp16_mixed", "matrix products in float16, with dynamic loss scaling",
+                 "1.0")

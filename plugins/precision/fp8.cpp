@@ -1,0 +1,223 @@
+// fp8: the products of linear layers on 8-bit floating point numbers, e4m3 in the forward and e5m2
+// for gradients (Micikevicius et al. 2022); all else as under autocast to bfloat16.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_mm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/precision.h"
+
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr at::ScalarType kForward = at::kFloat8_e4m3fn;
+constexpr at::ScalarType kBackward = at::kFloat8_e5m2;
+constexpr std::int64_t kMultiple = 16;  // of every dimension: what cuBLAS asks for
+constexpr double kLeastAmax = 1e-12;    // a tensor of zeros has a scale too
+
+double largest(at::ScalarType dtype) { return dtype == kForward ? 448.0 : 57344.0; }
+
+/// The largest magnitudes (amax) that one tensor had in its last uses, on its device.
+class AmaxHistory {
+ public:
+  explicit AmaxHistory(std::int64_t length) : length_(length) {}
+
+  /// The largest magnitude of the past, which never waits for the tensor at hand, or `amax` itself
+  /// if there is no past; then `amax` becomes part of it, if `record`.
+  at::Tensor expect(const at::Tensor& amax, bool record) {
+    if (!past_.defined()) past_ = at::zeros_like(amax).repeat({length_});
+    const at::Tensor largest = past_.amax();
+    const at::Tensor expected = at::where(largest > 0, largest, amax);
+    if (record) past_.copy_(at::cat({amax.view({1}), past_.narrow(0, 0, length_ - 1)}));
+    return expected;
+  }
+
+ private:
+  std::int64_t length_;
+  at::Tensor past_;  // (length_,) float32, the last first; 0: not yet
+};
+
+/// What delayed scaling remembers of one layer, whose weight it keeps alive.
+struct Layer {
+  at::Tensor weight;
+  AmaxHistory of_input, of_weight, of_gradient;
+};
+
+/// A matrix in 8 bits: values * scale is the matrix, rounded.
+struct Quantised {
+  at::Tensor values;
+  at::Tensor scale;  // float32 scalar ()
+
+  Quantised transposed() const { return {values.t().contiguous(), scale}; }
+};
+
+/// Scaled such that the expected largest magnitude becomes the dtype's; what exceeds it is clamped.
+/// `history` null: the largest magnitude is that of the tensor at hand.
+Quantised quantise(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* history,
+                   bool record) {
+  const at::Tensor wide = matrix.to(at::kFloat);
+  at::Tensor amax = wide.abs().amax();
+  if (history != nullptr) amax = history->expect(amax, record);
+  const at::Tensor scale = amax.clamp_min(kLeastAmax) / largest(dtype);
+  return {(wide / scale).clamp(-largest(dtype), largest(dtype)).to(dtype).contiguous(), scale};
+}
+
+/// a (rows, inner) b (columns, inner)^T: both operands with `inner` contiguous, as a GPU wants
+/// them. The CPU computes the same of the same operands, but not by at::_scaled_mm: where that is
+/// oneDNN's it is a reference that takes 250 ms for 128 x 128 x 128, and elsewhere it does just
+/// this.
+at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType out, bool fast_sums) {
+  if (a.values.is_cpu()) {
+    const at::Tensor sums = at::mm(a.values.to(at::kFloat), b.values.to(at::kFloat).t());
+    return (sums * (a.scale * b.scale)).to(out);
+  }
+  return at::_scaled_mm(a.values, b.values.t(), a.scale, b.scale, /*bias=*/{}, /*scale_result=*/{},
+                        out, fast_sums);
+}
+
+struct Fp8LinearBackward final : ddprun::KernelNode {
+  Quantised x, weight;  // (rows, in), (out, in)
+  std::vector<std::int64_t> x_sizes;
+  at::ScalarType x_dtype = at::kFloat;
+  std::shared_ptr<Layer> layer;  // null: current scaling
+
+  std::string name() const override { return "Fp8LinearBackward"; }
+
+  void forget() override { x = weight = {}; }
+  bool backward_overwrites() const override { return false; }
+  std::string alternative() const override { return "take another precision"; }
+
+  variable_list backward(variable_list&& gradients) override {
+    const at::Tensor& dy = gradients[0];  // (..., out)
+    if (!dy.defined()) return variable_list(2);
+    const Quantised rows = quantise(dy.reshape({-1, dy.size(-1)}), kBackward,
+                                    layer ? &layer->of_gradient : nullptr, /*record=*/true);
+    variable_list results(2);
+    if (task_should_compute_output(0)) {
+      results[0] =
+          product(rows, weight.transposed(), at::kBFloat16, false).view(x_sizes).to(x_dtype);
+    }
+    if (task_should_compute_output(1)) {  // not rounded before it is added to others
+      results[1] = product(rows.transposed(), x.transposed(), at::kFloat, false);
+    }
+    return results;
+  }
+};
+
+class Fp8 final : public ddprun::Precision {
+ public:
+  void declare_options(ddprun::Options& options) override {
+    options.option(
+        "scaling", &scaling_,
+        "a tensor's scale from its own largest magnitude, or from those of its last uses",
+        {.one_of = {"current", "delayed"}});
+    options.option("history", &history_, "with delayed scaling: uses that are remembered",
+                   {.min = 1, .max = 65536});
+    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks",
+                   {.one_of = {"float32", "bfloat16"}});
+  }
+
+  std::string unsupported(const ddprun::Setup& setup) const override {
+    if (setup.kernels == "fused") {
+      return "the fused kernels do not multiply in 8 bits: set `kernels: reference` under `model:`";
+    }
+    if (scaling_ == "current" && history_ != kHistory) {
+      return "history has no effect with scaling: current; remove one of them";
+    }
+    for (const auto& [what, size] :
+         {std::pair{"d_model", setup.heads * setup.head_dim},
+          {"d_ff", setup.d_ff},
+          {"tokens in a micro-batch", setup.micro_batch * setup.context_length}}) {
+      if (size % kMultiple == 0) continue;
+      return std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
+             std::to_string(size);
+    }
+    return ddprun::below_capability(setup, 89, "products in 8 bits");
+  }
+
+  void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
+    device_ = parameters.front().tensor.device().type();
+  }
+
+  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+  at::ScalarType reduce_dtype() const override {
+    return reduce_dtype_ == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  }
+
+  std::unique_ptr<Guard> forward_guard() override {
+    return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);
+  }
+
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) override {
+    check(x, weight);
+    const auto node = ddprun::make_node<Fp8LinearBackward>(x, weight);
+    const auto layer = scaling_ == "delayed" ? layer_of(weight) : nullptr;
+    at::Tensor y;
+    {
+      const ddprun::KernelGuard guard;
+      const bool record = node != nullptr;  // an evaluation leaves the training's state as it is
+      Quantised rows = quantise(x.reshape({-1, x.size(-1)}), kForward,
+                                layer ? &layer->of_input : nullptr, record);
+      Quantised matrix = quantise(weight, kForward, layer ? &layer->of_weight : nullptr, record);
+      std::vector<std::int64_t> sizes = x.sizes().vec();
+      sizes.back() = weight.size(0);
+      y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true).view(sizes);
+      if (node) {
+        node->x = std::move(rows);
+        node->weight = std::move(matrix);
+        node->x_sizes = x.sizes().vec();
+        node->x_dtype = x.scalar_type();
+        node->layer = layer;
+      }
+    }
+    if (node) torch::autograd::set_history(y, node);
+    return y;
+  }
+
+ private:
+  static constexpr std::int64_t kHistory = 16;
+
+  static void check(const at::Tensor& x, const at::Tensor& weight) {
+    const std::int64_t rows = x.numel() / x.size(-1);
+    if (rows % kMultiple == 0 && weight.size(0) % kMultiple == 0 &&
+        weight.size(1) % kMultiple == 0) {
+      return;
+    }
+    throw ddprun::ConfigError({.what = "products in 8 bits need multiples of 16",
+                               .where = "precision",
+                               .got = std::to_string(rows) + " rows times a weight of " +
+                                      std::to_string(weight.size(0)) + " x " +
+                                      std::to_string(weight.size(1)),
+                               .expected = "multiples of 16",
+                               .hint = "other sizes, or at::linear for this layer"});
+  }
+
+  std::shared_ptr<Layer> layer_of(const at::Tensor& weight) {
+    std::shared_ptr<Layer>& layer = layers_[weight.unsafeGetTensorImpl()];
+    if (!layer) {
+      const AmaxHistory none(history_);
+      layer = std::make_shared<Layer>(Layer{weight, none, none, none});
+    }
+    return layer;
+  }
+
+  std::string scaling_ = "current";
+  std::int64_t history_ = kHistory;
+  std::string reduce_dtype_ = "float32";
+  c10::DeviceType device_ = c10::kCPU;
+  std::map<const c10::TensorImpl*, std::shared_ptr<Layer>> layers_;
+};
+
+}  // namespace
+
+DDPRUN_PRECISION(Fp8, "fp8", "linear layers' products in 8 bits, the rest as bf16_mixed", "1.0")

@@ -1,0 +1,31 @@
+// tf32: matrix products in TF32 (float32's exponent, 10 bits of its mantissa, sums in float32) on a
+// GPU's tensor cores; what they read and write, and all else, is float32.
+#include <optional>
+
+#include "ddprun/plugin/float32_products.h"
+#include "ddprun/plugin/precision.h"
+
+namespace {
+
+using ddprun::Float32Products;
+
+class Tf32 final : public ddprun::Precision {
+ public:
+  std::string unsupported(const ddprun::Setup& setup) const override {
+    if (setup.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
+    const std::string reason = ddprun::below_capability(setup, 80, "TF32 products");
+    return reason.empty() ? ddprun::tf32_override("1") : reason;
+  }
+
+  // Once there is a run: the object itself is also made to be asked and described.
+  void convert(const std::vector<ddprun::NamedTensor>&) override {
+    products_.emplace(Float32Products::Format::tf32);
+  }
+
+ private:
+  std::optional<Float32Products> products_;
+};
+
+}  // namespace
+
+DDPRUN_PRECISION(Tf32, "tf32", "a GPU's matrix products in TF32, the rest in float32", "1.0")

@@ -1,0 +1,171 @@
+// The precisions where there is a GPU: what its products are rounded to, runs that prove
+// themselves, and that device and CPU agree on what 8 bits are.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/device/device_library.h"
+#include "ddprun/plugin/precision.h"
+#include "support/ddprun_command.h"
+#include "support/plugin_library.h"
+#include "support/process_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+using ddprun::testing::load_plugin;
+using nlohmann::json;
+
+/// What touches the driver happens in a forked rank, as in a run.
+class CudaPrecision : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    probe_ = probe_device("cuda");
+    if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
+  }
+
+  /// Why a precision cannot run on these GPUs; empty if it can.
+  std::string refusal(const std::string& precision) const {
+    return load_plugin<Precision>("precision", precision)
+        ->unsupported({.device = "cuda", .compute_capability = probe_.compute_capability});
+  }
+
+  /// Runs `body` in a process that has GPU 0; it must return 0.
+  static void on_gpu(const std::function<int(const at::TensorOptions&)>& body) {
+    const auto ends = run_process_ranks(1, [&](const RankInfo&) {
+      const auto device = open_device("cuda", 0);
+      return body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
+    });
+    EXPECT_THAT(ends, ::testing::Each(0));
+  }
+
+  DeviceProbe probe_;
+};
+
+/// The error of a product of two random matrices, as a part of its size.
+double product_error(const at::TensorOptions& options) {
+  const at::Tensor a = at::randn({512, 512}, options);
+  const at::Tensor b = at::randn({512, 512}, options);
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  return ((at::mm(a, b) - exact).norm() / exact.norm()).item<double>();
+}
+
+/// Tells of a failure in a forked process: the number of what does not hold, on stderr too.
+int report(bool holds, int number, double value) {
+  if (!holds) std::fprintf(stderr, "check %d does not hold: %g\n", number, value);
+  return holds ? 0 : number;
+}
+
+TEST_F(CudaPrecision, Fp32IsFloat32WhateverPyTorchWasTold) {
+  ::setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", 1);
+  on_gpu([](const at::TensorOptions& options) {
+    const auto fp32 = load_plugin<Precision>("precision", "fp32");
+    fp32->convert({{"w", at::empty({1}, options)}});
+    const double error = product_error(options);
+    return report(error < 2e-6, 1, error);
+  });
+  ::unsetenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE");
+}
+
+TEST_F(CudaPrecision, Tf32RoundsProductsAndEndsWithItsRun) {
+  if (const std::string reason = refusal("tf32"); !reason.empty()) GTEST_SKIP() << reason;
+  on_gpu([](const at::TensorOptions& options) {
+    auto tf32 = load_plugin<Precision>("precision", "tf32");
+    tf32->convert({{"w", at::empty({1}, options)}});
+    const double rounded = product_error(options);
+    tf32.reset();
+    const double after = product_error(options);
+    return report(rounded > 1e-5 && rounded < 2e-3, 1, rounded) + report(after < 2e-6, 2, after);
+  });
+}
+
+TEST_F(CudaPrecision, AutocastIsOfTheDevice) {
+  for (const auto& [name, dtype] :
+       {std::pair{"bf16_mixed", at::kBFloat16}, {"fp16_mixed", at::kHalf}}) {
+    if (const std::string reason = refusal(name); !reason.empty()) GTEST_SKIP() << reason;
+    on_gpu([name = name, dtype = dtype](const at::TensorOptions& options) {
+      const auto precision = load_plugin<Precision>("precision", name);
+      const at::Tensor x = at::randn({16, 16}, options);
+      precision->convert({{"w", x}});
+      const auto guard = precision->forward_guard();
+      return report(at::linear(x, x).scalar_type() == dtype, 1, 0);
+    });
+  }
+}
+
+// The same rounding, other sums: a few units of bfloat16 at most, and no more for gradients.
+TEST_F(CudaPrecision, Fp8MultipliesAsTheCpuDoes) {
+  if (const std::string reason = refusal("fp8"); !reason.empty()) GTEST_SKIP() << reason;
+  on_gpu([](const at::TensorOptions& options) {
+    at::manual_seed(7);
+    const at::Tensor x = at::randn({64, 96});
+    const at::Tensor weight = at::randn({32, 96});
+    const at::Tensor dy = at::randn({64, 32}).to(at::kBFloat16);
+    const auto run = [&](const at::Device& device) {
+      const auto fp8 = load_plugin<Precision>("precision", "fp8");
+      const at::Tensor x_leaf = x.to(device).detach().requires_grad_();
+      const at::Tensor weight_leaf = weight.to(device).detach().requires_grad_();
+      const at::Tensor y = fp8->linear(x_leaf, weight_leaf);
+      y.backward(dy.to(device));
+      return std::vector<at::Tensor>{y.detach(), x_leaf.grad(), weight_leaf.grad()};
+    };
+    const auto expected = run(at::kCPU);
+    const auto got = run(options.device());
+    int failures = 0;
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor reference = expected[i].to(at::kDouble);
+      const double error =
+          ((got[i].cpu().to(at::kDouble) - reference).norm() / reference.norm()).item<double>();
+      failures += report(error < 4e-3, i + 1, error);
+    }
+    return failures;
+  });
+}
+
+/// tiny_experiment() on all GPUs, in all precisions that they can.
+TEST_F(CudaPrecision, RunsProveThemselves) {
+  std::string precisions = "fp32";
+  for (const std::string name : {"tf32", "bf16_mixed", "bf16_true", "fp16_mixed"}) {
+    if (refusal(name).empty()) precisions += ", " + name;
+  }
+  if (refusal("fp8").empty()) precisions += ", fp8, {name: fp8, scaling: delayed}";
+  TemporaryFolder folder;
+  folder.write("gpu.yaml", tiny_experiment("sweep: {precision: [" + precisions + "]}\n", 10));
+  const CommandResult run = run_ddprun(
+      folder, {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+               "--set", "world.size=" + std::to_string(probe_.count)});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
+  const auto last_loss = [](const json& row) {
+    return row["ranks"][0]["samples"].back()["loss"].get<double>();
+  };
+  const double exact = last_loss(result["rows"][0]);
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["proof"]["status"], "passed") << row["label"];
+    EXPECT_NEAR(last_loss(row), exact, 0.05) << row["label"];
+  }
+}
+
+// A scale that no gradient survives: every step until the scale is small enough is skipped, on all
+// ranks, and the run is still one.
+TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
+  TemporaryFolder folder;
+  folder.write("gpu.yaml", tiny_experiment({}, 10));
+  const CommandResult run = run_ddprun(
+      folder, {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+               "--set", "world.size=" + std::to_string(probe_.count), "--set",
+               "precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json row = json::parse(read_file(only_result(folder, "gpu") / "result.json"))["rows"][0];
+  EXPECT_EQ(row["proof"]["status"], "passed");
+  const json& samples = row["ranks"][0]["samples"];
+  EXPECT_TRUE(samples.front()["skipped"].get<bool>());
+  EXPECT_FALSE(samples.back()["skipped"].get<bool>());
+}
+
+}  // namespace
+}  // namespace ddprun::test
