@@ -58,6 +58,9 @@ std::string memory_words(const std::exception& failure) {
   if (message == std::bad_alloc().what()) {
     return fmt::format("an allocation was refused; the host has {}", host_memory());
   }
+  for (const char* of_the_device : {"CUDA", "Cuda", "NCCL"}) {
+    if (message.find(of_the_device) != std::string::npos) return message;
+  }
   return fmt::format("{}\n  the host has {}", message, host_memory());
 }
 

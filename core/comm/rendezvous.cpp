@@ -3,6 +3,7 @@
 #include "ddprun/comm/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -21,7 +23,6 @@
 #include "ddprun/comm/descriptor.h"
 #include "ddprun/comm/exchange.h"
 #include "ddprun/comm/gloo_backend.h"
-#include "ddprun/comm/quiet_log.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/measure/clock.h"
@@ -36,6 +37,21 @@ std::string place_of(const RankInfo& info) {
   return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
          ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
 }
+
+/// Silences torch's log while it lives, unless the user chose a level: what goes wrong is in our
+/// exceptions, and torch would print each failed attempt with a stack trace.
+class QuietLog {
+ public:
+  QuietLog() : level_(FLAGS_caffe2_log_level) {
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  }
+  ~QuietLog() { FLAGS_caffe2_log_level = level_; }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  int level_;
+};
 
 /// The address of this host on the way to the master: what the others can reach, and of the network
 /// that the user meant.

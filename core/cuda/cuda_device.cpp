@@ -23,6 +23,8 @@ namespace {
 /// long.
 constexpr std::int64_t kAwakeNs = 2'000'000;
 constexpr auto kPause = std::chrono::microseconds(50);
+/// The backend's watchdog looks ten times a second.
+constexpr std::int64_t kSlackNs = 1'000'000'000;
 /// What is under way when the device is given up may take so long to end.
 constexpr std::int64_t kDrainNs = 5'000'000'000;
 
@@ -189,8 +191,9 @@ c10::intrusive_ptr<c10d::Backend> CudaDevice::make_backend(
                        .hint = {}});
   }
   auto backend = make_nccl_backend(store, rank, world_size, device_, config);
-  // Alone there is nobody to wait for, and computing may take any time.
-  limit_ns_ = world_size > 1 ? static_cast<std::int64_t>(config.timeout_s * 1e9) : 0;
+  // Behind the backend's own, for what it does not watch. Alone there is nobody to wait for, and
+  // computing may take any time.
+  limit_ns_ = world_size > 1 ? static_cast<std::int64_t>(config.timeout_s * 1e9) + kSlackNs : 0;
   backend_ = c10::weak_intrusive_ptr<c10d::Backend>(backend);
   return backend;
 }

@@ -20,7 +20,6 @@
 
 #include "ddprun/comm/future_work.h"
 #include "ddprun/comm/gloo_backend.h"
-#include "ddprun/comm/quiet_log.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/cuda/nccl_memory.h"
 
@@ -120,6 +119,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
   /// In order: what is still on its way to other ranks (NCCL's proxies send after the kernels are
   /// done) gets there.
   void shutdown() override {
+    check();
     memory_->unregister();
     ProcessGroupNCCL::shutdown();
     ended_ = true;
@@ -172,6 +172,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
 
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
     if (getSize() == 1) return at::zeros({elements}, options.device(device_));
+    check();
     return memory_->allocate(elements, options);
   }
 
@@ -217,7 +218,6 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
     return c10::make_intrusive<FutureWork>(future->then(divide, future->elementType()));
   }
 
-  const QuietLog quiet_;  // what the watchdog logs is in our exceptions
   const c10::Device device_;
   bool ended_ = false;
   std::string topology_;
@@ -251,9 +251,11 @@ void connect_within(const c10::intrusive_ptr<NcclBackend>& backend,
   std::thread([backend = c10::intrusive_ptr<NcclBackend>(backend), dump, connected]() mutable {
     try {
       backend->connect_now(*dump);
+      dump.reset();
       backend.reset();  // the last owner ends the group, which must not be this thread
       connected->set_value();
     } catch (...) {
+      dump.reset();
       backend.reset();
       connected->set_exception(std::current_exception());
     }
