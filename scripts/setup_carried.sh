@@ -20,7 +20,7 @@ unpack_carried() {
 
 # want_carried PACKAGE...: whether the pack has one of these, which the system lacks.
 want_carried() {
-  [[ -f $carried/packages ]] && printf '%s\n' "$@" | grep -qxFf "$carried/packages"
+  [[ -f $carried/packages ]] && grep -qxFf "$carried/packages" <(printf '%s\n' "$@")
 }
 
 # not_carried PACKAGE...: those that must be there besides the pack.
