@@ -248,7 +248,8 @@ void connect_within(const c10::intrusive_ptr<NcclBackend>& backend,
                     const std::shared_ptr<TopologyDump>& dump, std::chrono::milliseconds limit) {
   auto connected = std::make_shared<std::promise<void>>();
   auto done = connected->get_future();
-  std::thread([backend = c10::intrusive_ptr<NcclBackend>(backend), dump, connected]() mutable {
+  std::thread([backend = c10::intrusive_ptr<NcclBackend>(backend),
+               dump = std::shared_ptr<TopologyDump>(dump), connected]() mutable {
     try {
       backend->connect_now(*dump);
       dump.reset();

@@ -120,7 +120,7 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
   const WorldConfig world = gpu_world(gpus_);
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) -> int {
     const auto device = open_rank_device(world, info);
-    const auto group = connect(info, {.timeout_s = 5}, "run", host_identity(), *device);
+    const auto group = connect(info, {.timeout_s = 15}, "run", host_identity(), *device);
     if (info.rank == 1) _exit(3);
     try {
       group->barrier();
