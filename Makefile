@@ -56,12 +56,13 @@ test-tsan:
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@setarch -R ctest --preset tsan -j $(JOBS)
 
-# Only what these tests need. A GPU is one rank's at a time.
+# Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.
 test-gpu: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all tests/gpu/all
 	@test -f build/$(PRESET)/lib/libddprun_cuda.so || \
 	  { echo "test-gpu: CUDA support was not built; 'cmake --preset $(PRESET)' says why"; exit 1; }
-	@ctest --preset $(PRESET) -L gpu -j 1
+	@status=0; ctest --preset $(PRESET) -L gpu -j 1 || status=$$?; \
+	  sed -n '/: Skipped$$/{n;s/^/skipped: /p}' build/$(PRESET)/Testing/Temporary/LastTest.log | sort | uniq -c; exit $$status
 
 # The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
 WHAT ?=
