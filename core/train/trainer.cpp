@@ -4,9 +4,11 @@
 #include <ATen/TensorOperators.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/intervals.h"
+#include "ddprun/measure/phase.h"
 
 namespace ddprun {
 
@@ -44,6 +46,7 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
 }
 
 at::Tensor Trainer::forward(std::int64_t index, std::int64_t micro_batch, bool last) {
+  const PhaseScope phase(Phase::forward);
   const std::int64_t count = experiment_.micro_batch();
   const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
   const Batch batch = data_->batch(index, first, count);
@@ -77,6 +80,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   const double lr =
       learning_rate(optimizer, index, experiment_.train.warmup_steps + experiment_.train.steps);
   group_.take_records();  // whatever went before is not of this step
+  std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
   at::Tensor loss_sum;
   std::vector<MicroBatchMarks> micro_batches;
   for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
@@ -85,6 +89,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   if (on_synchronised) on_synchronised();
   const StepOutcome outcome = data_parallel_->step(lr, optimizer.clip_norm);
   const Mark end = device_.mark();
+  phase.reset();
   sample.skipped = outcome.skipped;
   sample.gradient_norm = outcome.gradient_norm;
 
