@@ -55,11 +55,12 @@ Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
   return run_ranks(static_cast<int>(world_size), body, *signals_, {on_progress, on_log});
 }
 
-Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns) {
+Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+                      const std::filesystem::path& folder) {
   const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
     json ranks = json::array();
     for (const RankResult& result :
-         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, on_progress)) {
+         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, folder, on_progress)) {
       ranks.push_back(to_json(result));
     }
     return ranks;

@@ -19,8 +19,10 @@ class Executor {
   /// nothing: ranks are forked.
   Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
 
-  /// Trains or benchmarks; the result is the ranks' results, a JSON list.
-  Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns);
+  /// Trains or benchmarks; the result is the ranks' results, a JSON list. `folder`: for the files
+  /// that the experiment asks of its ranks.
+  Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+              const std::filesystem::path& folder);
   /// Compares with one process; the result is a JSON list of differences.
   Outcome verify(const PlannedRow& row, const std::string& run_id);
 

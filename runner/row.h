@@ -33,6 +33,7 @@ struct Row {
   std::int64_t world_size = 0;
   std::int64_t global_batch = 0;  ///< sequences per step over all ranks
   std::int64_t context_length = 0;
+  double flops_per_token = 0;     ///< of the matrix products, forward and backward
   std::vector<RankResult> ranks;  ///< in rank order; empty unless it ran to its end
   std::string
       taken_from;  ///< --resume: the result folder that this row was measured for; else empty

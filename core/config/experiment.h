@@ -73,6 +73,11 @@ struct TrainConfig {
   std::int64_t seed = 0;
 };
 
+/// `profile:`
+struct ProfileConfig {
+  bool memory_snapshot = false;  ///< of rank 0's GPU, from set-up to the last warm-up step
+};
+
 /// A plugin as the YAML names it: `strategy: mine` or `strategy: {name: mine, bucket_mb: 5,
 /// path: ./libmine.so}`.
 struct PluginChoice {
@@ -93,6 +98,7 @@ struct Experiment {
   PluginChoice strategy, precision, attention;
   OptimizerConfig optimizer;
   TrainConfig train;
+  ProfileConfig profile;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
 
@@ -128,6 +134,7 @@ void declare_options(Options& options, DataConfig& config);
 void declare_options(Options& options, WorldConfig& config);
 void declare_options(Options& options, OptimizerConfig& config);
 void declare_options(Options& options, TrainConfig& config);
+void declare_options(Options& options, ProfileConfig& config);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
 /// then section by section. The options of plugins are their own.

@@ -9,15 +9,21 @@
 
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/device/memory_history.h"
 
 namespace ddprun::cuda {
 
 /// What is on this machine. Initialises the driver.
 void probe(DeviceProbe& probe);
+/// As its maker calls it; empty if the driver does not say.
+std::string gpu_name(int index);
 /// Name, memory, compute capability, clocks of one device, on one line.
 std::string describe_gpu(int index);
 /// Versions of driver, runtime and NCCL, and the NCCL variables that are set.
 std::vector<std::pair<std::string, std::string>> describe_software();
+
+/// The caching allocator's history, of all devices of this process.
+std::unique_ptr<MemoryHistory> record_memory_history();
 
 /// ProcessGroupNCCL on the device, connected. Throws CommError.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
@@ -38,6 +44,9 @@ class CudaDevice final : public Device {
   void synchronise() override;
   DeviceMemory memory() const override;
   void reset_memory() override;
+  std::shared_ptr<void> count_memory() override { return nullptr; }
+  std::unique_ptr<MemoryHistory> record_memory() override;
+  std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int world_size,

@@ -4,6 +4,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/device/cpu_memory.h"
+#include "ddprun/device/memory_history.h"
 #include "ddprun/measure/clock.h"
 
 namespace ddprun {
@@ -16,8 +18,16 @@ class CpuDevice final : public Device {
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronise() override {}
-  DeviceMemory memory() const override { return {}; }
-  void reset_memory() override {}
+  DeviceMemory memory() const override {
+    const CpuMemory* counted = CpuMemory::here();
+    return counted == nullptr ? DeviceMemory{} : counted->memory();
+  }
+  void reset_memory() override {
+    if (CpuMemory* counted = CpuMemory::here(); counted != nullptr) counted->reset_peak();
+  }
+  std::shared_ptr<void> count_memory() override { return CpuMemory::count_here(); }
+  std::unique_ptr<MemoryHistory> record_memory() override { return nullptr; }
+  std::string name() const override { return {}; }
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
                                                  const CommConfig&) override {

@@ -6,6 +6,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ class Store;
 namespace ddprun {
 
 struct CommConfig;
+class MemoryHistory;
 
 /// A point in a device's work, never 0. On the CPU, which has done what it was told when the call
 /// returns, it is the time; on a GPU, which runs behind the CPU, an event in a stream.
@@ -53,7 +55,14 @@ class Device {
 
   virtual DeviceMemory memory() const = 0;
   virtual void reset_memory() = 0;
+  /// Counts memory until the returned object is gone. On the CPU, where nothing is counted without,
+  /// that is of the calling thread and of autograd's; a GPU counts all the time (null).
+  virtual std::shared_ptr<void> count_memory() = 0;
+  /// Records the allocator's history; null where there is none (CPU).
+  virtual std::unique_ptr<MemoryHistory> record_memory() = 0;
 
+  /// The device as its maker calls it, "NVIDIA H200"; empty of the CPU.
+  virtual std::string name() const = 0;
   /// Facts for result.json, in order: of the CPU none, environment.h has them.
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 
@@ -64,7 +73,7 @@ class Device {
       const CommConfig& config) = 0;
 };
 
-/// The CPU: marks are times, memory is not counted (the allocator is malloc).
+/// The CPU: marks are times.
 Device& cpu_device();
 
 }  // namespace ddprun

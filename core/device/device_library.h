@@ -24,7 +24,7 @@ struct DeviceProbe {
 };
 
 /// Raised whenever Device or DeviceProbe changes shape.
-inline constexpr std::uint32_t kDeviceApiVersion = 1;
+inline constexpr std::uint32_t kDeviceApiVersion = 2;
 
 /// The C symbol `ddprun_device_v1` of such a library, checked field by field before any C++ object
 /// crosses, as PluginDescriptor is.

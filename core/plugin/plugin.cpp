@@ -33,6 +33,10 @@ at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
 at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
+std::string Precision::matmul_dtype() const {
+  const at::ScalarType dtype = compute_dtype();
+  return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+}
 bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }
 
 Attention::~Attention() = default;

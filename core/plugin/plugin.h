@@ -43,7 +43,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 1;
+inline constexpr std::uint32_t kPluginApiVersion = 2;
 
 /// The C symbol `ddprun_plugin_v1`. Plain data, so that it can be read from a library built by
 /// anything. The fields are checked in this order, before any C++ object crosses the border.

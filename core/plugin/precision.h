@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
 #include "ddprun/comm/process_group.h"
 #include "ddprun/model/named_tensor.h"
@@ -43,6 +44,10 @@ class Precision : public Plugin {
   /// Undoes scale_loss on the synchronised gradients, in place. False: skip this step; must be the
   /// same on all ranks, which `group` lets them agree on.
   virtual bool unscale_gradients(const at::Tensor& gradients, ProcessGroup& group);
+
+  /// What the matrix products multiply, for their share of the device's peak (MFU) in reports:
+  /// float32, tf32, bfloat16, float16 or float8. Default: compute_dtype().
+  virtual std::string matmul_dtype() const;
 };
 
 }  // namespace ddprun

@@ -136,21 +136,55 @@ constexpr std::array<std::pair<const char*, std::int64_t DeviceMemory::*>, 5> kM
     {"retries", &DeviceMemory::retries},
 }};
 
+json memory_to_json(const DeviceMemory& memory) {
+  json out;
+  for (const auto& [name, member] : kMemoryNumbers) out[name] = memory.*member;
+  return out;
+}
+
+DeviceMemory memory_from_json(const json& in) {
+  DeviceMemory memory;
+  for (const auto& [name, member] : kMemoryNumbers) in.at(name).get_to(memory.*member);
+  return memory;
+}
+
+/// What only malloc could say is left out on the CPU.
+json phases_to_json(const RankResult& result) {
+  json phases = json::array();
+  for (const auto& [phase, memory] : result.memory_phases) {
+    json out = memory_to_json(memory);
+    if (result.device.empty()) {
+      for (const char* name : {"reserved_bytes", "peak_reserved_bytes", "retries"}) out.erase(name);
+    }
+    out["phase"] = phase;
+    phases.push_back(std::move(out));
+  }
+  return phases;
+}
+
+std::vector<PhaseMemory> phases_from_json(const json& in) {
+  std::vector<PhaseMemory> phases;
+  for (const json& each : in) {
+    json numbers = each;
+    for (const auto& [name, member] : kMemoryNumbers) numbers.emplace(name, 0);
+    phases.push_back({each.at("phase"), memory_from_json(numbers)});
+  }
+  return phases;
+}
+
 /// Of ranks on the CPU there is nothing to say, and nothing is written.
 void add_device(json& out, const RankResult& result) {
   if (result.device.empty()) return;
   out["device"] = result.device;
-  for (const auto& [name, member] : kMemoryNumbers) {
-    out["device_memory"][name] = result.device_memory.*member;
-  }
+  out["device_name"] = result.device_name;
+  out["device_memory"] = memory_to_json(result.device_memory);
 }
 
 void read_device(const json& in, RankResult& result) {
   if (!in.contains("device")) return;
   in.at("device").get_to(result.device);
-  for (const auto& [name, member] : kMemoryNumbers) {
-    in.at("device_memory").at(name).get_to(result.device_memory.*member);
-  }
+  in.at("device_name").get_to(result.device_name);
+  result.device_memory = memory_from_json(in.at("device_memory"));
 }
 
 RankResult parse(const json& in) {
@@ -170,6 +204,9 @@ RankResult parse(const json& in) {
   in.at("threads").get_to(result.threads);
   in.at("backend").get_to(result.backend);
   result.first_step_done_s = to_number(in.at("first_step_done_s"));
+  in.at("matmul_dtype").get_to(result.matmul_dtype);
+  result.memory_phases = phases_from_json(in.at("memory_phases"));
+  in.at("memory_snapshot").get_to(result.memory_snapshot);
   read_device(in, result);
   return result;
 }
@@ -195,7 +232,10 @@ json to_json(const RankResult& result) {
               {"cores", result.cores},
               {"threads", result.threads},
               {"backend", result.backend},
-              {"first_step_done_s", from_number(result.first_step_done_s)}};
+              {"first_step_done_s", from_number(result.first_step_done_s)},
+              {"matmul_dtype", result.matmul_dtype},
+              {"memory_phases", phases_to_json(result)},
+              {"memory_snapshot", result.memory_snapshot}};
   add_device(out, result);
   return out;
 }

@@ -40,6 +40,13 @@ struct Check {
   std::string detail;  ///< "all 2,112,512 gradients equal the exact mean on 2 ranks"
 };
 
+/// The allocator in one phase: bytes at its end, peaks and retries within it. On the CPU there are
+/// allocated_bytes and peak_allocated_bytes alone.
+struct PhaseMemory {
+  std::string phase;
+  DeviceMemory memory;
+};
+
 struct RankResult {
   int rank = 0;
   std::vector<StepSample> samples;          ///< warm-up included
@@ -55,6 +62,12 @@ struct RankResult {
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.
   std::vector<std::pair<std::string, std::string>> device = {};
   DeviceMemory device_memory = {};
+  std::string device_name = {};  ///< as its maker calls it; empty: the CPU
+  /// What the matrix products compute in: float32, tf32, bfloat16 ...
+  std::string matmul_dtype = {};
+  /// Of set-up, and of the phases of the last warm-up step; empty if there was none.
+  std::vector<PhaseMemory> memory_phases = {};
+  std::string memory_snapshot = {};  ///< its file in the result folder; empty: none was asked for
 };
 
 /// Round trips without loss: numbers that JSON lacks are the texts "nan", "inf" and "-inf", the

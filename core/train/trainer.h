@@ -33,6 +33,7 @@ class Trainer {
 
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }
+  const Precision& precision() const { return *precision_; }
 
  private:
   /// Marks of one micro-batch: its forward begins where the one before ends.

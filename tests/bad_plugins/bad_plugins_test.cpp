@@ -72,6 +72,8 @@ TEST_P(Handshake, IsExplainedInTheDocumentation) {
 
 const std::string kLibrary = "a shared library";
 const std::string kBytes = std::to_string(sizeof(PluginDescriptor)) + " bytes";
+const std::string kThisApi = "API " + std::to_string(kPluginApiVersion);
+const std::string kNextApi = "API " + std::to_string(kPluginApiVersion + 1);
 const std::string kAnotherSize = "the plugin's descriptor has another size";
 const std::string kName = "the plugin's name is malformed";
 const std::string kNull = "a null pointer";
@@ -90,11 +92,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"only_size", kAnotherSize, "4 bytes", kBytes, "rebuild the plugin"},
         Case{"larger_size", kAnotherSize, std::to_string(sizeof(PluginDescriptor) + 8), kBytes,
              "rebuild the plugin"},
-        Case{"older_size", "the plugin was built for an older plugin API", "API 0", "API 1",
+        Case{"older_size", "the plugin was built for an older plugin API", "API 0", kThisApi,
              "rebuild the plugin"},
-        Case{"older_api", "the plugin was built for an older plugin API", "API 0", "API 1",
+        Case{"older_api", "the plugin was built for an older plugin API", "API 0", kThisApi,
              "rebuild the plugin"},
-        Case{"newer_api", "the plugin was built for a newer plugin API", "API 2", "API 1",
+        Case{"newer_api", "the plugin was built for a newer plugin API", kNextApi, kThisApi,
              "update ddprun"},
         Case{"other_build_id", "the plugin was built differently from this ddprun",
              "torch 1.13.0, gcc 9", DDPRUN_BUILD_ID, "same LibTorch, compiler and build type"},

@@ -54,6 +54,10 @@ RankResult example() {
                           .peak_allocated_bytes = 3,
                           .peak_reserved_bytes = 4,
                           .retries = 5};
+  result.device_name = "NVIDIA H200";
+  result.matmul_dtype = "bfloat16";
+  result.memory_phases = {{"forward", result.device_memory}, {"backward", {.retries = 1}}};
+  result.memory_snapshot = "memory_rank0.pickle";
   return result;
 }
 
@@ -64,6 +68,15 @@ RankResult through_text(const RankResult& result) {
 TEST(RankResult, OfTheCpuSaysNothingOfDevices) {
   EXPECT_FALSE(to_json(RankResult{}).contains("device"));
   EXPECT_EQ(through_text(example()).device_memory.peak_reserved_bytes, 4);
+}
+
+TEST(RankResult, OfTheCpuHasOnlyWhatIsCountedThere) {
+  RankResult result = example();
+  EXPECT_EQ(to_json(result)["memory_phases"][0]["retries"], 5);
+  result.device.clear();
+  EXPECT_EQ(to_json(result)["memory_phases"][0].dump(),
+            R"({"allocated_bytes":1,"peak_allocated_bytes":3,"phase":"forward"})");
+  EXPECT_EQ(through_text(result).memory_phases[0].memory.peak_allocated_bytes, 3);
 }
 
 TEST(RankResult, RoundTripIsExact) {

@@ -58,7 +58,8 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   failed.status = row_status::kFailed;
   const ResultContext context{"known",          "T1",     {"ddprun", "it's.yaml"},
                               {{"torch", "2"}}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
-  const fs::path result = write_result(folder.path(), context, {known_row("a=1"), failed});
+  ResultFolder target(folder.path(), context.name, context.time);
+  const fs::path result = write_result(target, context, {known_row("a=1"), failed});
   const auto rows = earlier_rows(folder.path() / "known");
   ASSERT_EQ(rows.size(), 1u);  // the failed one is to run again
   EXPECT_EQ(rows.at("f-a=1").row.taken_from, result.string());
