@@ -125,10 +125,11 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   const Setup setup = experiment.setup();
   const auto strategy = make_strategy(*row.registry, experiment.strategy);
   check_plugin(*strategy, experiment.strategy, setup);
+  const auto precision = make_precision(*row.registry, experiment.precision);
+  check_plugin(*precision, experiment.precision, setup);
   if (experiment.optimizer.overlap) {
-    check_overlap(*strategy, origin_of(experiment.document, "optimizer.overlap"));
+    check_overlap(*strategy, *precision, origin_of(experiment.document, "optimizer.overlap"));
   }
-  check_plugin(*make_precision(*row.registry, experiment.precision), experiment.precision, setup);
   check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
   cache.check_data(experiment);
   // Ranks of a joined launch are on hosts that only they know: each opens its own device.

@@ -13,6 +13,7 @@
 #include "ddprun/plugin/error.h"
 #include "runner/memory_table.h"
 #include "runner/report_table.h"
+#include "runner/timeline_file.h"
 
 namespace ddprun {
 
@@ -208,6 +209,10 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
   const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
   folder.write("result.json", result_json(context, rows).dump(1, ' ', false, replace) + "\n");
   folder.write("steps.csv", steps_csv(rows));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].measured()) continue;
+    folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));
+  }
   folder.write("summary.md", summary_markdown(context, rows));
   return folder.commit();
 }

@@ -1,5 +1,5 @@
-// What stands in a result folder: result.json, steps.csv, summary.md, the YAML; and reading it
-// back.
+// What stands in a result folder: result.json, steps.csv, summary.md, timelines, the YAML; and
+// reading it back.
 #pragma once
 
 #include <filesystem>
@@ -33,7 +33,8 @@ nlohmann::json result_json(const ResultContext& context, const std::vector<Row>&
 std::string steps_csv(const std::vector<Row>& rows);
 std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows);
 
-/// Where the ranks of row `number` (1 is the first) write their files, in the result folder.
+/// Where the timeline of row `number` (1 is the first) stands in the result folder, and the files
+/// that its ranks write.
 std::string row_folder(std::size_t number);
 
 /// Writes all files of a result beside those that ranks wrote, and shows the folder; returns it.

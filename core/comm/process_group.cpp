@@ -256,6 +256,8 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
   return impl_->backend_->take_records();
 }
 
+void ProcessGroup::launched_again() { impl_->backend_->launched_again(); }
+
 void ProcessGroup::shutdown() {
   barrier("shutdown");
   impl_->backend_->release();

@@ -117,6 +117,10 @@ class ProcessGroup {
   /// taken, but if nobody takes any, the last 65,536 at least and twice as many at most.
   std::vector<CollectiveRecord> take_records();
 
+  /// For who launches captured work: the collectives within it have run again, and take_records()
+  /// is to have them.
+  void launched_again();
+
   /// Leaves in order: barrier, then the backend's threads end. Called once at the end of a run that
   /// succeeded; the destructor alone (after an error) just drops the connections.
   void shutdown();

@@ -125,11 +125,15 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
       throw comm_error(failure, "a collective failed", describe());
     }
   };
-  if (entries_.size() >= kKeptRecords) {  // nobody takes them
-    done_.clear();
-    collect();
+  if (device_.capturing()) {
+    captured_.push_back(entry);
+  } else {
+    if (entries_.size() >= kKeptRecords) {  // nobody takes them
+      done_.clear();
+      collect();
+    }
+    entries_.push_back(entry);
   }
-  entries_.push_back(entry);
   return c10::make_intrusive<RecordedWork>(device_, std::move(entry),
                                            done->then(finish, done->elementType()));
 }
@@ -137,6 +141,18 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
 std::vector<CollectiveRecord> RecordingBackend::take_records() {
   collect();
   return std::exchange(done_, {});
+}
+
+void RecordingBackend::launched_again() {
+  for (const auto& captured : captured_) {
+    auto entry = std::make_shared<CollectiveEntry>();
+    entry->record = captured->record;
+    entry->enqueue = captured->enqueue;
+    entry->end = captured->end.load();
+    entry->wait_begin = captured->wait_begin.load();
+    entry->wait_end = captured->wait_end.load();
+    entries_.push_back(std::move(entry));
+  }
 }
 
 std::int64_t RecordingBackend::time_or_zero(Mark mark) const {

@@ -83,6 +83,9 @@ class RecordingBackend final : public c10d::Backend {
   /// Of every collective that is done and was not taken before; of these, if nobody takes them, the
   /// last kKeptRecords at least.
   std::vector<CollectiveRecord> take_records();
+  /// The collectives that were recorded while the device captured have run once more: their records
+  /// come with the next take_records(). Of a capture alone there are none.
+  void launched_again();
   /// Ends the wrapped backend; later collectives throw CommError. Does nothing the second time.
   void release() { inner_.reset(); }
   /// "rank 1 of 2"
@@ -118,7 +121,8 @@ class RecordingBackend final : public c10d::Backend {
   const std::string name_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
-  std::vector<CollectiveRecord> done_;  ///< not taken yet, older than entries_
+  std::vector<std::shared_ptr<CollectiveEntry>> captured_;  ///< with marks of the captured work
+  std::vector<CollectiveRecord> done_;                      ///< not taken yet, older than entries_
   /// When each of the backend's threads finished the last collective dropped from entries_.
   std::vector<std::int64_t> worker_free_ns_;
 };

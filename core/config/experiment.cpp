@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 7> kSections = {{
+constexpr std::array<Section, 8> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -45,6 +45,8 @@ constexpr std::array<Section, 7> kSections = {{
     {"optimizer", "how parameters are updated",
      [](Options& o, Experiment& e) { declare_options(o, e.optimizer); }},
     {"train", "batch and steps", [](Options& o, Experiment& e) { declare_options(o, e.train); }},
+    {"execution", "how a device is given its work",
+     [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
     {"profile", "what is recorded besides the times",
      [](Options& o, Experiment& e) { declare_options(o, e.profile); }},
     {"output", "where results go",
@@ -236,6 +238,12 @@ void declare_options(Options& o, ProfileConfig& c) {
            "pickle for pytorch.org/memory_viz");
 }
 
+void declare_options(Options& o, ExecutionConfig& c) {
+  o.option("mode", &c.mode,
+           "eager: operator by operator; cuda_graph: each step as one captured graph",
+           {.one_of = {"eager", "cuda_graph"}});
+}
+
 std::int64_t Experiment::batch_per_rank() const {
   return train.batch_per_rank > 0 ? train.batch_per_rank : train.global_batch / world.size;
 }
@@ -246,6 +254,7 @@ Setup Experiment::setup() const {
   return {.world_size = static_cast<int>(world.size),
           .device = world.device,
           .backend = world.comm.backend,
+          .execution = execution.mode,
           .micro_batch = micro_batch(),
           .context_length = model.context_length,
           .heads = model.heads,

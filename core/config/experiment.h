@@ -78,6 +78,14 @@ struct ProfileConfig {
   bool memory_snapshot = false;  ///< of rank 0's GPU, from set-up to the last warm-up step
 };
 
+/// `execution:`
+struct ExecutionConfig {
+  std::string mode = "eager";  ///< eager | cuda_graph
+  /// Steps of a run with cuda_graph that are eager: what is allocated, chosen and connected at
+  /// first use is there before a step is captured. The next is captured, and is of the warm-up too.
+  static constexpr std::int64_t kEagerSteps = 2;
+};
+
 /// A plugin as the YAML names it: `strategy: mine` or `strategy: {name: mine, bucket_mb: 5,
 /// path: ./libmine.so}`.
 struct PluginChoice {
@@ -99,6 +107,7 @@ struct Experiment {
   OptimizerConfig optimizer;
   TrainConfig train;
   ProfileConfig profile;
+  ExecutionConfig execution;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
 
@@ -135,6 +144,7 @@ void declare_options(Options& options, WorldConfig& config);
 void declare_options(Options& options, OptimizerConfig& config);
 void declare_options(Options& options, TrainConfig& config);
 void declare_options(Options& options, ProfileConfig& config);
+void declare_options(Options& options, ExecutionConfig& config);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
 /// then section by section. The options of plugins are their own.

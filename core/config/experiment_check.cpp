@@ -192,6 +192,24 @@ void check_profile(const Experiment& e) {
   }
 }
 
+// A graph is captured from a step of the warm-up, after some that were eager.
+void check_execution(const Experiment& e) {
+  if (e.execution.mode != "cuda_graph") return;
+  const std::string where = origin_of(e.document, "execution.mode");
+  if (e.world.device != "cuda") {
+    throw ConfigError({"execution.mode cuda_graph is of GPUs", where,
+                       "world.device " + e.world.device, "world.device cuda",
+                       "set `mode: eager` under `execution:`"});
+  }
+  const std::int64_t least = ExecutionConfig::kEagerSteps + 1;
+  if (e.train.warmup_steps < least) {
+    throw ConfigError(
+        {"execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
+         origin_of(e.document, "train.warmup_steps"), std::to_string(e.train.warmup_steps),
+         "at least " + std::to_string(least), ""});
+  }
+}
+
 }  // namespace
 
 std::string origin_of(const ConfigNode& document, const std::string& path) {
@@ -215,6 +233,7 @@ void check_experiment(const Experiment& experiment) {
   check_backend(experiment);
   check_device_choice(experiment);
   check_profile(experiment);
+  check_execution(experiment);
 }
 
 }  // namespace ddprun

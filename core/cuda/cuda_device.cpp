@@ -61,48 +61,56 @@ std::string words_of(c10d::ErrorType error) {
 }  // namespace
 
 CudaDevice::CudaDevice(int index)
-    : device_(checked_device(index)),
-      backend_(c10::intrusive_ptr<c10d::Backend>()),
-      anchor_(cudaEventDefault) {
+    : device_(checked_device(index)), backend_(c10::intrusive_ptr<c10d::Backend>()) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device_.index());
+  c10::cuda::setCurrentCUDAStream(
+      c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_.index()));
   set_anchor();
 }
 
 Mark CudaDevice::mark() {
   const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
   const std::lock_guard lock(mutex_);
+  if (capturing_) {
+    captured_events_.emplace_back().record_in_graph(stream);
+    return -static_cast<Mark>(captured_events_.size());
+  }
   const Mark mark = next_++;
   const auto slot = static_cast<std::size_t>(mark % kKeptMarks);
-  while (events_.size() <= slot) events_.emplace_back(cudaEventDefault);  // with timing
+  while (events_.size() <= slot) events_.emplace_back();
   events_[slot].record(stream);
   return mark;
 }
 
-std::int64_t CudaDevice::time_of(Mark mark) {
-  const at::cuda::CUDAEvent* event = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (mark <= 0 || mark >= next_ || mark < next_ - kKeptMarks) {
-      throw Error({.what = "the time of a mark was asked for that is not kept any more",
-                   .where = device_.str(),
-                   .got = "mark " + std::to_string(mark),
-                   .expected = "one of the last " + std::to_string(kKeptMarks),
-                   .hint = {}});
-    }
-    event = &events_[static_cast<std::size_t>(mark % kKeptMarks)];
+const Event& CudaDevice::event_of(Mark mark) {
+  const std::lock_guard lock(mutex_);
+  const bool kept = mark > 0 ? mark < next_ && mark >= next_ - kKeptMarks
+                             : mark < 0 && -mark <= std::ssize(captured_events_) && launched_ > 0;
+  if (!kept) {
+    throw Error({.what = "the time of a mark was asked for that is not kept any more",
+                 .where = device_.str(),
+                 .got = "mark " + std::to_string(mark),
+                 .expected = "one of the last " + std::to_string(kKeptMarks),
+                 .hint = {}});
   }
-  wait_for(*event);
+  return mark > 0 ? events_[static_cast<std::size_t>(mark % kKeptMarks)]
+                  : captured_events_[static_cast<std::size_t>(-mark - 1)];
+}
+
+std::int64_t CudaDevice::time_of(Mark mark) {
+  const Event& event = event_of(mark);
+  const Mark reached = mark > 0 ? mark : launched_;
+  wait_for(event_of(reached));
   const std::lock_guard lock(mutex_);
   // CUDA is asked for distances forward in time only.
-  const double ms = mark < anchor_mark_ ? -static_cast<double>(event->elapsed_time(anchor_))
-                                        : static_cast<double>(anchor_.elapsed_time(*event));
+  const double ms = reached < anchor_mark_ ? -static_cast<double>(event.ms_to(anchor_))
+                                           : static_cast<double>(anchor_.ms_to(event));
   return anchor_ns_ + std::llround(ms * 1e6);
 }
 
 void CudaDevice::synchronise() {
-  at::cuda::CUDAEvent now(cudaEventDisableTiming);
-  now.record(c10::cuda::getCurrentCUDAStream(device_.index()));
+  Event now;
   wait_for(now);
   set_anchor();
 }
@@ -110,14 +118,14 @@ void CudaDevice::synchronise() {
 void CudaDevice::set_anchor() {
   const std::lock_guard lock(mutex_);
   anchor_.record(c10::cuda::getCurrentCUDAStream(device_.index()));
-  anchor_.synchronize();
+  anchor_.synchronise();
   anchor_ns_ = now_ns();
   anchor_mark_ = next_;
 }
 
-void CudaDevice::wait_for(const at::cuda::CUDAEvent& event) const {
+void CudaDevice::wait_for(const Event& event) const {
   const std::int64_t begin_ns = now_ns();
-  while (!event.query()) {
+  while (!event.done()) {
     const std::int64_t waited_ns = now_ns() - begin_ns;
     if (waited_ns < kAwakeNs) continue;
     std::this_thread::sleep_for(kPause);

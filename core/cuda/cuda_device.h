@@ -1,12 +1,14 @@
 // One GPU as a device of the core, and the parts that the other files of this library make.
 #pragma once
 
-#include <ATen/cuda/CUDAEvent.h>
-
+#include <atomic>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "ddprun/cuda/event.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/device/memory_history.h"
@@ -30,21 +32,26 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
                                                     int rank, int world_size, c10::Device device,
                                                     const CommConfig& config);
 
-/// Marks are CUDA events, recorded on the calling thread's current stream. Their times are told by
-/// the distance to an anchor, an event whose time on the CPU's clock is known; synchronise() sets a
-/// new one, so that the two clocks do not drift apart and distances stay exact (CUDA gives them as
-/// float milliseconds).
+/// Marks are CUDA events, recorded on the calling thread's current stream; those of captured work
+/// are negative. Their times are told by the distance to an anchor, an event whose time on the
+/// CPU's clock is known; synchronise() sets a new one, so that the two clocks do not drift apart
+/// and distances stay exact (CUDA gives them as float milliseconds).
 class CudaDevice final : public Device {
  public:
+  /// The calling thread's current stream becomes one that is not the default stream, which cannot
+  /// be captured; autograd's threads use the stream of the forward pass.
   explicit CudaDevice(int index);
 
   c10::Device torch_device() const override { return device_; }
   Mark mark() override;
   std::int64_t time_of(Mark mark) override;
   void synchronise() override;
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override;
+  bool capturing() const override { return capturing_; }
+  /// For the captured work: it has been launched, and nothing since.
+  void launched();
   DeviceMemory memory() const override;
   void reset_memory() override;
-  std::shared_ptr<void> count_memory() override { return nullptr; }
   std::unique_ptr<MemoryHistory> record_memory() override;
   std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;
@@ -54,8 +61,9 @@ class CudaDevice final : public Device {
 
  private:
   /// Waits until the event has come to pass, or a collective before it cannot end any more.
-  void wait_for(const at::cuda::CUDAEvent& event) const;
+  void wait_for(const Event& event) const;
   void set_anchor();
+  const Event& event_of(Mark mark);
 
   static constexpr Mark kKeptMarks = 1 << 19;
 
@@ -63,10 +71,13 @@ class CudaDevice final : public Device {
   std::int64_t limit_ns_ = 0;  // of a wait; 0: none
   c10::weak_intrusive_ptr<c10d::Backend> backend_;
 
-  std::mutex mutex_;                        // of what follows
-  std::deque<at::cuda::CUDAEvent> events_;  // of mark m: m % kKeptMarks
+  std::mutex mutex_;                   // of what follows
+  std::deque<Event> events_;           // of mark m: m % kKeptMarks
+  std::deque<Event> captured_events_;  // of mark -m: m - 1
+  std::atomic<bool> capturing_ = false;
+  Mark launched_ = 0;  // behind the last launch of captured work; 0: there was none
   Mark next_ = 1;
-  at::cuda::CUDAEvent anchor_;
+  Event anchor_;
   Mark anchor_mark_ = 0;  // the first mark after it
   std::int64_t anchor_ns_ = 0;
 };

@@ -18,6 +18,8 @@ class CpuDevice final : public Device {
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronise() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
+  bool capturing() const override { return false; }
   DeviceMemory memory() const override {
     const CpuMemory* counted = CpuMemory::here();
     return counted == nullptr ? DeviceMemory{} : counted->memory();
@@ -26,8 +28,6 @@ class CpuDevice final : public Device {
     if (CpuMemory* counted = CpuMemory::here(); counted != nullptr) counted->reset_peak();
   }
   std::shared_ptr<void> count_memory() override { return CpuMemory::count_here(); }
-  std::unique_ptr<MemoryHistory> record_memory() override { return nullptr; }
-  std::string name() const override { return {}; }
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
                                                  const CommConfig&) override {
@@ -37,7 +37,11 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
+CapturedWork::~CapturedWork() = default;
 Device::~Device() = default;
+std::shared_ptr<void> Device::count_memory() { return nullptr; }
+std::unique_ptr<MemoryHistory> Device::record_memory() { return nullptr; }
+std::string Device::name() const { return {}; }
 
 Device& cpu_device() {
   static CpuDevice device;

@@ -6,6 +6,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,6 +35,14 @@ struct DeviceMemory {
   std::int64_t retries = 0;  ///< the cache was emptied because memory ran out
 };
 
+/// Work that a device was given once and does again as a whole: a CUDA graph.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork();
+  /// Gives the device all of it, behind what the calling thread has given it so far. Never waits.
+  virtual void launch() = 0;
+};
+
 /// One device, as the core sees it. One a rank; created in the rank's own process, where the driver
 /// has not been used before a fork.
 class Device {
@@ -53,16 +62,24 @@ class Device {
   /// Returns when all work given so far is done. Throws as time_of() does.
   virtual void synchronise() = 0;
 
+  /// Calls `work` once and keeps what it gives the device instead of doing it. `work` waits for
+  /// nothing on the device, and computes in memory that stays where it is. Marks within it are told
+  /// for the last launch; they stay as long as the device. Null if the device cannot capture.
+  /// Throws Error: something in `work` cannot be captured.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
+  /// Whether `work` of capture() is being called.
+  virtual bool capturing() const = 0;
+
   virtual DeviceMemory memory() const = 0;
   virtual void reset_memory() = 0;
   /// Counts memory until the returned object is gone. On the CPU, where nothing is counted without,
-  /// that is of the calling thread and of autograd's; a GPU counts all the time (null).
-  virtual std::shared_ptr<void> count_memory() = 0;
-  /// Records the allocator's history; null where there is none (CPU).
-  virtual std::unique_ptr<MemoryHistory> record_memory() = 0;
+  /// that is of the calling thread and of autograd's. Null: it is counted all the time.
+  virtual std::shared_ptr<void> count_memory();
+  /// Records the allocator's history; null where there is none.
+  virtual std::unique_ptr<MemoryHistory> record_memory();
 
   /// The device as its maker calls it, "NVIDIA H200"; empty of the CPU.
-  virtual std::string name() const = 0;
+  virtual std::string name() const;
   /// Facts for result.json, in order: of the CPU none, environment.h has them.
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 

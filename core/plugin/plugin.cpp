@@ -37,7 +37,8 @@ std::string Precision::matmul_dtype() const {
   const at::ScalarType dtype = compute_dtype();
   return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
 }
-bool Precision::unscale_gradients(const at::Tensor&, ProcessGroup&) { return true; }
+GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
+bool Precision::scales_loss() const { return false; }
 
 Attention::~Attention() = default;
 

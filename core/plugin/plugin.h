@@ -18,6 +18,7 @@ struct Setup {
   int world_size = 1;
   std::string device = "cpu";
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
+  std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;

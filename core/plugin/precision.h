@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/comm/process_group.h"
 #include "ddprun/model/named_tensor.h"
 #include "ddprun/plugin/plugin.h"
+#include "ddprun/train/gradient_scale.h"
 
 namespace ddprun {
 
@@ -38,12 +38,18 @@ class Precision : public Plugin {
   /// Held during the forward and the loss of each micro-batch; null means nothing to do.
   virtual std::unique_ptr<Guard> forward_guard();
 
-  /// The loss that backward starts from: a scalar, by default `loss` itself.
+  /// Whether the next two are to be called. Such a precision cannot run with optimizer.overlap,
+  /// which updates parameters before all gradients are known. Asked in the launching process too.
+  virtual bool scales_loss() const;
+
+  /// The loss that backward starts from: a scalar, made from `loss` (micro-batch by micro-batch).
   virtual at::Tensor scale_loss(const at::Tensor& loss);
 
-  /// Undoes scale_loss on the synchronised gradients, in place. False: skip this step; must be the
-  /// same on all ranks, which `group` lets them agree on.
-  virtual bool unscale_gradients(const at::Tensor& gradients, ProcessGroup& group);
+  /// After the gradients are synchronised: what undoes scale_loss, and whether gradients overflowed
+  /// on this rank. Tensors on the gradients' device; do not wait for them. On return from the step
+  /// `overflow` holds, in place, the maximum over all ranks, which all heed: one all-reduce of four
+  /// bytes.
+  virtual GradientScale gradient_scale(const at::Tensor& gradients);
 
   /// What the matrix products multiply, for their share of the device's peak (MFU) in reports:
   /// float32, tf32, bfloat16, float16 or float8. Default: compute_dtype().

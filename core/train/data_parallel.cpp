@@ -2,6 +2,8 @@
 // optimizer runs.
 #include "ddprun/train/data_parallel.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -29,7 +31,15 @@ class DataParallel::Hook : public torch::autograd::FunctionPostHook {
   int index_;
 };
 
-void check_overlap(const Strategy& strategy, const std::string& where) {
+void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where) {
+  if (precision.scales_loss()) {
+    throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
+                       .where = where,
+                       .got = {},
+                       .expected = {},
+                       .hint = "parameters are updated before their gradients could be scaled "
+                               "back: take another precision, or remove optimizer.overlap"});
+  }
   if (strategy.reports_ranges()) return;
   throw ConfigError({.what = "optimizer.overlap needs a strategy that reports which gradients have "
                              "arrived while others travel",
@@ -53,7 +63,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
       optimizer_(make_optimizer(optimizer, buffers_)),
       overlap_(optimizer.overlap) {
   if (overlap_) {
-    check_overlap(strategy, "optimizer.overlap");
+    check_overlap(strategy, precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { on_range_ready(range); });
   }
   strategy_.setup(context_);
@@ -123,7 +133,7 @@ void DataParallel::finish_backward() {
   early_updates_ = 0;
   backward_done_ = true;
   strategy_.finish_backward();
-  if (begun_lr_ && early_updates_ == 0) {
+  if (overlap_ && begun_lr_ && early_updates_ == 0) {
     throw Error(
         {.what = "the strategy reported no range, so optimizer.overlap had no effect",
          .expected = "range_ready() within finish_backward(), as its reports_ranges() says"});
@@ -131,56 +141,67 @@ void DataParallel::finish_backward() {
 }
 
 void DataParallel::begin_step(double lr) {
-  if (!overlap_) {
-    throw Error({.what = "begin_step() without optimizer.overlap", .hint = "step() alone does it"});
-  }
-  optimizer_->begin_step(lr, 1.0);
+  optimizer_->begin_step(lr);
   begun_lr_ = lr;
   backward_done_ = false;
 }
 
-void DataParallel::complete_begun_step(double lr, double clip_norm) {
+/// With optimizer.overlap parts of the parameters are updated by now, at begin_step's rate and from
+/// gradients that were not clipped.
+void DataParallel::check_begun(double lr, double clip_norm) const {
   const bool begun = begun_lr_ && backward_done_;
-  if (!begun || *begun_lr_ != lr || clip_norm > 0.0) {
-    throw Error({.what = "with optimizer.overlap, step() can only complete what begin_step() began",
-                 .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
-                 .expected = begun ? fmt::format("lr {} and clip_norm 0", *begun_lr_)
-                                   : "begin_step() before the backward that synchronises"});
+  if (begun && *begun_lr_ == lr && !(overlap_ && clip_norm > 0.0)) return;
+  throw Error(
+      {.what = "step() can only complete what begin_step() began",
+       .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
+       .expected = begun ? fmt::format("lr {}{}", *begun_lr_, overlap_ ? " and clip_norm 0" : "")
+                         : "begin_step() before the backward that synchronises"});
+}
+
+GradientScale DataParallel::agreed_scale() {
+  if (!precision_.scales_loss()) return {};
+  GradientScale scale = precision_.gradient_scale(buffers_.gradients(buffers_.all()));
+  TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
+  context_.group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
+  return scale;
+}
+
+std::vector<PlannedCollective> DataParallel::planned() const {
+  auto planned = context_.planned();
+  if (precision_.scales_loss()) {
+    planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(sizeof(float))});
   }
-  begun_lr_.reset();
-  const at::Tensor gradients = buffers_.gradients(buffers_.all());
-  const auto version = gradients._version();  // counts writes in place
-  const bool finite = precision_.unscale_gradients(gradients, context_.group());
-  if (!finite || gradients._version() != version) {
-    throw Error({.what = "optimizer.overlap cannot run with a precision that changes gradients, or "
-                         "skips the step, after backward: parameters are updated by then",
-                 .hint = "take another precision, or remove optimizer.overlap"});
-  }
-  strategy_.optimizer_step(*optimizer_);
-  buffers_.drop_gradients();
+  return planned;
 }
 
 StepOutcome DataParallel::step(double lr, double clip_norm) {
   const PhaseScope phase(Phase::optimizer);
+  if (!begun_lr_ && !overlap_) {  // which only overlap needs before backward
+    begin_step(lr);
+    backward_done_ = true;
+  }
+  check_begun(lr, clip_norm);
+  begun_lr_.reset();
   StepOutcome outcome;
-  if (overlap_) {
-    complete_begun_step(lr, clip_norm);
-    return outcome;
+  GradientScale scale = agreed_scale();
+  outcome.overflow = scale.overflow;
+  if (clip_norm > 0.0) {
+    outcome.norm = gradient_norm(buffers_);
+    if (scale.factor.defined()) outcome.norm = outcome.norm * scale.factor;
+    const at::Tensor clip = outcome.norm.reciprocal().mul(clip_norm).clamp_max(1.0);
+    scale.factor = (scale.factor.defined() ? clip * scale.factor : clip).to(at::kFloat);
   }
-  outcome.skipped =
-      !precision_.unscale_gradients(buffers_.gradients(buffers_.all()), context_.group());
-  if (!outcome.skipped) {
-    double scale = 1.0;
-    if (clip_norm > 0.0) {
-      const double norm = gradient_norm(buffers_);
-      if (norm > clip_norm) scale = clip_norm / norm;
-      outcome.gradient_norm = norm;
-    }
-    optimizer_->begin_step(lr, scale);
-    strategy_.optimizer_step(*optimizer_);
-  }
+  if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
+  strategy_.optimizer_step(*optimizer_);
   buffers_.drop_gradients();
   return outcome;
+}
+
+bool StepOutcome::skipped() const { return overflow.defined() && overflow.item<float>() > 0.0F; }
+
+std::optional<double> StepOutcome::gradient_norm() const {
+  if (!norm.defined() || skipped()) return std::nullopt;
+  return norm.item<double>();
 }
 
 }  // namespace ddprun

@@ -31,21 +31,26 @@ struct BackwardMarks {
   std::vector<std::pair<Mark, Mark>> updates = {};
 };
 
-/// What became of a step.
+/// What became of a step. The calls wait for the device.
 struct StepOutcome {
-  bool skipped = false;                      ///< the precision said so: parameters are as before
-  std::optional<double> gradient_norm = {};  ///< before clipping, if that was asked for
+  bool skipped() const;  ///< gradients overflowed: parameters are as before
+  /// Before clipping, if that was asked for and the step was not skipped.
+  std::optional<double> gradient_norm() const;
+
+  at::Tensor overflow = {};  ///< as GradientScale::overflow
+  at::Tensor norm = {};      ///< float64 scalar (), or undefined
 };
 
-/// `optimizer.overlap` asks the strategy to report ranges; throws ConfigError if it does not.
-/// `where`: of the option.
-void check_overlap(const Strategy& strategy, const std::string& where);
+/// `optimizer.overlap` asks the strategy to report ranges, and the precision to leave gradients as
+/// they are; throws ConfigError if they do not. `where`: of the option.
+void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where);
 
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
 /// `precision` outlive it. After an exception it is not used again: collectives may be under way.
 ///     DataParallel ddp(model->named_parameters(), group, *strategy, *precision, optimizer_config);
 ///     ddp.before_forward(true); loss = ...; ddp.backward(loss, true); ddp.step(lr, clip_norm);
-/// With optimizer.overlap, ddp.begin_step(lr) stands before that backward.
+/// With optimizer.overlap, and where the step is to be captured, ddp.begin_step(lr) stands before
+/// that backward.
 class DataParallel {
  public:
   /// Moves the parameters into flat buffers, runs strategy.setup(), and sets hooks. `parameters` in
@@ -64,20 +69,25 @@ class DataParallel {
   /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
   /// got no gradient.
   BackwardMarks backward(const at::Tensor& loss, bool last);
-  /// With optimizer.overlap alone, and then in every step, before the backward that synchronises:
-  /// that backward updates each range that the strategy reports. It throws Error if none is.
+  /// The learning rate of the step, given before the backward that synchronises. With
+  /// optimizer.overlap that backward then updates each range that the strategy reports, and throws
+  /// Error if none is. Never captured: a captured step takes the rate of the last call.
   void begin_step(double lr);
   /// Clips to `clip_norm` (0: no clipping), updates the parameters (what backward has not updated),
-  /// unsets the gradients. With optimizer.overlap it throws Error unless `lr` is begin_step's,
-  /// `clip_norm` is 0, and the precision leaves the gradients as they are.
+  /// unsets the gradients. Waits for no GPU. Throws Error if `lr` is not what begin_step() was
+  /// given, if that was called at all; with optimizer.overlap it must have been, and `clip_norm` be
+  /// 0.
   StepOutcome step(double lr, double clip_norm);
+  /// The collectives of a synchronised step: the strategy's, and what the precision needs.
+  std::vector<PlannedCollective> planned() const;
 
  private:
   class Hook;
   void on_accumulated(int index);
   void on_range_ready(Range range);
   void finish_backward();
-  void complete_begun_step(double lr, double clip_norm);
+  void check_begun(double lr, double clip_norm) const;
+  GradientScale agreed_scale();
 
   FlatBuffers buffers_;
   StrategyContext context_;

@@ -56,17 +56,49 @@ void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const U
   });
 }
 
-class Adamw final : public Optimizer {
+/// By kernels of our own, on the CPU, where values are known as soon as they are computed.
+class KernelOptimizer : public Optimizer {
+ protected:
+  using Optimizer::Optimizer;
+
+  std::int64_t steps_ = 0;  // that were not skipped
+  double lr_ = 0.0;
+  float gradient_scale_ = 1.0F;
+
+ private:
+  void start(double lr) override {
+    ++steps_;
+    lr_ = lr;
+    gradient_scale_ = 1.0F;
+    skipped_ = false;
+  }
+
+  void heed(const GradientScale& scale) override {
+    if (scale.factor.defined()) gradient_scale_ = scale.factor.item<float>();
+    skipped_ = scale.overflow.defined() && scale.overflow.item<float>() > 0.0F;
+    if (skipped_) --steps_;
+  }
+
+  void update_range(Range range) final {
+    if (!skipped_) update_elements(range);
+  }
+
+  virtual void update_elements(Range range) = 0;
+
+  bool skipped_ = false;
+};
+
+class Adamw final : public KernelOptimizer {
  public:
   Adamw(const OptimizerConfig& config, FlatBuffers& buffers)
-      : Optimizer(buffers),
+      : KernelOptimizer(buffers),
         beta1_(config.betas[0]),
         beta2_(config.betas[1]),
         eps_(config.eps),
         weight_decay_(config.weight_decay) {}
 
  private:
-  void update_range(Range range) override {
+  void update_elements(Range range) override {
     const kernels::AdamwFactors factors = this->factors();
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, float* parameter,
@@ -78,7 +110,7 @@ class Adamw final : public Optimizer {
 
   kernels::AdamwFactors factors() const {
     const auto steps = static_cast<double>(steps_);
-    return {.gradient_scale = static_cast<float>(gradient_scale_),
+    return {.gradient_scale = gradient_scale_,
             .decay = static_cast<float>(1.0 - lr_ * weight_decay_),
             .beta1_complement = static_cast<float>(1.0 - beta1_),
             .beta2 = static_cast<float>(beta2_),
@@ -92,17 +124,17 @@ class Adamw final : public Optimizer {
   Moments moments_{2, buffers_};
 };
 
-class Sgd final : public Optimizer {
+class Sgd final : public KernelOptimizer {
  public:
   Sgd(const OptimizerConfig& config, FlatBuffers& buffers)
-      : Optimizer(buffers),
+      : KernelOptimizer(buffers),
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
         moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
 
  private:
-  void update_range(Range range) override {
-    const kernels::SgdFactors factors{.gradient_scale = static_cast<float>(gradient_scale_),
+  void update_elements(Range range) override {
+    const kernels::SgdFactors factors{.gradient_scale = gradient_scale_,
                                       .weight_decay = static_cast<float>(weight_decay_),
                                       .momentum = static_cast<float>(momentum_),
                                       .lr = static_cast<float>(lr_)};
@@ -126,15 +158,19 @@ class Sgd final : public Optimizer {
 
 Optimizer::~Optimizer() = default;
 
-void Optimizer::begin_step(double lr, double gradient_scale) {
-  ++steps_;
-  lr_ = lr;
-  gradient_scale_ = gradient_scale;
+void Optimizer::begin_step(double lr) {
+  begun_ = true;
   updated_.clear();
+  start(lr);
+}
+
+void Optimizer::scale_gradients(const GradientScale& scale) {
+  TORCH_CHECK(begun_ && updated_.empty(), "Optimizer::scale_gradients outside of its step's begin");
+  heed(scale);
 }
 
 void Optimizer::update(Range range) {
-  TORCH_CHECK(steps_ > 0, "Optimizer::update before the first begin_step");
+  TORCH_CHECK(begun_, "Optimizer::update before the first begin_step");
   if (range.size() == 0) return;
   const auto after = std::partition_point(
       updated_.begin(), updated_.end(), [&](const Range& done) { return done.end <= range.begin; });
@@ -152,7 +188,7 @@ void Optimizer::update(Range range) {
 }
 
 void Optimizer::update_all() {
-  TORCH_CHECK(steps_ > 0, "Optimizer::update_all before the first begin_step");
+  TORCH_CHECK(begun_, "Optimizer::update_all before the first begin_step");
   const Range all = buffers_.all();
   std::int64_t begin = 0;
   for (const Range& done : std::exchange(updated_, {all})) {
@@ -182,7 +218,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
   return std::make_unique<Adamw>(config, buffers);
 }
 
-double gradient_norm(const FlatBuffers& buffers) {
+at::Tensor gradient_norm(const FlatBuffers& buffers) {
   const at::Tensor gradients = buffers.gradients(buffers.all());
   if (!gradients.is_cpu()) return aten_norm(gradients);
   // Blocks of a fixed size, added in order: the same bits at any number of threads.
@@ -196,7 +232,8 @@ double gradient_norm(const FlatBuffers& buffers) {
       }
     });
   });
-  return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  return at::full({}, norm, at::kDouble);
 }
 
 double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {

@@ -5,39 +5,43 @@
 #include <vector>
 
 #include "ddprun/train/flat_buffers.h"
+#include "ddprun/train/gradient_scale.h"
 
 namespace ddprun {
 
 struct OptimizerConfig;  // core/config/experiment.h
 struct ScheduleConfig;
 
-/// Updates ranges of the parameters from the gradients. Per step: begin_step once, then update over
-/// disjoint ranges, any number, any order: the cuts do not change the result. State (moments) is
-/// allocated zeroed on first touch of a range.
+/// Updates ranges of the parameters from the gradients. Per step: begin_step once, perhaps
+/// scale_gradients, then update over disjoint ranges, any number, any order: the cuts do not change
+/// the result. State (moments) is allocated zeroed on first touch of a range.
 class Optimizer {
  public:
   virtual ~Optimizer();
 
-  /// `gradient_scale` multiplies each gradient as it is read (clipping, folded in); `lr` is this
-  /// step's learning rate.
-  void begin_step(double lr, double gradient_scale);
-  /// parameters[range] -= ..., and their copy for the matrix products in the same pass; gradients
-  /// stay as they are. Throws Error if this step has updated a part of `range` before.
+  /// `lr` is this step's learning rate. The only call of a step that is not captured with it in a
+  /// CUDA graph.
+  void begin_step(double lr);
+  /// Of this step, before its first update. A step with overflow is not counted.
+  void scale_gradients(const GradientScale& scale);
+  /// parameters[range] -= ..., and their copy for the matrix products in the same pass; what the
+  /// gradients hold afterwards is not defined. Throws Error if this step has updated a part of
+  /// `range` before.
   void update(Range range);
   /// Updates all that this step has not updated yet.
   void update_all();
-  std::int64_t steps() const { return steps_; }
 
  protected:
   explicit Optimizer(FlatBuffers& buffers) : buffers_(buffers) {}
-  virtual void update_range(Range range) = 0;
 
   FlatBuffers& buffers_;
-  std::int64_t steps_ = 0;
-  double lr_ = 0.0;
-  double gradient_scale_ = 1.0;
 
  private:
+  virtual void start(double lr) = 0;
+  virtual void heed(const GradientScale& scale) = 0;
+  virtual void update_range(Range range) = 0;
+
+  bool begun_ = false;
   std::vector<Range> updated_;  // in this step, by begin; disjoint
 };
 
@@ -46,8 +50,8 @@ class Optimizer {
 /// torch.optim.SGD). By kernels of our own on the CPU, elsewhere by ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
-/// The L2 norm over all gradients, accumulated in double.
-double gradient_norm(const FlatBuffers& buffers);
+/// The L2 norm over all gradients, accumulated in double: a float64 scalar () on their device.
+at::Tensor gradient_norm(const FlatBuffers& buffers);
 
 /// The learning rate of step `step` (0 is the first) of `total_steps`: constant, or linear warm-up
 /// then cosine to the minimum (CS336 section 4.4). Both warm up: step t < warmup_steps takes lr *

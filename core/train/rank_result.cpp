@@ -172,6 +172,22 @@ std::vector<PhaseMemory> phases_from_json(const json& in) {
   return phases;
 }
 
+json times_to_json(const std::vector<PhaseTime>& phases) {
+  json out = json::array();
+  for (const auto& [phase, begin_ns, end_ns] : phases) {
+    out.push_back({{"phase", phase}, {"begin_ns", begin_ns}, {"end_ns", end_ns}});
+  }
+  return out;
+}
+
+std::vector<PhaseTime> times_from_json(const json& in) {
+  std::vector<PhaseTime> phases;
+  for (const json& each : in) {
+    phases.push_back({each.at("phase"), each.at("begin_ns"), each.at("end_ns")});
+  }
+  return phases;
+}
+
 /// Of ranks on the CPU there is nothing to say, and nothing is written.
 void add_device(json& out, const RankResult& result) {
   if (result.device.empty()) return;
@@ -195,6 +211,7 @@ RankResult parse(const json& in) {
     result.last_step.push_back(record_from_json(record));
   }
   in.at("last_step_begin_ns").get_to(result.last_step_begin_ns);
+  result.last_step_phases = times_from_json(in.at("last_step_phases"));
   for (const json& check : in.at("checks")) {
     result.checks.push_back({check.at("name"), check.at("status"), check.at("detail")});
   }
@@ -226,6 +243,7 @@ json to_json(const RankResult& result) {
               {"samples", std::move(samples)},
               {"last_step", std::move(records)},
               {"last_step_begin_ns", result.last_step_begin_ns},
+              {"last_step_phases", times_to_json(result.last_step_phases)},
               {"checks", std::move(checks)},
               {"parameter_hash", to_hex(result.parameter_hash)},
               {"peak_resident_bytes", result.peak_resident_bytes},

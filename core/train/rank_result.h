@@ -47,11 +47,20 @@ struct PhaseMemory {
   DeviceMemory memory;
 };
 
+/// A phase of a step as it ran. Nanoseconds of now_ns().
+struct PhaseTime {
+  std::string phase;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
 struct RankResult {
   int rank = 0;
   std::vector<StepSample> samples;          ///< warm-up included
   std::vector<CollectiveRecord> last_step;  ///< timeline of the last step
   std::int64_t last_step_begin_ns = 0;
+  std::vector<PhaseTime> last_step_phases = {};  ///< of the training thread, one after another; an
+                                                 ///< update lies within `synchronise`
   std::vector<Check> checks;
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;

@@ -21,10 +21,14 @@ namespace ddprun {
 
 namespace {
 
-/// The step whose phases are looked at: as the measured ones, but not one of them.
-std::optional<std::int64_t> last_warmup_step(const Experiment& experiment) {
-  if (experiment.train.warmup_steps == 0) return {};
-  return experiment.train.warmup_steps - 1;
+/// The step whose phases are looked at: the last of the warm-up that runs phase by phase.
+std::optional<std::int64_t> observed_step(const Experiment& experiment) {
+  const std::int64_t warmup = experiment.train.warmup_steps;
+  if (warmup == 0) return {};
+  if (experiment.execution.mode == "cuda_graph") {
+    return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
+  }
+  return warmup - 1;
 }
 
 /// Runs all steps; collects samples and compares each step's collectives with the plan.
@@ -43,8 +47,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     observer.after_step(index);
     if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
     if (off_plan.empty()) {
-      off_plan =
-          compare_with_plan(trainer.last_records(), trainer.data_parallel().context().planned());
+      off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
       if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
     }
     if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
@@ -53,8 +56,9 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
   result.device_memory = device.memory();
   result.last_step = trainer.last_records();
   result.last_step_begin_ns = trainer.last_step_begin_ns();
+  result.last_step_phases = trainer.last_phases();
 
-  const auto& planned = trainer.data_parallel().context().planned();
+  const auto planned = trainer.data_parallel().planned();
   std::int64_t bytes = 0;
   for (const auto& collective : planned) bytes += collective.bytes;
   result.checks.push_back(
@@ -76,7 +80,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   result.cores = placement.cores;
   result.threads = placement.threads;
   const auto device = open_device(experiment.world.device, info.local_rank);
-  RunObserver observer(experiment.profile, *device, last_warmup_step(experiment),
+  RunObserver observer(experiment.profile, *device, observed_step(experiment),
                        info.rank == 0 ? folder : "");
   const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
   result.device = device->describe();

@@ -72,6 +72,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   whole.train.batch_per_rank = 0;
   whole.train.accumulate = 1;
   whole.optimizer.overlap = false;
+  whole.execution = {};
   const auto alone_group =
       connect_thread(make_thread_store(), 0, 1, experiment.world.comm, *device);
   Alone alone_strategy;

@@ -123,7 +123,7 @@ void adamw_as_held(benchmark::State& state) {
   buffers.gradients(buffers.all()).normal_();
   const auto optimizer = make_optimizer(OptimizerConfig{}, buffers);
   const auto update = [&] {
-    optimizer->begin_step(1e-3, 1.0);
+    optimizer->begin_step(1e-3);
     optimizer->update_all();
   };
   update();  // allocates the moments

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,62 @@ TEST(Profiler, SeesAllReducesAfterBackwardOrWithinIt) {
         EXPECT_THAT(step.ended,
                     testing::ElementsAre(testing::Pair("step/synchronise", kParameters)));
       }
+    }
+  }
+}
+
+TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
+  for (const std::string strategy : {"naive", "overlap"}) {
+    TemporaryFolder folder;
+    folder.write("run.yaml", tiny_experiment());
+    const CommandResult run =
+        run_ddprun(folder, {"run", "run.yaml", "--set", "strategy=" + strategy});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const auto timeline =
+        nlohmann::json::parse(read_file(only_result(folder, "run") / "profile/01/timeline.json"));
+    for (const int rank : {0, 1}) {
+      std::map<std::string, double> ends;  // of phases
+      std::vector<double> starts;          // of all-reduces
+      for (const auto& event : timeline["traceEvents"]) {
+        if (event["ph"] != "X" || event["pid"] != rank) continue;
+        const double begin = event["ts"];
+        if (event["tid"] != 0) starts.push_back(begin);
+        ends.emplace(event["name"], begin + event["dur"].get<double>());
+      }
+      ASSERT_EQ(starts.size(), 12U);
+      const bool within = starts.front() < ends.at("backward");
+      EXPECT_EQ(within, strategy == "overlap") << starts.front() << " " << ends.at("backward");
+      EXPECT_LT(starts.back(), ends.at("synchronise"));
+      EXPECT_LE(ends.at("synchronise"), ends.at("optimizer"));
+    }
+  }
+}
+
+TEST(Memory, OfEachPhaseHoldsWhatTheStepNeeds) {
+  for (const std::string backend : {"gloo", "shm"}) {
+    TemporaryFolder folder;
+    folder.write("run.yaml", tiny_experiment());
+    const CommandResult run =
+        run_ddprun(folder, {"run", "run.yaml", "-v", "--set", "world.backend=" + backend});
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_THAT(run.err, testing::Not(testing::HasSubstr("arning"))) << "of unknown blocks";
+    EXPECT_THAT(run.out, testing::ContainsRegex("backward +[0-9.]+ +[0-9.]+"));
+    const auto result =
+        nlohmann::json::parse(read_file(only_result(folder, "run") / "result.json"));
+    const auto& row = result["rows"][0];
+    // One all-reduce of all gradients, so its payload is what one buffer takes.
+    const double buffer = row["statistics"]["bytes_per_step"];
+    for (const auto& rank : row["ranks"]) {
+      std::map<std::string, double> allocated, peak;
+      for (const auto& each : rank["memory_phases"]) {
+        allocated[each["phase"]] = each["allocated_bytes"];
+        peak[each["phase"]] = each["peak_allocated_bytes"];
+      }
+      ASSERT_EQ(allocated.size(), 5U);
+      EXPECT_NEAR(allocated["setup"], 2 * buffer, buffer / 10) << "parameters and gradients";
+      EXPECT_NEAR(allocated["optimizer"], 4 * buffer, buffer / 10) << "and AdamW's two moments";
+      EXPECT_GT(allocated["forward"], allocated["optimizer"]) << "activations are kept";
+      for (const auto& [phase, bytes] : allocated) EXPECT_GE(peak[phase], bytes) << phase;
     }
   }
 }

@@ -98,25 +98,56 @@ TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronised) {
   DataParallel ddp = make();
   ddp.backward(model.loss(), true);
   const StepOutcome outcome = ddp.step(1.0, 0.5);
-  EXPECT_FALSE(outcome.skipped);
-  const double norm = outcome.gradient_norm.value();
+  EXPECT_FALSE(outcome.skipped());
+  const double norm = outcome.gradient_norm().value();
   EXPECT_DOUBLE_EQ(norm, std::sqrt(3 * 4.0 + 2 * 1.0));
   EXPECT_TRUE(at::allclose(model.second, at::full({2}, 1.0 - 0.5 / norm)));
 }
 
 TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
   struct Overflowed : Precision {
-    bool unscale_gradients(const at::Tensor&, ProcessGroup&) override { return false; }
+    bool scales_loss() const override { return true; }
+    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+    GradientScale gradient_scale(const at::Tensor&) override { return {.overflow = at::ones({})}; }
   } overflowed;
   DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
   ddp.backward(model.loss(), true);
   spy.take();
   const StepOutcome outcome = ddp.step(1.0, 0.5);
-  EXPECT_TRUE(outcome.skipped);
-  EXPECT_FALSE(outcome.gradient_norm.has_value());
-  EXPECT_THAT(spy.take(), IsEmpty());
+  EXPECT_TRUE(outcome.skipped());
+  EXPECT_FALSE(outcome.gradient_norm().has_value());
+  EXPECT_THAT(spy.take(), ElementsAre("optimizer"));
   EXPECT_TRUE(at::equal(model.second, at::ones({2})));
   EXPECT_FALSE(model.second.grad().defined());
+}
+
+TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
+  struct OverflowsOnRankOne : Precision {
+    explicit OverflowsOnRankOne(int rank) : rank(rank) {}
+    bool scales_loss() const override { return true; }
+    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+    GradientScale gradient_scale(const at::Tensor&) override {
+      return {.overflow = overflow = at::full({}, rank == 1 ? 1.0 : 0.0)};
+    }
+    int rank;
+    at::Tensor overflow;
+  };
+  test::run_ranks(2, [](ProcessGroup& group) {
+    Model model;
+    Spy spy;
+    OverflowsOnRankOne precision(group.rank());
+    DataParallel ddp(model.parameters(), group, spy, precision, plain_sgd());
+    ddp.backward(model.loss(), true);
+    group.take_records();
+    EXPECT_TRUE(ddp.step(1.0, 0.0).skipped());
+    EXPECT_EQ(precision.overflow.item<float>(), 1.0F) << "what the precision keeps is agreed";
+    EXPECT_TRUE(at::equal(model.second, at::ones({2})));
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_EQ(records[0].label, "overflow");
+    ASSERT_EQ(ddp.planned().size(), 1U);
+    EXPECT_EQ(ddp.planned()[0].bytes, records[0].bytes);
+  });
 }
 
 /// The message of the Error that `run` throws.

@@ -194,7 +194,7 @@ TEST_F(ExperimentTest, UnknownKeys) {
       "unknown key 'wordl'\n"
       "  where: run.yaml:5:1\n"
       "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, world, "
-      "optimizer, train, profile, output\n"
+      "optimizer, train, execution, profile, output\n"
       "  hint: did you mean 'world'?");
   EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
             "unknown key 'warmup' in optimizer.schedule\n"
@@ -248,23 +248,6 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
             "  got: b\n"
             "  expected: one name for all points of the sweep\n"
             "  hint: labels tell the points apart");
-}
-
-TEST_F(ExperimentTest, AMemorySnapshotNeedsAGpuAndAWarmUpStep) {
-  const std::string least = std::string(kLeast) + "profile: {memory_snapshot: true}\n";
-  EXPECT_EQ(error(least),
-            "profile.memory_snapshot is the history of a GPU's allocator\n"
-            "  where: run.yaml:5:11\n"
-            "  got: world.device cpu\n"
-            "  expected: world.device cuda\n"
-            "  hint: memory by phase is in every result, on the CPU too");
-  const std::string on_gpu = least + "world: {device: cuda}\nmodel: {kernels: reference}\n";
-  EXPECT_EQ(error(on_gpu, {"train.warmup_steps=0"}),
-            "profile.memory_snapshot records warm-up steps, and there are none\n"
-            "  where: run.yaml:5:11\n"
-            "  got: train.warmup_steps 0\n"
-            "  expected: at least 1");
-  EXPECT_TRUE(load_one(on_gpu).profile.memory_snapshot);
 }
 
 TEST_F(ExperimentTest, HeadsMustFit) {
@@ -355,6 +338,19 @@ TEST_F(ExperimentTest, OverlapCannotClip) {
       "  expected: clip_norm 0\n"
       "  hint: clipping needs the norm of all gradients before the first update: remove one of "
       "them");
+}
+
+TEST_F(ExperimentTest, GraphsNeedAGpuAndWarmUp) {
+  EXPECT_EQ(error(std::string(kLeast) + "execution: {mode: cuda_graph}\n"),
+            "execution.mode cuda_graph is of GPUs\n"
+            "  where: run.yaml:5:13\n"
+            "  got: world.device cpu\n"
+            "  expected: world.device cuda\n"
+            "  hint: set `mode: eager` under `execution:`");
+  const std::string on_gpu =
+      "model: {kernels: reference}\nworld: {device: cuda}\nexecution: {mode: cuda_graph}\n";
+  EXPECT_THAT(error(kLeast + on_gpu + "train: {global_batch: 4, warmup_steps: 2}\n"),
+              testing::HasSubstr("  got: 2\n  expected: at least 3"));
 }
 
 TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {

@@ -63,7 +63,7 @@ at::Tensor run(const OptimizerConfig& config, int steps, const std::vector<Range
   const auto optimizer = make_optimizer(config, model.buffers);
   for (int step = 0; step < steps; ++step) {
     model.set_gradients(step);
-    optimizer->begin_step(config.lr, 1.0);
+    optimizer->begin_step(config.lr);
     if (ranges.empty()) optimizer->update_all();
     for (const Range range : ranges) optimizer->update(range);
   }
@@ -85,14 +85,13 @@ TEST(Adamw, EqualsTorchsFusedKernelToRounding) {
     const at::Tensor steps = at::full({}, static_cast<double>(step + 1), at::kFloat);
     at::_fused_adamw_({parameter}, {gradient}, {mean}, {square}, {}, {steps}, lr, 0.9, 0.95, 0.1,
                       1e-8, false, false);
-    optimizer->begin_step(lr, 1.0);
+    optimizer->begin_step(lr);
     optimizer->update_all();
     const double difference = (model.all() - parameter).abs().max().item<double>();
     // Parameters are below 1, where a float's last place is 6e-8; both round a handful of times a
     // step.
     EXPECT_LT(difference, 6e-8 * 2 * (step + 1)) << "step " << step;
   }
-  EXPECT_EQ(optimizer->steps(), 10);
   EXPECT_GT((model.all() - Model().all()).abs().max().item<double>(), 1e-2) << "nothing moved";
 }
 
@@ -106,7 +105,8 @@ TEST(Adamw, FollowsTheFormulaInDouble) {
   for (int step = 1; step <= 5; ++step) {
     model.set_gradients(step);
     const double g = model.buffers.gradients(model.buffers.all())[at_element].item<double>() * 0.25;
-    optimizer->begin_step(1e-2, 0.25);
+    optimizer->begin_step(1e-2);
+    optimizer->scale_gradients({.factor = at::full({}, 0.25)});
     optimizer->update_all();
     m = 0.9 * m + 0.1 * g;
     v = 0.95 * v + 0.05 * g * g;
@@ -129,7 +129,8 @@ TEST(Sgd, FollowsTheFormulaInDouble) {
     at::Tensor velocity = at::zeros_like(p);
     for (int step = 0; step < 5; ++step) {
       model.set_gradients(step);
-      optimizer->begin_step(0.1, 0.5);
+      optimizer->begin_step(0.1);
+      optimizer->scale_gradients({.factor = at::full({}, 0.5)});
       optimizer->update_all();
       const at::Tensor g = model.buffers.gradients(model.buffers.all()).to(at::kDouble) * 0.5;
       velocity = velocity * momentum + g + p * 0.01;
@@ -161,7 +162,7 @@ TEST(Optimizer, RangesMayDifferBetweenSteps) {
       {{100, 200}, {0, 100}, {200, end}}, {{0, end}}, {{0, 150}, {150, 50000}, {50000, end}}};
   for (int step = 0; step < 3; ++step) {
     model.set_gradients(step);
-    optimizer->begin_step(1e-3, 1.0);
+    optimizer->begin_step(1e-3);
     for (const Range range : cuts[step]) optimizer->update(range);
   }
   EXPECT_TRUE(at::equal(model.all(), run(adamw(), 3)));
@@ -172,7 +173,7 @@ TEST(Optimizer, UpdatesOnlyTheRange) {
   const at::Tensor before = model.all().clone();
   const auto optimizer = make_optimizer(adamw(), model.buffers);
   model.set_gradients(0);
-  optimizer->begin_step(1e-3, 1.0);
+  optimizer->begin_step(1e-3);
   optimizer->update({1000, 2000});
   const at::Tensor changed = model.all().ne(before).nonzero();
   EXPECT_EQ(changed.min().item<std::int64_t>(), 1000);
@@ -191,14 +192,13 @@ TEST(Optimizer, ThreadsDoNotChangeBits) {
   }
 }
 
-TEST(Optimizer, LeavesGradientsAndPadding) {
+TEST(Optimizer, LeavesPadding) {
   Model model;
   const auto optimizer = make_optimizer(adamw(), model.buffers);
   model.set_gradients(0);
-  const at::Tensor gradients = model.buffers.gradients(model.buffers.all()).clone();
-  optimizer->begin_step(0.1, 2.0);
+  optimizer->begin_step(0.1);
+  optimizer->scale_gradients({.factor = at::full({}, 2.0)});
   optimizer->update_all();
-  EXPECT_TRUE(at::equal(model.buffers.gradients(model.buffers.all()), gradients));
   const Range padding{model.buffers.range(0).end, model.buffers.range(1).begin};
   ASSERT_GT(padding.size(), 0);
   EXPECT_EQ(model.buffers.parameters(padding).abs().max().item<float>(), 0.0f);
@@ -210,7 +210,8 @@ TEST(Optimizer, GradientScaleEqualsScaledGradients) {
     const auto optimizer = make_optimizer(adamw(), model.buffers);
     model.set_gradients(0);
     if (!in_optimizer) model.buffers.gradients(model.buffers.all()).mul_(0.125);
-    optimizer->begin_step(1e-3, in_optimizer ? 0.125 : 1.0);
+    optimizer->begin_step(1e-3);
+    optimizer->scale_gradients({.factor = at::full({}, in_optimizer ? 0.125 : 1.0)});
     optimizer->update_all();
     return model.all().clone();
   };
@@ -233,11 +234,11 @@ TEST(GradientNorm, EqualsTheNormInDoubleAtAnyThreadCount) {
   model.set_gradients(3);
   const double expected =
       model.buffers.gradients(model.buffers.all()).to(at::kDouble).norm().item<double>();
-  const double norm = gradient_norm(model.buffers);
+  const auto norm = gradient_norm(model.buffers).item<double>();
   EXPECT_NEAR(norm, expected, 1e-12 * expected);
   for (const int count : {1, 2}) {
     const Threads threads(count);
-    EXPECT_EQ(gradient_norm(model.buffers), norm) << count << " threads";
+    EXPECT_EQ(gradient_norm(model.buffers).item<double>(), norm) << count << " threads";
   }
 }
 

@@ -41,6 +41,7 @@ RankResult example() {
                        .wait_begin_ns = 4,
                        .wait_end_ns = (std::int64_t{1} << 62) + 1}};
   result.last_step_begin_ns = 123456789012345678;
+  result.last_step_phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}};
   result.checks = {{"parameters_equal", "passed", "hash 1f on 2 ranks"}};
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;

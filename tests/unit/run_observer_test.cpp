@@ -144,11 +144,11 @@ class RecordingDevice final : public Device {
   Mark mark() override { return cpu_device().mark(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronise() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
+  bool capturing() const override { return false; }
   DeviceMemory memory() const override { return {}; }
   void reset_memory() override {}
-  std::shared_ptr<void> count_memory() override { return nullptr; }
   std::unique_ptr<MemoryHistory> record_memory() override { return std::make_unique<History>(); }
-  std::string name() const override { return {}; }
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
                                                  const CommConfig&) override {

@@ -181,6 +181,28 @@ TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
   });
 }
 
+TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
+  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/scaling"});
+  std::vector<at::Tensor> parameters;
+  std::vector<std::optional<double>> norms;
+  for (const char* precision :
+       {"fp32", "scaling"}) {  // by a power of two, so every bit is the same
+    Experiment experiment = make_experiment(1);
+    experiment.precision.name = precision;
+    experiment.optimizer.clip_norm = 1e-2;
+    test::run_ranks(1, [&](ProcessGroup& group) {
+      Listener listener;
+      Trainer trainer(experiment, plugins, group, listener);
+      norms.push_back(trainer.step(0).gradient_norm);
+      auto& buffers = trainer.data_parallel().buffers();
+      parameters.push_back(buffers.parameters(buffers.all()).clone());
+    });
+  }
+  EXPECT_GT(norms[0].value(), 1e-2) << "nothing was clipped";
+  EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_TRUE(at::equal(parameters[0], parameters[1]));
+}
+
 TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
   Experiment experiment = make_experiment(1);
   for (const double clip_norm : {0.0, 1.0}) {

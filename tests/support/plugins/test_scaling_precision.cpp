@@ -1,15 +1,17 @@
-// A precision that scales the loss, as one for float16 would, named by its build.
+// A precision that scales the loss by a constant, as one for float16 would, named by its build.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include "ddprun/plugin/precision.h"
 
 namespace {
 
 class TestScalingPrecision final : public ddprun::Precision {
+  bool scales_loss() const override { return true; }
   at::Tensor scale_loss(const at::Tensor& loss) override { return loss * 8; }
-  bool unscale_gradients(const at::Tensor& gradients, ddprun::ProcessGroup&) override {
-    gradients.mul_(1.0 / 8);
-    return true;
+  ddprun::GradientScale gradient_scale(const at::Tensor&) override {
+    return {.factor = at::full({}, 1.0 / 8), .overflow = at::zeros({})};
   }
 };
 

@@ -1,13 +1,17 @@
 // A precision that skips every second step, the first one too, as one for float16 skips those whose
-// gradients overflow; named by its build.
+// gradients overflow on a rank; named by its build.
+#include <ATen/ops/full.h>
+
 #include "ddprun/plugin/precision.h"
 
 namespace {
 
 class TestSkippingPrecision final : public ddprun::Precision {
-  bool unscale_gradients(const at::Tensor&, ddprun::ProcessGroup&) override {
+  bool scales_loss() const override { return true; }
+  at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+  ddprun::GradientScale gradient_scale(const at::Tensor&) override {
     skip_ = !skip_;
-    return !skip_;
+    return {.overflow = at::full({}, skip_ ? 1.0 : 0.0)};
   }
   bool skip_ = false;
 };

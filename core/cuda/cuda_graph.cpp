@@ -1,0 +1,82 @@
+// Captured work as a CUDA graph.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include "ddprun/cuda/cuda_device.h"
+
+namespace ddprun::cuda {
+
+namespace {
+
+class CudaGraph final : public CapturedWork {
+ public:
+  explicit CudaGraph(CudaDevice& device) : device_(device) {}
+
+  /// What is allocated meanwhile comes from a pool that stays the graph's. Other threads may work
+  /// on the capturing stream (autograd's do), but must not synchronise the device.
+  void capture(const std::function<void()>& work) {
+    const auto pool = at::cuda::graph_pool_handle();
+    graph_.capture_begin(pool);
+    try {
+      work();
+    } catch (...) {
+      abandon(pool);
+      throw;  // `work`'s own error says more than an invalid capture
+    }
+    graph_.capture_end();
+  }
+
+  void launch() override {
+    graph_.replay();
+    device_.launched();
+  }
+
+ private:
+  /// The stream ends its capture, and the pool is given back, which an invalid capture leaves to
+  /// us.
+  void abandon(const at::cuda::MempoolId_t& pool) {
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {
+      const auto device = device_.torch_device().index();
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool);
+      c10::cuda::CUDACachingAllocator::releasePool(device, pool);
+    }
+  }
+
+  CudaDevice& device_;
+  at::cuda::CUDAGraph graph_;
+};
+
+}  // namespace
+
+std::unique_ptr<CapturedWork> CudaDevice::capture(const std::function<void()>& work) {
+  synchronise();
+  c10::cuda::CUDACachingAllocator::emptyCache();  // eager steps' memory, which the graph needs anew
+  auto graph = std::make_unique<CudaGraph>(*this);
+  capturing_ = true;
+  try {
+    graph->capture(work);
+  } catch (const Error&) {
+    capturing_ = false;
+    throw;
+  } catch (const std::exception& failure) {
+    capturing_ = false;
+    const std::string words = failure.what();
+    throw Error({.what = "the step cannot be captured as a CUDA graph",
+                 .where = device_.str(),
+                 .got = words.substr(0, words.find('\n')),
+                 .expected = "operators that neither wait for the device nor depend on its values",
+                 .hint = "set `mode: eager` under `execution:`, or take another plugin"});
+  }
+  capturing_ = false;
+  return graph;
+}
+
+void CudaDevice::launched() {
+  const Mark behind = mark();
+  const std::lock_guard lock(mutex_);
+  launched_ = behind;
+}
+
+}  // namespace ddprun::cuda

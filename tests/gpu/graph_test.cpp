@@ -1,0 +1,115 @@
+// Steps captured as a CUDA graph: marks in them, and whole runs whose parameters equal the eager
+// ones bit for bit.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/device/device_library.h"
+#include "ddprun/plugin/error.h"
+#include "support/ddprun_command.h"
+#include "support/process_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class CudaGraph : public testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceProbe probe = probe_device("cuda");
+    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
+    gpus_ = probe.count;
+  }
+
+  int gpus_ = 0;
+};
+
+/// In a process of its own, as a rank is: 0, or the number of the statement that does not hold.
+int capture_and_launch() {
+  const auto device = open_device("cuda", 0);
+  const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
+  const at::Tensor a = at::ones({2048, 2048}, options);
+  at::Tensor sum = at::zeros({}, options);
+  at::mm(a, a).sum();  // the first call sets things up
+  Mark begin = 0, end = 0;
+  const auto graph = device->capture([&] {
+    begin = device->mark();
+    at::Tensor product = at::mm(a, a);
+    for (int i = 0; i < 10; ++i) product = at::mm(product, a);
+    end = device->mark();
+    sum.add_(1);
+  });
+  if (sum.item<float>() != 0) return 1;  // captured, not done
+  std::int64_t free_ns = 0;
+  for (int launch = 1; launch <= 3; ++launch) {
+    const Mark before = device->mark();
+    graph->launch();
+    const Mark after = device->mark();
+    if (device->time_of(before) > device->time_of(begin)) return 2;
+    if (device->time_of(begin) >= device->time_of(end)) return 3;
+    if (device->time_of(end) > device->time_of(after)) return 4;
+    if (device->time_of(begin) < free_ns) return 5;  // of this launch, not of the last
+    free_ns = device->time_of(end);
+    if (sum.item<float>() != static_cast<float>(launch)) return 6;
+    device->synchronise();
+  }
+  try {
+    device->capture([&] { sum.item<float>(); });
+    return 7;
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("cannot be captured") == std::string::npos) return 8;
+  }
+  sum.add_(1);  // the stream goes on
+  return sum.item<float>() == 4 ? 0 : 9;
+}
+
+TEST_F(CudaGraph, LaunchesRepeatTheWorkAndTellItsTimes) {
+  EXPECT_THAT(run_process_ranks(1, [](const RankInfo&) { return capture_and_launch(); }),
+              testing::Each(0));
+}
+
+TEST_F(CudaGraph, TrainsToTheSameBits) {
+  TemporaryFolder folder;
+  folder.write("graph.yaml", tiny_experiment("execution: {mode: eager}\n"
+                                             "sweep: {strategy: [naive, overlap, bucketed], "
+                                             "execution.mode: [eager, cuda_graph]}\n"));
+  const CommandResult run = run_ddprun(
+      folder,
+      {"run", "graph.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
+       "--set", "attention=eager", "--set", "train.warmup_steps=3", "--set", "train.accumulate=2",
+       "--set", "optimizer.clip_norm=0.5", "--set", "world.size=" + std::to_string(gpus_)});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json result = json::parse(read_file(only_result(folder, "graph") / "result.json"));
+  const json& rows = result["rows"];
+  ASSERT_EQ(rows.size(), 6U);
+  for (std::size_t i = 0; i < rows.size(); i += 2) {
+    EXPECT_EQ(rows[i]["proof"]["status"], "passed");
+    EXPECT_EQ(rows[i + 1]["proof"]["status"], "passed");
+    EXPECT_EQ(rows[i]["ranks"][0]["parameter_hash"], rows[i + 1]["ranks"][0]["parameter_hash"])
+        << rows[i]["label"] << " and " << rows[i + 1]["label"];
+    for (const json& sample : rows[i + 1]["ranks"][0]["samples"]) {
+      EXPECT_NEAR(sample["forward_ms"].get<double>() + sample["backward_ms"].get<double>() +
+                      sample["exposed_ms"].get<double>() + sample["optimizer_ms"].get<double>(),
+                  sample["step_ms"].get<double>(), 1e-2);
+      EXPECT_GT(sample["forward_ms"], 0);
+      EXPECT_GE(sample["exposed_ms"], 0);
+    }
+  }
+}
+
+TEST_F(CudaGraph, VerifyHolds) {
+  TemporaryFolder folder;
+  folder.write("graph.yaml", tiny_experiment("execution: {mode: cuda_graph}\n"));
+  const CommandResult run =
+      run_ddprun(folder, {"verify", "graph.yaml", "--set", "world.device=cuda", "--set",
+                          "model.kernels=reference", "--set", "train.warmup_steps=3", "--set",
+                          "world.size=" + std::to_string(gpus_)});
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+}
+
+}  // namespace
+}  // namespace ddprun::test
