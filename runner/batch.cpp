@@ -10,8 +10,10 @@
 
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/model/transformer.h"
 #include "ddprun/plugin/error.h"
 #include "runner/execute.h"
+#include "runner/memory_table.h"
 #include "runner/plan.h"
 #include "runner/report_statistics.h"
 #include "runner/report_table.h"
@@ -35,6 +37,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
   row.emulated = e.world.emulated();
   row.global_batch = e.global_batch();
   row.context_length = e.model.context_length;
+  row.flops_per_token = matmul_flops_per_token(e.model);
   return row;
 }
 
@@ -131,11 +134,14 @@ class Batch {
     std::map<std::string, EarlierRow> earlier;
     if (request_.resume) earlier = earlier_rows(fs::path(file.output_dir) / file.name);
     bool anything_new = false;
+    std::optional<ResultFolder> folder;  // shown only if write() gets as far
+    if (executor_.reports()) folder.emplace(file.output_dir, file.name, time);
     for (std::size_t i = first; i < first + file.rows.size() && interrupted_ == 0; ++i) {
       if (const auto found = earlier.find(rows_[i].fingerprint); found != earlier.end()) {
         take_over(i, found->second);
       } else {
-        run_row(file.rows[i - first], i);
+        run_row(file.rows[i - first], i,
+                folder ? folder->hidden(row_folder(i - first + 1)) : fs::path());
         anything_new = anything_new || interrupted_ == 0;
       }
     }
@@ -143,7 +149,7 @@ class Batch {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
                                    interrupted_, file.name));
     } else if (executor_.reports()) {
-      write_whatever_happens(file, first, time);
+      write_whatever_happens(file, first, time, *folder);
     }
   }
 
@@ -159,7 +165,7 @@ class Batch {
     }
   }
 
-  void run_row(const PlannedRow& planned, std::size_t index) {
+  void run_row(const PlannedRow& planned, std::size_t index, const fs::path& folder) {
     Row& row = rows_[index];
     row.launcher = executor_.launcher();
     if (executor_.joined() && failed_in_joined_launch_) {
@@ -174,7 +180,7 @@ class Batch {
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
     const Outcome outcome = executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns,
-                                          index + 1 == rows_.size());
+                                          folder, index + 1 == rows_.size());
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
       row.reason = outcome.reason;
@@ -188,9 +194,10 @@ class Batch {
     }
   }
 
-  void write_whatever_happens(const PlannedFile& file, std::size_t first, const std::string& time) {
+  void write_whatever_happens(const PlannedFile& file, std::size_t first, const std::string& time,
+                              ResultFolder& folder) {
     try {
-      write(file, first, time);
+      write(file, first, time, folder);
       if (interrupted_ != 0) {
         display_.message(
             fmt::format("interrupted (signal {}): the rows that were done are in {}/, "
@@ -203,7 +210,8 @@ class Batch {
     }
   }
 
-  void write(const PlannedFile& file, std::size_t first, const std::string& time) {
+  void write(const PlannedFile& file, std::size_t first, const std::string& time,
+             ResultFolder& folder) {
     const auto begin = static_cast<std::ptrdiff_t>(first);
     const auto end = static_cast<std::ptrdiff_t>(first + file.rows.size());
     const fs::path& newest = found_in_[first];
@@ -217,11 +225,18 @@ class Batch {
                           file.yaml, {}};
     for (const PlannedRow& planned : file.rows)
       context.resolved_yaml.push_back(planned.resolved_yaml);
-    written_.push_back(write_result(file.output_dir, context, rows));
+    written_.push_back(write_result(folder, context, rows));
   }
 
   void print_report() {
     std::cout << (request_.quiet ? "" : "\n") << terminal_report(rows_, terminal_of(stdout));
+    if (request_.verbosity > 0) {
+      const TextTable memory = memory_table(rows_);
+      if (!memory.lines.empty()) {
+        const Terminal terminal = terminal_of(stdout);
+        std::cout << "\n" << memory.render(terminal.width, terminal.colour) << "\n";
+      }
+    }
     for (const fs::path& folder : written_) std::cout << "results: " << folder.string() << "/\n";
     std::cout.flush();
   }

@@ -93,11 +93,11 @@ Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
 }
 
 Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
-                      bool last) {
+                      const std::filesystem::path& folder, bool last) {
   const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
     json ranks = json::array();
     for (const RankResult& result :
-         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, on_progress)) {
+         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, folder, on_progress)) {
       ranks.push_back(to_json(result));
     }
     return ranks;

@@ -10,7 +10,9 @@
 #include <optional>
 #include <set>
 
+#include "runner/memory_table.h"
 #include "runner/report_statistics.h"
+#include "runner/utilisation.h"
 
 namespace ddprun {
 
@@ -115,6 +117,22 @@ TextTable::Cell calls_cell(const Entry& entry) {
   return {calls == std::floor(calls) ? fmt::format("{:.0f}", calls) : fmt::format("{:.1f}", calls)};
 }
 
+TextTable::Cell tflops_cell(const Entry& entry) {
+  const double tflops = utilisation(*entry.row, *entry.statistics).tflops;
+  return {fmt::format("{:.{}f}", tflops, tflops >= 100 ? 0 : tflops >= 1 ? 1 : 3)};
+}
+
+TextTable::Cell mfu_cell(const Entry& entry) {
+  const auto mfu = utilisation(*entry.row, *entry.statistics).mfu;
+  return {mfu ? fmt::format("{:.1f} %", *mfu * 100) : "–"};
+}
+
+TextTable::Cell memory_cell(const Entry& entry) {
+  const MemoryPeak peak = memory_peak(*entry.row);
+  if (peak.phase.empty()) return {"–"};
+  return {fmt::format("{:.1f} MB, {}", static_cast<double>(peak.bytes) * 1e-6, peak.phase)};
+}
+
 TextTable::Cell proof_cell(const Entry& entry) {
   const Proof proof = summarize_proof(entry.row->ranks);
   if (proof.status == "passed") return {"✓ proved", Colour::green};
@@ -177,6 +195,13 @@ std::vector<ReportColumn> report_columns(const std::vector<Entry>& entries) {
   add_timed("optimizer", 9, time_cell(entries, &S::optimizer_ms));
   add_timed("tokens/s", 4,
             text_cell([](const S& s) { return with_thousands(std::llround(s.tokens_per_s)); }));
+  add_timed("TFLOP/s", 14, tflops_cell);
+  // On a CPU it says nothing.
+  const bool on_gpu = std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+    return entry.statistics && !entry.row->ranks.front().device_name.empty();
+  });
+  add_timed("MFU", on_gpu ? 3 : 16, mfu_cell);
+  add("peak memory", 15, memory_cell);
   add_timed("samples/s", 10,
             text_cell([](const S& s) { return fmt::format("{:.1f}", s.samples_per_s); }));
   add("MB/step", 6,
@@ -333,6 +358,7 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
                     ": the ranks shared one GPU and met over sockets, so times would say nothing "
                     "of GPUs of their own: they are withheld, and result.json has the samples");
   }
+  for (const std::string& note : utilisation_notes(rows)) lines.push_back(note);
   if (!controls.empty()) {
     lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));
   }

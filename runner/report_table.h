@@ -13,7 +13,7 @@ namespace ddprun {
 /// One line a row. The first measured row is what the others are compared with.
 TextTable report_table(const std::vector<Row>& rows);
 
-/// What was proved, in words, and what was not: one line each.
+/// What was proved, in words, and what was not, and which figure is missing why: one line each.
 std::vector<std::string> proof_lines(const std::vector<Row>& rows);
 
 /// The table and its notes for a terminal (or a pipe).

@@ -11,8 +11,9 @@
 #include <set>
 
 #include "ddprun/plugin/error.h"
+#include "runner/memory_table.h"
 #include "runner/report_table.h"
-#include "runner/result_folder.h"
+#include "runner/timeline_file.h"
 
 namespace ddprun {
 
@@ -95,6 +96,22 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
   return environment;
 }
 
+/// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
+std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std::string>& names) {
+  const TextTable table = memory_table(rows);
+  if (table.lines.empty()) return {};
+  std::string out = "\n## Memory\n\nOf tensors, by phase, in the last warm-up step.\n\n";
+  out += table.markdown();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    if (!row.measured() || row.ranks.front().memory_snapshot.empty()) continue;
+    if (!row.taken_from.empty()) continue;  // it is there
+    out += fmt::format("\nMemory snapshot of {}: {}/{}\n", names[i], row_folder(i + 1),
+                       row.ranks.front().memory_snapshot);
+  }
+  return out;
+}
+
 }  // namespace
 
 json to_json(const ConfigNode& node) {
@@ -173,6 +190,7 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
       out += "\n" + names.names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
     }
   }
+  out += memory_markdown(rows, names.names);
   out +=
       "\nTimes in milliseconds: median over the measured steps (± standard deviation); what each "
       "column means stands in docs/measurement.md.\n\n## Environment\n\n";
@@ -181,9 +199,10 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
   return out;
 }
 
-fs::path write_result(const fs::path& output, const ResultContext& context,
+std::string row_folder(std::size_t number) { return fmt::format("profile/{:02}", number); }
+
+fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
-  ResultFolder folder(output, context.name, context.time);
   folder.write("experiment.yaml", context.yaml);
   for (std::size_t i = 0; i < context.resolved_yaml.size(); ++i) {
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);
@@ -191,6 +210,10 @@ fs::path write_result(const fs::path& output, const ResultContext& context,
   const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
   folder.write("result.json", result_json(context, rows).dump(1, ' ', false, replace) + "\n");
   folder.write("steps.csv", steps_csv(rows));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].measured()) continue;
+    folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));
+  }
   folder.write("summary.md", summary_markdown(context, rows));
   for (const Row& row : rows) {
     if (!row.measured() || row.ranks[0].topology.empty()) continue;

@@ -1,5 +1,5 @@
-// What stands in a result folder: result.json, steps.csv, summary.md, the YAML; and reading it
-// back.
+// What stands in a result folder: result.json, steps.csv, summary.md, timelines, the YAML; and
+// reading it back.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "ddprun/config/config_node.h"
+#include "runner/result_folder.h"
 #include "runner/row.h"
 
 namespace ddprun {
 
 /// Raised when a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 2;
+inline constexpr int kResultSchemaVersion = 3;
 
 /// What all rows of a result have in common.
 struct ResultContext {
@@ -32,9 +33,14 @@ nlohmann::json result_json(const ResultContext& context, const std::vector<Row>&
 std::string steps_csv(const std::vector<Row>& rows);
 std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows);
 
-/// Writes all files of a result under `output`; returns the folder. Throws Error.
-std::filesystem::path write_result(const std::filesystem::path& output,
-                                   const ResultContext& context, const std::vector<Row>& rows);
+/// Where the timeline of row `number` (1 is the first) stands in the result folder, and the files
+/// that its ranks write.
+std::string row_folder(std::size_t number);
+
+/// Writes all files of a result beside those that ranks wrote, and shows the folder; returns it.
+/// Throws Error.
+std::filesystem::path write_result(ResultFolder& folder, const ResultContext& context,
+                                   const std::vector<Row>& rows);
 
 struct EarlierRow {
   Row row;                       ///< taken_from: the result that it was measured for

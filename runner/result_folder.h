@@ -21,6 +21,9 @@ class ResultFolder {
   /// Writes a file ("resolved/01.yaml") to the disk itself. Throws Error.
   void write(const std::string& relative, const std::string& text);
 
+  /// Where a file of that name is until commit().
+  std::filesystem::path hidden(const std::string& relative) const { return hidden_ / relative; }
+
   /// Makes the folder visible, points `<output>/<name>/latest` to it, and returns it. A second
   /// result of the same second is called
   /// `<time>-2`. Throws Error.

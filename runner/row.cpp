@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "runner/report_statistics.h"
+#include "runner/utilisation.h"
 
 namespace ddprun {
 
@@ -110,6 +111,7 @@ json to_json(const Row& row) {
               {"emulated", row.emulated},
               {"global_batch", row.global_batch},
               {"context_length", row.context_length},
+              {"flops_per_token", row.flops_per_token},
               {"taken_from", row.taken_from},
               {"ranks", json::array()}};
   for (const RankResult& rank : row.ranks) {
@@ -117,8 +119,12 @@ json to_json(const Row& row) {
     out["ranks"].back().erase("topology");  // a file of its own
   }
   if (row.measured()) {
-    out["statistics"] =
-        statistics_json(compute_statistics(row.ranks, row.global_batch, row.context_length));
+    const auto statistics = compute_statistics(row.ranks, row.global_batch, row.context_length);
+    out["statistics"] = statistics_json(statistics);
+    const Utilisation used = utilisation(row, statistics);
+    out["statistics"]["tflops"] = used.tflops;
+    out["statistics"]["mfu"] = used.mfu ? json(*used.mfu) : json(nullptr);
+    if (!used.mfu) out["statistics"]["no_mfu"] = used.refusal;
     out["proof"] = proof_json(summarize_proof(row.ranks));
   }
   return out;
@@ -137,6 +143,7 @@ Row row_from_json(const json& in) {
   row.emulated = in.value("emulated", false);
   in.at("global_batch").get_to(row.global_batch);
   in.at("context_length").get_to(row.context_length);
+  in.at("flops_per_token").get_to(row.flops_per_token);
   in.at("taken_from").get_to(row.taken_from);
   for (const json& rank : in.at("ranks")) row.ranks.push_back(rank_result_from_json(rank));
   return row;

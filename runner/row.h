@@ -34,6 +34,7 @@ struct Row {
   bool emulated = false;          ///< the ranks shared a GPU: its times mean nothing
   std::int64_t global_batch = 0;  ///< sequences per step over all ranks
   std::int64_t context_length = 0;
+  double flops_per_token = 0;     ///< of the matrix products, forward and backward
   std::vector<RankResult> ranks;  ///< in rank order; empty unless it ran to its end
   std::string
       taken_from;  ///< --resume: the result folder that this row was measured for; else empty

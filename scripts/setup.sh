@@ -3,6 +3,7 @@
 set -euo pipefail
 
 readonly kTorch=2.11.0 kCudaRuntime=13.0.96 kCupti=13.0.85 # what libtorch_cpu of that wheel loads
+readonly kNvtx=13.0.85
 readonly kMinCmake=3.25 kPipCmake=3.25.2 kClangFormat=14.0.6
 readonly kMinFreeKb=$((3 * 1024 * 1024)) # wheel, its unpacked form, pip's copy
 
@@ -15,8 +16,8 @@ usage() {
   cat <<TEXT
 usage: scripts/setup.sh [--check] [--with-lint] [--with-bench] [--with-cuda]
 
-Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), and LibTorch $kTorch from
-the torch wheel into .deps/torch-site. Needs no root when nothing is missing, and changes nothing then.
+Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), LibTorch $kTorch from the torch
+wheel into .deps/torch-site, and NVTX's headers. Needs no root when nothing is missing, and changes nothing then.
 
   --check       only report what is missing; exit status 1 if anything is
   --with-lint   also what \`make lint\` needs: clang-format $kClangFormat (into .deps) and shellcheck
@@ -110,10 +111,17 @@ have_torch_site() {
   }
 }
 
+# Headers of profiler ranges, wherever CMake would find them (cmake/find_nvtx3.cmake).
+have_nvtx() {
+  compgen -G "$deps/nvtx-site/nvidia/*/include/nvtx3" >/dev/null || have_file include/nvtx3/nvToolsExt.h ||
+    [[ -f $cuda_home/include/nvtx3/nvToolsExt.h ]] ||
+    { [[ -n ${LIBTORCH_DIR:-} ]] && compgen -G "$LIBTORCH_DIR/../nvidia/*/include/nvtx3" >/dev/null; }
+}
+
 have_clang_format() { [[ -x $deps/clang-format/clang_format/data/bin/clang-format ]]; }
 
 have_wheels() {
-  have_torch_site && have_cuda_wheels && { ! $with_lint || have_clang_format; } && { ! have_command cmake || cmake_is_new_enough; }
+  have_torch_site && have_nvtx && have_cuda_wheels && { ! $with_lint || have_clang_format; } && { ! have_command cmake || cmake_is_new_enough; }
 }
 
 # check_libtorch FOLDER NAME: a LibTorch that is not the wheel's must be one that ddprun builds with.
@@ -224,6 +232,7 @@ report() {
   local packages=("$@") status=0
   if ((${#packages[@]})); then say "missing Debian packages: ${packages[*]}" && status=1; fi
   if ! have_torch_site; then say "missing: LibTorch $kTorch in .deps/torch-site" && status=1; fi
+  if ! have_nvtx; then say "missing: NVTX's headers in .deps/nvtx-site" && status=1; fi
   if ! have_cuda_wheels; then say "missing for CUDA support, in .deps/cuda-site: $(cuda_wheels | tr '\n' ' ')" && status=1; fi
   if have_command cmake && ! cmake_is_new_enough; then say "missing: CMake $kMinCmake or newer" && status=1; fi
   if $with_bench && ! have_bench; then say "missing: PyTorch $kTorch in Python in .deps/bench-venv" && status=1; fi
@@ -268,6 +277,7 @@ main() {
     say "  the Makefile uses it; for your own shell: export PATH=$deps/cmake/cmake/data/bin:\$PATH"
   fi
   if ! have_torch_site; then install_torch; fi
+  if ! have_nvtx; then pip_install nvtx-site "nvidia-nvtx==$kNvtx"; fi
   if ! have_cuda_wheels; then install_cuda_wheels; fi
   if $with_lint && ! have_clang_format; then pip_install clang-format "clang-format==$kClangFormat"; fi
   if $with_bench && ! have_bench; then install_bench; fi

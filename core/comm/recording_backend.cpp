@@ -85,9 +85,16 @@ bool RecordedWork::wait(std::chrono::milliseconds timeout) {
   Mark not_waited = 0;
   const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
   future_->wait();
-  if (first) entry_->wait_end = device_.mark();
+  if (first) {
+    entry_->wait_end = device_.mark();
+    entry_->release_span();
+  }
   if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
   return true;
+}
+
+RecordedWork::~RecordedWork() {
+  if (entry_->wait_begin == 0) entry_->release_span();
 }
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
@@ -116,6 +123,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   entry->record.kind = kind;
   entry->record.bytes = bytes;
   entry->record.label = label;
+  entry->span.emplace(to_string(kind), entry->record.label, bytes);
   entry->enqueue = device_.mark();
   const auto describe = [rank = getRank(), size = getSize(), entry] {
     return place_of(rank, size) + ", " + to_string(entry->record.kind) + " '" +
@@ -132,6 +140,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   // here, on a stream that waits for the operation.
   const auto finish = [entry, describe, &device = device_](c10::ivalue::Future& operation) {
     entry->end.store(device.mark(), std::memory_order_release);
+    entry->release_span();
     try {
       return operation.value();
     } catch (const CommError&) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,6 +15,7 @@
 
 #include "ddprun/comm/process_group.h"
 #include "ddprun/device/device.h"
+#include "ddprun/measure/profiler_range.h"
 #include "ddprun/plugin/error.h"
 
 namespace ddprun {
@@ -28,6 +30,15 @@ struct CollectiveEntry {
   std::atomic<Mark> wait_begin = 0;
   std::atomic<Mark> wait_end = 0;
   bool taken = false;
+
+  /// What a profiler shows: from the call until the collective is done and, if someone waits for
+  /// it, the first wait is over. (On a GPU the operation counts as done once it is enqueued.)
+  std::optional<ProfilerSpan> span;
+  /// Called when the operation is done, and when nobody is going to wait any more.
+  void release_span() {
+    if (--span_holders == 0) span.reset();
+  }
+  std::atomic<int> span_holders = 2;
 };
 
 /// The work of a recorded collective. Its future completes after the record does, and carries
@@ -38,6 +49,7 @@ class RecordedWork final : public c10d::Work {
   RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
                c10::intrusive_ptr<c10::ivalue::Future> future)
       : device_(device), entry_(std::move(entry)), future_(std::move(future)) {}
+  ~RecordedWork() override;
 
   bool isCompleted() override { return future_->completed(); }
   bool isSuccess() const override { return future_->hasValue(); }

@@ -73,9 +73,15 @@ at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& op
   int number = -1;
   submit({}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); })->wait();
   const auto allocations = collectives_.allocations();
+  std::byte* const data = allocations->part(number, place.rank);
+  c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::kCPU);  // as allocators do
   return at::from_blob(
-      allocations->part(number, place.rank), {elements},
-      [allocations, number](void*) { allocations->release(number); }, options);
+      data, {elements},
+      [allocations, number, bytes](void* mine) {
+        c10::reportMemoryUsageToProfiler(mine, -bytes, 0, 0, c10::kCPU);
+        allocations->release(number);
+      },
+      options);
 }
 
 }  // namespace ddprun

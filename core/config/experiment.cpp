@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 7> kSections = {{
+constexpr std::array<Section, 8> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -47,6 +47,8 @@ constexpr std::array<Section, 7> kSections = {{
     {"train", "batch and steps", [](Options& o, Experiment& e) { declare_options(o, e.train); }},
     {"execution", "how a device is given its work",
      [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
+    {"profile", "what is recorded besides the times",
+     [](Options& o, Experiment& e) { declare_options(o, e.profile); }},
     {"output", "where results go",
      [](Options& o, Experiment& e) {
        o.option("dir", &e.output_dir, "folder of the results, relative to the current directory");
@@ -230,6 +232,12 @@ void declare_options(Options& o, TrainConfig& c) {
            {.min = 0, .max = kManySteps});
   o.option("steps", &c.steps, "measured steps", {.min = 1, .max = kManySteps});
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
+}
+
+void declare_options(Options& o, ProfileConfig& c) {
+  o.option("memory_snapshot", &c.memory_snapshot,
+           "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
+           "pickle for pytorch.org/memory_viz");
 }
 
 void declare_options(Options& o, ExecutionConfig& c) {

@@ -77,6 +77,11 @@ struct TrainConfig {
   std::int64_t seed = 0;
 };
 
+/// `profile:`
+struct ProfileConfig {
+  bool memory_snapshot = false;  ///< of rank 0's GPU, from set-up to the last warm-up step
+};
+
 /// `execution:`
 struct ExecutionConfig {
   std::string mode = "eager";  ///< eager | cuda_graph
@@ -105,6 +110,7 @@ struct Experiment {
   PluginChoice strategy, precision, attention;
   OptimizerConfig optimizer;
   TrainConfig train;
+  ProfileConfig profile;
   ExecutionConfig execution;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
@@ -141,6 +147,7 @@ void declare_options(Options& options, DataConfig& config);
 void declare_options(Options& options, WorldConfig& config);
 void declare_options(Options& options, OptimizerConfig& config);
 void declare_options(Options& options, TrainConfig& config);
+void declare_options(Options& options, ProfileConfig& config);
 void declare_options(Options& options, ExecutionConfig& config);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,

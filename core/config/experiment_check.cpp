@@ -183,6 +183,21 @@ void check_device_choice(const Experiment& e) {
   }
 }
 
+// What would be asked for and not written.
+void check_profile(const Experiment& e) {
+  if (!e.profile.memory_snapshot) return;
+  const std::string where = origin_of(e.document, "profile.memory_snapshot");
+  if (e.world.device == "cpu") {
+    throw ConfigError({"profile.memory_snapshot is the history of a GPU's allocator", where,
+                       "world.device cpu", "world.device cuda",
+                       "memory by phase is in every result, on the CPU too"});
+  }
+  if (e.train.warmup_steps == 0) {
+    throw ConfigError({"profile.memory_snapshot records warm-up steps, and there are none", where,
+                       "train.warmup_steps 0", "at least 1", ""});
+  }
+}
+
 // A graph is captured from a step of the warm-up, after some that were eager.
 void check_execution(const Experiment& e) {
   if (e.execution.mode != "cuda_graph") return;
@@ -223,6 +238,7 @@ void check_experiment(const Experiment& experiment) {
   check_schedule(experiment);
   check_backend(experiment);
   check_device_choice(experiment);
+  check_profile(experiment);
   check_execution(experiment);
 }
 

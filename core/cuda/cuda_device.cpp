@@ -163,6 +163,10 @@ void CudaDevice::reset_memory() {
   c10::cuda::CUDACachingAllocator::resetAccumulatedStats(device_.index());
 }
 
+std::unique_ptr<MemoryHistory> CudaDevice::record_memory() { return record_memory_history(); }
+
+std::string CudaDevice::name() const { return gpu_name(device_.index()); }
+
 std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
   auto facts = describe_software();
   facts.emplace(facts.begin(), device_.str(), describe_gpu(device_.index()));

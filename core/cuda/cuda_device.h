@@ -11,11 +11,14 @@
 #include "ddprun/cuda/event.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/device/memory_history.h"
 
 namespace ddprun::cuda {
 
 /// What is on this machine. Initialises the driver.
 void probe(DeviceProbe& probe);
+/// As its maker calls it; empty if the driver does not say.
+std::string gpu_name(int index);
 /// Name, memory, compute capability, clocks of one device, on one line.
 std::string describe_gpu(int index);
 /// Versions of driver, runtime and NCCL, and the NCCL variables that are set.
@@ -27,6 +30,9 @@ std::vector<std::pair<std::string, std::string>> describe_software();
 std::string describe_links();
 /// The same for each device: ("links of cuda:0", "cuda:1 NV18, cuda:2 NV18").
 std::vector<std::pair<std::string, std::string>> link_matrix();
+
+/// The caching allocator's history, of all devices of this process.
+std::unique_ptr<MemoryHistory> record_memory_history();
 
 /// Marks are CUDA events, recorded on the calling thread's current stream; those of captured work
 /// are negative. Their times are told by the distance to an anchor, an event whose time on the
@@ -51,6 +57,8 @@ class CudaDevice final : public Device {
   void launched();
   DeviceMemory memory() const override;
   void reset_memory() override;
+  std::unique_ptr<MemoryHistory> record_memory() override;
+  std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;
   std::string topology() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,

@@ -103,6 +103,11 @@ std::string without_peer_access(int count) {
 
 }  // namespace
 
+std::string gpu_name(int index) {
+  cudaDeviceProp properties = {};
+  return cudaGetDeviceProperties(&properties, index) == cudaSuccess ? properties.name : "";
+}
+
 std::string describe_gpu(int index) {
   cudaDeviceProp properties = {};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return "unknown";

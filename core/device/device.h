@@ -20,6 +20,7 @@ class Store;
 namespace ddprun {
 
 struct CommConfig;
+class MemoryHistory;
 
 /// A point in a device's work, never 0. On the CPU, which has done what it was told when the call
 /// returns, it is the time; on a GPU, which runs behind the CPU, an event in a stream.
@@ -71,7 +72,14 @@ class Device {
 
   virtual DeviceMemory memory() const = 0;
   virtual void reset_memory() = 0;
+  /// Counts memory until the returned object is gone. On the CPU, where nothing is counted without,
+  /// that is of the calling thread and of autograd's. Null: it is counted all the time.
+  virtual std::shared_ptr<void> count_memory();
+  /// Records the allocator's history; null where there is none.
+  virtual std::unique_ptr<MemoryHistory> record_memory();
 
+  /// The device as its maker calls it, "NVIDIA H200"; empty of the CPU.
+  virtual std::string name() const;
   /// Facts for result.json, in order: of the CPU none, environment.h has them.
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 
@@ -86,7 +94,7 @@ class Device {
       const CommConfig& config) = 0;
 };
 
-/// The CPU: marks are times, memory is not counted (the allocator is malloc).
+/// The CPU: marks are times.
 Device& cpu_device();
 
 }  // namespace ddprun

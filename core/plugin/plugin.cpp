@@ -39,6 +39,10 @@ at::Tensor Precision::linear(const at::Tensor& x, const at::Tensor& weight) {
   return at::linear(x, weight);
 }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
+std::string Precision::matmul_dtype() const {
+  const at::ScalarType dtype = compute_dtype();
+  return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+}
 GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
 bool Precision::scales_loss() const { return false; }
 

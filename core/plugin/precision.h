@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
 #include "ddprun/model/named_tensor.h"
 #include "ddprun/plugin/plugin.h"
@@ -58,6 +59,10 @@ class Precision : public Plugin {
   /// `overflow` holds, in place, the maximum over all ranks, which all heed: one all-reduce of four
   /// bytes.
   virtual GradientScale gradient_scale(const at::Tensor& gradients);
+
+  /// What the matrix products multiply, for their share of the device's peak (MFU) in reports:
+  /// float32, tf32, bfloat16, float16 or float8. Default: compute_dtype().
+  virtual std::string matmul_dtype() const;
 };
 
 /// For unsupported(): a sentence if the setup is of GPUs below compute capability `least` (80 is

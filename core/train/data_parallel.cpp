@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/measure/phase.h"
 
 namespace ddprun {
 
@@ -95,6 +96,7 @@ void DataParallel::on_range_ready(Range range) {
                  .expected = "range_ready() from finish_backward() on: backward still reads "
                              "parameters"});
   }
+  const ProfilerRange profiled("update");
   Device& device = context_.group().device();
   const Mark begin = device.mark();
   optimizer_->update(range);
@@ -111,7 +113,10 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
   gradients_seen_ = 0;
   Device& device = context_.group().device();
   marks_ = {.begin = device.mark()};
-  loss.backward();
+  {
+    const PhaseScope phase(Phase::backward);
+    loss.backward();
+  }
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
                  .got = std::to_string(gradients_seen_) + " gradients",
@@ -125,6 +130,7 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
 }
 
 void DataParallel::finish_backward() {
+  const PhaseScope phase(Phase::synchronise);
   early_updates_ = 0;
   backward_done_ = true;
   strategy_.finish_backward();
@@ -170,6 +176,7 @@ std::vector<PlannedCollective> DataParallel::planned() const {
 }
 
 StepOutcome DataParallel::step(double lr, double clip_norm) {
+  const PhaseScope phase(Phase::optimizer);
   if (!begun_lr_ && !overlap_) {  // which only overlap needs before backward
     begin_step(lr);
     backward_done_ = true;

@@ -136,22 +136,72 @@ constexpr std::array<std::pair<const char*, std::int64_t DeviceMemory::*>, 5> kM
     {"retries", &DeviceMemory::retries},
 }};
 
+json memory_to_json(const DeviceMemory& memory) {
+  json out;
+  for (const auto& [name, member] : kMemoryNumbers) out[name] = memory.*member;
+  return out;
+}
+
+DeviceMemory memory_from_json(const json& in) {
+  DeviceMemory memory;
+  for (const auto& [name, member] : kMemoryNumbers) in.at(name).get_to(memory.*member);
+  return memory;
+}
+
+/// What only malloc could say is left out on the CPU.
+json phases_to_json(const RankResult& result) {
+  json phases = json::array();
+  for (const auto& [phase, memory] : result.memory_phases) {
+    json out = memory_to_json(memory);
+    if (result.device.empty()) {
+      for (const char* name : {"reserved_bytes", "peak_reserved_bytes", "retries"}) out.erase(name);
+    }
+    out["phase"] = phase;
+    phases.push_back(std::move(out));
+  }
+  return phases;
+}
+
+std::vector<PhaseMemory> phases_from_json(const json& in) {
+  std::vector<PhaseMemory> phases;
+  for (const json& each : in) {
+    json numbers = each;
+    for (const auto& [name, member] : kMemoryNumbers) numbers.emplace(name, 0);
+    phases.push_back({each.at("phase"), memory_from_json(numbers)});
+  }
+  return phases;
+}
+
+json times_to_json(const std::vector<PhaseTime>& phases) {
+  json out = json::array();
+  for (const auto& [phase, begin_ns, end_ns] : phases) {
+    out.push_back({{"phase", phase}, {"begin_ns", begin_ns}, {"end_ns", end_ns}});
+  }
+  return out;
+}
+
+std::vector<PhaseTime> times_from_json(const json& in) {
+  std::vector<PhaseTime> phases;
+  for (const json& each : in) {
+    phases.push_back({each.at("phase"), each.at("begin_ns"), each.at("end_ns")});
+  }
+  return phases;
+}
+
 /// Of ranks on the CPU there is nothing to say, and nothing is written.
 void add_device(json& out, const RankResult& result) {
   if (result.device.empty()) return;
   out["device"] = result.device;
-  for (const auto& [name, member] : kMemoryNumbers) {
-    out["device_memory"][name] = result.device_memory.*member;
-  }
+  out["device_name"] = result.device_name;
+  out["device_memory"] = memory_to_json(result.device_memory);
   if (!result.topology.empty()) out["topology"] = result.topology;
 }
 
 void read_device(const json& in, RankResult& result) {
   if (!in.contains("device")) return;
   in.at("device").get_to(result.device);
-  for (const auto& [name, member] : kMemoryNumbers) {
-    in.at("device_memory").at(name).get_to(result.device_memory.*member);
-  }
+  in.at("device_name").get_to(result.device_name);
+  result.device_memory = memory_from_json(in.at("device_memory"));
   result.topology = in.value("topology", "");
 }
 
@@ -163,6 +213,7 @@ RankResult parse(const json& in) {
     result.last_step.push_back(record_from_json(record));
   }
   in.at("last_step_begin_ns").get_to(result.last_step_begin_ns);
+  result.last_step_phases = times_from_json(in.at("last_step_phases"));
   for (const json& check : in.at("checks")) {
     result.checks.push_back({check.at("name"), check.at("status"), check.at("detail")});
   }
@@ -172,6 +223,9 @@ RankResult parse(const json& in) {
   in.at("threads").get_to(result.threads);
   in.at("backend").get_to(result.backend);
   result.first_step_done_s = to_number(in.at("first_step_done_s"));
+  in.at("matmul_dtype").get_to(result.matmul_dtype);
+  result.memory_phases = phases_from_json(in.at("memory_phases"));
+  in.at("memory_snapshot").get_to(result.memory_snapshot);
   read_device(in, result);
   return result;
 }
@@ -191,13 +245,17 @@ json to_json(const RankResult& result) {
               {"samples", std::move(samples)},
               {"last_step", std::move(records)},
               {"last_step_begin_ns", result.last_step_begin_ns},
+              {"last_step_phases", times_to_json(result.last_step_phases)},
               {"checks", std::move(checks)},
               {"parameter_hash", to_hex(result.parameter_hash)},
               {"peak_resident_bytes", result.peak_resident_bytes},
               {"cores", result.cores},
               {"threads", result.threads},
               {"backend", result.backend},
-              {"first_step_done_s", from_number(result.first_step_done_s)}};
+              {"first_step_done_s", from_number(result.first_step_done_s)},
+              {"matmul_dtype", result.matmul_dtype},
+              {"memory_phases", phases_to_json(result)},
+              {"memory_snapshot", result.memory_snapshot}};
   add_device(out, result);
   return out;
 }

@@ -40,11 +40,27 @@ struct Check {
   std::string detail;  ///< "all 2,112,512 gradients equal the exact mean on 2 ranks"
 };
 
+/// The allocator in one phase: bytes at its end, peaks and retries within it. On the CPU there are
+/// allocated_bytes and peak_allocated_bytes alone.
+struct PhaseMemory {
+  std::string phase;
+  DeviceMemory memory;
+};
+
+/// A phase of a step as it ran. Nanoseconds of now_ns().
+struct PhaseTime {
+  std::string phase;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
 struct RankResult {
   int rank = 0;
   std::vector<StepSample> samples;          ///< warm-up included
   std::vector<CollectiveRecord> last_step;  ///< timeline of the last step
   std::int64_t last_step_begin_ns = 0;
+  std::vector<PhaseTime> last_step_phases = {};  ///< of the training thread, one after another; an
+                                                 ///< update lies within `synchronise`
   std::vector<Check> checks;
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;
@@ -56,6 +72,12 @@ struct RankResult {
   std::vector<std::pair<std::string, std::string>> device = {};
   DeviceMemory device_memory = {};
   std::string topology = {};  ///< Device::topology()
+  std::string device_name = {};  ///< as its maker calls it; empty: the CPU
+  /// What the matrix products compute in: float32, tf32, bfloat16 ...
+  std::string matmul_dtype = {};
+  /// Of set-up, and of the phases of the last warm-up step; empty if there was none.
+  std::vector<PhaseMemory> memory_phases = {};
+  std::string memory_snapshot = {};  ///< its file in the result folder; empty: none was asked for
 };
 
 /// Round trips without loss: numbers that JSON lacks are the texts "nan", "inf" and "-inf", the

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <vector>
 
@@ -21,11 +22,11 @@ struct Progress {
 };
 
 /// Runs the experiment as this rank in this process. Returns the results of all ranks, in rank
-/// order, on every rank. `launch_ns`: when the user's command started (now_ns()). Throws
-/// ddprun::Error.
+/// order, on every rank. `launch_ns`: when the user's command started (now_ns()). `folder`: where
+/// rank 0 writes the files that `profile:` asks for. Throws ddprun::Error.
 std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
                                  const RankInfo& info, const std::string& run_id,
-                                 std::int64_t launch_ns,
+                                 std::int64_t launch_ns, const std::filesystem::path& folder,
                                  const std::function<void(const Progress&)>& on_progress);
 
 /// One parameter's row of `ddprun verify`: the data-parallel run against one process on the same

@@ -6,9 +6,12 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "ddprun/measure/clock.h"
 #include "ddprun/measure/intervals.h"
+#include "ddprun/measure/phase.h"
 
 namespace ddprun {
 
@@ -59,9 +62,10 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   const bool last = micro_batch + 1 == micro_batches_;
   const auto& [ids, targets] = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
-  data_parallel_->before_forward(last);
   at::Tensor loss;
   {
+    const PhaseScope phase(Phase::forward);
+    data_parallel_->before_forward(last);
     const auto guard = precision_->forward_guard();
     loss = model_.loss(ids, targets);
   }
@@ -98,6 +102,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
   group_.take_records();  // whatever went before is not of this step
   lr_ = learning_rate(experiment_.optimizer, index, steps);
+  std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
   const Mark begin = device_.mark();
   load_inputs(index);
   data_parallel_->begin_step(lr_);
@@ -106,6 +111,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   } else {
     run_step(on_synchronised);
   }
+  phase.reset();
   fill_times(begin, sample);
   sample.skipped = state_.outcome.skipped();
   sample.gradient_norm = state_.outcome.gradient_norm();
@@ -119,6 +125,25 @@ at::Tensor Trainer::gradients() const {
       buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (!precision_->scales_loss()) return gradients;
   return gradients / precision_->scale_loss(at::ones({}, gradients.options()));
+}
+
+std::vector<PhaseTime> Trainer::last_phases() const {
+  std::vector<PhaseTime> phases;
+  std::int64_t now_ns = step_begin_ns_;
+  const auto add = [&](Phase phase, Mark end) {  // where the one before ended
+    const std::int64_t end_ns = device_.time_of(end);
+    phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
+  };
+  for (const auto& [forward_end, backward] : state_.micro_batches) {
+    add(Phase::forward, forward_end);
+    add(Phase::backward, backward.last_gradient);
+    add(Phase::synchronise, backward.synchronised);
+    for (const auto& [begin, end] : backward.updates) {
+      phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
+    }
+  }
+  add(Phase::optimizer, state_.end);
+  return phases;
 }
 
 void Trainer::fill_times(Mark begin, StepSample& sample) {

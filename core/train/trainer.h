@@ -35,9 +35,12 @@ class Trainer {
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+  /// The phases of the last step, micro-batch by micro-batch.
+  std::vector<PhaseTime> last_phases() const;
 
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }
+  const Precision& precision() const { return *precision_; }
 
  private:
   /// Marks of one micro-batch: its forward begins where the one before ends.

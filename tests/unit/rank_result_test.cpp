@@ -41,6 +41,7 @@ RankResult example() {
                        .wait_begin_ns = 4,
                        .wait_end_ns = (std::int64_t{1} << 62) + 1}};
   result.last_step_begin_ns = 123456789012345678;
+  result.last_step_phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}};
   result.checks = {{"parameters_equal", "passed", "hash 1f on 2 ranks"}};
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;
@@ -55,6 +56,10 @@ RankResult example() {
                           .peak_allocated_bytes = 3,
                           .peak_reserved_bytes = 4,
                           .retries = 5};
+  result.device_name = "NVIDIA H200";
+  result.matmul_dtype = "bfloat16";
+  result.memory_phases = {{"forward", result.device_memory}, {"backward", {.retries = 1}}};
+  result.memory_snapshot = "memory_rank0.pickle";
   return result;
 }
 
@@ -66,6 +71,15 @@ TEST(RankResult, OfTheCpuSaysNothingOfDevices) {
   EXPECT_FALSE(to_json(RankResult{}).contains("device"));
   EXPECT_EQ(through_text(example()).device_memory.peak_reserved_bytes, 4);
   EXPECT_EQ(through_text(example()).topology, example().topology);
+}
+
+TEST(RankResult, OfTheCpuHasOnlyWhatIsCountedThere) {
+  RankResult result = example();
+  EXPECT_EQ(to_json(result)["memory_phases"][0]["retries"], 5);
+  result.device.clear();
+  EXPECT_EQ(to_json(result)["memory_phases"][0].dump(),
+            R"({"allocated_bytes":1,"peak_allocated_bytes":3,"phase":"forward"})");
+  EXPECT_EQ(through_text(result).memory_phases[0].memory.peak_allocated_bytes, 3);
 }
 
 TEST(RankResult, RoundTripIsExact) {

@@ -6,9 +6,11 @@
 #include <set>
 #include <sstream>
 
+#include "runner/memory_table.h"
 #include "runner/report_statistics.h"
 #include "runner/report_table.h"
 #include "runner/result_files.h"
+#include "runner/utilisation.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {
@@ -137,6 +139,63 @@ TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
   std::vector<std::string> cells;
   for (const std::size_t line : {2, 3, 4}) cells.push_back(cells_of(lines[line])[column]);
   EXPECT_THAT(cells, ElementsAre("–", "+3.3", "–"));
+}
+
+/// 128 tokens in 22 ms on two ranks, and so much work that each does 100 TFLOP/s.
+Row row_on(const std::string& device, const std::string& dtype) {
+  Row row = known_row("strategy=a");
+  row.flops_per_token = 100e12 * 2 * 0.022 / 128;
+  for (RankResult& rank : row.ranks) {
+    rank.device_name = device;
+    rank.matmul_dtype = dtype;
+  }
+  return row;
+}
+
+TEST(Utilisation, IsTheShareOfTheDevicesPeakOfOneRank) {
+  const Row row = row_on("NVIDIA A100-SXM4-80GB", "bfloat16");
+  const RunStatistics statistics = compute_statistics(row.ranks, 8, 16);
+  EXPECT_NEAR(utilisation(row, statistics).tflops, 100, 1e-9);
+  EXPECT_NEAR(utilisation(row, statistics).mfu.value(), 100.0 / 312, 1e-12);
+  EXPECT_NEAR(to_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
+  EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 100 | 32.1 % |"));
+  EXPECT_THAT(proof_lines({row}), testing::Each(Not(HasSubstr("MFU"))));
+}
+
+TEST(Utilisation, IsRefusedWhereNoPeakIsKnown) {
+  const Row unknown = row_on("NVIDIA Unheard Of", "bfloat16");
+  EXPECT_TRUE(to_json(unknown)["statistics"]["mfu"].is_null());
+  EXPECT_THAT(
+      proof_lines({unknown, unknown}),
+      ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
+  EXPECT_THAT(report_table({unknown}).markdown(), HasSubstr("| 100 | – |"));
+
+  Row mixed = row_on("NVIDIA H200", "tf32");
+  mixed.ranks[1].device_name = "NVIDIA B200";
+  EXPECT_THAT(proof_lines({mixed}), testing::Contains("no MFU: the ranks' devices differ"));
+
+  const Row cpu = row_on("", "float32");
+  EXPECT_THAT(to_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
+  EXPECT_THAT(proof_lines({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
+}
+
+TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
+  Row row = known_row("strategy=a");
+  row.ranks[0].memory_phases = {
+      {"setup", {.allocated_bytes = 1'000'000, .peak_allocated_bytes = 2'000'000}},
+      {"backward", {.allocated_bytes = 1'500'000, .peak_allocated_bytes = 7'000'000}}};
+  row.ranks[1].memory_phases = row.ranks[0].memory_phases;
+  row.ranks[1].memory_phases[1].memory.peak_allocated_bytes = 7'500'000;
+  const auto lines = lines_of(memory_table({row, known_row("strategy=b")}).markdown());
+  ASSERT_EQ(lines.size(), 4u) << "a row without has no line";
+  EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
+  EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
+  EXPECT_EQ(lines[3], "| a | backward | 1.50 | 7.50 | largest |");
+  EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 7.5 MB, backward |"));
+
+  row.ranks[0].device = {{"cuda:0", "a GPU"}};
+  row.ranks[1].memory_phases[1].memory.retries = 3;
+  EXPECT_THAT(memory_table({row}).markdown(), HasSubstr("| 7.50 | 0.00 | 0.00 | 3 | largest |"));
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {

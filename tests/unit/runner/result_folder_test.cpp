@@ -60,7 +60,8 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
                               {{"torch", "2"}}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
   Row measured = known_row("a=1");
   measured.ranks[0].topology = "<system/>";
-  const fs::path result = write_result(folder.path(), context, {measured, failed});
+  ResultFolder target(folder.path(), context.name, context.time);
+  const fs::path result = write_result(target, context, {measured, failed});
   EXPECT_EQ(folder.read("known/T1/nccl_topology.xml"), "<system/>");
   EXPECT_EQ(folder.read("known/T1/result.json").find("<system/>"), std::string::npos);
   const auto rows = earlier_rows(folder.path() / "known");

@@ -1,0 +1,18 @@
+// The history of a device's allocator, for PyTorch's memory viewer.
+#pragma once
+
+#include <string>
+
+#include "ddprun/measure/phase.h"
+
+namespace ddprun {
+
+/// Records while it lives: each allocation and free, with the stack that made it, and the phase it
+/// was made in.
+class MemoryHistory : public PhaseListener {
+ public:
+  /// What was recorded so far, as pytorch.org/memory_viz opens it: a pickle.
+  virtual std::string pickle() = 0;
+};
+
+}  // namespace ddprun

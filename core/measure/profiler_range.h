@@ -1,0 +1,36 @@
+// Named ranges for a profiler's timeline: NVTX, domain "ddprun". They need no CUDA, and where no
+// profiler listens they do nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun {
+
+/// From its construction to its end, on one thread; ranges of a thread nest. A profiler shows
+/// `name`, and `payload` with it.
+class ProfilerRange {
+ public:
+  explicit ProfilerRange(const char* name, std::int64_t payload = 0);
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+
+ private:
+  bool pushed_;
+};
+
+/// A range that may overlap others and end on another thread. Shown as "kind: label".
+class ProfilerSpan {
+ public:
+  ProfilerSpan(const char* kind, const std::string& label, std::int64_t payload);
+  ~ProfilerSpan();
+  ProfilerSpan(const ProfilerSpan&) = delete;
+  ProfilerSpan& operator=(const ProfilerSpan&) = delete;
+
+ private:
+  std::uint64_t id_ = 0;
+  bool started_;
+};
+
+}  // namespace ddprun

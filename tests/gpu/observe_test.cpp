@@ -1,0 +1,113 @@
+// What can be seen of a run on a GPU: ranges on a profiler's timeline, memory by phase, the memory
+// snapshot, the device's name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/device/device_library.h"
+#include "ddprun/measure/device_peak.h"
+#include "support/ddprun_command.h"
+#include "support/nvtx_record.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+
+class Observed : public testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceProbe probe = probe_device("cuda");
+    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
+    gpus_ = probe.count;
+    folder_.write("gpu.yaml", tiny_experiment());
+  }
+
+  /// A run of tiny_experiment() on all GPUs, by the kernels that there are.
+  void run(const std::vector<std::string>& settings, std::vector<std::string> environment = {}) {
+    std::vector<std::string> arguments = {"run",   "gpu.yaml",
+                                          "--set", "world.device=cuda",
+                                          "--set", "model.kernels=reference",
+                                          "--set", "world.size=" + std::to_string(gpus_)};
+    for (const std::string& setting : settings) {
+      arguments.insert(arguments.end(), {"--set", setting});
+    }
+    DdprunProcess process(folder_, arguments, std::move(environment));
+    ASSERT_EQ(process.wait(120), 0) << process.err();
+  }
+
+  std::filesystem::path result() const { return folder_.path() / "results/gpu/latest"; }
+  json first_rank() const {
+    return json::parse(read_file(result() / "result.json"))["rows"][0]["ranks"][0];
+  }
+
+  TemporaryFolder folder_;
+  int gpus_ = 0;
+};
+
+TEST_F(Observed, AllReducesLieAfterBackwardOrWithinIt) {
+  for (const std::string strategy : {"naive", "overlap"}) {
+    const std::string record = folder_.path() / ("record of " + strategy);
+    run({"strategy=" + strategy},
+        {std::string("NVTX_INJECTION64_PATH=") + kNvtxRecorder, "NVTX_RECORDER_FILE=" + record});
+    const auto ranks = nvtx_steps(read_nvtx_record(record));
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(gpus_)) << strategy;
+    for (const auto& [process, steps] : ranks) {
+      ASSERT_EQ(steps.size(), 4U);
+      const std::string phase = strategy == "naive" ? "step/synchronise" : "step/backward";
+      for (const NvtxStep& step : steps) {
+        EXPECT_THAT(step.enqueued, ElementsAre(testing::Pair(phase, 12)));
+        EXPECT_THAT(step.ended, ElementsAre(testing::Pair("step/synchronise", 12)));
+      }
+    }
+  }
+}
+
+TEST_F(Observed, MemoryOfEachPhaseIsTheAllocators) {
+  run({});
+  std::vector<std::string> phases;
+  for (const json& each : first_rank()["memory_phases"]) {
+    phases.push_back(each["phase"]);
+    EXPECT_GT(each["allocated_bytes"], 0) << each;
+    EXPECT_GE(each["peak_allocated_bytes"], each["allocated_bytes"]) << each;
+    EXPECT_GE(each["reserved_bytes"], each["allocated_bytes"]) << each;
+    EXPECT_GE(each["peak_reserved_bytes"], each["peak_allocated_bytes"]) << each;
+    EXPECT_EQ(each["retries"], 0) << each;
+  }
+  EXPECT_THAT(phases, ElementsAre("setup", "forward", "backward", "synchronise", "optimizer"));
+}
+
+TEST_F(Observed, TheSnapshotIsAPickleOfAllocationsWithPhasesAndFrames) {
+  if (std::system("python3 -c 0") != 0) GTEST_SKIP() << "python3 is needed to read the pickle";
+  run({"profile.memory_snapshot=true"});
+  EXPECT_EQ(first_rank()["memory_snapshot"], "memory_rank0.pickle");
+  const std::string file = result() / "profile/01/memory_rank0.pickle";
+  folder_.write("read.py", R"(import pickle, sys
+snapshot = pickle.load(open(sys.argv[1], 'rb'))
+assert snapshot['segments'], 'segments'
+events = [event for trace in snapshot['device_traces'] for event in trace]
+allocations = [event for event in events if event['action'] == 'alloc']
+phases = {event.get('user_metadata') for event in allocations}
+assert {'setup', 'forward', 'backward'} <= phases, phases
+names = {frame['name'] for event in allocations for frame in event['frames']}
+assert any('ddprun' in name for name in names), names
+)");
+  const std::string command = "python3 '" + (folder_.path() / "read.py").string() + "' '" + file;
+  EXPECT_EQ(std::system((command + "'").c_str()), 0);
+}
+
+TEST_F(Observed, TheDeviceHasANameAndAnMfuIfItsPeakIsKnown) {
+  run({});
+  const json row = json::parse(read_file(result() / "result.json"))["rows"][0];
+  const std::string name = row["ranks"][0]["device_name"];
+  EXPECT_FALSE(name.empty());
+  EXPECT_EQ(row["ranks"][0]["matmul_dtype"], "float32");
+  EXPECT_EQ(row["statistics"]["mfu"].is_number(), device_peak(name, "float32").flops > 0);
+  EXPECT_GT(row["statistics"]["tflops"], 0);
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,49 @@
+// What `profile:` refuses.
+#include <gtest/gtest.h>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/error.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+constexpr const char* kSnapshot =
+    "strategy: s\nprecision: p\nattention: a\ntrain: {global_batch: 8}\n"
+    "model: {kernels: reference}\nprofile: {memory_snapshot: true}\n";
+
+/// The error's text, the file by its name alone; empty if there is none.
+std::string error(const std::vector<std::string>& overrides) {
+  const TemporaryFolder folder;
+  folder.write("run.yaml", kSnapshot);
+  try {
+    load_experiments(folder.path() / "run.yaml", overrides);
+  } catch (const ConfigError& error) {
+    std::string text = error.what();
+    const std::string prefix = folder.path().string() + "/";
+    const std::size_t at = text.find(prefix);
+    return at == std::string::npos ? text : text.erase(at, prefix.size());
+  }
+  return {};
+}
+
+TEST(ExperimentProfile, AMemorySnapshotNeedsAGpu) {
+  EXPECT_EQ(error({}),
+            "profile.memory_snapshot is the history of a GPU's allocator\n"
+            "  where: run.yaml:6:11\n"
+            "  got: world.device cpu\n"
+            "  expected: world.device cuda\n"
+            "  hint: memory by phase is in every result, on the CPU too");
+  EXPECT_EQ(error({"world.device=cuda"}), "");
+}
+
+TEST(ExperimentProfile, AMemorySnapshotNeedsAWarmUpStep) {
+  EXPECT_EQ(error({"world.device=cuda", "train.warmup_steps=0"}),
+            "profile.memory_snapshot records warm-up steps, and there are none\n"
+            "  where: run.yaml:6:11\n"
+            "  got: train.warmup_steps 0\n"
+            "  expected: at least 1");
+}
+
+}  // namespace
+}  // namespace ddprun::test
