@@ -174,8 +174,8 @@ class Batch {
       return;
     }
     if (executor_.reports()) {
-      display_.begin_row(static_cast<int>(index) + 1, static_cast<int>(rows_.size()), names_[index],
-                         row.world_size);
+      display_.begin_row(static_cast<int>(index) + 1, static_cast<int>(rows_.size()),
+                         names_[index] + (row.emulated ? " (emulated)" : ""), row.world_size);
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
