@@ -41,6 +41,11 @@ Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
   return row;
 }
 
+bool ranks_write(const PlannedFile& file) {
+  return std::any_of(file.rows.begin(), file.rows.end(),
+                     [](const PlannedRow& row) { return row.experiment.profile.memory_snapshot; });
+}
+
 void set_failed(Row& row, const char* status, const std::string& reason) {
   row.status = status;
   row.reason = reason;
@@ -134,8 +139,10 @@ class Batch {
     std::map<std::string, EarlierRow> earlier;
     if (request_.resume) earlier = earlier_rows(fs::path(file.output_dir) / file.name);
     bool anything_new = false;
-    std::optional<ResultFolder> folder;  // shown only if write() gets as far
-    if (executor_.reports()) folder.emplace(file.output_dir, file.name, time);
+    std::optional<ResultFolder> folder;  // there before its time only if ranks write into it
+    if (executor_.reports() && ranks_write(file)) {
+      folder.emplace(file.output_dir, file.name, time);
+    }
     for (std::size_t i = first; i < first + file.rows.size() && interrupted_ == 0; ++i) {
       if (const auto found = earlier.find(rows_[i].fingerprint); found != earlier.end()) {
         take_over(i, found->second);
@@ -149,7 +156,7 @@ class Batch {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
                                    interrupted_, file.name));
     } else if (executor_.reports()) {
-      write_whatever_happens(file, first, time, *folder);
+      write_whatever_happens(file, first, time, folder);
     }
   }
 
@@ -195,7 +202,7 @@ class Batch {
   }
 
   void write_whatever_happens(const PlannedFile& file, std::size_t first, const std::string& time,
-                              ResultFolder& folder) {
+                              std::optional<ResultFolder>& folder) {
     try {
       write(file, first, time, folder);
       if (interrupted_ != 0) {
@@ -211,7 +218,7 @@ class Batch {
   }
 
   void write(const PlannedFile& file, std::size_t first, const std::string& time,
-             ResultFolder& folder) {
+             std::optional<ResultFolder>& folder) {
     const auto begin = static_cast<std::ptrdiff_t>(first);
     const auto end = static_cast<std::ptrdiff_t>(first + file.rows.size());
     const fs::path& newest = found_in_[first];
@@ -225,7 +232,8 @@ class Batch {
                           file.yaml, {}};
     for (const PlannedRow& planned : file.rows)
       context.resolved_yaml.push_back(planned.resolved_yaml);
-    written_.push_back(write_result(folder, context, rows));
+    if (!folder) folder.emplace(file.output_dir, file.name, time);
+    written_.push_back(write_result(*folder, context, rows));
   }
 
   void print_report() {

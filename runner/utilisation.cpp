@@ -11,6 +11,10 @@ Utilisation utilisation(const Row& row, const RunStatistics& statistics) {
   Utilisation out;
   const auto ranks = static_cast<double>(row.ranks.size());
   out.tflops = row.flops_per_token * statistics.tokens_per_s / ranks * 1e-12;
+  if (row.emulated) {
+    out.refusal = "the ranks shared one GPU";
+    return out;
+  }
   const RankResult& first = row.ranks.front();
   const bool alike =
       std::all_of(row.ranks.begin(), row.ranks.end(), [&first](const RankResult& rank) {
@@ -29,7 +33,7 @@ Utilisation utilisation(const Row& row, const RunStatistics& statistics) {
 std::vector<std::string> utilisation_notes(const std::vector<Row>& rows) {
   std::vector<std::string> notes;
   for (const Row& row : rows) {
-    if (!row.measured() || row.ranks.front().device_name.empty()) continue;
+    if (!row.measured() || row.emulated || row.ranks.front().device_name.empty()) continue;
     const auto statistics = compute_statistics(row.ranks, row.global_batch, row.context_length);
     const std::string refusal = utilisation(row, statistics).refusal;
     if (refusal.empty()) continue;

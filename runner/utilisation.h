@@ -20,7 +20,7 @@ struct Utilisation {
 /// Of a measured row.
 Utilisation utilisation(const Row& row, const RunStatistics& statistics);
 
-/// Why rows on GPUs have no MFU, a sentence each. On a CPU none is expected.
+/// Why rows on GPUs have no MFU, a sentence each. None is expected on a CPU, nor of emulated rows.
 std::vector<std::string> utilisation_notes(const std::vector<Row>& rows);
 
 }  // namespace ddprun

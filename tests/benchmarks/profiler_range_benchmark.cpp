@@ -1,7 +1,6 @@
-// What a range costs where no profiler listens, and where one does.
-//     build/release/bin/profiler_range_benchmark
-//     NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so NVTX_RECORDER_FILE=/dev/null \
-//         build/release/bin/profiler_range_benchmark
+// What a range costs where no profiler listens: build/release/bin/profiler_range_benchmark. Where
+// one does: with NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and
+// NVTX_RECORDER_FILE=/dev/null in the environment.
 #include <benchmark/benchmark.h>
 
 #include "ddprun/measure/phase.h"

@@ -174,6 +174,11 @@ TEST(Utilisation, IsRefusedWhereNoPeakIsKnown) {
   mixed.ranks[1].device_name = "NVIDIA B200";
   EXPECT_THAT(proof_lines({mixed}), testing::Contains("no MFU: the ranks' devices differ"));
 
+  Row emulated = row_on("NVIDIA H200", "bfloat16");
+  emulated.emulated = true;
+  EXPECT_THAT(to_json(emulated)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("shared"));
+  EXPECT_THAT(proof_lines({emulated}), testing::Each(Not(HasSubstr("MFU"))));
+
   const Row cpu = row_on("", "float32");
   EXPECT_THAT(to_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
   EXPECT_THAT(proof_lines({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";

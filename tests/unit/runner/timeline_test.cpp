@@ -35,7 +35,8 @@ TEST(Timeline, HasPhasesWaitsAndCollectivesInLanes) {
   rank.last_step[2].wait_end_ns = 9'250'000;
 
   std::vector<std::string> spans;
-  for (const json& event : json::parse(timeline_json(row))["traceEvents"]) {
+  const json events = json::parse(timeline_json(row))["traceEvents"];
+  for (const json& event : events) {
     if (event["ph"] != "X") continue;
     spans.push_back(event["tid"].dump() + " " + event["name"].get<std::string>() + " " +
                     event["ts"].dump() + " " + event["dur"].dump());
@@ -45,7 +46,6 @@ TEST(Timeline, HasPhasesWaitsAndCollectivesInLanes) {
                                  "2 all_reduce: beside it 4000.0 2000.0",
                                  "0 wait for all_reduce: behind 8000.0 250.0",
                                  "1 all_reduce: behind 5000.0 2000.0"));
-  const json events = json::parse(timeline_json(row))["traceEvents"];
   EXPECT_EQ(events[0]["args"]["name"], "rank 0");
   EXPECT_EQ(events[4]["args"]["name"], "communication");
   EXPECT_EQ(events[5]["args"], json::parse(R"({"bytes": 64, "asked for at, us": 2999.5})"));
