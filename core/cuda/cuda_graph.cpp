@@ -13,10 +13,11 @@ class CudaGraph final : public CapturedWork {
   explicit CudaGraph(CudaDevice& device) : device_(device) {}
 
   /// What is allocated meanwhile comes from a pool that stays the graph's. Other threads may work
-  /// on the capturing stream (autograd's do), but must not synchronise the device.
+  /// on the capturing stream (autograd's do). The mode minds calls of this thread alone: NCCL's
+  /// watchdog asks for events at any time.
   void capture(const std::function<void()>& work) {
     const auto pool = at::cuda::graph_pool_handle();
-    graph_.capture_begin(pool);
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {

@@ -56,7 +56,7 @@ json measure(const std::string& name, std::int64_t megabytes, int rounds) {
   buffers.gradients(buffers.all()).fill_(1e-3);
   const auto optimizer = make_optimizer(OptimizerConfig{}, buffers);
   const auto update = [&] {
-    optimizer->begin_step(1e-3, 1.0);
+    optimizer->begin_step(1e-3);
     optimizer->update_all();
   };
   const double bytes = 4.0 * static_cast<double>(elements);
