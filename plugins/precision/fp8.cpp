@@ -151,7 +151,6 @@ class Fp8 final : public ddprun::Precision {
 
   at::ScalarType compute_dtype() const override { return at::kBFloat16; }
   std::string matmul_dtype() const override { return "float8"; }
-  std::string matmul_dtype() const override { return "float8"; }
   at::ScalarType reduce_dtype() const override {
     return reduce_dtype_ == "bfloat16" ? at::kBFloat16 : at::kFloat;
   }

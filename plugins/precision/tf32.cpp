@@ -19,8 +19,6 @@ class Tf32 final : public ddprun::Precision {
 
   std::string matmul_dtype() const override { return "tf32"; }
 
-  std::string matmul_dtype() const override { return "tf32"; }
-
   // Once there is a run: the object itself is also made to be asked and described.
   void convert(const std::vector<ddprun::NamedTensor>&) override {
     products_.emplace(Float32Products::Format::tf32);
