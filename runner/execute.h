@@ -20,8 +20,8 @@ class Executor {
   Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
 
   /// Trains or benchmarks; the result is the ranks' results, a JSON list. `folder`: for the files
-  /// that the experiment asks of its ranks. `last`: no row follows. In a launch that was joined, the
-  /// ranks of a row that failed agree whether the next one can run: it can if memory ran out on
+  /// that the experiment asks of its ranks. `last`: no row follows. In a launch that was joined,
+  /// the ranks of a row that failed agree whether the next one can run: it can if memory ran out on
   /// some, and the others failed for nothing but that.
   Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
               const std::filesystem::path& folder, bool last);

@@ -28,7 +28,7 @@ done
 
 # A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
 # everyday words mean other things there too.
-readonly kEverydayWords='none|overlap'
+readonly kEverydayWords='none|overlap|eager|tf32'
 names=$(git ls-files 'plugins/*/*.cpp' | sed 's|.*/||; s|\.cpp$||' | grep -vxE "$kEverydayWords" | paste -sd '|')
 if git grep -nE "^[^/]*\"($names)\"" -- core runner; then
   problem "core and runner must not name a plugin: see above"

@@ -71,7 +71,7 @@ struct RankResult {
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.
   std::vector<std::pair<std::string, std::string>> device = {};
   DeviceMemory device_memory = {};
-  std::string topology = {};  ///< Device::topology()
+  std::string topology = {};     ///< Device::topology()
   std::string device_name = {};  ///< as its maker calls it; empty: the CPU
   /// What the matrix products compute in: float32, tf32, bfloat16 ...
   std::string matmul_dtype = {};
