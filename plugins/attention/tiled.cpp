@@ -187,7 +187,8 @@ class Tiled final : public ddprun::Attention {
     if (setup.device != "cpu") return "it runs on device cpu, not on " + setup.device;
     const at::ScalarType dtype = setup.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
-    return std::string("it computes in float32 or bfloat16, not in ") + at::toString(dtype);
+    return std::string("it computes in float32 or bfloat16, not in ") +
+           c10::getDtypeNames(dtype).first;
   }
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

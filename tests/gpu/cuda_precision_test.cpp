@@ -11,6 +11,7 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/plugin/precision.h"
 #include "support/ddprun_command.h"
+#include "support/gpu_ranks.h"
 #include "support/plugin_library.h"
 #include "support/process_ranks.h"
 
@@ -20,14 +21,8 @@ namespace {
 using ddprun::testing::load_plugin;
 using nlohmann::json;
 
-/// What touches the driver happens in a forked rank, as in a run.
-class CudaPrecision : public ::testing::Test {
+class CudaPrecision : public GpuTest {
  protected:
-  void SetUp() override {
-    probe_ = probe_device("cuda");
-    if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
-  }
-
   /// Why a precision cannot run on these GPUs; empty if it can.
   std::string refusal(const std::string& precision) const {
     return load_plugin<Precision>("precision", precision)
@@ -42,8 +37,6 @@ class CudaPrecision : public ::testing::Test {
     });
     EXPECT_THAT(ends, ::testing::Each(0));
   }
-
-  DeviceProbe probe_;
 };
 
 /// The error of a product of two random matrices, as a part of its size.

@@ -19,22 +19,12 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// Everything that touches the driver happens in forked ranks, as in a run: that the probe leaves
-/// this process fit for that is tested with each of them.
-class Cuda : public testing::Test {
+class Cuda : public GpuTest {
  protected:
-  void SetUp() override {
-    const DeviceProbe probe = probe_device("cuda");
-    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
-    gpus_ = probe.count;
-  }
-
   /// Runs `body` in so many processes, a GPU each; all must return 0.
   static void in_ranks(int count, const std::function<int(const RankInfo&)>& body) {
     EXPECT_THAT(run_process_ranks(count, body), testing::Each(0));
   }
-
-  int gpus_ = 0;
 };
 
 /// Of a rank's process, where GoogleTest's own assertions would be lost: what failed is on stderr.
@@ -86,7 +76,7 @@ TEST_F(Cuda, MemoryIsCounted) {
 }
 
 TEST_F(Cuda, CollectivesGiveTheExactMean) {
-  const WorldConfig world = gpu_world(gpus_);
+  const WorldConfig world = gpu_world(probe_.count);
   in_ranks(static_cast<int>(world.size), [&](const RankInfo& info) {
     const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 30}, "run", host_identity(), *device);
@@ -117,7 +107,7 @@ TEST_F(Cuda, CollectivesGiveTheExactMean) {
 }
 
 TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
-  const WorldConfig world = gpu_world(gpus_);
+  const WorldConfig world = gpu_world(probe_.count);
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) -> int {
     const auto device = open_rank_device(world, info);
     const auto group = connect(info, {.timeout_s = 15}, "run", host_identity(), *device);
@@ -144,7 +134,7 @@ TEST_F(Cuda, ARunProvesItself) {
   TemporaryFolder folder;
   folder.write("gpu.yaml",
                tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
-  const CommandResult run = run_ddprun(folder, on_gpus("run", gpus_));
+  const CommandResult run = run_ddprun(folder, on_gpus("run", probe_.count));
   ASSERT_EQ(run.status, 0) << run.err;
   const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
   EXPECT_THAT(result["environment"]["backend"].get<std::string>(), HasSubstr("nccl"));
@@ -158,7 +148,7 @@ TEST_F(Cuda, ARunProvesItself) {
 TEST_F(Cuda, ARunEqualsOneProcess) {
   TemporaryFolder folder;
   folder.write("gpu.yaml", tiny_experiment());
-  const CommandResult run = run_ddprun(folder, on_gpus("verify", gpus_));
+  const CommandResult run = run_ddprun(folder, on_gpus("verify", probe_.count));
   EXPECT_EQ(run.status, 0) << run.out << run.err;
 }
 

@@ -9,6 +9,7 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/plugin/error.h"
 #include "support/ddprun_command.h"
+#include "support/gpu_ranks.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
@@ -17,15 +18,20 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-class CudaGraph : public testing::Test {
+class CudaGraph : public GpuTest {
  protected:
-  void SetUp() override {
-    const DeviceProbe probe = probe_device("cuda");
-    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
-    gpus_ = probe.count;
+  /// tiny_experiment() and `more` on all GPUs, with the warm-up that a graph needs.
+  CommandResult run(const std::string& command, const std::string& more,
+                    const std::vector<std::string>& settings = {}) {
+    folder_.write("graph.yaml", tiny_experiment(more));
+    std::vector<std::string> words = {command, "graph.yaml", "--set", "train.warmup_steps=3"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    const auto world = set_gpu_world(gpu_world(probe_.count));
+    words.insert(words.end(), world.begin(), world.end());
+    return run_ddprun(folder_, words);
   }
 
-  int gpus_ = 0;
+  TemporaryFolder folder_;
 };
 
 /// In a process of its own, as a rank is: 0, or the number of the statement that does not hold.
@@ -73,17 +79,13 @@ TEST_F(CudaGraph, LaunchesRepeatTheWorkAndTellItsTimes) {
 }
 
 TEST_F(CudaGraph, TrainsToTheSameBits) {
-  TemporaryFolder folder;
-  folder.write("graph.yaml", tiny_experiment("execution: {mode: eager}\n"
-                                             "sweep: {strategy: [naive, overlap, bucketed], "
-                                             "execution.mode: [eager, cuda_graph]}\n"));
-  const CommandResult run = run_ddprun(
-      folder,
-      {"run", "graph.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
-       "--set", "attention=eager", "--set", "train.warmup_steps=3", "--set", "train.accumulate=2",
-       "--set", "optimizer.clip_norm=0.5", "--set", "world.size=" + std::to_string(gpus_)});
+  const CommandResult run =
+      this->run("run",
+                "sweep: {strategy: [naive, overlap, bucketed], execution.mode: [eager, "
+                "cuda_graph]}\n",
+                {"train.accumulate=2", "optimizer.clip_norm=0.5"});
   ASSERT_EQ(run.status, 0) << run.err;
-  const json result = json::parse(read_file(only_result(folder, "graph") / "result.json"));
+  const json result = json::parse(read_file(only_result(folder_, "graph") / "result.json"));
   const json& rows = result["rows"];
   ASSERT_EQ(rows.size(), 6U);
   for (std::size_t i = 0; i < rows.size(); i += 2) {
@@ -102,12 +104,7 @@ TEST_F(CudaGraph, TrainsToTheSameBits) {
 }
 
 TEST_F(CudaGraph, VerifyHolds) {
-  TemporaryFolder folder;
-  folder.write("graph.yaml", tiny_experiment("execution: {mode: cuda_graph}\n"));
-  const CommandResult run =
-      run_ddprun(folder, {"verify", "graph.yaml", "--set", "world.device=cuda", "--set",
-                          "model.kernels=reference", "--set", "train.warmup_steps=3", "--set",
-                          "world.size=" + std::to_string(gpus_)});
+  const CommandResult run = this->run("verify", "execution: {mode: cuda_graph}\n");
   EXPECT_EQ(run.status, 0) << run.out << run.err;
 }
 

@@ -25,13 +25,8 @@ using testing::HasSubstr;
 
 constexpr double kTimeoutS = 15;  // connecting takes seconds where ranks share a GPU
 
-class Nccl : public testing::Test {
+class Nccl : public GpuTest {
  protected:
-  void SetUp() override {
-    const DeviceProbe probe = probe_device("cuda");
-    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
-  }
-
   /// Runs `body` in processes that share the first GPU, each with its group; returns their ends.
   template <class Body>
   static std::vector<int> ends_of(int ranks, const Body& body) {

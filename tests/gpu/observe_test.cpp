@@ -9,6 +9,7 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/device_peak.h"
 #include "support/ddprun_command.h"
+#include "support/gpu_ranks.h"
 #include "support/nvtx_record.h"
 
 namespace ddprun::test {
@@ -17,13 +18,11 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 
-class Observed : public testing::Test {
+class Observed : public GpuTest {
  protected:
   void SetUp() override {
-    const DeviceProbe probe = probe_device("cuda");
-    if (probe.count == 0) GTEST_SKIP() << probe.refusal.what << ": " << probe.refusal.got;
-    gpus_ = probe.count;
     folder_.write("gpu.yaml", tiny_experiment());
+    GpuTest::SetUp();
   }
 
   /// A run of tiny_experiment() on all GPUs, by the kernels that there are.
@@ -31,7 +30,7 @@ class Observed : public testing::Test {
     std::vector<std::string> arguments = {"run",   "gpu.yaml",
                                           "--set", "world.device=cuda",
                                           "--set", "model.kernels=reference",
-                                          "--set", "world.size=" + std::to_string(gpus_)};
+                                          "--set", "world.size=" + std::to_string(probe_.count)};
     for (const std::string& setting : settings) {
       arguments.insert(arguments.end(), {"--set", setting});
     }
@@ -45,7 +44,6 @@ class Observed : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  int gpus_ = 0;
 };
 
 TEST_F(Observed, AllReducesLieAfterBackwardOrWithinIt) {
@@ -54,7 +52,7 @@ TEST_F(Observed, AllReducesLieAfterBackwardOrWithinIt) {
     run({"strategy=" + strategy},
         {std::string("NVTX_INJECTION64_PATH=") + kNvtxRecorder, "NVTX_RECORDER_FILE=" + record});
     const auto ranks = nvtx_steps(read_nvtx_record(record));
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(gpus_)) << strategy;
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(probe_.count)) << strategy;
     for (const auto& [process, steps] : ranks) {
       ASSERT_EQ(steps.size(), 4U);
       const std::string phase = strategy == "naive" ? "step/synchronise" : "step/backward";

@@ -1,13 +1,28 @@
 // Ranks on GPUs: one each where there are several, else two that share the only one.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
 #include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/comm/process_group.h"
+#include "ddprun/device/device_library.h"
 
 namespace ddprun::test {
+
+/// Tests that are skipped, with the reason, where there is no GPU. Everything that touches the
+/// driver happens in forked ranks, as in a run: the probe leaves this process fit for that.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    probe_ = probe_device("cuda");
+    if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
+  }
+
+  DeviceProbe probe_;
+};
 
 /// `ranks`: so many share the first GPU; 0: one a GPU, or two that share it if there is one.
 inline WorldConfig gpu_world(int gpus, int ranks = 0) {
