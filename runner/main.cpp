@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "runner/request.h"
+#include "runner/command/request.h"
 
 int main(int argc, char** argv) {
   // A standard stream that the caller closed would be the number of the next file that is opened.

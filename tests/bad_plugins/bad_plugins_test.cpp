@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 
 namespace ddprun {
 namespace {

@@ -16,7 +16,7 @@
 #include "ddprun/kernels/convert.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/model/model_config.h"
-#include "ddprun/train/optimizer.h"
+#include "ddprun/optim/optimizer.h"
 
 namespace ddprun {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/sides.h"
-#include "ddprun/comm/shm_segment.h"
+#include "ddprun/base/mapped_memory.h"
 #include "ddprun/measure/environment.h"
 #include "negate.h"
 #include "support/process_ranks.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "support/experiments.h"
 
 namespace ddprun {

@@ -210,7 +210,7 @@ class SameModel(unittest.TestCase):
     """Both sides must train the same model: the peer's sizes are compared with the presets in the source."""
 
     def test_sizes_equal_the_presets(self):
-        presets = (sides.REPO / "core/model/model_config.cpp").read_text()
+        presets = (sides.REPO / "core/ddprun/model/model_config.cpp").read_text()
         for name, size in SIZES.items():
             preset = re.search(rf'{{"{re.escape(name)}", (\d+), (\d+), (\d+), (\d+), (\d+), (\d+)}}', presets)
             keys = ("vocab", "context", "d_model", "d_ff", "layers", "heads")

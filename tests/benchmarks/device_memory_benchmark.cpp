@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/measure/clock.h"
-#include "ddprun/train/optimizer.h"
+#include "ddprun/optim/optimizer.h"
 
 namespace ddprun {
 namespace {

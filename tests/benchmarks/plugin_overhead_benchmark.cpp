@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/train/trainer.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"

@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "ddprun/comm/private_memory.h"
-#include "ddprun/measure/clock.h"
+#include "ddprun/base/clock.h"
+#include "ddprun/base/private_memory.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/model/matmul.h"
 #include "ddprun/model/model_config.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/comm/process_group.h"
-#include "ddprun/measure/clock.h"
 
 namespace ddprun::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/train/data_parallel.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/trainer.h"
 #include "support/experiments.h"

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/comm/process_group.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/measure/clock.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
 #include "support/process_ranks.h"

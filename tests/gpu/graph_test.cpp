@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/error.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/plugin/error.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
 #include "support/process_ranks.h"

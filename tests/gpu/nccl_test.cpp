@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/measure/clock.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
 #include "support/process_ranks.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/comm/emulated_ranks.h"
 #include "ddprun/comm/process_group.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/train/emulated_ranks.h"
 
 namespace ddprun::test {
 

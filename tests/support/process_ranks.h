@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/error.h"
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/error.h"
 
 namespace ddprun::test {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runner/row.h"
+#include "runner/report/row.h"
 
 namespace ddprun::test {
 

@@ -13,8 +13,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "ddprun/model/counter_hash.h"
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/base/error.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {

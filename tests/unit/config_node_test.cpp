@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

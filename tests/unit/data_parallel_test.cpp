@@ -11,8 +11,8 @@
 #include <cmath>
 #include <thread>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/measure/clock.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

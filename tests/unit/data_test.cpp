@@ -1,6 +1,6 @@
 // Data sources: what a sample holds, independence of the rank count, and every file that is
 // refused.
-#include "ddprun/train/data.h"
+#include "ddprun/data/data.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -14,7 +14,7 @@
 #include <set>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/train/text_corpus.h"
+#include "ddprun/data/text_corpus.h"
 
 namespace ddprun {
 namespace {

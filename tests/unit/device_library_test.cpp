@@ -9,8 +9,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/measure/clock.h"
 
 namespace ddprun {
 namespace {

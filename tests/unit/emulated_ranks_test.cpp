@@ -1,5 +1,5 @@
 // Ranks that share a GPU: the variables that NCCL sees, and what the user's contradict.
-#include "ddprun/comm/emulated_ranks.h"
+#include "ddprun/train/emulated_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <set>
 
+#include "ddprun/base/error.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/plugin/error.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {

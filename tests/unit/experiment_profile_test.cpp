@@ -1,8 +1,8 @@
 // What `profile:` refuses.
 #include <gtest/gtest.h>
 
+#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/error.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {

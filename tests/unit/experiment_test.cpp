@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

@@ -1,5 +1,5 @@
 // Flat buffers: the user's tensors become aligned views, and backward keeps adding into them.
-#include "ddprun/train/flat_buffers.h"
+#include "ddprun/optim/flat_buffers.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

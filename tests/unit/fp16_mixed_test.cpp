@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/plugin/precision.h"
-#include "ddprun/plugin/registry.h"
 #include "ddprun/train/trainer.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"

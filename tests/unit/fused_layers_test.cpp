@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ddprun/base/error.h"
 #include "ddprun/model/transformer.h"
-#include "ddprun/plugin/error.h"
+#include "ddprun/optim/flat_buffers.h"
 #include "ddprun/plugin/precision.h"
-#include "ddprun/train/flat_buffers.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {

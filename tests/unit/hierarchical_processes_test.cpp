@@ -8,7 +8,7 @@
 #include <csignal>
 #include <thread>
 
-#include "ddprun/measure/clock.h"
+#include "ddprun/base/clock.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ddprun/comm/shm_segment.h"
+#include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/amx_product.h"
 #include "support/kernel_arrays.h"
 

@@ -6,9 +6,9 @@
 
 #include <map>
 
+#include "ddprun/base/error.h"
+#include "ddprun/base/options.h"
 #include "ddprun/model/transformer.h"
-#include "ddprun/plugin/error.h"
-#include "ddprun/plugin/options.h"
 
 namespace ddprun {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/trainer.h"

@@ -1,6 +1,6 @@
 // Optimizers against torch's own kernel and against the formulas in double; ranges, threads,
 // clipping.
-#include "ddprun/train/optimizer.h"
+#include "ddprun/optim/optimizer.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -11,8 +11,8 @@
 
 #include <cmath>
 
+#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/error.h"
 
 namespace ddprun {
 namespace {

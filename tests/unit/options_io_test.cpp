@@ -7,7 +7,7 @@
 
 #include <stdexcept>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

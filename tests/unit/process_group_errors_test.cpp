@@ -9,9 +9,9 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "ddprun/comm/process_group.h"
-#include "ddprun/measure/clock.h"
-#include "ddprun/plugin/error.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

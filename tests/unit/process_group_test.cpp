@@ -11,8 +11,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 
-#include "ddprun/measure/clock.h"
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

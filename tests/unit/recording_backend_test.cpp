@@ -10,7 +10,7 @@
 #include <atomic>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "ddprun/measure/clock.h"
+#include "ddprun/base/clock.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // The registry: what it lists, whose library wins, how plugins are made, what an unknown name is
 // told.
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 #include <map>
 #include <thread>
 
-#include "ddprun/measure/clock.h"
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {

@@ -8,7 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "ddprun/comm/private_memory.h"
+#include "ddprun/base/private_memory.h"
 #include "ddprun/device/cpu_memory.h"
 #include "ddprun/device/memory_history.h"
 #include "support/ddprun_command.h"

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/plugin/error.h"
-#include "ddprun/train/optimizer.h"
+#include "ddprun/optim/optimizer.h"
 
 namespace ddprun {
 namespace {

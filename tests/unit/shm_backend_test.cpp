@@ -10,8 +10,8 @@
 #include <random>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "ddprun/base/error.h"
 #include "ddprun/comm/shm_reduce.h"
-#include "ddprun/plugin/error.h"
 #include "support/reduced.h"
 #include "support/thread_ranks.h"
 

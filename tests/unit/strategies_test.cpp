@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/measure/clock.h"
-#include "ddprun/plugin/registry.h"
+#include "ddprun/config/registry.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 

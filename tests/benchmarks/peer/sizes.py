@@ -1,6 +1,6 @@
 """The models that PyTorch trains beside ddprun."""
 
-# Every dimension as in ddprun's presets of these names (core/model/model_config.cpp).
+# Every dimension as in ddprun's presets of these names (core/ddprun/model/model_config.cpp).
 SIZES = {
     "tiny": dict(vocab=10000, context=128, d_model=256, d_ff=1024, layers=4, heads=4, batch=4),
     "peer-small": dict(vocab=10000, context=256, d_model=512, d_ff=1344, layers=8, heads=8, batch=2),

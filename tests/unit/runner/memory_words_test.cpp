@@ -1,12 +1,12 @@
 // What allocations that failed are called in a report, and what the kernel says of its kills.
-#include "runner/memory_words.h"
+#include "runner/launch/memory_words.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/comm/recording_backend.h"
-#include "runner/rank_process.h"
+#include "runner/launch/rank_process.h"
 
 namespace ddprun {
 namespace {

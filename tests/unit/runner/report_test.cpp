@@ -6,11 +6,11 @@
 #include <set>
 #include <sstream>
 
-#include "runner/memory_table.h"
-#include "runner/report_statistics.h"
-#include "runner/report_table.h"
-#include "runner/result_files.h"
-#include "runner/utilisation.h"
+#include "runner/report/memory_table.h"
+#include "runner/report/report_statistics.h"
+#include "runner/report/report_table.h"
+#include "runner/report/result_files.h"
+#include "runner/report/utilisation.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {

@@ -1,10 +1,10 @@
 // A result folder appears whole or not at all.
-#include "runner/result_folder.h"
+#include "runner/report/result_folder.h"
 
 #include <gtest/gtest.h>
 
-#include "ddprun/plugin/error.h"
-#include "runner/result_files.h"
+#include "ddprun/base/error.h"
+#include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
 #include "support/report_rows.h"
 

@@ -1,5 +1,5 @@
 // The supervisor with ranks that do nothing but fail in every way.
-#include "runner/supervisor.h"
+#include "runner/launch/supervisor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <new>
 #include <thread>
 
-#include "ddprun/plugin/error.h"
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 namespace {

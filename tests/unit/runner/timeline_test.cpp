@@ -1,5 +1,5 @@
 // The trace of a step, event by event.
-#include "runner/timeline_file.h"
+#include "runner/report/timeline_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

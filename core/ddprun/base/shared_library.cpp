@@ -1,0 +1,70 @@
+// dlopen with messages: why a library cannot be loaded, in words.
+#include "ddprun/base/shared_library.h"
+
+#define BOOST_DLL_USE_STD_FS
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+#include <elf.h>
+
+#include <algorithm>
+#include <boost/dll/shared_library.hpp>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// dlopen maps a file that was cut short (an interrupted copy) and crashes; its own table of
+/// sections, which stands at its end, says how long it should be.
+void check_complete(const fs::path& file, const std::string& noun) {
+  Elf64_Ehdr header = {};
+  std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
+  const bool elf64 =
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64;
+  if (!elf64) return;  // dlopen says it better
+  const std::uintmax_t needed = std::max<std::uintmax_t>(
+      sizeof header, header.e_shoff + std::uintmax_t{header.e_shnum} * header.e_shentsize);
+  if (const auto size = fs::file_size(file); size < needed) {
+    throw PluginError({noun + " is incomplete", file.string(), fmt::format("{} bytes", size),
+                       fmt::format("at least {} bytes", needed), "copy or build it again"});
+  }
+}
+
+}  // namespace
+
+const void* library_symbol(const fs::path& file, const char* symbol, const std::string& noun,
+                           const std::string& rebuild) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    throw PluginError({noun + " is not a file", file.string(),
+                       error ? error.message() : "a folder or a special file", "a shared library",
+                       ""});
+  }
+  check_complete(file, noun);
+  static auto& handles = *new std::vector<std::unique_ptr<boost::dll::shared_library>>;
+  auto library = std::make_unique<boost::dll::shared_library>();
+  library->load(file, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  if (error) {
+    const char* text = dlerror();
+    const std::string reason = text == nullptr ? "" : text;
+    if (reason.find("undefined symbol") != std::string::npos) {
+      throw PluginError({noun + " needs a symbol that this ddprun does not have", file.string(),
+                         reason, "", rebuild});
+    }
+    throw PluginError({noun + " cannot be loaded", file.string(), reason,
+                       "a shared library for this machine", rebuild});
+  }
+  handles.push_back(std::move(library));
+  const auto& loaded = *handles.back();
+  return loaded.has(symbol) ? &loaded.get<const char>(symbol) : nullptr;
+}
+
+}  // namespace ddprun

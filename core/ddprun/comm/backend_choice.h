@@ -1,0 +1,36 @@
+// Which backend carries the collectives of a group, and why.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "ddprun/comm/host_layout.h"
+#include "ddprun/comm/process_group.h"
+
+namespace ddprun {
+
+struct CommConfig;  // core/ddprun/config/experiment.h
+
+/// Where a rank of a group stands, and how it reaches the others.
+struct GroupPlace {
+  int rank = 0;
+  int world_size = 1;
+  HostClaim claim;
+  std::string address;  ///< of this host, for gloo
+
+  std::string text() const {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+  }
+};
+
+/// Throws ConfigError if config.backend is none that there is.
+void check_backend_name(const CommConfig& config);
+
+/// The group by config.backend, as connect() (rendezvous.h) says. All ranks call it, with a
+/// `store` of their own. The same choice on all ranks. `device` outlives the group.
+std::unique_ptr<ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
+                                         const GroupPlace& place, const CommConfig& config,
+                                         Device& device);
+
+}  // namespace ddprun

@@ -1,0 +1,301 @@
+// YAML text to ConfigNode and back: the only place that knows yaml-cpp.
+#include "ddprun/config/config_node.h"
+
+#include <yaml-cpp/emitter.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+// Far above any experiment; stops aliases of aliases that multiply to gigabytes.
+constexpr std::size_t kMaxValues = 100'000;
+
+std::size_t count_values(const ConfigNode& node) {
+  std::size_t count = 1;
+  for (const auto& element : node.list) count += count_values(element);
+  for (const auto& [key, value] : node.map) count += count_values(value);
+  return count;
+}
+
+// Builds the tree from the parser's events: unlike YAML::Node, they show duplicate keys, aliases
+// and quotes.
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(std::string origin) : origin_(std::move(origin)) {}
+
+  ConfigNode take_root() { return std::move(root_); }
+
+  std::string position(const YAML::Mark& mark) const {
+    return origin_ + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1);
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) {
+      fail(mark, "more than one YAML document", "a second document after '---'", "one document",
+           "write one file per experiment, or use sweep:");
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    finish(make(ConfigNode::Kind::null, mark), mark, anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) fail(mark, "an alias refers to a value that contains it");
+    values_ += count_values(found->second);
+    check_size(mark);
+    finish(found->second, mark, 0);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    ConfigNode node = make(ConfigNode::Kind::scalar, mark);
+    node.scalar = value;
+    node.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
+    if (!node.quoted) refuse_tag(mark, tag);
+    finish(std::move(node), mark, anchor);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
+    open_.push_back({make(ConfigNode::Kind::list, mark), anchor, mark, {}});
+  }
+  void OnSequenceEnd() override { close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
+    open_.push_back({make(ConfigNode::Kind::map, mark), anchor, mark, {}});
+  }
+  void OnMapEnd() override {
+    merge(open_.back().node);
+    close();
+  }
+
+ private:
+  // A list or mapping whose end has not come yet.
+  struct Open {
+    ConfigNode node;
+    YAML::anchor_t anchor;
+    YAML::Mark mark;
+    std::optional<ConfigNode> key;  // of the pair under way
+  };
+
+  [[noreturn]] void fail(const YAML::Mark& mark, std::string what, std::string got = {},
+                         std::string expected = {}, std::string hint = {}) const {
+    throw ConfigError(
+        {std::move(what), position(mark), std::move(got), std::move(expected), std::move(hint)});
+  }
+
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    if (!tag.empty() && tag != "?" && tag != "!") {
+      fail(mark, "YAML tags are not supported", tag, "", "remove the tag");
+    }
+  }
+
+  void check_size(const YAML::Mark& mark) const {
+    if (values_ > kMaxValues) {
+      fail(mark, "the file expands to more than " + std::to_string(kMaxValues) + " values");
+    }
+  }
+
+  ConfigNode make(ConfigNode::Kind kind, const YAML::Mark& mark) {
+    ++values_;
+    check_size(mark);
+    ConfigNode node;
+    node.kind = kind;
+    node.origin = position(mark);
+    return node;
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    finish(std::move(done.node), done.mark, done.anchor);
+  }
+
+  // Puts a complete value where it belongs: the root, a list's next element, a key, or a key's
+  // value.
+  void finish(ConfigNode node, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0) anchors_[anchor] = node;
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& parent = open_.back();
+    if (parent.node.kind == ConfigNode::Kind::list) {
+      parent.node.list.push_back(std::move(node));
+    } else if (!parent.key) {
+      accept_key(parent, std::move(node), mark);
+    } else {
+      // The parser places a missing value at whatever comes next; its key is where to look.
+      if (node.kind == ConfigNode::Kind::null) node.origin = parent.key->origin;
+      node.key_origin = parent.key->origin;
+      parent.node.map.emplace_back(parent.key->scalar, std::move(node));
+      parent.key.reset();
+    }
+  }
+
+  void accept_key(Open& parent, ConfigNode key, const YAML::Mark& mark) {
+    if (key.kind != ConfigNode::Kind::scalar) {
+      fail(mark, "a key must be text",
+           key.kind == ConfigNode::Kind::null ? "nothing" : "a list or mapping");
+    }
+    key.origin = position(mark);
+    if (const ConfigNode* earlier = parent.node.find(key.scalar)) {
+      fail(mark, "duplicate key '" + key.scalar + "'", "", "each key once",
+           "the first one is at " + earlier->key_origin);
+    }
+    parent.key = std::move(key);
+  }
+
+  // Replaces `<<: *other` by the pairs of `other` that are not given explicitly.
+  static void merge(ConfigNode& node) {
+    const auto found = std::find_if(node.map.begin(), node.map.end(),
+                                    [](const auto& pair) { return pair.first == "<<"; });
+    if (found == node.map.end()) return;
+    ConfigNode value = std::move(found->second);
+    node.map.erase(found);
+    std::vector<ConfigNode> sources = value.list;
+    if (value.kind == ConfigNode::Kind::map) sources.push_back(value);
+    const bool mappings = std::all_of(sources.begin(), sources.end(), [](const auto& source) {
+      return source.kind == ConfigNode::Kind::map;
+    });
+    if (sources.empty() || !mappings) {
+      throw ConfigError({"'<<' must be given a mapping or a list of mappings", value.key_origin,
+                         compact(value), "<<: *anchor", ""});
+    }
+    for (auto& source : sources) {
+      for (auto& pair : source.map) {
+        if (node.find(pair.first) == nullptr) node.map.push_back(std::move(pair));
+      }
+    }
+  }
+
+  std::string origin_;
+  ConfigNode root_;
+  std::vector<Open> open_;
+  std::unordered_map<YAML::anchor_t, ConfigNode> anchors_;
+  std::size_t values_ = 0;
+  int documents_ = 0;
+};
+
+bool is_collection(const ConfigNode& node) {
+  return node.kind == ConfigNode::Kind::list || node.kind == ConfigNode::Kind::map;
+}
+
+void emit(YAML::Emitter& out, const ConfigNode& node) {
+  switch (node.kind) {
+    case ConfigNode::Kind::null:
+      out << YAML::Null;
+      break;
+    case ConfigNode::Kind::scalar:
+      if (node.quoted) out << YAML::DoubleQuoted;
+      out << node.scalar;
+      break;
+    case ConfigNode::Kind::list:
+      // Lists of numbers and names read better on one line.
+      if (std::none_of(node.list.begin(), node.list.end(), is_collection)) out << YAML::Flow;
+      out << YAML::BeginSeq;
+      for (const auto& element : node.list) emit(out, element);
+      out << YAML::EndSeq;
+      break;
+    case ConfigNode::Kind::map:
+      out << YAML::BeginMap;
+      for (const auto& [key, value] : node.map) {
+        out << YAML::Key << key << YAML::Value;
+        emit(out, value);
+      }
+      out << YAML::EndMap;
+      break;
+  }
+}
+
+}  // namespace
+
+const ConfigNode* ConfigNode::find(const std::string& key) const {
+  const auto found =
+      std::find_if(map.begin(), map.end(), [&](const auto& pair) { return pair.first == key; });
+  return found == map.end() ? nullptr : &found->second;
+}
+
+ConfigNode* ConfigNode::find(const std::string& key) {
+  return const_cast<ConfigNode*>(std::as_const(*this).find(key));
+}
+
+ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
+  std::istringstream stream(text);
+  Builder builder(origin);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    throw ConfigError(
+        {"YAML syntax error: " + error.msg, builder.position(error.mark), "", "", ""});
+  }
+  return builder.take_root();
+}
+
+ConfigNode read_yaml(const std::filesystem::path& file) {
+  const auto unreadable = [&](const std::string& reason) -> ConfigError {
+    return ConfigError({"cannot read the YAML file", file.string(), reason, "", ""});
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) throw unreadable("a folder");
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw unreadable(std::strerror(errno));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad()) throw unreadable(std::strerror(errno));
+  ConfigNode root = parse_yaml(text.str(), file.string());
+  if (root.kind == ConfigNode::Kind::null) {
+    throw ConfigError({"the YAML file is empty", file.string(), "", "key: value lines", ""});
+  }
+  return root;
+}
+
+std::string compact(const ConfigNode& node) {
+  const auto join = [](char open, const auto& items, char close, const auto& show) {
+    std::string out(1, open);
+    for (const auto& item : items) out += (out.size() > 1 ? ", " : "") + show(item);
+    return out + close;
+  };
+  switch (node.kind) {
+    case ConfigNode::Kind::null:
+      return "null";
+    case ConfigNode::Kind::scalar:
+      return node.quoted ? '"' + node.scalar + '"' : node.scalar;
+    case ConfigNode::Kind::list:
+      return join('[', node.list, ']', compact);
+    case ConfigNode::Kind::map:
+      return join('{', node.map, '}',
+                  [](const auto& pair) { return pair.first + ": " + compact(pair.second); });
+  }
+  return {};
+}
+
+std::string to_yaml(const ConfigNode& node) {
+  YAML::Emitter out;
+  emit(out, node);
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace ddprun

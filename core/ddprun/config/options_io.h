@@ -1,0 +1,39 @@
+// The visitors of declared options: read them from YAML strictly, write their values, list them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddprun/base/options.h"
+#include "ddprun/config/config_node.h"
+
+namespace ddprun {
+
+/// Runs `declare` with a visitor that sets each declared option from `node` (null or a mapping) and
+/// then refuses what is left. Throws ConfigError: unknown key (with the nearest declared one and
+/// all of them), wrong type, value out of limits; each with origin, got, expected. `ignore`: keys
+/// that someone else reads (a plugin's "name" and "path"). `where` is the dotted path of the node
+/// for messages ("strategy").
+void read_options(const ConfigNode& node, const std::string& where,
+                  const std::function<void(Options&)>& declare,
+                  const std::vector<std::string>& ignore = {});
+
+/// The current values of all declared options, as a mapping.
+ConfigNode write_options(const std::function<void(Options&)>& declare);
+
+/// One declared option with its default, flattened: nested keys are dotted ("clip.norm").
+struct OptionInfo {
+  std::string key;
+  std::string type;  ///< "integer", "number", "text", "true or false", "list of numbers", ...
+  std::string default_value;  ///< as YAML text
+  std::string allowed;        ///< ">= 0.001", "1 to 64", "constant, cosine"; empty: any
+  std::string help;
+};
+std::vector<OptionInfo> list_options(const std::function<void(Options&)>& declare);
+
+/// The candidate nearest to `name` (edit distance at most a third of the longer, and transpositions
+/// count one), or empty.
+std::string nearest(const std::string& name, const std::vector<std::string>& candidates);
+
+}  // namespace ddprun

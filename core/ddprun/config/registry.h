@@ -1,0 +1,79 @@
+// Finds plugin libraries, checks the handshake of each, and makes plugin objects by name.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/plugin.h"
+#include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+const char* to_string(PluginKind kind);
+
+/// A loaded library's descriptor, in C++ types.
+struct PluginInfo {
+  PluginKind kind;
+  std::string name;
+  std::string summary;
+  std::string version;
+  std::filesystem::path file;
+};
+
+/// Loads one library (RTLD_NOW | RTLD_LOCAL, never unloaded) and checks its descriptor field by
+/// field. Loading runs the library's code. Throws PluginError, each mismatch with its own sentence:
+/// not a library; no symbol ddprun_plugin_v1; wrong size; older API; newer API; other build id;
+/// unknown kind; malformed name; missing function.
+class PluginRegistry {
+ public:
+  /// Scans folders in order for *.so; a library that fails its handshake is kept in refused(), not
+  /// thrown: it matters only to who asks for it. Two libraries of one kind and name in one folder:
+  /// both are refused with a sentence that names both; in different folders the first folder wins.
+  explicit PluginRegistry(const std::vector<std::filesystem::path>& folders);
+  ~PluginRegistry();
+  PluginRegistry(const PluginRegistry&) = delete;
+  PluginRegistry& operator=(const PluginRegistry&) = delete;
+
+  /// Loads one more library, which wins over those found before. Throws PluginError.
+  void add_library(const std::filesystem::path& file);
+
+  std::vector<PluginInfo> list() const;      ///< sorted by kind, then name
+  std::vector<std::string> refused() const;  ///< one message per library that failed
+  const std::vector<std::filesystem::path>& folders() const;
+
+  /// A new plugin, options not yet declared; if `file` is given, from that library (added before)
+  /// and no other. `where` is who asks, for messages. Throws PluginError for an unknown name: the
+  /// nearest, all known of that kind, the folders searched, and what was refused; also if the
+  /// plugin's constructor throws.
+  std::shared_ptr<Plugin> create(PluginKind kind, const std::string& name,
+                                 const std::filesystem::path& file = {},
+                                 const std::string& where = {}) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where plugins are looked for: `first` (the YAML's, then --plugin-path), DDPRUN_PLUGIN_PATH
+/// (colon-separated), then beside the executable (<exe>/../lib/ddprun/plugins and <exe>/plugins).
+/// Never the current directory by itself. Throws PluginError if a folder of `first` or of the
+/// variable is not there.
+std::vector<std::filesystem::path> plugin_search_path(
+    const std::vector<std::filesystem::path>& first);
+
+struct PluginChoice;  // core/ddprun/config/experiment.h
+
+/// create() + read_options() of the choice; the plugin is ready for setup. If the choice has a
+/// path, the caller has added that library before (add_library), and the plugin comes from it.
+/// Throws PluginError or ConfigError.
+std::shared_ptr<Strategy> make_strategy(const PluginRegistry& registry, const PluginChoice& choice);
+std::shared_ptr<Precision> make_precision(const PluginRegistry& registry,
+                                          const PluginChoice& choice);
+std::shared_ptr<Attention> make_attention(const PluginRegistry& registry,
+                                          const PluginChoice& choice);
+
+}  // namespace ddprun

@@ -1,0 +1,217 @@
+// Edits of a document before it is read: values at dotted paths, `--set` overrides, and sweeps.
+#include <algorithm>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/config_node.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr const char* kOverrideOrigin = "--set ";
+constexpr std::size_t kMaxSweepPoints = 10'000;
+
+std::vector<std::string> split_path(const std::string& path, const std::string& origin) {
+  std::vector<std::string> keys(1);
+  for (const char c : path) {
+    if (c == '.') {
+      keys.emplace_back();
+    } else {
+      keys.back() += c;
+    }
+  }
+  const bool malformed = std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
+    return key.empty() || key.find_first_of(" \t\n:=") != std::string::npos;
+  });
+  if (malformed) {
+    throw ConfigError({"malformed key path '" + path + "'", origin, "",
+                       "keys joined by single dots, as in train.steps", ""});
+  }
+  return keys;
+}
+
+void put(ConfigNode& mapping, const std::string& key, ConfigNode value) {
+  if (ConfigNode* existing = mapping.find(key)) {
+    *existing = std::move(value);
+  } else {
+    mapping.map.emplace_back(key, std::move(value));
+  }
+}
+
+// Turns what stands in the way of a path into a mapping.
+void open_mapping(ConfigNode& node, const std::string& path, const ConfigNode& value) {
+  if (node.kind == ConfigNode::Kind::map) return;
+  if (node.kind == ConfigNode::Kind::list) {
+    throw ConfigError({"the key path '" + path + "' runs through a list", value.origin,
+                       compact(node), "a path through mappings", "set the whole list instead"});
+  }
+  ConfigNode mapping;
+  mapping.kind = ConfigNode::Kind::map;
+  mapping.origin = node.origin.empty() ? value.origin : node.origin;
+  mapping.key_origin = node.key_origin.empty() ? value.key_origin : node.key_origin;
+  if (node.kind == ConfigNode::Kind::scalar) {
+    ConfigNode name = std::move(node);
+    name.key_origin = name.origin;
+    mapping.map.emplace_back("name", std::move(name));
+  }
+  node = std::move(mapping);
+}
+
+void set_origin(ConfigNode& node, const std::string& origin) {
+  node.origin = node.key_origin = origin;
+  for (auto& element : node.list) set_origin(element, origin);
+  for (auto& [key, value] : node.map) set_origin(value, origin);
+}
+
+const ConfigNode* find_path(const ConfigNode& root, const std::vector<std::string>& keys) {
+  const ConfigNode* node = &root;
+  for (const auto& key : keys) {
+    node = node->find(key);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+// An override at or below `node`, or null.
+const ConfigNode* find_override(const ConfigNode& node) {
+  if (node.origin.starts_with(kOverrideOrigin)) return &node;
+  for (const auto& [key, value] : node.map) {
+    if (const ConfigNode* found = find_override(value)) return found;
+  }
+  return nullptr;
+}
+
+// A value that a sweep would silently replace is a mistake of the user's: say so.
+void refuse_hidden(const ConfigNode& document, const ConfigNode& sweep) {
+  for (auto pair = sweep.map.begin(); pair != sweep.map.end(); ++pair) {
+    const auto& [path, values] = *pair;
+    const ConfigNode* replaced = find_path(document, split_path(path, values.key_origin));
+    const ConfigNode* override_node = replaced ? find_override(*replaced) : nullptr;
+    if (override_node != nullptr) {
+      throw ConfigError(
+          {"an override has no effect: the sweep replaces it", override_node->origin,
+           "sweep over '" + path + "' at " + values.key_origin, "",
+           "override the sweep: --set 'sweep." + path + "=[...]', or drop it: --set 'sweep={}'"});
+    }
+    for (auto earlier = sweep.map.begin(); earlier != pair; ++earlier) {
+      if (earlier->first.starts_with(path + ".")) {
+        throw ConfigError(
+            {"sweep over '" + path + "' replaces the values of '" + earlier->first + "'",
+             values.key_origin, "", "the shorter path first",
+             "put '" + path + "' before '" + earlier->first + "'"});
+      }
+    }
+  }
+}
+
+void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
+  if (sweep.kind != ConfigNode::Kind::map) {
+    throw ConfigError({"sweep must be a mapping", sweep.origin, compact(sweep),
+                       "key paths, each with a list of values", "sweep: {world.size: [1, 2]}"});
+  }
+  std::size_t points = 1;
+  for (const auto& [path, values] : sweep.map) {
+    if (path == "sweep" || path.starts_with("sweep.")) {
+      throw ConfigError({"a sweep cannot change itself", values.key_origin, path, "", ""});
+    }
+    if (values.kind != ConfigNode::Kind::list || values.list.empty()) {
+      throw ConfigError({"sweep over '" + path + "' must be given a list of values", values.origin,
+                         compact(values), "a list of at least one value",
+                         values.kind == ConfigNode::Kind::scalar
+                             ? path + ": [" + compact(values) + "]"
+                             : std::string()});
+    }
+    points *= values.list.size();
+    if (points > kMaxSweepPoints) {
+      throw ConfigError({"the sweep has too many points", sweep.origin, "",
+                         "at most " + std::to_string(kMaxSweepPoints), "sweep over fewer keys"});
+    }
+  }
+  refuse_hidden(document, sweep);
+}
+
+// "mine", "mine(bucket_mb=5)" for a node with a name, else the node on one line.
+std::string label_of(const ConfigNode& value) {
+  if (value.kind == ConfigNode::Kind::scalar) return value.scalar;
+  const ConfigNode* name = value.find("name");
+  if (name == nullptr) return compact(value);
+  std::string rest;
+  for (const auto& [key, node] : value.map) {
+    if (key != "name") rest += (rest.empty() ? "" : ", ") + key + "=" + label_of(node);
+  }
+  return label_of(*name) + (rest.empty() ? "" : "(" + rest + ")");
+}
+
+}  // namespace
+
+void set_path(ConfigNode& root, const std::string& path, ConfigNode value) {
+  const std::vector<std::string> keys = split_path(path, value.origin);
+  if (value.key_origin.empty()) value.key_origin = value.origin;
+  ConfigNode* node = &root;
+  for (std::size_t i = 0; i + 1 < keys.size(); ++i) {
+    open_mapping(*node, path, value);
+    if (node->find(keys[i]) == nullptr) put(*node, keys[i], {});
+    node = node->find(keys[i]);
+  }
+  open_mapping(*node, path, value);
+  put(*node, keys.back(), std::move(value));
+}
+
+void apply_override(ConfigNode& root, const std::string& assignment) {
+  const std::string origin = kOverrideOrigin + assignment;
+  const auto equals = assignment.find('=');
+  const std::string text = equals == std::string::npos ? "" : assignment.substr(equals + 1);
+  if (equals == std::string::npos || equals == 0 ||
+      text.find_first_not_of(" \t") == std::string::npos) {
+    throw ConfigError(
+        {"malformed override", origin, "", "--set key.path=value, as in --set train.steps=20",
+         equals == std::string::npos || equals == 0 ? "" : "for empty text write \"\""});
+  }
+  ConfigNode value;
+  try {
+    value = parse_yaml(text, origin);
+  } catch (const ConfigError& error) {
+    ErrorText parts = error.text();
+    parts.where = origin;
+    throw ConfigError(std::move(parts));
+  }
+  set_origin(value, origin);
+
+  const std::string path = assignment.substr(0, equals);
+  const std::string sweep_prefix = "sweep.";
+  if (path.starts_with(sweep_prefix)) {
+    open_mapping(root, path, value);
+    if (root.find("sweep") == nullptr) put(root, "sweep", {});
+    ConfigNode& sweep = *root.find("sweep");
+    open_mapping(sweep, path, value);
+    put(sweep, path.substr(sweep_prefix.size()), std::move(value));
+  } else {
+    set_path(root, path, std::move(value));
+  }
+}
+
+std::vector<SweepPoint> expand_sweep(const ConfigNode& document) {
+  ConfigNode base = document;
+  std::erase_if(base.map, [](const auto& pair) { return pair.first == "sweep"; });
+  const ConfigNode* sweep = document.find("sweep");
+  if (sweep == nullptr) return {{std::move(base), ""}};
+  check_sweep(base, *sweep);
+
+  std::vector<SweepPoint> points = {{std::move(base), ""}};
+  for (const auto& [path, values] : sweep->map) {
+    std::vector<SweepPoint> next;
+    for (const auto& point : points) {
+      for (ConfigNode value : values.list) {
+        value.key_origin = values.key_origin;
+        next.push_back(point);
+        next.back().label += (point.label.empty() ? "" : ", ") + path + "=" + label_of(value);
+        set_path(next.back().document, path, std::move(value));
+      }
+    }
+    points = std::move(next);
+  }
+  return points;
+}
+
+}  // namespace ddprun

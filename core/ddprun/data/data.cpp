@@ -1,0 +1,175 @@
+// Training data: where the tokens of each kind of source come from, and which of them a sample
+// takes.
+#include "ddprun/data/data.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/data/text_corpus.h"
+#include "ddprun/data/token_files.h"
+
+namespace ddprun {
+
+namespace {
+
+// 1234567 -> "1,234,567"
+std::string with_commas(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto i = static_cast<std::int64_t>(text.size()) - 3; i > 0; i -= 3) text.insert(i, 1, ',');
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;
+  return text;
+}
+
+class RandomTokens final : public DataSource {
+ public:
+  RandomTokens(std::int64_t vocab_size, std::int64_t context_length, std::uint64_t seed)
+      : DataSource(context_length, seed), vocab_size_(vocab_size) {}
+
+  std::int64_t tokens() const override { return 0; }
+  std::string description() const override {
+    return "random: uniform in [0, " + with_commas(vocab_size_) + ")";
+  }
+
+ private:
+  void sample(std::uint64_t key, std::int64_t* out) const override {
+    for (std::int64_t i = 0; i <= context_length_; ++i) {
+      out[i] =
+          static_cast<std::int64_t>(counter_hash(key, i) % static_cast<std::uint64_t>(vocab_size_));
+    }
+  }
+
+  std::int64_t vocab_size_;
+};
+
+// A finite sequence of tokens; a sample starts anywhere where context_length + 1 tokens follow.
+template <class Tokens>
+class FiniteTokens final : public DataSource {
+ public:
+  FiniteTokens(Tokens tokens, std::string description, std::int64_t context_length,
+               std::uint64_t seed)
+      : DataSource(context_length, seed),
+        tokens_(std::move(tokens)),
+        description_(std::move(description)) {}
+
+  std::int64_t tokens() const override { return tokens_.size(); }
+  std::string description() const override { return description_; }
+
+ private:
+  void sample(std::uint64_t key, std::int64_t* out) const override {
+    const auto starts = static_cast<std::uint64_t>(tokens_.size() - context_length_);
+    tokens_.copy(static_cast<std::int64_t>(key % starts), context_length_ + 1, out);
+  }
+
+  Tokens tokens_;
+  std::string description_;
+};
+
+template <class Tokens>
+std::unique_ptr<DataSource> make_finite(Tokens tokens, const DataConfig& config,
+                                        std::string description, std::int64_t context_length,
+                                        std::uint64_t seed) {
+  if (tokens.size() <= context_length) {
+    throw ConfigError(
+        {.what = "the data is too short for one sample",
+         .where = joined(config.path),
+         .got = with_commas(tokens.size()) + " tokens",
+         .expected = "at least model.context_length + 1 = " + with_commas(context_length + 1),
+         .hint = "add data, or lower model.context_length"});
+  }
+  return std::make_unique<FiniteTokens<Tokens>>(std::move(tokens), std::move(description),
+                                                context_length, seed);
+}
+
+void check_paths(const DataConfig& config) {
+  const bool wanted = config.source != "random";
+  if (wanted == !config.path.empty()) return;
+  throw ConfigError(
+      {.what = wanted ? "data.source " + config.source + " reads files, and none is named"
+                      : "data.source random reads no files",
+       .where = "data.path",
+       .got = wanted ? "nothing" : joined(config.path),
+       .expected = wanted ? "one or more paths" : "no path",
+       .hint = wanted ? "" : "remove data.path, or set data.source to text or tokens"});
+}
+
+std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t vocab_size,
+                                      std::int64_t context_length, std::uint64_t seed) {
+  if (vocab_size < 256) {
+    throw ConfigError({.what = "text is read as bytes, which need a vocabulary of 256",
+                       .where = "model.vocab_size",
+                       .got = std::to_string(vocab_size),
+                       .expected = ">= 256",
+                       .hint = {}});
+  }
+  TextCorpus text(config.path);
+  std::string description = "text: " + with_commas(text.size()) + " bytes of " +
+                            with_commas(text.files()) + (text.files() == 1 ? " file" : " files") +
+                            " under " + joined(config.path);
+  if (!text.skipped().empty()) description += " (skipped: " + text.skipped() + ")";
+  return make_finite(std::move(text), config, std::move(description), context_length, seed);
+}
+
+template <class Token>
+std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,
+                                        std::int64_t context_length, std::uint64_t seed) {
+  TokenFiles<Token> tokens(config.path, vocab_size);
+  std::string description = "tokens: " + with_commas(tokens.size()) + " " + config.token_type +
+                            " of " + joined(config.path);
+  return make_finite(std::move(tokens), config, std::move(description), context_length, seed);
+}
+
+}  // namespace
+
+DataSource::~DataSource() = default;
+
+Batch DataSource::batch(std::int64_t step, std::int64_t first, std::int64_t count) const {
+  Batch batch{at::empty({count, context_length_}, at::kLong),
+              at::empty({count, context_length_}, at::kLong)};
+  auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
+  auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> tokens(context_length_ + 1);
+  const std::uint64_t step_key = counter_hash(seed_, static_cast<std::uint64_t>(step));
+  for (std::int64_t i = 0; i < count; ++i) {
+    sample(counter_hash(step_key, static_cast<std::uint64_t>(first + i)), tokens.data());
+    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
+    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
+  }
+  return batch;
+}
+
+std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
+                                      std::int64_t context_length, std::uint64_t seed) {
+  const auto unknown = [](const std::string& where, const std::string& got,
+                          const std::string& expected) {
+    return ConfigError({.what = "there is no such kind of data",
+                        .where = where,
+                        .got = got,
+                        .expected = expected,
+                        .hint = {}});
+  };
+  check_paths(config);
+  if (config.source == "random")
+    return std::make_unique<RandomTokens>(vocab_size, context_length, seed);
+  if (config.source == "text") return open_text(config, vocab_size, context_length, seed);
+  if (config.source != "tokens")
+    throw unknown("data.source", config.source, "text, tokens, random");
+  if (config.token_type == "uint16") {
+    return open_tokens<std::uint16_t>(config, vocab_size, context_length, seed);
+  }
+  if (config.token_type == "uint32") {
+    return open_tokens<std::uint32_t>(config, vocab_size, context_length, seed);
+  }
+  throw unknown("data.token_type", config.token_type, "uint16, uint32");
+}
+
+}  // namespace ddprun

@@ -1,0 +1,48 @@
+// Training data: real text as bytes, token files, or random tokens; each sample of a step is the
+// same whatever the rank count.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ddprun {
+
+struct DataConfig;  // core/ddprun/config/experiment.h
+
+/// ids and targets: (samples, context_length) int64; targets are ids shifted by one.
+struct Batch {
+  at::Tensor ids;
+  at::Tensor targets;
+};
+
+/// A stream of tokens, cut into samples at positions that depend on (seed, step, sample) only.
+class DataSource {
+ public:
+  virtual ~DataSource();
+  /// Samples [first, first + count) of the global batch of `step`. Same values on every rank that
+  /// asks. Thread-safe.
+  Batch batch(std::int64_t step, std::int64_t first, std::int64_t count) const;
+  /// Tokens in the source (0: endless).
+  virtual std::int64_t tokens() const = 0;
+  /// One line for the report: "text: 412,345 bytes of 37 files under /usr/share/games/fortunes".
+  virtual std::string description() const = 0;
+
+ protected:
+  DataSource(std::int64_t context_length, std::uint64_t seed)
+      : context_length_(context_length), seed_(seed) {}
+  /// Writes context_length + 1 tokens, chosen by `key`, to out.
+  virtual void sample(std::uint64_t key, std::int64_t* out) const = 0;
+
+  std::int64_t context_length_;
+  std::uint64_t seed_;
+};
+
+/// Opens the source; throws ConfigError if a file is missing, empty, too short for one sample, not
+/// UTF-8, or holds a token that is not below vocab_size.
+std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
+                                      std::int64_t context_length, std::uint64_t seed);
+
+}  // namespace ddprun

@@ -1,0 +1,113 @@
+// Text as bytes: reads files and folders, and tells text from other files.
+#include "ddprun/data/text_corpus.h"
+
+#include <algorithm>
+#include <boost/locale/utf.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+ConfigError unreadable(const std::string& path, const std::string& reason) {
+  return ConfigError({.what = "the text cannot be read",
+                      .where = path,
+                      .got = reason,
+                      .expected = "a UTF-8 text file, or a folder of such files",
+                      .hint = {}});
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw unreadable(path, std::strerror(errno));
+  std::string text(fs::file_size(path), '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.gcount() != static_cast<std::streamsize>(text.size()))
+    throw unreadable(path, "it ended early");
+  return text;
+}
+
+}  // namespace
+
+std::size_t valid_utf8_prefix(const std::string& text) {
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const char* at = begin;
+  while (at != end) {
+    const char* const sequence = at;
+    if (!boost::locale::utf::is_valid_codepoint(
+            boost::locale::utf::utf_traits<char>::decode(at, end))) {
+      return sequence - begin;
+    }
+  }
+  return text.size();
+}
+
+TextCorpus::TextCorpus(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const std::int64_t before = size();
+    try {
+      if (!fs::exists(path)) throw unreadable(path, "no such file or folder");
+      fs::is_directory(path) ? add_folder(path) : add_file(path);
+    } catch (const fs::filesystem_error& error) {
+      throw unreadable(error.path1().string(), error.code().message());
+    }
+    if (size() == before)
+      throw unreadable(path, fs::is_directory(path) ? "no text in it" : "an empty file");
+  }
+}
+
+void TextCorpus::add_file(const std::string& path) {
+  const std::string text = read_file(path);
+  const std::size_t valid = valid_utf8_prefix(text);
+  if (valid != text.size())
+    throw unreadable(path, "no UTF-8 at byte offset " + std::to_string(valid));
+  bytes_ += text;
+  ++files_;
+}
+
+void TextCorpus::add_folder(const std::string& path) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+    if (entry.is_symlink()) {
+      ++skipped_links_;
+    } else if (entry.is_regular_file()) {
+      found.push_back(entry.path().string());
+    }
+  }
+  std::ranges::sort(found);
+  for (const std::string& file : found) {
+    const std::string text = read_file(file);
+    if (text.find('\0') != std::string::npos || valid_utf8_prefix(text) != text.size()) {
+      ++skipped_binaries_;
+      continue;
+    }
+    bytes_ += text;
+    ++files_;
+  }
+}
+
+std::string TextCorpus::skipped() const {
+  std::string text;
+  const auto add = [&text](std::int64_t count, const std::string& one, const std::string& many) {
+    if (count == 0) return;
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + (count == 1 ? one : many);
+  };
+  add(skipped_links_, "symbolic link", "symbolic links");
+  add(skipped_binaries_, "file that is not UTF-8 text", "files that are not UTF-8 text");
+  return text;
+}
+
+void TextCorpus::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(bytes_.data()) + begin;
+  std::copy(bytes, bytes + count, out);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,231 @@
+// Loads a device's library, and asks it in a child process what is on this machine.
+#include "ddprun/device/device_library.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/shared_library.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSymbol = "ddprun_device_v1";
+constexpr const char* kRebuild = "build ddprun again, with all of its libraries";
+constexpr std::int64_t kProbeLimitNs = 30'000'000'000;
+
+json to_json(const DeviceProbe& probe) {
+  return {{"driver", probe.driver},
+          {"count", probe.count},
+          {"compute_capability", probe.compute_capability},
+          {"refusal",
+           {probe.refusal.what, probe.refusal.got, probe.refusal.expected, probe.refusal.hint}},
+          {"facts", probe.facts},
+          {"devices", probe.devices},
+          {"warnings", probe.warnings}};
+}
+
+DeviceProbe probe_from_json(const json& text) {
+  DeviceProbe probe;
+  text.at("driver").get_to(probe.driver);
+  text.at("count").get_to(probe.count);
+  text.at("compute_capability").get_to(probe.compute_capability);
+  const auto& refusal = text.at("refusal");
+  probe.refusal = {refusal.at(0), "", refusal.at(1), refusal.at(2), refusal.at(3)};
+  text.at("facts").get_to(probe.facts);
+  text.at("devices").get_to(probe.devices);
+  text.at("warnings").get_to(probe.warnings);
+  return probe;
+}
+
+[[noreturn]] void child_main(const DeviceDescriptor& descriptor, int fd) {
+  DeviceProbe probe;
+  try {
+    descriptor.probe(probe);
+  } catch (const std::exception& failure) {
+    probe = {};
+    probe.refusal = {.what = "the driver cannot say which devices are there",
+                     .got = failure.what()};
+  }
+  const std::string text = to_json(probe).dump(-1, ' ', false, json::error_handler_t::replace);
+  std::size_t sent = 0;
+  while (sent < text.size()) {
+    const ssize_t n = write(fd, text.data() + sent, text.size() - sent);
+    if (n < 0 && errno != EINTR) break;
+    if (n > 0) sent += static_cast<std::size_t>(n);
+  }
+  _exit(0);  // the parent's static objects are not this process's to destroy
+}
+
+/// What the child writes until it ends or the time is over.
+std::string read_all(int fd) {
+  std::string text;
+  const std::int64_t end_ns = now_ns() + kProbeLimitNs;
+  char buffer[4096];
+  while (now_ns() < end_ns) {
+    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 100) <= 0) continue;
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n == 0) break;
+    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+std::string how_it_ended(int status) {
+  if (WIFEXITED(status)) return fmt::format("exit status {}", WEXITSTATUS(status));
+  return WTERMSIG(status) == SIGKILL ? std::string("no answer within 30 s")
+                                     : fmt::format("killed by signal {} ({})", WTERMSIG(status),
+                                                   strsignal(WTERMSIG(status)));
+}
+
+DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
+  const auto fail = [&](const std::string& got) -> ConfigError {
+    return ConfigError({.what = fmt::format("the driver of device {} failed", descriptor.name),
+                        .where = "world.device",
+                        .got = got,
+                        .expected = {},
+                        .hint = "does the driver's own tool (nvidia-smi) work?"});
+  };
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw fail(std::string("pipe: ") + std::strerror(errno));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    child_main(descriptor, ends[1]);
+  }
+  const int error = errno;
+  close(ends[1]);
+  const std::string text = pid < 0 ? "" : read_all(ends[0]);
+  close(ends[0]);
+  if (pid < 0) throw fail(std::string("fork: ") + std::strerror(error));
+  const bool complete = json::accept(text);
+  if (!complete) kill(pid, SIGKILL);  // of one that has ended nothing is left to kill
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!complete) throw fail(how_it_ended(status));
+  return probe_from_json(json::parse(text));
+}
+
+/// The handshake: the fields in the order of their declaration.
+void check(const DeviceDescriptor& descriptor, const std::string& name, const fs::path& file) {
+  const auto refuse = [&](const std::string& what, const std::string& got,
+                          const std::string& expected) {
+    throw ConfigError({what, file.string(), got, expected, kRebuild});
+  };
+  const std::string what = "the library of device " + name + " does not fit this ddprun";
+  if (descriptor.size != sizeof(DeviceDescriptor)) {
+    refuse(what, fmt::format("a descriptor of {} bytes", descriptor.size),
+           fmt::format("{} bytes", sizeof(DeviceDescriptor)));
+  }
+  if (descriptor.api_version != kDeviceApiVersion) {
+    refuse(what, fmt::format("API {}", descriptor.api_version),
+           fmt::format("API {}", kDeviceApiVersion));
+  }
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  if (text(descriptor.build_id) != DDPRUN_BUILD_ID) {
+    refuse(what, text(descriptor.build_id), DDPRUN_BUILD_ID);
+  }
+  if (text(descriptor.name) != name) refuse(what, text(descriptor.name), name);
+}
+
+const DeviceDescriptor& library_of(const std::string& name) {
+  return load_device_library(name, device_library_file(name));
+}
+
+}  // namespace
+
+fs::path device_library_file(const std::string& name) {
+  Dl_info here = {};
+  dladdr(reinterpret_cast<const void*>(&kSymbol), &here);
+  const fs::path folder = fs::weakly_canonical(here.dli_fname).parent_path();
+  return folder / ("libddprun_" + name + ".so");
+}
+
+const DeviceDescriptor& load_device_library(const std::string& name, const fs::path& file) {
+  if (!fs::exists(file)) {
+    throw ConfigError({.what = "this ddprun was built without support for device " + name,
+                       .where = "world.device",
+                       .got = "no " + file.string(),
+                       .expected = "device cpu",
+                       .hint =
+                           "with a CUDA 13 toolkit installed: scripts/setup.sh --with-cuda, then "
+                           "build again with -DDDPRUN_CUDA=ON"});
+  }
+  const void* symbol = nullptr;
+  try {
+    symbol = library_symbol(file, kSymbol, "the library of device " + name, kRebuild);
+  } catch (const PluginError& error) {
+    throw ConfigError(error.text());
+  }
+  if (symbol == nullptr) {
+    throw ConfigError({.what = "the library is not of a device",
+                       .where = file.string(),
+                       .got = fmt::format("no symbol {}", kSymbol),
+                       .expected = {},
+                       .hint = kRebuild});
+  }
+  const auto& descriptor = *static_cast<const DeviceDescriptor*>(symbol);
+  check(descriptor, name, file);
+  return descriptor;
+}
+
+DeviceProbe probe_device(const std::string& name) {
+  static auto& known = *new std::map<std::string, DeviceProbe>;
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  return known[name] = probe_in_child(library_of(name));
+}
+
+void check_device(const std::string& name, std::int64_t local_ranks, const std::string& where) {
+  if (name == "cpu") return;
+  DeviceProbe probe;
+  try {
+    probe = probe_device(name);
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    if (text.where != "world.device") text.got = text.where + ": " + text.got;
+    text.where = where;
+    throw ConfigError(std::move(text));
+  }
+  if (probe.count == 0) {
+    probe.refusal.where = where;
+    throw ConfigError(probe.refusal);
+  }
+  if (local_ranks > probe.count) {
+    throw ConfigError({.what = "each rank needs a device of its own",
+                       .where = where,
+                       .got = fmt::format("{} ranks on this host", local_ranks),
+                       .expected = fmt::format("at most {}, the devices {} that are visible here",
+                                               probe.count, name),
+                       .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});
+  }
+}
+
+int compute_capability(const std::string& name) {
+  return name == "cpu" ? 0 : probe_device(name).compute_capability;
+}
+
+std::shared_ptr<Device> open_device(const std::string& name, int local_rank) {
+  if (name == "cpu") return {std::shared_ptr<Device>(), &cpu_device()};
+  return std::shared_ptr<Device>(library_of(name).create(local_rank));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,66 @@
+// A device that is a shared library of its own: its handshake, and what it says about this machine.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/base/error.h"
+#include "ddprun/device/device.h"
+
+namespace ddprun {
+
+/// What a device's library finds on this machine.
+struct DeviceProbe {
+  bool driver = false;         ///< it is installed, whether or not it works
+  int count = 0;               ///< devices that a rank can take; 0: `refusal` says why
+  int compute_capability = 0;  ///< of the least of the devices, 90 is 9.0
+  ErrorText refusal;           ///< one sentence in `what`, the driver's words in `got`, a hint
+  std::vector<std::pair<std::string, std::string>> facts;    ///< driver, runtime, NCCL
+  std::vector<std::pair<std::string, std::string>> devices;  ///< "cuda:0": name, memory, clocks
+  std::vector<std::string> warnings;                         ///< "no peer access: 0-1"
+};
+
+/// Raised whenever Device or DeviceProbe changes shape.
+inline constexpr std::uint32_t kDeviceApiVersion = 2;
+
+/// The C symbol `ddprun_device_v1` of such a library, checked field by field before any C++ object
+/// crosses, as PluginDescriptor is.
+struct DeviceDescriptor {
+  std::uint32_t size;         ///< sizeof(DeviceDescriptor)
+  std::uint32_t api_version;  ///< kDeviceApiVersion
+  const char* build_id;       ///< DDPRUN_BUILD_ID of the library
+  const char* name;           ///< as in world.device
+  /// Initialises the driver: only in a process that does not fork ranks afterwards.
+  void (*probe)(DeviceProbe&);
+  /// The device of this number, in the rank's own process. Throws Error.
+  Device* (*create)(int index);
+};
+
+/// lib/libddprun_NAME.so beside libddprun_core.so.
+std::filesystem::path device_library_file(const std::string& name);
+
+/// Loads and checks a device's library, for good; the driver is not touched. Throws ConfigError:
+/// not built, cannot be loaded, built differently.
+const DeviceDescriptor& load_device_library(const std::string& name,
+                                            const std::filesystem::path& file);
+
+/// What is there of a device, found out by a child process, so that this one may fork ranks that
+/// use the driver. Throws ConfigError as load_device_library() does, or if the child fails or takes
+/// longer than half a minute.
+DeviceProbe probe_device(const std::string& name);
+
+/// Throws ConfigError unless `local_ranks` ranks can run on this host's devices `name`, one each.
+/// `where`: of world.device in the file. Of "cpu" everything is true.
+void check_device(const std::string& name, std::int64_t local_ranks, const std::string& where);
+
+/// DeviceProbe::compute_capability of devices that check_device() has passed; of "cpu" 0.
+int compute_capability(const std::string& name);
+
+/// The device of this host's rank `local_rank`. Throws Error.
+std::shared_ptr<Device> open_device(const std::string& name, int local_rank);
+
+}  // namespace ddprun

@@ -1,0 +1,160 @@
+// Reads what the machine and the software are, and places this process on its cores.
+#include "ddprun/measure/environment.h"
+
+#include <ATen/Version.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "ddprun/base/error.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The value of the first line "key : value" of a file under /proc, or empty.
+std::string proc_value(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    if (line.find_last_not_of(" \t", colon - 1) + 1 != key.size()) continue;
+    const std::size_t value = line.find_first_not_of(" \t", colon + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return {};
+}
+
+std::string or_unknown(std::string value) { return value.empty() ? "unknown" : value; }
+
+/// Bytes of a value such as "16384 kB"; 0 if it is none.
+std::int64_t parse_kib(const std::string& text) {
+  std::int64_t kib = 0;
+  std::from_chars(text.data(), text.data() + text.size(), kib);
+  return kib * 1024;
+}
+
+std::string gib(std::int64_t bytes) {
+  if (bytes == 0) return {};
+  const double tenths = static_cast<double>(bytes) / (1 << 30) * 10.0 + 0.5;
+  const auto whole = static_cast<std::int64_t>(tenths);
+  return std::to_string(whole / 10) + "." + std::to_string(whole % 10) + " GiB";
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+/// Whole cores of the quota in one cgroup folder's cpu.max ("150000 100000", "max 100000"); at
+/// least 1; nothing if unlimited.
+std::optional<std::size_t> quota_in(const fs::path& folder) {
+  std::ifstream in(folder / "cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(in >> quota >> period) || period <= 0) return std::nullopt;
+  return std::max<std::size_t>(1, static_cast<std::size_t>(quota / period));
+}
+
+/// The smallest quota of this process's cgroup and those above it.
+std::optional<std::size_t> quota_cores() {
+  std::ifstream in("/proc/self/cgroup");
+  std::optional<std::size_t> cores;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("0::/")) continue;
+    const fs::path root = "/sys/fs/cgroup";
+    fs::path group = fs::path(line.substr(4));
+    while (true) {
+      const std::optional<std::size_t> here = quota_in(root / group);
+      if (here) cores = std::min(cores.value_or(*here), *here);
+      if (group.empty()) break;
+      group = group.parent_path();
+    }
+  }
+  return cores;
+}
+
+[[noreturn]] void fail(const std::string& call) {
+  throw Error({.what = call + " failed",
+               .where = "this process",
+               .got = std::strerror(errno),
+               .expected = {},
+               .hint = "set world.pin: false if the system does not let processes choose cores"});
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> describe_environment() {
+  utsname system{};
+  uname(&system);
+  const std::string cores = std::to_string(usable_cores().size());
+  return {
+      {"cpu", or_unknown(proc_value("/proc/cpuinfo", "model name"))},
+      {"cores", cores + " usable of " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
+      {"simd", at::get_cpu_capability()},
+      {"memory", or_unknown(gib(parse_kib(proc_value("/proc/meminfo", "MemTotal"))))},
+      {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
+      {"hostname", system.nodename},
+      {"torch", TORCH_VERSION},
+      {"gloo", std::string("built into torch ") + TORCH_VERSION},
+      {"compiler", DDPRUN_COMPILER " (" __VERSION__ ")"},
+      {"build", DDPRUN_BUILD_TYPE},
+      {"ddprun", DDPRUN_VERSION},
+      {"time", utc_now()},
+  };
+}
+
+std::vector<int> usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) fail("sched_getaffinity");
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  const std::optional<std::size_t> quota = quota_cores();
+  if (quota && *quota < cores.size()) cores.resize(*quota);
+  return cores;
+}
+
+std::vector<int> pin_to_share(int local_rank, int local_size) {
+  const std::vector<int> cores = usable_cores();
+  const int count = static_cast<int>(cores.size());
+  std::vector<int> share;
+  if (count < local_size) {
+    share = {cores[local_rank % count]};
+  } else {
+    share.assign(
+        cores.begin() + static_cast<std::ptrdiff_t>(count) * local_rank / local_size,
+        cores.begin() + static_cast<std::ptrdiff_t>(count) * (local_rank + 1) / local_size);
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : share) CPU_SET(core, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) fail("sched_setaffinity");
+  return share;
+}
+
+std::int64_t proc_bytes(const char* file, const std::string& key) {
+  return parse_kib(proc_value(file, key));
+}
+
+std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM"); }
+
+}  // namespace ddprun

@@ -1,0 +1,64 @@
+// The transformer's layers as fused CPU kernels, each with a backward of its own that writes the
+// gradients of its parameters where collectives and the optimizer use them.
+//
+// The residual stream, (rows, d_model) with one row a token, is float32; what the matrix products
+// read and write has the dtype of ParameterSlot::compute, T below. No second derivatives.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "ddprun/optim/parameter_slot.h"
+
+namespace ddprun::fused {
+
+/// What the layers of one model share. B batch, T time: rows are (b, t), t fastest.
+struct Shape {
+  std::int64_t batch;
+  std::int64_t time;
+  std::int64_t heads;
+  float norm_eps;
+  at::Tensor rotations;  ///< (>= time, head_dim / 2, 2) float32: RoPE's cosine and sine
+};
+
+/// The slots of one block.
+struct Block {
+  ParameterSlot ln1, q, k, v, output, ln2, w1, w3, w2;
+};
+
+/// ids: (rows,) int64. Returns the stream.
+at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids);
+
+/// RMSNorm, the projections to q, k, v as one product, RoPE on q and k. Returns q, k, v: (batch,
+/// heads, time, head_dim), strided views of one buffer.
+std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block& block,
+                                          const Shape& shape);
+
+/// mixed: (batch, heads, time, head_dim), what attention returned. The output projection and the
+/// residual, then RMSNorm, SwiGLU feed-forward and the residual. Returns the stream.
+at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
+                        const Shape& shape);
+
+/// The memory of the head's gradient (ParameterSlot::gradient), one per model. A loss builds that
+/// gradient there during its forward, long before it becomes .grad; its tenant is that loss, until
+/// its backward or its end. Whoever else needs the memory vacates it first.
+struct HeadGradientMemory {
+  at::Tensor* tenant = nullptr;  ///< where the loss keeps its handle of the memory
+
+  void vacate() {
+    if (tenant != nullptr) *tenant = tenant->clone();
+    tenant = nullptr;
+  }
+};
+
+/// The final RMSNorm, the head and the mean cross-entropy with targets (rows,) int64, a float32
+/// scalar. Computed in chunks of rows, each chunk's gradients right after its logits, so that the
+/// logits of all rows never exist; where no gradient is wanted (no grad mode), none is computed.
+at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
+                     const at::Tensor& targets, float norm_eps,
+                     const std::shared_ptr<HeadGradientMemory>& memory);
+
+}  // namespace ddprun::fused

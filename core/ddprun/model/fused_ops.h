@@ -1,0 +1,48 @@
+// The kernels over tensors: dtype chosen, rows spread over torch's threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "ddprun/optim/parameter_slot.h"
+
+namespace ddprun::fused {
+
+/// What the backward of an RMSNorm needs of its forward.
+struct Normed {
+  at::Tensor sum;          ///< (rows, width) float32: what was normalised
+  at::Tensor y;            ///< (rows, width) T
+  at::Tensor inverse_rms;  ///< (rows,) float32
+};
+
+/// y = RMSNorm(stream + branch) with `weight` (width,) float32; `branch` (T) may be undefined.
+Normed add_rms_norm(const at::Tensor& stream, const at::Tensor& branch, const at::Tensor& weight,
+                    at::ScalarType dtype, float eps);
+
+/// Returns dsum + the gradient of the norm, (rows, width) float32; adds to the weight's gradient.
+/// dsum, float32, may be undefined.
+at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const at::Tensor& dsum,
+                             const ParameterSlot& weight);
+
+/// RoPE in place on columns [begin, end) of x (rows, columns).
+void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
+          std::int64_t time, const at::Tensor& rotations, bool inverse);
+
+/// up_gate: (rows, 2 * width) -> (rows, width).
+at::Tensor swiglu(const at::Tensor& up_gate);
+/// Replaces up_gate by its gradient; returns swiglu(up_gate), computed again.
+at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate);
+
+/// stream (float32) + branch (T), float32.
+at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch);
+
+/// gradient (vocab, width) += rows of dx (rows, width) at ids.
+void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);
+
+/// Returns the sum over rows of the cross-entropy. With the gradient, that replaces the logits,
+/// times `scale`.
+double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
+                     bool with_gradient);
+
+}  // namespace ddprun::fused

@@ -1,0 +1,102 @@
+// The presets, their parameter counts, and the YAML section `model:`.
+#include "ddprun/model/model_config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/options.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1}
+                                  << 24;  // far above any model; keeps products within 64 bits
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const ModelConfig& preset : model_presets()) names.push_back(preset.preset);
+  return names;
+}
+
+struct SizeOption {
+  const char* key;
+  std::int64_t ModelConfig::*member;
+  const char* help;
+};
+
+constexpr SizeOption kSizes[] = {
+    {"vocab_size", &ModelConfig::vocab_size, "number of distinct tokens"},
+    {"context_length", &ModelConfig::context_length, "tokens in a sequence"},
+    {"d_model", &ModelConfig::d_model, "width of the residual stream; a multiple of heads"},
+    {"d_ff", &ModelConfig::d_ff, "inner width of the feed-forward network (SwiGLU)"},
+    {"layers", &ModelConfig::layers, "number of transformer blocks"},
+    {"heads", &ModelConfig::heads, "attention heads; d_model / heads must be even (RoPE)"},
+};
+
+}  // namespace
+
+const std::vector<ModelConfig>& model_presets() {
+  // The course leaves the context open (128 to 1024); its shortest is the default.
+  static const std::vector<ModelConfig> presets = {
+      // preset, vocab_size, context_length, d_model, d_ff, layers, heads
+      {"tiny", 10000, 128, 256, 1024, 4, 4},
+      {"small", 10000, 128, 768, 3072, 12, 12},
+      {"medium", 10000, 128, 1024, 4096, 24, 16},
+      {"large", 10000, 128, 1280, 5120, 36, 20},
+      {"xl-2025", 10000, 128, 1600, 6400, 48, 25},
+      {"2.7B-2025", 10000, 128, 2560, 10240, 32, 32},
+      {"xl-2026", 10000, 128, 2560, 10240, 32, 32},
+      {"10B-2026", 10000, 128, 4608, 12288, 50, 36},
+      {"8B-leaderboard", 151936, 32768, 4096, 11008, 34, 32},
+      // A write-up's laptop model of 70.9 M parameters in 149 tensors. 149 = 12 * 12 + 5 needs
+      // biases and learned positions
+      // (GPT-2's layers); this structure has 12 * 9 + 3 = 111. The multiple of 8 that comes nearest
+      // in size: 70,873,600.
+      {"laptop-70m", 32000, 512, 512, 1384, 12, 8},
+      // The `small` of the comparison with PyTorch in Python.
+      {"peer-small", 10000, 256, 512, 1344, 8, 8},
+  };
+  return presets;
+}
+
+ModelConfig model_preset(const std::string& name) {
+  const auto& presets = model_presets();
+  const auto found = std::ranges::find(presets, name, &ModelConfig::preset);
+  if (found != presets.end()) return *found;
+  std::string known;
+  for (const std::string& preset : preset_names()) known += (known.empty() ? "" : ", ") + preset;
+  throw ConfigError({.what = "there is no model preset of that name",
+                     .where = "model.preset",
+                     .got = name,
+                     .expected = known,
+                     .hint = "any size of a preset can be changed beside it, such as `layers: 2`"});
+}
+
+std::int64_t ModelConfig::parameter_count() const {
+  const std::int64_t block = 4 * d_model * d_model + 3 * d_model * d_ff + 2 * d_model;
+  return 2 * vocab_size * d_model + layers * block +
+         d_model;  // embedding and head, blocks, last norm
+}
+
+void declare_options(Options& options, ModelConfig& config) {
+  const bool given =
+      options.option("preset", &config.preset, "sizes to start from; each can be changed below",
+                     {.one_of = preset_names()});
+  const ModelConfig preset = model_preset(config.preset);
+  if (given) config = preset;
+  for (const auto& [key, member, help] : kSizes) {
+    if (config.*member == 0) config.*member = preset.*member;  // a ModelConfig as constructed
+    options.option(key, &(config.*member), help, {.min = 1, .max = kMaxSize});
+  }
+  options.option("rope_theta", &config.rope_theta, "base of the rotary position frequencies",
+                 {.min = 1.0});
+  options.option("norm_eps", &config.norm_eps, "added to the mean square in RMSNorm",
+                 {.min = 0.0, .max = 1.0});
+  options.option("kernels", &config.kernels,
+                 "fused kernels of our own, or PyTorch's operators one by one (reference)",
+                 {.one_of = {"fused", "reference"}});
+}
+
+}  // namespace ddprun

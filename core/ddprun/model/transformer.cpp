@@ -1,0 +1,196 @@
+// The transformer language model of CS336 (section 3): by ATen's operators, so that autograd and
+// autocast apply as in PyTorch, or by fused layers.
+#include "ddprun/model/transformer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/polar.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "ddprun/base/error.h"
+#include "ddprun/model/initialisation.h"
+
+namespace ddprun {
+
+namespace {
+
+void check_sizes(const ModelConfig& config) {
+  if (config.heads < 1 || config.d_model % config.heads != 0 || config.head_dim() % 2 != 0) {
+    throw ConfigError(
+        {.what = "the attention heads do not fit the model's width",
+         .where = "model",
+         .got = "d_model " + std::to_string(config.d_model) + ", heads " +
+                std::to_string(config.heads),
+         .expected = "heads that divide d_model into parts of an even size (RoPE turns pairs)",
+         .hint = {}});
+  }
+}
+
+// Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
+// kept in float.
+at::Tensor rope_rotations(const ModelConfig& config) {
+  const at::Tensor pairs = at::arange(config.head_dim() / 2, at::kDouble);
+  const at::Tensor frequency =
+      (pairs * (-2.0 / static_cast<double>(config.head_dim()) * std::log(config.rope_theta))).exp();
+  const at::Tensor position = at::arange(config.context_length, at::kDouble);
+  const at::Tensor angle = position.view({-1, 1, 1}) * frequency;
+  return at::polar(angle.new_ones({1}), angle).to(at::kComplexFloat);
+}
+
+}  // namespace
+
+Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
+                         c10::Device device)
+    : config_(config),
+      attention_(attention),
+      seed_(seed),
+      device_(device),
+      linear_([](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }),
+      head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
+  check_sizes(config);
+  const c10::NoGradGuard no_grad;
+  const std::string embedding = "token_embeddings.weight";
+  token_embeddings_ = add_parameter(
+      embedding, truncated_normal({config.vocab_size, config.d_model}, 1.0, seed, embedding));
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks_.push_back(make_block("layers." + std::to_string(layer) + "."));
+  }
+  ln_final_ = norm_weight("ln_final.weight");
+  lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
+  rotations_ = rope_rotations(config).to(device);
+}
+
+fused::Block Transformer::make_block(const std::string& prefix) {
+  const std::int64_t d = config_.d_model;
+  const std::int64_t f = config_.d_ff;
+  // A braced list is evaluated from left to right: this is the order of registration.
+  return {norm_weight(prefix + "ln1.weight"),
+          linear_weight(prefix + "attn.q_proj.weight", d, d),
+          linear_weight(prefix + "attn.k_proj.weight", d, d),
+          linear_weight(prefix + "attn.v_proj.weight", d, d),
+          linear_weight(prefix + "attn.output_proj.weight", d, d),
+          norm_weight(prefix + "ln2.weight"),
+          linear_weight(prefix + "ffn.w1.weight", f, d),
+          linear_weight(prefix + "ffn.w3.weight", f, d),
+          linear_weight(prefix + "ffn.w2.weight", d, f)};
+}
+
+ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
+                                         std::int64_t in) {
+  const double std = std::sqrt(2.0 / static_cast<double>(in + out));
+  return add_parameter(name, truncated_normal({out, in}, std, seed_, name));
+}
+
+ParameterSlot Transformer::norm_weight(const std::string& name) {
+  return add_parameter(name, at::ones({config_.d_model}, at::kFloat));
+}
+
+ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
+  const at::Tensor values = initial.to(device_);
+  values.requires_grad_(true);
+  parameters_.push_back({name, values});
+  return {.parameter = values, .compute = {}, .gradient = {}};
+}
+
+void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
+  TORCH_CHECK(slots.size() == parameters_.size(), "one slot for each of ", parameters_.size(),
+              " parameters, not ", slots.size());
+  auto next = slots.begin();
+  token_embeddings_ = *next++;
+  for (fused::Block& block : blocks_) {
+    for (ParameterSlot* slot : {&block.ln1, &block.q, &block.k, &block.v, &block.output, &block.ln2,
+                                &block.w1, &block.w3, &block.w2}) {
+      *slot = *next++;
+    }
+  }
+  ln_final_ = *next++;
+  lm_head_ = *next;
+}
+
+// RMSNorm, in float32 whatever x's dtype.
+at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight) const {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
+  return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
+}
+
+// RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
+// number, turned by one complex product, in float32 whatever x's dtype.
+at::Tensor Transformer::rotate(const at::Tensor& x) const {
+  const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
+  const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
+  return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
+}
+
+at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) const {
+  const auto project = [&](const ParameterSlot& weight) {
+    return linear_(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
+  };
+  const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
+  const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
+  const at::Tensor v = project(block.v).transpose(1, 2);
+  const at::Tensor mixed = attention_.forward(q, k, v, {.causal = true});
+  return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
+}
+
+at::Tensor Transformer::logits(const at::Tensor& ids) const {
+  at::Tensor x = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
+  for (const fused::Block& block : blocks_) {
+    x = x + attend(block, norm(x, block.ln1));
+    const at::Tensor y = norm(x, block.ln2);
+    // One after another, not as operands: autograd runs backward in the reverse of this order,
+    // which must be that of the flat buffers.
+    const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
+    const at::Tensor up = linear_(y, block.w3.parameter);
+    x = x + linear_(gate * up, block.w2.parameter);
+  }
+  return at::linear(norm(x, ln_final_), lm_head_.parameter);
+}
+
+at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  if (config_.kernels == "fused") return fused_loss(ids, targets);
+  return at::cross_entropy_loss(logits(ids).to(at::kFloat).flatten(0, 1), targets.flatten());
+}
+
+at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  if (at::autocast::is_autocast_enabled(at::kCPU) &&
+      at::autocast::get_autocast_dtype(at::kCPU) != lm_head_.weight().scalar_type()) {
+    throw ConfigError({.what = "the fused kernels do not follow autocast",
+                       .where = "model.kernels",
+                       .got = std::string("autocast to ") +
+                              at::toString(at::autocast::get_autocast_dtype(at::kCPU)),
+                       .expected = "a precision whose compute_dtype() says so",
+                       .hint = "set `kernels: reference` under `model:`"});
+  }
+  const fused::Shape shape{.batch = ids.size(0),
+                           .time = ids.size(1),
+                           .heads = config_.heads,
+                           .norm_eps = static_cast<float>(config_.norm_eps),
+                           .rotations = at::view_as_real(rotations_.squeeze(1))};
+  at::Tensor x = fused::embedding(token_embeddings_, ids.flatten());  // (B * T, d_model)
+  for (const fused::Block& block : blocks_) {
+    const auto [q, k, v] = fused::attention_input(x, block, shape);
+    x = fused::block_output(x, attention_.forward(q, k, v, {.causal = true}), block, shape);
+  }
+  return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps, head_memory_);
+}
+
+double matmul_flops_per_token(const ModelConfig& config) {
+  const auto d = static_cast<double>(config.d_model);
+  const auto layers = static_cast<double>(config.layers);
+  const double matrices = layers * d * (4 * d + 3 * static_cast<double>(config.d_ff)) +
+                          static_cast<double>(config.vocab_size) * d;
+  return 6 * matrices + 12 * layers * d * static_cast<double>(config.context_length) / 2;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,81 @@
+// The transformer language model of CS336 (section 3): pre-norm decoder, RMSNorm, RoPE, SwiGLU, no
+// biases, untied head.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/model/fused_layers.h"
+#include "ddprun/model/model_config.h"
+#include "ddprun/optim/named_tensor.h"
+#include "ddprun/plugin/attention.h"
+
+namespace ddprun {
+
+/// Shapes: B batch, T time (<= context_length), V vocabulary. Used by one thread at a time.
+class Transformer {
+ public:
+  /// Initialises from `seed` alone (CS336 section 3.4.1): each parameter has its own counter-based
+  /// stream, so values depend neither on the rank count nor on the order of construction nor on the
+  /// device: they are drawn on the CPU.
+  /// `attention` must outlive the model. Throws ConfigError if heads do not divide d_model or
+  /// head_dim is odd.
+  Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
+              c10::Device device = c10::kCPU);
+
+  /// In registration order (that of the forward pass), named as in cs336_basics:
+  /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
+  /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight.
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+
+  /// Where the fused kernels read parameters and write gradients; one slot a parameter, in
+  /// registration order. Until then they use the parameters' own memory.
+  void use_memory(const std::vector<ParameterSlot>& slots);
+
+  /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
+  using Linear = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
+  /// What computes the blocks' projections where `kernels` is reference; at::linear until then. The
+  /// head stays at::linear, as is customary where projections are computed in 8 bits.
+  void use_linear(Linear linear) { linear_ = std::move(linear); }
+
+  /// ids: (B, T) int64 in [0, V). Returns (B, T, V). By ATen's operators, whatever `kernels` says.
+  at::Tensor logits(const at::Tensor& ids) const;
+
+  /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar. Throws ConfigError if
+  /// fused kernels meet an autocast that use_memory() did not foresee.
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
+
+ private:
+  ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
+  ParameterSlot norm_weight(const std::string& name);
+  ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
+  fused::Block make_block(const std::string& prefix);
+
+  at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
+  at::Tensor rotate(const at::Tensor& x) const;
+  at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
+  at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
+
+  ModelConfig config_;
+  Attention& attention_;
+  std::uint64_t seed_;
+  c10::Device device_;
+  Linear linear_;
+  std::vector<NamedTensor> parameters_;
+  ParameterSlot token_embeddings_, ln_final_, lm_head_;
+  std::vector<fused::Block> blocks_;
+  std::shared_ptr<fused::HeadGradientMemory> head_memory_;
+  at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
+};
+
+/// FLOPs of one training step's matrix multiplications (forward and backward) on `tokens` tokens: 6
+/// per parameter of a matrix and token (the embedding is a look-up, no multiplication), and 12 *
+/// layers * d_model * context_length per token for attention (halved: causal).
+double matmul_flops_per_token(const ModelConfig& config);
+
+}  // namespace ddprun

@@ -1,0 +1,134 @@
+// AdamW and SGD over ranges of the flat buffers, operator by operator.
+#include "ddprun/optim/aten_optimizer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <optional>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/optim/moments.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Every value that differs from step to step is a tensor on the device: nothing waits for it, and
+/// a captured step reads what begin_step() wrote.
+class AtenOptimizer : public Optimizer {
+ protected:
+  explicit AtenOptimizer(FlatBuffers& buffers)
+      : Optimizer(buffers),
+        lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
+        steps_(at::zeros_like(lr_)) {}
+
+  at::Tensor gradients(Range range) const { return buffers_.gradients(range).to(at::kFloat); }
+
+  at::Tensor lr_;        // float32 ()
+  at::Tensor steps_;     // float32 (): that were not skipped, this one included
+  GradientScale scale_;  // of this step
+
+ private:
+  void start(double lr) override {
+    lr_.fill_(lr);
+    scale_ = {};
+    counted_ = false;
+  }
+
+  void heed(const GradientScale& scale) override { scale_ = scale; }
+
+  void update_range(Range range) final {
+    if (!counted_) {  // not in start(), which a captured step does not repeat
+      steps_.add_(1);
+      if (scale_.overflow.defined()) steps_.sub_(scale_.overflow.gt(0));
+      counted_ = true;
+    }
+    update_elements(range);
+    buffers_.parameters_changed(range);
+  }
+
+  virtual void update_elements(Range range) = 0;
+
+  bool counted_ = false;
+};
+
+class AtenAdamw final : public AtenOptimizer {
+ public:
+  AtenAdamw(const OptimizerConfig& config, FlatBuffers& buffers)
+      : AtenOptimizer(buffers),
+        beta1_(config.betas[0]),
+        beta2_(config.betas[1]),
+        eps_(config.eps),
+        weight_decay_(config.weight_decay) {}
+
+ private:
+  void update_elements(Range range) override {
+    const at::Tensor gradients = this->gradients(range);
+    std::optional<at::Tensor> divisor;
+    if (scale_.factor.defined()) divisor = scale_.factor.reciprocal();
+    std::optional<at::Tensor> overflow;
+    if (scale_.overflow.defined()) overflow = scale_.overflow.gt(0).to(at::kFloat);
+    moments_.for_each_part(
+        range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
+          const at::Tensor gradient = gradients.narrow(0, part.begin - range.begin, part.size());
+          at::_fused_adamw_({buffers_.parameters(part)}, {gradient},
+                            {moments[0].narrow(0, from, part.size())},
+                            {moments[1].narrow(0, from, part.size())}, /*max_exp_avg_sqs=*/{},
+                            {steps_}, lr_, beta1_, beta2_, weight_decay_, eps_, /*amsgrad=*/false,
+                            /*maximize=*/false, divisor, overflow);
+        });
+  }
+
+  double beta1_, beta2_, eps_, weight_decay_;
+  Moments moments_{2, buffers_};
+};
+
+class AtenSgd final : public AtenOptimizer {
+ public:
+  AtenSgd(const OptimizerConfig& config, FlatBuffers& buffers)
+      : AtenOptimizer(buffers),
+        momentum_(config.momentum),
+        weight_decay_(config.weight_decay),
+        moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
+
+ private:
+  void update_elements(Range range) override {
+    const at::Tensor parameters = buffers_.parameters(range);
+    at::Tensor direction = gradients(range);
+    if (scale_.factor.defined()) direction = direction * scale_.factor;
+    direction = direction.add(parameters, weight_decay_);
+    if (moments_.count() > 0) {
+      moments_.for_each_part(
+          range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
+            const at::Tensor moment = moments[0].narrow(0, from, part.size());
+            const at::Tensor piece = direction.narrow(0, part.begin - range.begin, part.size());
+            piece.add_(moment, momentum_);
+            replace(moment, piece);
+          });
+    }
+    replace(parameters, parameters - direction * lr_);
+  }
+
+  /// Unless the step overflowed.
+  void replace(const at::Tensor& values, const at::Tensor& after) const {
+    values.copy_(scale_.overflow.defined() ? at::where(scale_.overflow.gt(0), values, after)
+                                           : after);
+  }
+
+  double momentum_, weight_decay_;
+  Moments moments_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config,
+                                               FlatBuffers& buffers) {
+  if (config.name == "sgd") return std::make_unique<AtenSgd>(config, buffers);
+  return std::make_unique<AtenAdamw>(config, buffers);
+}
+
+at::Tensor aten_norm(const at::Tensor& values) {
+  return at::linalg_vector_norm(values, 2, std::nullopt, /*keepdim=*/false, at::kDouble);
+}
+
+}  // namespace ddprun

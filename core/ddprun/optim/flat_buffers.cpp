@@ -1,0 +1,199 @@
+// Moves parameters and gradients into flat buffers and keeps the user's tensors as views of them.
+#include "ddprun/optim/flat_buffers.h"
+
+#include <ATen/Functions.h>
+
+#include <unordered_set>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
+
+std::int64_t align(std::int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+[[noreturn]] void refuse(const NamedTensor& parameter, const std::string& what, std::string got,
+                         std::string expected, std::string hint = {}) {
+  throw ConfigError({.what = "parameter \"" + parameter.name + "\" " + what,
+                     .where = "the model's parameters",
+                     .got = std::move(got),
+                     .expected = std::move(expected),
+                     .hint = std::move(hint)});
+}
+
+void check(const NamedTensor& parameter, const at::Tensor& first) {
+  const at::Tensor& tensor = parameter.tensor;
+  if (!tensor.defined()) refuse(parameter, "is undefined", "an empty handle", "a tensor");
+  if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
+    refuse(parameter, "cannot move into a flat buffer", tensor.toString(), "a dense float32 tensor",
+           "precision plugins compute in other types and keep float32 parameters");
+  }
+  if (!tensor.is_leaf()) {
+    refuse(parameter, "is not a leaf of the autograd graph", "the result of an operation",
+           "a leaf, as module->parameters() holds");
+  }
+  if (!tensor.requires_grad()) {
+    refuse(parameter, "does not require a gradient", "requires_grad = false",
+           "requires_grad = true", "leave frozen parameters out of the list");
+  }
+  if (tensor.device() != first.device()) {
+    refuse(parameter, "is on another device than the first", tensor.device().str(),
+           first.device().str());
+  }
+}
+
+void check_all(const std::vector<NamedTensor>& parameters) {
+  if (parameters.empty()) {
+    throw ConfigError({.what = "the model has no parameters",
+                       .where = "the model's parameters",
+                       .got = "an empty list",
+                       .expected = "at least one",
+                       .hint = {}});
+  }
+  std::unordered_set<std::string> names;
+  std::unordered_set<const void*> data;  // by memory: aliases made by set_data would be untied
+  for (const NamedTensor& parameter : parameters) {
+    check(parameter, parameters.front().tensor);
+    const bool new_name = names.insert(parameter.name).second;
+    const bool new_data =
+        parameter.tensor.numel() == 0 || data.insert(parameter.tensor.const_data_ptr()).second;
+    if (!new_name || !new_data) {
+      refuse(parameter, "appears twice", new_name ? "memory of an earlier parameter" : "its name",
+             "each parameter once", "list a tied weight once, under one of its names");
+    }
+  }
+}
+
+void check_dtypes(const BufferDtypes& dtypes) {
+  if (dtypes.model == at::kFloat ||
+      (dtypes.compute == dtypes.model && dtypes.reduce == dtypes.model)) {
+    return;
+  }
+  throw ConfigError({.what = "a model whose tensors are not float32 computes, and exchanges "
+                             "gradients, in their dtype",
+                     .where = "precision",
+                     .got = std::string("tensors in ") + at::toString(dtypes.model) +
+                            ", products in " + at::toString(dtypes.compute) + ", gradients in " +
+                            at::toString(dtypes.reduce),
+                     .expected = "one dtype",
+                     .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype()"});
+}
+
+}  // namespace
+
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
+                         const Allocate& allocate)
+    : dtypes_(dtypes) {
+  check_all(parameters);
+  check_dtypes(dtypes);
+  std::int64_t elements = 0;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const std::int64_t size = parameter->tensor.numel();
+    names_.push_back(parameter->name);
+    tensors_.push_back(parameter->tensor);
+    ranges_.push_back({elements, elements + size});
+    elements = align(elements + size);
+    parameter_count_ += size;
+  }
+  const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
+  parameters_ = allocate(elements, options);
+  reduced_ = allocate(elements, options.dtype(dtypes.reduce));
+  gradients_ = dtypes.reduce == dtypes.model ? reduced_ : allocate_private(elements, options);
+  for (int i = 0; i < count(); ++i) {
+    at::Tensor& tensor = tensors_[i];
+    // A transposed parameter keeps its strides; one with holes or overlap cannot.
+    const at::Tensor values =
+        tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
+    const at::Tensor data =
+        parameters_.as_strided(values.sizes(), values.strides(), ranges_[i].begin);
+    data.copy_(values);
+    tensor.set_data(data);
+    tensor.mutable_grad().reset();
+  }
+  if (dtypes.model != at::kFloat) {
+    make_compute_copy();
+    for (int i = 0; i < count(); ++i) tensors_[i].set_data(view_of(compute_, i));
+  }
+}
+
+void FlatBuffers::make_compute_copy() {
+  compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(dtypes_.compute));
+  parameters_changed(all());
+}
+
+at::Tensor FlatBuffers::parameters(Range range) const {
+  return parameters_.narrow(0, range.begin, range.size());
+}
+
+at::Tensor FlatBuffers::gradients(Range range) const {
+  return reduced_.narrow(0, range.begin, range.size());
+}
+
+std::int64_t FlatBuffers::gradient_bytes(Range range) const {
+  return range.size() * static_cast<std::int64_t>(reduced_.element_size());
+}
+
+at::Tensor FlatBuffers::compute_copy(Range range) const {
+  return compute_.defined() ? compute_.narrow(0, range.begin, range.size()) : at::Tensor();
+}
+
+void FlatBuffers::parameters_changed(Range range) {
+  if (compute_.defined()) compute_copy(range).copy_(parameters(range));
+}
+
+at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
+  const at::Tensor& tensor = tensors_[index];
+  return flat.as_strided(tensor.sizes(), tensor.strides(), ranges_[index].begin);
+}
+
+std::vector<ParameterSlot> FlatBuffers::slots() {
+  if (dtypes_.model != at::kFloat ||
+      (dtypes_.compute != at::kFloat && dtypes_.compute != at::kBFloat16)) {
+    throw ConfigError({.what = "the fused kernels compute in float32 or bfloat16, with float32 "
+                               "parameters and gradients",
+                       .where = "model.kernels",
+                       .got = std::string("tensors in ") + at::toString(dtypes_.model) +
+                              ", products in " + at::toString(dtypes_.compute),
+                       .expected = {},
+                       .hint = "set `kernels: reference` under `model:`"});
+  }
+  if (dtypes_.compute != at::kFloat && !compute_.defined()) make_compute_copy();
+  std::vector<ParameterSlot> slots;
+  for (int index = count() - 1; index >= 0; --index) {
+    slots.push_back({.parameter = tensors_[index],
+                     .compute = compute_.defined() ? view_of(compute_, index) : at::Tensor(),
+                     .gradient = view_of(gradients_, index)});
+  }
+  return slots;
+}
+
+bool FlatBuffers::adopt_gradient(int index) {
+  at::Tensor& gradient = tensors_[index].mutable_grad();
+  if (!gradient.defined()) return false;
+  const auto* const place = static_cast<const char*>(gradients_.const_data_ptr()) +
+                            ranges_[index].begin * gradients_.element_size();
+  if (gradient.const_data_ptr() != place) {
+    const at::Tensor view = view_of(gradients_, index);
+    view.copy_(gradient);
+    gradient = view;
+  }
+  return true;
+}
+
+void FlatBuffers::finish_gradient(int index) {
+  if (!reduced_.is_same(gradients_)) {
+    const Range range = ranges_[index];
+    gradients(range).copy_(gradients_.narrow(0, range.begin, range.size()));
+  }
+}
+
+void FlatBuffers::drop_gradients() {
+  for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
+}
+
+}  // namespace ddprun

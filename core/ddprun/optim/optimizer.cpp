@@ -1,0 +1,259 @@
+// AdamW and SGD over ranges of the flat buffers, the norm of the gradients, learning rates.
+#include "ddprun/optim/optimizer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/kernels/optimizer.h"
+#include "ddprun/optim/aten_optimizer.h"
+#include "ddprun/optim/moments.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
+
+/// Calls f with the elements of a tensor of gradients: const float* or const BFloat16*.
+template <typename F>
+void with_elements(const at::Tensor& gradients, const F& f) {
+  if (gradients.scalar_type() == at::kBFloat16) {
+    f(gradients.const_data_ptr<at::BFloat16>());
+  } else {
+    f(gradients.const_data_ptr<float>());
+  }
+}
+
+/// Calls update(count, gradient, parameter, copy, moments) for pieces that make up `range`, on
+/// torch's threads. copy: the parameters' bf16 copy, or null; moments: null where there are none.
+template <typename Update>
+void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
+  moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
+    std::array<float*, 2> states{};
+    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<float>() + from;
+    float* const parameter = buffers.parameters(part).data_ptr<float>();
+    const at::Tensor copies = buffers.compute_copy(part);
+    auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
+    const auto at_offset = [](auto* pointer, std::int64_t offset) {
+      return pointer == nullptr ? nullptr : pointer + offset;
+    };
+    with_elements(buffers.gradients(part), [&](const auto* gradient) {
+      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
+               std::array{at_offset(states[0], begin), at_offset(states[1], begin)});
+      });
+    });
+  });
+}
+
+/// By kernels of our own, on the CPU, where values are known as soon as they are computed.
+class KernelOptimizer : public Optimizer {
+ protected:
+  using Optimizer::Optimizer;
+
+  std::int64_t steps_ = 0;  // that were not skipped
+  double lr_ = 0.0;
+  float gradient_scale_ = 1.0F;
+
+ private:
+  void start(double lr) override {
+    ++steps_;
+    lr_ = lr;
+    gradient_scale_ = 1.0F;
+    skipped_ = false;
+  }
+
+  void heed(const GradientScale& scale) override {
+    if (scale.factor.defined()) gradient_scale_ = scale.factor.item<float>();
+    skipped_ = scale.overflow.defined() && scale.overflow.item<float>() > 0.0F;
+    if (skipped_) --steps_;
+  }
+
+  void update_range(Range range) final {
+    if (!skipped_) update_elements(range);
+  }
+
+  virtual void update_elements(Range range) = 0;
+
+  bool skipped_ = false;
+};
+
+class Adamw final : public KernelOptimizer {
+ public:
+  Adamw(const OptimizerConfig& config, FlatBuffers& buffers)
+      : KernelOptimizer(buffers),
+        beta1_(config.betas[0]),
+        beta2_(config.betas[1]),
+        eps_(config.eps),
+        weight_decay_(config.weight_decay) {}
+
+ private:
+  void update_elements(Range range) override {
+    const kernels::AdamwFactors factors = this->factors();
+    for_each_piece(buffers_, moments_, range,
+                   [&](std::int64_t count, const auto* gradient, float* parameter,
+                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                     kernels::adamw_loop(factors, count, gradient, parameter, moments[0],
+                                         moments[1], copy);
+                   });
+  }
+
+  kernels::AdamwFactors factors() const {
+    const auto steps = static_cast<double>(steps_);
+    return {.gradient_scale = gradient_scale_,
+            .decay = static_cast<float>(1.0 - lr_ * weight_decay_),
+            .beta1_complement = static_cast<float>(1.0 - beta1_),
+            .beta2 = static_cast<float>(beta2_),
+            .beta2_complement = static_cast<float>(1.0 - beta2_),
+            .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2_, steps))),
+            .eps = static_cast<float>(eps_),
+            .step_size = static_cast<float>(lr_ / (1.0 - std::pow(beta1_, steps)))};
+  }
+
+  double beta1_, beta2_, eps_, weight_decay_;
+  Moments moments_{2, buffers_};
+};
+
+class Sgd final : public KernelOptimizer {
+ public:
+  Sgd(const OptimizerConfig& config, FlatBuffers& buffers)
+      : KernelOptimizer(buffers),
+        momentum_(config.momentum),
+        weight_decay_(config.weight_decay),
+        moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
+
+ private:
+  void update_elements(Range range) override {
+    const kernels::SgdFactors factors{.gradient_scale = gradient_scale_,
+                                      .weight_decay = static_cast<float>(weight_decay_),
+                                      .momentum = static_cast<float>(momentum_),
+                                      .lr = static_cast<float>(lr_)};
+    for_each_piece(buffers_, moments_, range,
+                   [&](std::int64_t count, const auto* gradient, float* parameter,
+                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                     if (moments[0] == nullptr) {
+                       kernels::sgd_loop(factors, count, gradient, parameter, copy);
+                     } else {
+                       kernels::sgd_momentum_loop(factors, count, gradient, parameter, moments[0],
+                                                  copy);
+                     }
+                   });
+  }
+
+  double momentum_, weight_decay_;
+  Moments moments_;
+};
+
+}  // namespace
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::begin_step(double lr) {
+  begun_ = true;
+  updated_.clear();
+  start(lr);
+}
+
+void Optimizer::scale_gradients(const GradientScale& scale) {
+  TORCH_CHECK(begun_ && updated_.empty(), "Optimizer::scale_gradients outside of its step's begin");
+  heed(scale);
+}
+
+void Optimizer::update(Range range) {
+  TORCH_CHECK(begun_, "Optimizer::update before the first begin_step");
+  if (range.size() == 0) return;
+  const auto after = std::partition_point(
+      updated_.begin(), updated_.end(), [&](const Range& done) { return done.end <= range.begin; });
+  if (after != updated_.end() && after->begin < range.end) {
+    throw Error({.what = "parameters would be updated twice in one step",
+                 .where = "the optimizer",
+                 .got = fmt::format("elements {} to {}, after {} to {}", range.begin, range.end,
+                                    after->begin, after->end),
+                 .expected = "each element once",
+                 .hint = "a strategy must report a range once a step, and not update it again in "
+                         "optimizer_step()"});
+  }
+  updated_.insert(after, range);
+  update_range(range);
+}
+
+void Optimizer::update_all() {
+  TORCH_CHECK(begun_, "Optimizer::update_all before the first begin_step");
+  const Range all = buffers_.all();
+  std::int64_t begin = 0;
+  for (const Range& done : std::exchange(updated_, {all})) {
+    if (begin < done.begin) update_range({begin, done.begin});
+    begin = done.end;
+  }
+  if (begin < all.end) update_range({begin, all.end});
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
+  if (config.name != "adamw" && config.name != "sgd") {
+    throw ConfigError({.what = "unknown optimizer",
+                       .where = "optimizer.name",
+                       .got = config.name,
+                       .expected = "adamw, sgd",
+                       .hint = {}});
+  }
+  if (config.name == "adamw" && config.betas.size() != 2) {
+    throw ConfigError({.what = "adamw needs two betas",
+                       .where = "optimizer.betas",
+                       .got = std::to_string(config.betas.size()) + " values",
+                       .expected = "[beta1, beta2]",
+                       .hint = {}});
+  }
+  if (!buffers.parameter(0).is_cpu()) return make_aten_optimizer(config, buffers);
+  if (config.name == "sgd") return std::make_unique<Sgd>(config, buffers);
+  return std::make_unique<Adamw>(config, buffers);
+}
+
+at::Tensor gradient_norm(const FlatBuffers& buffers) {
+  const at::Tensor gradients = buffers.gradients(buffers.all());
+  if (!gradients.is_cpu()) return aten_norm(gradients);
+  // Blocks of a fixed size, added in order: the same bits at any number of threads.
+  const std::int64_t count = gradients.numel();
+  std::vector<double> sums((count + kGrain - 1) / kGrain);
+  with_elements(gradients, [&](const auto* values) {
+    at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * kGrain;
+        sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
+      }
+    });
+  });
+  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  return at::full({}, norm, at::kDouble);
+}
+
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+  const ScheduleConfig& schedule = config.schedule;
+  if (step < schedule.warmup_steps) {
+    return config.lr * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
+  }
+  if (schedule.name == "constant") return config.lr;
+  if (schedule.name != "cosine") {
+    throw ConfigError({.what = "unknown schedule",
+                       .where = "optimizer.schedule.name",
+                       .got = schedule.name,
+                       .expected = "constant, cosine",
+                       .hint = {}});
+  }
+  if (step >= total_steps) return schedule.min_lr;
+  const double progress = static_cast<double>(step - schedule.warmup_steps) /
+                          static_cast<double>(total_steps - schedule.warmup_steps);
+  const double cosine = 0.5 * (1.0 + std::cos(progress * std::numbers::pi));
+  return schedule.min_lr + cosine * (config.lr - schedule.min_lr);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,63 @@
+// Optimizers as one fused pass over a range of the flat buffers; clipping; learning rates.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ddprun/optim/flat_buffers.h"
+#include "ddprun/optim/gradient_scale.h"
+
+namespace ddprun {
+
+struct OptimizerConfig;  // core/ddprun/config/experiment.h
+struct ScheduleConfig;
+
+/// Updates ranges of the parameters from the gradients. Per step: begin_step once, perhaps
+/// scale_gradients, then update over disjoint ranges, any number, any order: the cuts do not change
+/// the result. State (moments) is allocated zeroed on first touch of a range.
+class Optimizer {
+ public:
+  virtual ~Optimizer();
+
+  /// `lr` is this step's learning rate. The only call of a step that is not captured with it in a
+  /// CUDA graph.
+  void begin_step(double lr);
+  /// Of this step, before its first update. A step with overflow is not counted.
+  void scale_gradients(const GradientScale& scale);
+  /// parameters[range] -= ..., and their copy for the matrix products in the same pass; what the
+  /// gradients hold afterwards is not defined. Throws Error if this step has updated a part of
+  /// `range` before.
+  void update(Range range);
+  /// Updates all that this step has not updated yet.
+  void update_all();
+
+ protected:
+  explicit Optimizer(FlatBuffers& buffers) : buffers_(buffers) {}
+
+  FlatBuffers& buffers_;
+
+ private:
+  virtual void start(double lr) = 0;
+  virtual void heed(const GradientScale& scale) = 0;
+  virtual void update_range(Range range) = 0;
+
+  bool begun_ = false;
+  std::vector<Range> updated_;  // in this step, by begin; disjoint
+};
+
+/// "adamw" (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning
+/// rate, as torch.optim.AdamW) or "sgd" (with momentum and coupled weight decay, as
+/// torch.optim.SGD). By kernels of our own on the CPU, elsewhere by ATen's operators.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
+
+/// The L2 norm over all gradients, accumulated in double: a float64 scalar () on their device.
+at::Tensor gradient_norm(const FlatBuffers& buffers);
+
+/// The learning rate of step `step` (0 is the first) of `total_steps`: constant, or linear warm-up
+/// then cosine to the minimum (CS336 section 4.4). Both warm up: step t < warmup_steps takes lr *
+/// (t + 1) / warmup_steps, so that the first step is not lost and the last of them has the full
+/// rate. Cosine starts at the full rate in step warmup_steps and reaches the minimum at step
+/// total_steps, where it stays.
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
+
+}  // namespace ddprun

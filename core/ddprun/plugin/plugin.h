@@ -1,0 +1,105 @@
+// What makes a shared library a ddprun plugin: the base class, and the one C symbol that is checked
+// before it is used.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <torch/headeronly/version.h>
+
+#include <cstdint>
+#include <string>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/options.h"
+
+namespace ddprun {
+
+/// The setting that a plugin is asked to run in, known before any rank starts. All sizes are of one
+/// rank.
+struct Setup {
+  int world_size = 1;
+  std::string device = "cpu";
+  int compute_capability = 0;       ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
+  std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
+  std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
+  std::int64_t micro_batch = 0;     ///< sequences in one forward
+  std::int64_t context_length = 0;  ///< tokens in a sequence
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t d_ff = 0;
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  std::string kernels = "reference";            ///< fused: kernels of ours, or PyTorch's operators
+};
+
+/// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,
+/// deleted by its `destroy`.
+class Plugin {
+ public:
+  virtual ~Plugin();
+
+  /// Declares the plugin's YAML options (see options.h). Called once after construction, before
+  /// everything else; in the launching process and again in every rank.
+  virtual void declare_options(Options& options);
+
+  /// Why the plugin, with its options as read, cannot run in this setup; empty if it can. Called in
+  /// the launching process, so that an impossible combination is refused before any rank starts.
+  virtual std::string unsupported(const Setup& setup) const;
+};
+
+enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };
+
+/// Raised whenever a class of the SDK changes shape. Libraries built for another version are
+/// refused.
+inline constexpr std::uint32_t kPluginApiVersion = 3;
+
+/// The C symbol `ddprun_plugin_v1`. Plain data, so that it can be read from a library built by
+/// anything. The fields are checked in this order, before any C++ object crosses the border.
+struct PluginDescriptor {
+  std::uint32_t size;         ///< sizeof(PluginDescriptor)
+  std::uint32_t api_version;  ///< kPluginApiVersion
+  const char* build_id;       ///< DDPRUN_BUILD_ID of the library
+  std::uint32_t kind;         ///< a PluginKind
+  const char* name;           ///< the name in YAML: [a-z0-9_]+
+  const char* summary;        ///< one line for `ddprun list`
+  const char* version;        ///< the plugin's own version
+  Plugin* (*create)();        ///< never returns null; may throw
+  void (*destroy)(Plugin*);
+};
+
+}  // namespace ddprun
+
+#define DDPRUN_STRINGIFY_(x) #x
+#define DDPRUN_STRINGIFY(x) DDPRUN_STRINGIFY_(x)
+#if defined(__clang__)
+#define DDPRUN_COMPILER "clang " DDPRUN_STRINGIFY(__clang_major__)
+#else
+#define DDPRUN_COMPILER "gcc " DDPRUN_STRINGIFY(__GNUC__)
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define DDPRUN_BUILD_TYPE "asan"
+#elif defined(__SANITIZE_THREAD__)
+#define DDPRUN_BUILD_TYPE "tsan"
+#elif defined(NDEBUG)
+#define DDPRUN_BUILD_TYPE "release"
+#else
+#define DDPRUN_BUILD_TYPE "debug"
+#endif
+/// What must be equal between ddprun and a plugin for C++ objects to be safe to share.
+#define DDPRUN_BUILD_ID                                                        \
+  "torch " TORCH_VERSION                                                       \
+  ", cxx11 abi " DDPRUN_STRINGIFY(_GLIBCXX_USE_CXX11_ABI) ", " DDPRUN_COMPILER \
+                                                          ", " DDPRUN_BUILD_TYPE
+
+/// Exports `Class` as the plugin of this library. One per library.
+#define DDPRUN_PLUGIN(Class, kind, name, summary, version)    \
+  extern "C" __attribute__((visibility("default")))           \
+  const ::ddprun::PluginDescriptor ddprun_plugin_v1;          \
+  const ::ddprun::PluginDescriptor ddprun_plugin_v1 = {       \
+      sizeof(::ddprun::PluginDescriptor),                     \
+      ::ddprun::kPluginApiVersion,                            \
+      DDPRUN_BUILD_ID,                                        \
+      static_cast<std::uint32_t>(::ddprun::PluginKind::kind), \
+      name,                                                   \
+      summary,                                                \
+      version,                                                \
+      []() -> ::ddprun::Plugin* { return new Class(); },      \
+      [](::ddprun::Plugin* plugin) { delete plugin; }};

@@ -1,0 +1,108 @@
+// The strategy interface: how the gradients of data-parallel ranks become their mean.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/process_group.h"
+#include "ddprun/optim/flat_buffers.h"
+#include "ddprun/optim/optimizer.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+/// One collective that a strategy says it issues per synchronised step.
+struct PlannedCollective {
+  CollectiveKind kind;
+  std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
+};
+
+/// What a strategy works with. Owned by the core, one per rank. It outlives every call of the
+/// strategy but its destructor, which must not use it.
+class StrategyContext {
+ public:
+  StrategyContext(ProcessGroup& group, FlatBuffers& buffers) : group_(group), buffers_(buffers) {}
+
+  ProcessGroup& group() { return group_; }
+  FlatBuffers& buffers() { return buffers_; }
+
+  /// Copies rank 0's parameters to all ranks (one broadcast of the flat buffer), in place.
+  void broadcast_parameters();
+
+  /// Declares one collective of a synchronised step; each run compares what ran with the sum of
+  /// these. Declared in setup(), or later by clear_plan() and anew, if the first steps decide
+  /// (PyTorch's Reducer rebuilds its buckets).
+  void plan(CollectiveKind kind, std::int64_t bytes) { plan_.push_back({kind, bytes}); }
+  void clear_plan() { plan_.clear(); }
+
+  /// Declares that gradients are not averaged over ranks: a control experiment, whose parameters
+  /// differ between ranks.
+  void declare_unsynchronised() { synchronised_ = false; }
+
+  /// `callback` runs on the training thread before the forward of each micro-batch whose gradients
+  /// will be synchronised.
+  void before_forward(std::function<void()> callback) {
+    before_forward_.push_back(std::move(callback));
+  }
+
+  /// From finish_backward() on: the gradients of `range` are the mean, and the strategy will not
+  /// touch them again in this step. With `optimizer.overlap` their parameters are updated before
+  /// this returns; call it while other collectives are under way. Without, it does nothing.
+  /// Training thread. Throws Error if it comes earlier, or twice for an element.
+  void range_ready(Range range) const {
+    if (on_range_ready_) on_range_ready_(range);
+  }
+
+  /// For the core: what range_ready() calls.
+  void on_range_ready(std::function<void(Range)> callback) {
+    on_range_ready_ = std::move(callback);
+  }
+
+  const std::vector<PlannedCollective>& planned() const { return plan_; }
+  bool synchronised() const { return synchronised_; }
+  void run_before_forward() const;
+
+ private:
+  ProcessGroup& group_;
+  FlatBuffers& buffers_;
+  std::vector<PlannedCollective> plan_;
+  std::vector<std::function<void()>> before_forward_;
+  std::function<void(Range)> on_range_ready_;
+  bool synchronised_ = true;
+};
+
+/// A way of synchronising gradients. One object per rank; every rank must issue the same
+/// collectives in the same order. With gradient accumulation, only the last micro-batch of a step
+/// calls on_gradient and finish_backward.
+class Strategy : public Plugin {
+ public:
+  ~Strategy() override;
+
+  /// Once, after the model is built: make the parameters equal on all ranks and declare the
+  /// communication plan. Training thread. Keep a pointer to `context` for the calls below.
+  virtual void setup(StrategyContext& context) = 0;
+
+  /// Gradient `index` (FlatBuffers order) of this step is final on this rank, all micro-batches
+  /// accumulated. Autograd thread (on CPU the one that called backward), in the order in which
+  /// backward completes; must not block.
+  virtual void on_gradient(int index);
+
+  /// Backward is done on this rank. Training thread. On return every gradient is the mean over all
+  /// ranks.
+  virtual void finish_backward() = 0;
+
+  /// Applies the optimizer to what range_ready() has not: by default to all of that. Overridden by
+  /// strategies that own only a part of the buffer. Training thread, after clipping.
+  virtual void optimizer_step(Optimizer& optimizer);
+
+  /// True if finish_backward() calls range_ready(): what `optimizer.overlap` needs. Default: false.
+  /// Asked in the launching process too.
+  virtual bool reports_ranges() const;
+};
+
+}  // namespace ddprun
+
+/// Exports a strategy: DDPRUN_STRATEGY(MyClass, "my_name", "one line", "1.0")
+#define DDPRUN_STRATEGY(Class, name, summary, version) \
+  DDPRUN_PLUGIN(Class, strategy, name, summary, version)

@@ -1,0 +1,118 @@
+// One rank of one experiment: connect, build, prove, warm up, measure, prove, gather.
+#include "ddprun/train/run_rank.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/measure/phase.h"
+#include "ddprun/train/emulated_ranks.h"
+#include "ddprun/train/placement.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/run_observer.h"
+#include "ddprun/train/trainer.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The step whose phases are looked at: the last of the warm-up that runs phase by phase.
+std::optional<std::int64_t> observed_step(const Experiment& experiment) {
+  const std::int64_t warmup = experiment.train.warmup_steps;
+  if (warmup == 0) return {};
+  if (experiment.execution.mode == "cuda_graph") {
+    return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
+  }
+  return warmup - 1;
+}
+
+/// Runs all steps; collects samples and compares each step's collectives with the plan.
+void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
+             RunObserver& observer, std::int64_t launch_ns,
+             const std::function<void(const Progress&)>& on_progress, RankResult& result) {
+  Device& device = group.device();
+  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  std::string off_plan;
+  for (std::int64_t index = 0; index < steps; ++index) {
+    if (index == experiment.train.warmup_steps) device.reset_memory();
+    group.barrier(
+        "step");  // ranks start a step together; skew of one step does not leak into the next
+    observer.before_step(index);
+    StepSample sample = trainer.step(index);
+    observer.after_step(index);
+    if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
+    if (off_plan.empty()) {
+      off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
+      if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
+    }
+    if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
+    result.samples.push_back(std::move(sample));
+  }
+  result.device_memory = device.memory();
+  result.last_step = trainer.last_records();
+  result.last_step_begin_ns = trainer.last_step_begin_ns();
+  result.last_step_phases = trainer.last_phases();
+
+  const auto planned = trainer.data_parallel().planned();
+  std::int64_t bytes = 0;
+  for (const auto& collective : planned) bytes += collective.bytes;
+  result.checks.push_back(
+      off_plan.empty() ? Check{"collectives_as_planned", "passed",
+                               fmt::format("{} collectives of {} bytes in all, in each of {} steps",
+                                           planned.size(), bytes, steps)}
+                       : Check{"collectives_as_planned", "failed", off_plan});
+}
+
+}  // namespace
+
+std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                 const RankInfo& info, const std::string& run_id,
+                                 std::int64_t launch_ns, const std::filesystem::path& folder,
+                                 const std::function<void(const Progress&)>& on_progress) {
+  RankResult result;
+  result.rank = info.rank;
+  const Placement placement = place(experiment.world, info);
+  result.cores = placement.cores;
+  result.threads = placement.threads;
+  const auto device = open_rank_device(experiment.world, info);
+  RunObserver observer(experiment.profile, *device, observed_step(experiment),
+                       info.rank == 0 ? folder : "");
+  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
+  result.device_name = device->name();
+  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
+  if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
+  {
+    const auto strategy = make_strategy(registry, experiment.strategy);
+    std::optional<PhaseScope> setup(std::in_place, Phase::setup);
+    Trainer trainer(experiment, registry, *group, *strategy);
+    setup.reset();
+    auto& data_parallel = trainer.data_parallel();
+    if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
+    result.checks.push_back(
+        check_parameters_equal(data_parallel, *group, "initial_parameters_equal"));
+    result.checks.push_back(check_integer_gradients(data_parallel, *group));
+    give_back_freed_memory();
+    measure(trainer, *group, experiment, observer, launch_ns, on_progress, result);
+    observer.add_to(result);
+    result.matmul_dtype = trainer.precision().matmul_dtype();
+    result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
+    result.parameter_hash = hash_parameters(data_parallel.buffers());
+    result.peak_resident_bytes = peak_resident_bytes();
+    result.device = device->describe();
+    result.topology = device->topology();
+  }
+
+  std::vector<RankResult> results;
+  for (const auto& text : group->exchange(to_json(result).dump())) {
+    results.push_back(rank_result_from_json(nlohmann::json::parse(text)));
+  }
+  group->shutdown();
+  return results;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,184 @@
+// The timed step: forward, backward with synchronisation, clipping and update.
+#include "ddprun/train/trainer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/measure/intervals.h"
+#include "ddprun/measure/phase.h"
+
+namespace ddprun {
+
+Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
+                 Strategy& strategy)
+    : experiment_(experiment),
+      group_(group),
+      device_(group.device()),
+      attention_(make_attention(registry, experiment.attention)),
+      precision_(make_precision(registry, experiment.precision)),
+      model_(experiment.model, *attention_, static_cast<std::uint64_t>(experiment.train.seed),
+             device_.torch_device()),
+      data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
+                      static_cast<std::uint64_t>(experiment.train.seed))),
+      micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
+      inputs_(micro_batches_) {
+  precision_->convert(model_.parameters());
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return precision_->linear(x, weight);
+  });
+  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
+                                                  experiment.optimizer);
+  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
+}
+
+void Trainer::load_inputs(std::int64_t index) {
+  const std::int64_t count = experiment_.micro_batch();
+  const auto device = device_.torch_device();
+  for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
+    Batch batch = data_->batch(index, first, count);
+    if (device.is_cpu()) {
+      inputs_[micro_batch] = std::move(batch);
+      continue;
+    }
+    Batch& input = inputs_[micro_batch];
+    if (!input.ids.defined()) {
+      input = {at::empty_like(batch.ids, device), at::empty_like(batch.targets, device)};
+    }
+    // Only from page-locked memory can a copy be under way while this thread goes on. Its allocator
+    // keeps that memory until the copy is done.
+    input.ids.copy_(batch.ids.pin_memory(), /*non_blocking=*/true);
+    input.targets.copy_(batch.targets.pin_memory(), /*non_blocking=*/true);
+  }
+}
+
+void Trainer::run_micro_batch(std::int64_t micro_batch) {
+  const bool last = micro_batch + 1 == micro_batches_;
+  const auto& [ids, targets] = inputs_[micro_batch];
+  MicroBatchMarks& marks = state_.micro_batches[micro_batch];
+  at::Tensor loss;
+  {
+    const PhaseScope phase(Phase::forward);
+    data_parallel_->before_forward(last);
+    const auto guard = precision_->forward_guard();
+    loss = model_.loss(ids, targets);
+  }
+  at::Tensor& sum = state_.loss_sum;
+  sum = sum.defined() ? sum + loss.detach() : loss.detach();
+  if (micro_batches_ > 1) loss = loss / micro_batches_;
+  if (precision_->scales_loss()) loss = precision_->scale_loss(loss);
+  marks.forward_end = device_.mark();
+  marks.backward = data_parallel_->backward(loss, last);
+}
+
+void Trainer::run_step(const std::function<void()>& on_synchronised) {
+  state_ = {};
+  state_.micro_batches.resize(micro_batches_);
+  for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
+  if (on_synchronised) on_synchronised();
+  state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
+  state_.end = device_.mark();
+}
+
+void Trainer::launch_step() {
+  if (!graph_) {
+    graph_ = device_.capture([this] { run_step({}); });
+    TORCH_CHECK(graph_, "experiment_check refuses graphs on a device without them");
+  }
+  graph_->launch();
+  group_.launched_again();
+}
+
+StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronised) {
+  StepSample sample;
+  sample.step = index;
+  sample.warmup = index < experiment_.train.warmup_steps;
+  const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
+  group_.take_records();  // whatever went before is not of this step
+  lr_ = learning_rate(experiment_.optimizer, index, steps);
+  std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
+  const Mark begin = device_.mark();
+  load_inputs(index);
+  data_parallel_->begin_step(lr_);
+  if (experiment_.execution.mode == "cuda_graph" && index >= ExecutionConfig::kEagerSteps) {
+    launch_step();
+  } else {
+    run_step(on_synchronised);
+  }
+  phase.reset();
+  fill_times(begin, sample);
+  sample.skipped = state_.outcome.skipped();
+  sample.gradient_norm = state_.outcome.gradient_norm();
+  sample.loss = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
+  return sample;
+}
+
+at::Tensor Trainer::gradients() const {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor gradients =
+      buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  if (!precision_->scales_loss()) return gradients;
+  return gradients / precision_->scale_loss(at::ones({}, gradients.options()));
+}
+
+std::vector<PhaseTime> Trainer::last_phases() const {
+  std::vector<PhaseTime> phases;
+  std::int64_t now_ns = step_begin_ns_;
+  const auto add = [&](Phase phase, Mark end) {  // where the one before ended
+    const std::int64_t end_ns = device_.time_of(end);
+    phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
+  };
+  for (const auto& [forward_end, backward] : state_.micro_batches) {
+    add(Phase::forward, forward_end);
+    add(Phase::backward, backward.last_gradient);
+    add(Phase::synchronise, backward.synchronised);
+    for (const auto& [begin, end] : backward.updates) {
+      phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
+    }
+  }
+  add(Phase::optimizer, state_.end);
+  return phases;
+}
+
+void Trainer::fill_times(Mark begin, StepSample& sample) {
+  const auto between_ns = [this](Mark from, Mark to) {
+    return device_.time_of(to) - device_.time_of(from);
+  };
+  step_begin_ns_ = device_.time_of(begin);
+  sample.step_ms = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  Mark forward_begin = begin;  // what the first needs from the host included
+  for (const auto& [forward_end, backward] : state_.micro_batches) {
+    std::int64_t update_ns = 0;
+    for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
+    sample.forward_ms += to_ms(between_ns(forward_begin, forward_end));
+    sample.backward_ms += to_ms(between_ns(forward_end, backward.last_gradient));
+    sample.exposed_ms +=
+        to_ms(between_ns(backward.last_gradient, backward.synchronised) - update_ns);
+    sample.optimizer_ms += to_ms(update_ns);
+    forward_begin = backward.synchronised;
+  }
+  const BackwardMarks& last = state_.micro_batches.back().backward;
+  sample.optimizer_ms += to_ms(between_ns(last.synchronised, state_.end));
+
+  const std::int64_t last_gradient_ns = device_.time_of(last.last_gradient);
+  records_ = group_.take_records();
+  std::vector<Interval> intervals;
+  for (const auto& record : records_) {
+    sample.bytes += record.bytes;
+    sample.launch_delay_ms +=
+        to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
+    intervals.push_back({record.start_ns, record.end_ns});
+  }
+  sample.collectives = static_cast<std::int64_t>(records_.size());
+  sample.communication_ms = to_ms(union_length(intervals));
+  for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
+  sample.overlapped_ms = to_ms(union_length(intervals));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,87 @@
+// One rank's model, data and data parallelism, advanced step by step; every step is timed.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/registry.h"
+#include "ddprun/data/data.h"
+#include "ddprun/model/transformer.h"
+#include "ddprun/train/data_parallel.h"
+#include "ddprun/train/rank_result.h"
+
+namespace ddprun {
+
+/// Everything of one rank but the process: the step loop of run_rank(), and of its single-process
+/// reference. Training thread only.
+class Trainer {
+ public:
+  /// `experiment`, `group` and `strategy` outlive the trainer. The rank takes its slice of the
+  /// experiment's global batch by group.rank() of group.size(), in micro-batches of
+  /// experiment.micro_batch() sequences. Throws Error.
+  Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
+          Strategy& strategy);
+
+  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronised` (may be empty) sees
+  /// the averaged gradients before clipping and (but for optimizer.overlap) update; not in steps
+  /// that are launched as a graph.
+  StepSample step(std::int64_t index, const std::function<void()>& on_synchronised = {});
+
+  /// For on_synchronised: a copy of the averaged gradients, (elements,) float32, with the scale of
+  /// the loss taken out again.
+  at::Tensor gradients() const;
+
+  /// The collectives of the last step, in the order of enqueueing, and when it began.
+  const std::vector<CollectiveRecord>& last_records() const { return records_; }
+  std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+  /// The phases of the last step, micro-batch by micro-batch.
+  std::vector<PhaseTime> last_phases() const;
+
+  DataParallel& data_parallel() { return *data_parallel_; }
+  const DataSource& data() const { return *data_; }
+  const Precision& precision() const { return *precision_; }
+
+ private:
+  /// Marks of one micro-batch: its forward begins where the one before ends.
+  struct MicroBatchMarks {
+    Mark forward_end = 0;
+    BackwardMarks backward = {};
+  };
+  /// What run_step() leaves: of a captured step the same for every launch, with that launch's
+  /// values.
+  struct StepState {
+    std::vector<MicroBatchMarks> micro_batches = {};
+    Mark end = 0;
+    at::Tensor loss_sum = {};  ///< over micro-batches
+    StepOutcome outcome = {};
+  };
+
+  /// Into inputs_, without waiting for the device.
+  void load_inputs(std::int64_t index);
+  /// Forward, backward, synchronisation and update of the step that was loaded and begun.
+  void run_step(const std::function<void()>& on_synchronised);
+  void run_micro_batch(std::int64_t micro_batch);
+  /// run_step() by the graph, which is captured at the first call.
+  void launch_step();
+  /// After the step: marks and records become times. `begin`: of the step.
+  void fill_times(Mark begin, StepSample& sample);
+
+  const Experiment& experiment_;
+  ProcessGroup& group_;
+  Device& device_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<Precision> precision_;
+  Transformer model_;
+  std::unique_ptr<DataSource> data_;
+  std::unique_ptr<DataParallel> data_parallel_;
+  std::int64_t micro_batches_;
+  std::vector<Batch> inputs_;  ///< of each micro-batch, on the device, in the same memory each step
+  double lr_ = 0.0;
+  StepState state_;
+  std::unique_ptr<CapturedWork> graph_;
+  std::vector<CollectiveRecord> records_;
+  std::int64_t step_begin_ns_ = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,156 @@
+// validate, list, describe and --version.
+#include "runner/command/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <sstream>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/options_io.h"
+#include "ddprun/measure/environment.h"
+#include "runner/launch/plan.h"
+#include "runner/report/terminal.h"
+#include "runner/report/text_table.h"
+
+namespace ddprun {
+
+namespace {
+
+PluginRegistry open_registry(const Request& request) {
+  return PluginRegistry(
+      plugin_search_path({request.plugin_paths.begin(), request.plugin_paths.end()}));
+}
+
+/// A table; where it is too wide for the terminal, each text stands below its key instead of being
+/// cut.
+void print_options(const std::vector<OptionInfo>& options, int width) {
+  if (options.empty()) {
+    std::cout << "  no options\n";
+    return;
+  }
+  TextTable table;
+  for (const char* title : {"key", "type", "default", "allowed", "meaning"}) {
+    table.columns.push_back({title, false});
+  }
+  for (const OptionInfo& o : options) {
+    table.lines.push_back({{{o.key}, {o.type}, {o.default_value}, {o.allowed}, {o.help}}});
+  }
+  const std::string text = table.render(0, false);
+  bool fits = true;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    fits = fits && (width == 0 || display_width(line) <= width);
+  }
+  if (fits) {
+    std::cout << text;
+    return;
+  }
+  for (const OptionInfo& o : options) {
+    std::cout << o.key << " (" << o.type << ", default " << o.default_value
+              << (o.allowed.empty() ? "" : "; ") << o.allowed << ")\n    " << o.help << "\n";
+  }
+}
+
+[[noreturn]] void throw_unknown(const PluginRegistry& registry, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [section, options] : describe_sections()) known.push_back(section);
+  for (const PluginInfo& info : registry.list()) known.push_back(info.name);
+  std::string all;
+  for (const std::string& each : known) {
+    if (!all.empty()) all += ", ";
+    all += each;
+  }
+  const std::string near = nearest(name, known);
+  throw ConfigError({.what = "nothing of that name to describe",
+                     .where = {},
+                     .got = name,
+                     .expected = all,
+                     .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+}
+
+}  // namespace
+
+int validate_command(const Request& request) {
+  PlanCache cache;
+  int status = kExitDone;
+  for (const auto& file : collect_files(request.paths).files) {
+    const PlannedFile plan =
+        plan_file(file, {request.overrides, request.plugin_paths, request.output, 0}, cache);
+    if (!plan.error.empty()) {
+      std::cerr << "error: " << plan.error << "\n";
+      status = kExitUsage;
+      continue;
+    }
+    std::cout << fmt::format("{}: valid, {} experiment{}\n", file.string(), plan.rows.size(),
+                             plan.rows.size() == 1 ? "" : "s");
+    for (const PlannedRow& row : plan.rows) {
+      if (request.verbosity > 0)
+        std::cout << "--- # " << row.experiment.label << "\n" << row.resolved_yaml << "\n";
+    }
+  }
+  return status;
+}
+
+int list_command(const Request& request) {
+  const PluginRegistry registry = open_registry(request);
+  TextTable table;
+  table.columns = {
+      {"kind", false}, {"name", false}, {"version", false}, {"summary", false}, {"file", false, 1}};
+  for (const PluginInfo& info : registry.list()) {
+    table.lines.push_back({{{to_string(info.kind)},
+                            {info.name},
+                            {info.version},
+                            {info.summary},
+                            {info.file.string()}}});
+  }
+  const Terminal terminal = terminal_of(stdout);
+  if (table.lines.empty()) {
+    std::cout << "no plugins found\n";
+  } else {
+    std::cout << table.render(terminal.width, terminal.colour);
+  }
+  if (table.lines.empty() || request.verbosity > 0) {
+    std::cout << "\nsearched, in this order:\n";
+    for (const auto& folder : registry.folders()) std::cout << "  " << folder.string() << "\n";
+  }
+  for (const std::string& refusal : registry.refused()) std::cerr << "refused: " << refusal << "\n";
+  return kExitDone;
+}
+
+int describe_command(const Request& request) {
+  const PluginRegistry registry = open_registry(request);
+  const int width = terminal_of(stdout).width;
+  bool found = false;
+  for (const auto& [section, options] : describe_sections()) {
+    if (section != request.name) continue;
+    std::cout << "section `" << section << ":` of an experiment\n\n";
+    print_options(options, width);
+    found = true;
+  }
+  for (const PluginInfo& info : registry.list()) {
+    if (info.name != request.name) continue;
+    std::cout << (found ? "\n" : "") << to_string(info.kind) << " " << info.name << " "
+              << info.version << ": " << info.summary << "\n"
+              << info.file.string() << "\n\n";
+    const std::shared_ptr<Plugin> plugin = registry.create(info.kind, info.name);
+    print_options(list_options([&](Options& options) { plugin->declare_options(options); }), width);
+    found = true;
+  }
+  if (!found) throw_unknown(registry, request.name);
+  return kExitDone;
+}
+
+std::string version_text() {
+  std::string text = fmt::format("ddprun {}", DDPRUN_VERSION);
+  const auto environment = describe_environment();
+  for (const char* wanted : {"torch", "gloo", "compiler", "build"}) {
+    const auto fact = std::find_if(environment.begin(), environment.end(),
+                                   [wanted](const auto& pair) { return pair.first == wanted; });
+    if (fact != environment.end()) text += fmt::format("\n{} {}", wanted, fact->second);
+  }
+  return text;
+}
+
+}  // namespace ddprun

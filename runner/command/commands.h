@@ -1,0 +1,16 @@
+// The commands besides run: validate, list, describe, verify, and the text of --version.
+#pragma once
+
+#include <string>
+
+#include "runner/command/request.h"
+
+namespace ddprun {
+
+int validate_command(const Request& request);
+int list_command(const Request& request);
+int describe_command(const Request& request);
+int verify_command(const Request& request);
+std::string version_text();
+
+}  // namespace ddprun

@@ -1,0 +1,126 @@
+// What `ddprun doctor` says of processor and memory.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/simd_level.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/measure/speed.h"
+#include "runner/command/doctor.h"
+
+namespace ddprun {
+
+namespace {
+
+std::string fact(const std::string& name) {
+  for (const auto& [key, value] : describe_environment()) {
+    if (key == name) return value;
+  }
+  return "unknown";
+}
+
+/// Threads that share the first core with it ("0,32", "0-1"), counted.
+int threads_per_core() {
+  std::ifstream in("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
+  const std::string list((std::istreambuf_iterator<char>(in)), {});
+  return 1 + static_cast<int>(std::count_if(list.begin(), list.end(),
+                                            [](char c) { return c == ',' || c == '-'; }));
+}
+
+Finding cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  const auto online = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  const auto allowed = static_cast<std::size_t>(CPU_COUNT(&set));
+  const std::size_t usable = usable_cores().size();
+  Finding finding{
+      "cores", Health::ok,
+      fmt::format("{} usable of {}, {} a core", usable, online,
+                  threads_per_core() == 1 ? std::string("one thread")
+                                          : fmt::format("{} threads", threads_per_core()))};
+  if (usable < online) {
+    finding.health = Health::warning;
+    finding.text += usable < allowed ? "; the cgroup's quota (cpu.max) is the limit"
+                                     : "; this process's affinity is the limit";
+  }
+  return finding;
+}
+
+Finding memory() {
+  constexpr double kGib = 1 << 30;
+  const auto total = static_cast<double>(proc_bytes("/proc/meminfo", "MemTotal"));
+  const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
+  Finding finding{"memory", Health::ok,
+                  fmt::format("{:.1f} GiB, {:.1f} available", total / kGib, available / kGib)};
+  if (available < kGib) {
+    finding.health = Health::warning;
+    finding.hint = "even the quickstart's ranks need about 1 GiB";
+  }
+  return finding;
+}
+
+/// What the kernel is set to, for example "always [madvise] never".
+std::string setting(const char* name) {
+  std::ifstream in(std::string("/sys/kernel/mm/transparent_hugepage/") + name);
+  std::string text;
+  std::getline(in, text);
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find(']');
+  return end == std::string::npos ? "unknown" : text.substr(begin + 1, end - begin - 1);
+}
+
+Finding pages() {
+  Finding finding{"huge pages", Health::ok, {}};
+  try {
+    const HugePages found = huge_pages();
+    finding.text = fmt::format(
+        "private memory: {} (enabled: {}); shared memory: {} "
+        "(shmem_enabled: {}, asked for with MADV_COLLAPSE)",
+        found.in_private_memory ? "yes" : "no", setting("enabled"),
+        found.in_shared_memory ? "yes" : "no", setting("shmem_enabled"));
+    if (!found.in_private_memory || !found.in_shared_memory) {
+      finding.health = Health::warning;
+      finding.hint =
+          "large buffers are slower without: `enabled` should be always or madvise, and "
+          "shared memory needs Linux 6.1";
+    }
+  } catch (const std::exception& failure) {
+    finding.health = Health::warning;
+    finding.text = failure.what();
+  }
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> examine_machine() {
+  std::vector<Finding> findings = {
+      {"processor", Health::ok, fact("cpu")},
+      cores(),
+      {"simd", Health::ok,
+       fmt::format("our kernels: {}{}; ATen's: {}", kernels::simd_level(),
+                   kernels::has_amx() ? " and AMX for bfloat16" : ", no AMX", fact("simd"))},
+      memory(),
+      pages()};
+  const int threads = static_cast<int>(usable_cores().size());
+  const double one = copy_bytes_per_second(1);
+  const double all = threads == 1 ? one : copy_bytes_per_second(threads);
+  findings.push_back({"memory copies", Health::ok,
+                      fmt::format("{:.1f} GB/s with one thread, {:.1f} GB/s with {} (read + "
+                                  "written)",
+                                  one * 1e-9, all * 1e-9, threads)});
+  findings.push_back(
+      {"matrix products", Health::ok,
+       fmt::format("{:.0f} GFLOP/s in float32, {:.0f} in bfloat16, one thread, "
+                   "order 1024",
+                   product_flops(at::kFloat) * 1e-9, product_flops(at::kBFloat16) * 1e-9)});
+  return findings;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,150 @@
+// What `ddprun doctor` says of ranks on this host: it starts some and lets them all-reduce.
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/device/device_library.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/train/emulated_ranks.h"
+#include "runner/command/doctor.h"
+#include "runner/launch/supervisor.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kElements = (1 << 20) / sizeof(float);
+
+/// Median microseconds of an all-reduce of 1 MiB as one rank sees it. Throws if a result is wrong.
+double timed_all_reduces(ProcessGroup& group) {
+  Device& device = group.device();
+  constexpr int kRuns = 15;
+  std::vector<double> times;
+  for (int run = 0; run < kRuns; ++run) {
+    const at::Tensor tensor =
+        at::ones({kElements}, at::TensorOptions(device.torch_device()).dtype(at::kFloat));
+    group.barrier();
+    const Mark begin = device.mark();
+    group.all_reduce(tensor, ReduceOp::sum, "doctor").wait();
+    const Mark end = device.mark();
+    times.push_back(static_cast<double>(device.time_of(end) - device.time_of(begin)) * 1e-3);
+    const double lowest = tensor.min().item<double>();
+    const double highest = tensor.max().item<double>();
+    if (lowest != group.size() || highest != group.size()) {
+      throw Error({.what = "the all-reduce gave a wrong sum",
+                   .where = "rank " + std::to_string(group.rank()),
+                   .got = fmt::format("{} to {}", lowest, highest),
+                   .expected = std::to_string(group.size())});
+    }
+  }
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return times[kRuns / 2];
+}
+
+/// Starts the processes of `world`, which meet over `backend` and all-reduce.
+Finding all_reduce(const std::string& backend, const WorldConfig& world) {
+  const auto ranks = static_cast<int>(world.size);
+  Finding finding{backend + " all-reduce", Health::ok, {}};
+  const RankBody body = [&](const RankInfo& info, const auto&) -> json {
+    CommConfig config;
+    config.backend = backend;
+    config.timeout_s = 20;
+    const auto device = open_rank_device(world, info);
+    const auto group = connect(info, config, "doctor", host_identity(), *device);
+    const double microseconds = timed_all_reduces(*group);
+    group->shutdown();
+    return microseconds;
+  };
+  SignalWatch signals;
+  const RankObserver observer = {
+      [](const Progress&) {},
+      [](int, const std::string&, const std::string& text) { spdlog::warn("{}", text); }};
+  const Outcome outcome = run_ranks(ranks, body, signals, observer);
+  if (outcome.status == Outcome::Status::ok && world.emulated()) {
+    finding.text = fmt::format("right between {} processes that share a GPU", ranks);
+  } else if (outcome.status == Outcome::Status::ok) {
+    finding.text =
+        fmt::format("1 MiB between {} processes in {:.0f} µs", ranks, outcome.result.get<double>());
+  } else {
+    finding.health = Health::failed;
+    finding.text = outcome.reason;
+    std::replace(finding.text.begin(), finding.text.end(), '\n', ';');
+  }
+  return finding;
+}
+
+Finding host_name() {
+  const auto facts = describe_environment();
+  const auto name = std::find_if(facts.begin(), facts.end(),
+                                 [](const auto& pair) { return pair.first == "hostname"; });
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(name->second.c_str(), nullptr, nullptr, &found);
+  if (failed == 0) {
+    ::freeaddrinfo(found);
+    return {"host name", Health::ok, name->second + " has an address"};
+  }
+  return {"host name", Health::warning, name->second + ": " + ::gai_strerror(failed),
+          "runs over several hosts need it, or MASTER_ADDR as an address"};
+}
+
+/// shm maps the memory of the other ranks through /proc/PID/fd, for which the kernel asks for the
+/// rights of a debugger.
+std::string tracing() {
+  std::ifstream in("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  return in >> scope ? fmt::format("ptrace_scope {}", scope) : "no ptrace_scope";
+}
+
+}  // namespace
+
+std::vector<Finding> examine_ranks() {
+  const WorldConfig two = {.size = 2, .comm = {}};
+  std::vector<Finding> findings = {host_name(), all_reduce("gloo", two), all_reduce("shm", two)};
+  Finding& shm = findings.back();
+  shm.text += ", " + tracing();
+  if (shm.health == Health::failed) {
+    shm.health = Health::warning;  // auto takes gloo then
+    shm.hint =
+        "`backend: auto` takes gloo instead; one user and one PID namespace are needed, and "
+        "Linux 5.3";
+  }
+  return findings;
+}
+
+std::vector<Finding> examine_cuda() {
+  DeviceProbe probe;
+  try {
+    probe = probe_device("cuda");
+  } catch (const ConfigError& error) {
+    const bool built = std::filesystem::exists(device_library_file("cuda"));
+    const ErrorText& text = error.text();
+    return {{"cuda", built ? Health::failed : Health::absent,
+             text.what + (text.got.empty() ? "" : ": " + text.got), text.hint}};
+  }
+  if (probe.count == 0) {
+    return {{"cuda", probe.driver ? Health::warning : Health::absent,
+             probe.refusal.what + ": " + probe.refusal.got, probe.refusal.hint}};
+  }
+  std::vector<Finding> findings;
+  for (const auto& [name, text] : probe.facts) findings.push_back({name, Health::ok, text});
+  for (const auto& [name, text] : probe.devices) findings.push_back({name, Health::ok, text});
+  for (const auto& text : probe.warnings) findings.push_back({"cuda", Health::warning, text});
+  if (probe.count > 1) {
+    findings.push_back(all_reduce("nccl", {.size = probe.count, .device = "cuda", .comm = {}}));
+  } else {
+    findings.push_back(all_reduce(
+        "nccl", {.size = 2, .device = "cuda", .emulate_ranks_on_one_gpu = true, .comm = {}}));
+  }
+  return findings;
+}
+
+}  // namespace ddprun

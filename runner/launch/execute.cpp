@@ -1,0 +1,134 @@
+// Ranks by fork, or in place.
+#include "runner/launch/execute.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/train/placement.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+/// Seconds that ranks of a row that failed wait for one another, at least.
+constexpr double kLeastAgreementS = 30;
+
+json differences_json(const std::vector<Difference>& differences) {
+  json out = json::array();
+  for (const Difference& d : differences) {
+    out.push_back({{"name", d.name},
+                   {"gradient_max", d.gradient_max},
+                   {"gradient_mean", d.gradient_mean},
+                   {"parameter_max", d.parameter_max},
+                   {"parameter_mean", d.parameter_mean}});
+  }
+  return out;
+}
+
+struct InPlace {
+  Outcome outcome;
+  std::string error_type;  ///< of a RankError; empty: none
+};
+
+InPlace run_in_place(const RankInfo& info, const RankBody& body,
+                     const std::function<void(const Progress&)>& on_progress) {
+  try {
+    return {{Outcome::Status::ok, {}, 0, body(info, on_progress)}, {}};
+  } catch (...) {
+    const RankError error = describe_current_exception();
+    const bool memory = error.type == "out_of_memory";
+    return {{memory ? Outcome::Status::out_of_memory : Outcome::Status::failed,
+             "rank " + std::to_string(info.rank) + " failed: " + error.text,
+             0,
+             {}},
+            error.type};
+  }
+}
+
+/// All ranks of a row that failed come here. Where memory ran out on one, that is the row's reason
+/// on all; the next row can run if the others say nothing but that a peer was gone.
+void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
+  std::vector<std::string> texts;
+  try {
+    texts = exchange_in_launch(info, run_id, json({own.error_type, own.outcome.reason}).dump(),
+                               limit_s);
+  } catch (const CommError&) {
+    return;  // a rank is gone, or its row ended well: the launch cannot go on
+  }
+  bool memory = false;
+  bool nothing_else = true;
+  for (const std::string& text : texts) {
+    const json rank = json::parse(text);
+    const std::string type = rank.at(0);
+    if (type == "out_of_memory" && !std::exchange(memory, true)) {
+      own.outcome.status = Outcome::Status::out_of_memory;
+      own.outcome.reason = rank.at(1);
+    }
+    nothing_else = nothing_else && (type == "out_of_memory" || type == "comm");
+  }
+  own.outcome.next_can_run = memory && nothing_else;
+}
+
+}  // namespace
+
+Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
+    : joined_(std::move(joined)), display_(display) {
+  if (!joined_) signals_ = std::make_unique<SignalWatch>();
+}
+
+Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
+  const auto on_progress = [this](const Progress& progress) {
+    if (reports()) display_.update(progress);
+  };
+  if (joined_) return run_in_place(*joined_, body, on_progress).outcome;
+  const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
+    display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
+  };
+  return run_ranks(static_cast<int>(world_size), body, *signals_, {on_progress, on_log});
+}
+
+Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+                      const std::filesystem::path& folder, bool last) {
+  const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
+    json ranks = json::array();
+    for (const RankResult& result :
+         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, folder, on_progress)) {
+      ranks.push_back(to_json(result));
+    }
+    return ranks;
+  };
+  if (!joined_ || last) return execute(row.experiment.world.size, body);
+  const auto on_progress = [this](const Progress& progress) {
+    if (reports()) display_.update(progress);
+  };
+  InPlace ended = run_in_place(*joined_, body, on_progress);
+  if (ended.error_type.empty()) return std::move(ended.outcome);
+  give_back_freed_memory();
+  // Now, in short: a launcher may end this rank while it waits.
+  const std::string& reason = ended.outcome.reason;
+  display_.message(reason.substr(0, reason.find('\n')) + "; asking the other ranks");
+  // A peer may notice only when its collective times out.
+  const double timeout_s = row.experiment.world.comm.timeout_s;
+  agree(*joined_, run_id, std::max(2 * timeout_s, kLeastAgreementS), ended);
+  return std::move(ended.outcome);
+}
+
+Outcome Executor::verify(const PlannedRow& row, const std::string& run_id) {
+  const RankBody body = [&](const RankInfo& info, const auto&) {
+    return differences_json(verify_rank(row.experiment, *row.registry, info, run_id));
+  };
+  return execute(row.experiment.world.size, body);
+}
+
+ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
+  if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
+  if (terminal.interactive) return ProgressDisplay::Mode::bar;
+  return request.verbosity > 0 ? ProgressDisplay::Mode::verbose : ProgressDisplay::Mode::plain;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,48 @@
+// Runs one experiment's ranks: forked here, or this process alone as a rank of a launch that it
+// joined.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runner/command/request.h"
+#include "runner/launch/plan.h"
+#include "runner/launch/progress.h"
+#include "runner/launch/supervisor.h"
+
+namespace ddprun {
+
+class Executor {
+ public:
+  /// `joined`: this process's place in an existing launch (rank_info_from_environment()), or
+  /// nothing: ranks are forked.
+  Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
+
+  /// Trains or benchmarks; the result is the ranks' results, a JSON list. `folder`: for the files
+  /// that the experiment asks of its ranks. `last`: no row follows. In a launch that was joined,
+  /// the ranks of a row that failed agree whether the next one can run: it can if memory ran out on
+  /// some, and the others failed for nothing but that.
+  Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+              const std::filesystem::path& folder, bool last);
+  /// Compares with one process; the result is a JSON list of differences.
+  Outcome verify(const PlannedRow& row, const std::string& run_id);
+
+  bool joined() const { return joined_.has_value(); }
+  /// Whether this process prints and writes the report.
+  bool reports() const { return !joined_ || joined_->rank == 0; }
+  std::string launcher() const { return joined_ ? joined_->launcher : kOwnLauncher; }
+  int world_size() const { return joined_ ? joined_->world_size : 0; }
+
+ private:
+  Outcome execute(std::int64_t world_size, const RankBody& body);
+
+  std::optional<RankInfo> joined_;
+  ProgressDisplay& display_;
+  std::unique_ptr<SignalWatch> signals_;  ///< only where this process supervises
+};
+
+/// The display that a request and stderr ask for; only a process that reports shows progress.
+ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports);
+
+}  // namespace ddprun

@@ -1,0 +1,77 @@
+// Reads sizes out of torch's messages, and the kernel's counters.
+#include "runner/launch/memory_words.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <fstream>
+#include <regex>
+
+#include "ddprun/measure/environment.h"
+
+namespace ddprun {
+
+namespace {
+
+/// 1.50 GiB, as torch writes sizes.
+std::string size_text(double bytes) {
+  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 2, kUnits[unit]);
+}
+
+/// What this host has, and what this process may have of it.
+std::string host_memory() {
+  std::string text =
+      fmt::format("{} of {} available",
+                  size_text(static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"))),
+                  size_text(static_cast<double>(proc_bytes("/proc/meminfo", "MemTotal"))));
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    text += fmt::format(", and this process is limited to {} (ulimit -v)",
+                        size_text(static_cast<double>(limit.rlim_cur)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string memory_words(const std::exception& failure) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  const std::string message =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  static const std::regex on_gpu(
+      R"(Tried to allocate ([0-9.]+ \w+)\. GPU (\d+) has a total capacity of ([0-9.]+ \w+) of which ([0-9.]+ \w+) is free)");
+  static const std::regex on_cpu(R"(tried to allocate (\d+) bytes)");
+  std::smatch found;
+  if (std::regex_search(message, found, on_gpu)) {
+    return fmt::format("tried to allocate {} on GPU {}, which has {} of {} free\n  {}",
+                       found[1].str(), found[2].str(), found[4].str(), found[3].str(), message);
+  }
+  if (std::regex_search(message, found, on_cpu)) {
+    return fmt::format("tried to allocate {}; the host has {}", size_text(std::stod(found[1])),
+                       host_memory());
+  }
+  if (message == std::bad_alloc().what()) {
+    return fmt::format("an allocation was refused; the host has {}", host_memory());
+  }
+  for (const char* of_the_device : {"CUDA", "Cuda", "NCCL"}) {
+    if (message.find(of_the_device) != std::string::npos) return message;
+  }
+  return fmt::format("{}\n  the host has {}", message, host_memory());
+}
+
+std::int64_t kernel_memory_kills() {
+  std::ifstream in("/proc/vmstat");
+  std::string key;
+  std::int64_t value = 0;
+  while (in >> key >> value) {
+    if (key == "oom_kill") return value;
+  }
+  return 0;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,254 @@
+// From YAML files to experiments that may run.
+#include "runner/launch/plan.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/config/options_io.h"
+#include "ddprun/data/data.h"
+#include "ddprun/device/device_library.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/train/data_parallel.h"
+#include "ddprun/train/emulated_ranks.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> yaml_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string extension = entry.path().extension();
+    if (entry.is_regular_file() && (extension == ".yaml" || extension == ".yml")) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) {
+    throw ConfigError({.what = "the folder holds no YAML file",
+                       .where = folder.string(),
+                       .got = {},
+                       .expected = "*.yaml or *.yml directly in it",
+                       .hint = {}});
+  }
+  return files;
+}
+
+/// The name becomes a folder under the output folder.
+void require_usable_name(const PlannedFile& plan) {
+  const bool usable = !plan.name.empty() && plan.name[0] != '.' &&
+                      plan.name.find('/') == std::string::npos && plan.name != "latest";
+  if (usable) return;
+  throw ConfigError({.what = "the experiment's name cannot be the name of a result folder",
+                     .where = plan.file.string(),
+                     .got = plan.name,
+                     .expected = "a name without '/', not beginning with '.', and not \"latest\"",
+                     .hint = "set `name:` in the YAML"});
+}
+
+/// Asks the plugin whether it can run as the experiment wants it, then writes its options out in
+/// full.
+void check_plugin(Plugin& plugin, PluginChoice& choice, const Setup& setup) {
+  const std::string reason = plugin.unsupported(setup);
+  if (!reason.empty()) {
+    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}",
+                                           to_string(choice.kind), choice.name, reason),
+                       .where = choice.options.origin,
+                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
+                                          "sequences in a micro-batch",
+                                          setup.world_size, setup.world_size == 1 ? "" : "s",
+                                          setup.device, setup.backend, setup.heads, setup.head_dim,
+                                          setup.context_length, setup.micro_batch),
+                       .expected = {},
+                       .hint = {}});
+  }
+  const std::string origin = choice.options.origin;
+  choice.options = write_options([&](Options& options) { plugin.declare_options(options); });
+  choice.options.origin = origin;
+}
+
+std::string version_of(const PluginRegistry& registry, const PluginChoice& choice) {
+  for (const PluginInfo& info : registry.list()) {
+    if (info.kind == choice.kind && info.name == choice.name) return info.version;
+  }
+  return {};
+}
+
+/// FNV-1a, 64 bits: tells configurations apart, protects from nobody.
+std::string hashed(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return fmt::format("{:016x}", hash);
+}
+
+/// The software and processor that timings depend on.
+std::string platform_text() {
+  static const std::set<std::string> kept = {"cpu", "cores", "torch", "ddprun", "build"};
+  std::string text;
+  for (const auto& [key, value] : describe_environment()) {
+    if (kept.contains(key)) text += key + "=" + value + "\n";
+  }
+  return text;
+}
+
+std::string fingerprint_of(const PlannedRow& row) {
+  Experiment experiment = row.experiment;
+  experiment.label.clear();  // the same configuration, whichever sweep it comes from
+  experiment.output_dir = "results";
+  experiment.plugin_path.clear();
+  std::string text = to_yaml(experiment);
+  for (const PluginChoice* choice :
+       {&row.experiment.strategy, &row.experiment.precision, &row.experiment.attention}) {
+    text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
+                        version_of(*row.registry, *choice));
+  }
+  return hashed(text + "\n" + platform_text());
+}
+
+/// That the host has the devices that its ranks need.
+void check_devices(const Experiment& experiment, const PlanOptions& options) {
+  const bool emulated = experiment.world.emulated();
+  if (emulated) {
+    check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
+  }
+  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
+  const std::int64_t local_ranks =
+      options.joined_world_size > 0 || emulated ? 1 : experiment.world.size;
+  check_device(experiment.world.device, local_ranks,
+               origin_of(experiment.document, "world.device"));
+}
+
+PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
+  if (!options.output.empty()) experiment.output_dir = options.output;
+  std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
+  folders.insert(folders.end(), options.plugin_paths.begin(), options.plugin_paths.end());
+  std::vector<fs::path> libraries;
+  for (const PluginChoice* choice :
+       {&experiment.strategy, &experiment.precision, &experiment.attention}) {
+    if (!choice->path.empty()) libraries.emplace_back(choice->path);
+  }
+  PlannedRow row;
+  row.registry = cache.registry(plugin_search_path(folders), libraries);
+  check_devices(experiment, options);
+  Setup setup = experiment.setup();
+  setup.compute_capability = compute_capability(experiment.world.device);
+  const auto precision = make_precision(*row.registry, experiment.precision);
+  setup.compute_dtype = precision->compute_dtype();
+  check_plugin(*precision, experiment.precision, setup);
+  const auto strategy = make_strategy(*row.registry, experiment.strategy);
+  check_plugin(*strategy, experiment.strategy, setup);
+  if (experiment.optimizer.overlap) {
+    check_overlap(*strategy, *precision, origin_of(experiment.document, "optimizer.overlap"));
+  }
+  check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
+  cache.check_data(experiment);
+  row.experiment = std::move(experiment);
+  row.resolved_yaml = to_yaml(row.experiment);
+  row.fingerprint = fingerprint_of(row);
+  return row;
+}
+
+/// As plan_row; an error names the point of the sweep.
+PlannedRow plan_point(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
+  const std::string label = experiment.label;
+  const auto at_point = [&label](ErrorText text) {
+    text.where += (text.where.empty() ? "" : ", ") + std::string("in the sweep at ") + label;
+    return text;
+  };
+  try {
+    return plan_row(std::move(experiment), options, cache);
+  } catch (const ConfigError& error) {
+    if (label.empty()) throw;
+    throw ConfigError(at_point(error.text()));
+  } catch (const PluginError& error) {
+    if (label.empty()) throw;
+    throw PluginError(at_point(error.text()));
+  }
+}
+
+}  // namespace
+
+FileList collect_files(const std::vector<std::string>& paths) {
+  FileList out;
+  for (const std::string& path : paths) {
+    if (fs::is_directory(path)) {
+      const std::vector<fs::path> inside = yaml_files_in(path);
+      out.files.insert(out.files.end(), inside.begin(), inside.end());
+      out.from_folder = true;
+    } else if (fs::exists(path)) {
+      out.files.emplace_back(path);
+    } else {
+      throw ConfigError({.what = "no such file or folder",
+                         .where = path,
+                         .got = {},
+                         .expected = "an experiment's YAML file, or a folder of them",
+                         .hint = "a command is the first word: `ddprun --help` lists them"});
+    }
+  }
+  return out;
+}
+
+std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::path>& folders,
+                                                          const std::vector<fs::path>& libraries) {
+  std::vector<fs::path> key = folders;
+  key.emplace_back();  // tells folders and libraries apart
+  key.insert(key.end(), libraries.begin(), libraries.end());
+  std::shared_ptr<const PluginRegistry>& registry = registries_[key];
+  if (!registry) {
+    auto made = std::make_shared<PluginRegistry>(folders);
+    for (const fs::path& library : libraries) made->add_library(library);
+    for (const std::string& refusal : made->refused()) {
+      if (warned_.insert(refusal).second) spdlog::warn("plugin library refused: {}", refusal);
+    }
+    registry = std::move(made);
+  }
+  return registry;
+}
+
+void PlanCache::check_data(const Experiment& experiment) {
+  const DataConfig& data = experiment.data;
+  const ModelConfig& model = experiment.model;
+  std::vector<std::string> key = {data.source, data.token_type, std::to_string(model.vocab_size),
+                                  std::to_string(model.context_length)};
+  key.insert(key.end(), data.path.begin(), data.path.end());
+  if (opened_.contains(key)) return;
+  try {
+    open_data(data, model.vocab_size, model.context_length, 0);
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    text.where = fmt::format("{}: {}", origin_of(experiment.document, "data.path"), text.where);
+    throw ConfigError(std::move(text));
+  }
+  opened_.insert(std::move(key));
+}
+
+PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCache& cache) {
+  PlannedFile plan;
+  plan.file = file;
+  plan.name = file.stem();
+  try {
+    ExperimentFile read = load_experiments(file, options.overrides, options.joined_world_size);
+    plan.name = read.name;
+    require_usable_name(plan);
+    ConfigNode document = read_yaml(file);
+    for (const std::string& assignment : options.overrides) apply_override(document, assignment);
+    plan.yaml = to_yaml(document);
+    for (Experiment& experiment : read.experiments) {
+      plan.rows.push_back(plan_point(std::move(experiment), options, cache));
+    }
+    plan.output_dir = plan.rows.at(0).experiment.output_dir;
+  } catch (const Error& error) {
+    plan.error = error.what();
+    plan.rows.clear();
+  }
+  return plan;
+}
+
+}  // namespace ddprun

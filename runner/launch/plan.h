@@ -1,0 +1,71 @@
+// What a batch will run: files read, plugins asked, everything refused that can be refused before a
+// rank starts.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/registry.h"
+
+namespace ddprun {
+
+struct PlanOptions {
+  std::vector<std::string> overrides;     ///< --set
+  std::vector<std::string> plugin_paths;  ///< --plugin-path
+  std::string output;                     ///< --output; empty: the YAML's output_dir
+  int joined_world_size = 0;              ///< ranks of the launch that this process joined; 0: none
+};
+
+/// One experiment, ready to run.
+struct PlannedRow {
+  Experiment experiment;  ///< plugin options written out in full
+  std::shared_ptr<const PluginRegistry> registry;
+  std::string resolved_yaml;
+  std::string fingerprint;
+};
+
+struct PlannedFile {
+  std::filesystem::path file;
+  std::string name;
+  std::string output_dir;
+  std::string yaml;  ///< the document with overrides applied, before the sweep
+  std::vector<PlannedRow> rows;
+  std::string error;  ///< why it was refused; rows is then empty
+};
+
+/// Files as given, and folders as their *.yaml and *.yml in order of name.
+struct FileList {
+  std::vector<std::filesystem::path> files;
+  bool from_folder = false;  ///< a folder was among the paths
+};
+/// Throws ConfigError for a path that does not exist or a folder without YAML files.
+FileList collect_files(const std::vector<std::string>& paths);
+
+/// What the experiments of a batch share while they are planned.
+class PlanCache {
+ public:
+  /// Registries by what they load, so that a library that one experiment names by path is not seen
+  /// by the others. A library that is refused is warned of, once.
+  std::shared_ptr<const PluginRegistry> registry(
+      const std::vector<std::filesystem::path>& folders,
+      const std::vector<std::filesystem::path>& libraries);
+  /// Opens the experiment's data unless the same was opened before. Throws ConfigError.
+  void check_data(const Experiment& experiment);
+
+ private:
+  std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;
+  std::set<std::string> warned_;
+  std::set<std::vector<std::string>> opened_;
+};
+
+/// Reads one file and checks each of its experiments with its plugins. A refusal is in the plan's
+/// `error`, not thrown.
+PlannedFile plan_file(const std::filesystem::path& file, const PlanOptions& options,
+                      PlanCache& cache);
+
+}  // namespace ddprun

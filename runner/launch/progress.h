@@ -1,0 +1,57 @@
+// What a user sees while rows run: a bar on a terminal, plain lines elsewhere. On stderr, so that
+// stdout is the report's.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "ddprun/train/run_rank.h"
+#include "runner/report/terminal.h"
+
+namespace ddprun {
+
+class ProgressDisplay {
+ public:
+  enum class Mode {
+    silent,   ///< messages only (--quiet)
+    plain,    ///< a line when a row starts and ends
+    verbose,  ///< plain, and a line a second (-v, not on a terminal)
+    bar,      ///< one line that moves
+  };
+
+  ProgressDisplay(std::FILE* stream, Mode mode, int width)
+      : stream_(stream), mode_(mode), width_(width) {}
+  ~ProgressDisplay() { clear(); }
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+
+  void begin_row(int index, int count, const std::string& name, std::int64_t ranks);
+  void update(const Progress& progress);
+  /// `text`: "12.3 ms/step" or why the row failed.
+  void end_row(const std::string& text);
+  /// A line of its own (a log line, a warning), whatever the mode.
+  void message(const std::string& text);
+
+ private:
+  void clear();
+  void draw(const std::string& text);
+
+  std::FILE* stream_;
+  Mode mode_;
+  int width_;
+  std::string row_;            ///< "[2/6] flat"
+  std::int64_t begin_ns_ = 0;  ///< of the row
+  std::int64_t first_ns_ = 0;  ///< its first update, from which the remaining time is estimated
+  std::int64_t first_step_ = 0;
+  std::int64_t last_line_ns_ = 0;
+  bool drawn_ = false;
+};
+
+/// "━━━━━━━━╸           7/15  loss 5.412  31.2 ms/step  4 s left"; `seconds_left` < 0: unknown.
+std::string progress_text(const Progress& progress, double seconds_left, int bar_width);
+
+/// 75 -> "1 min 15 s".
+std::string duration_text(double seconds);
+
+}  // namespace ddprun

@@ -1,0 +1,158 @@
+// Forks ranks; the child's life from fork to _exit.
+#include "runner/launch/rank_process.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <mutex>
+#include <system_error>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/recording_backend.h"
+#include "runner/launch/memory_words.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kProgressIntervalNs = 100'000'000;
+constexpr int kExitFailed = 1;
+
+/// Writes events to the parent. Thread-safe: any thread may log.
+class EventWriter {
+ public:
+  explicit EventWriter(int fd) : fd_(fd) {}
+
+  void send(const nlohmann::json& event) {
+    const std::string line =
+        event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::lock_guard lock(mutex_);
+    for (std::size_t sent = 0; sent < line.size();) {
+      const ssize_t n = write(fd_, line.data() + sent, line.size() - sent);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return;  // the parent is gone, and this process is about to be killed
+      sent += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  int fd_;
+  std::mutex mutex_;
+};
+
+/// The log of a rank travels to the parent, which keeps it from tearing the progress bar.
+class PipeSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit PipeSink(EventWriter& writer) : writer_(writer) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const auto level = spdlog::level::to_string_view(message.level);
+    writer_.send({{"event", "log"},
+                  {"level", std::string(level.data(), level.size())},
+                  {"text", std::string(message.payload.data(), message.payload.size())}});
+  }
+  void flush_() override {}
+
+ private:
+  EventWriter& writer_;
+};
+
+void log_through(EventWriter& writer) {
+  const auto level = spdlog::get_level();
+  auto logger = std::make_shared<spdlog::logger>("rank", std::make_shared<PipeSink>(writer));
+  logger->set_level(level);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
+  try {
+    std::int64_t last_sent = 0;
+    const auto on_progress = [&](const Progress& progress) {
+      const std::int64_t now = now_ns();
+      if (info.rank != 0 || now - last_sent < kProgressIntervalNs) return;
+      last_sent = now;
+      writer.send({{"event", "progress"},
+                   {"step", progress.step},
+                   {"steps", progress.steps},
+                   {"loss", progress.loss},
+                   {"step_ms", progress.step_ms}});
+    };
+    nlohmann::json result = body(info, on_progress);
+    if (info.rank == 0) writer.send({{"event", "result"}, {"result", std::move(result)}});
+    writer.send({{"event", "done"}});
+    return 0;
+  } catch (...) {
+    const RankError error = describe_current_exception();
+    writer.send({{"event", "error"}, {"type", error.type}, {"text", error.text}});
+    return kExitFailed;
+  }
+}
+
+[[noreturn]] void child_main(pid_t parent, const RankInfo& info, const RankBody& body,
+                             SignalWatch& signals, int fd) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kExitFailed);  // the parent died before prctl
+  const std::string name = "ddprun rank " + std::to_string(info.rank);
+  prctl(PR_SET_NAME, name.c_str());
+  signals.leave_to_parent();
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the report's
+  EventWriter writer(fd);
+  log_through(writer);
+  const int status = run_body(info, body, writer);
+  std::fflush(nullptr);
+  _exit(status);  // the parent's static objects are not this process's to destroy
+}
+
+}  // namespace
+
+RankError describe_current_exception() {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    return {"config", error.what()};
+  } catch (const PluginError& error) {
+    return {"plugin", error.what()};
+  } catch (const CommError& error) {  // also where a peer says that its memory ran out
+    return {"comm", error.what()};
+  } catch (const std::exception& error) {
+    if (says_out_of_memory(error))
+      return {"out_of_memory", "out of memory: " + memory_words(error)};
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    return {"other", torch_error != nullptr ? torch_error->what_without_backtrace() : error.what()};
+  } catch (...) {
+    return {"other", "an exception that is no std::exception"};
+  }
+}
+
+ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
+                     const std::vector<int>& close_in_child) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  const pid_t parent = getpid();
+  std::fflush(nullptr);  // else the child would write the parent's buffered text again
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    for (const int fd : close_in_child) close(fd);
+    child_main(parent, info, body, signals, ends[1]);
+  }
+  const int error = errno;
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    throw std::system_error(error, std::generic_category(),
+                            "cannot start rank " + std::to_string(info.rank));
+  }
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {pid, ends[0]};
+}
+
+}  // namespace ddprun

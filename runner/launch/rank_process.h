@@ -1,0 +1,52 @@
+// One forked rank: what it does as a child, and the JSON lines through which it speaks to its
+// parent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/rendezvous.h"
+#include "ddprun/train/run_rank.h"
+#include "runner/launch/signal_watch.h"
+
+namespace ddprun {
+
+/// What a rank does. Rank 0's value is the run's result; the others' is ignored.
+using RankBody = std::function<nlohmann::json(
+    const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
+
+/// Why a rank failed.
+struct RankError {
+  std::string
+      type;  ///< config | plugin | comm | out_of_memory | other | died (no message of its own)
+  std::string text;
+};
+
+/// Says what the exception in flight means. Call inside a catch block.
+RankError describe_current_exception();
+
+/// The child's side of a forked rank.
+struct ForkedRank {
+  pid_t pid = -1;
+  int fd = -1;  ///< read end, non-blocking: JSON lines, one event each
+};
+
+/// Forks a rank that runs `body` and never returns here. The child dies with its parent
+/// (PR_SET_PDEATHSIG), leaves Ctrl-C to it, writes nothing to stdout, logs through the pipe, and
+/// closes `close_in_child`. Events:
+///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most ten a
+///   second
+///   {"event":"log","level":..,"text":..}
+///   {"event":"error","type":..,"text":..}                              then exit status 1
+///   {"event":"result","result":..}                                     rank 0
+///   {"event":"done"}                                                   every rank that ends well,
+///   then exit status 0
+/// Throws std::system_error if the system has no process or pipe left.
+ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
+                     const std::vector<int>& close_in_child);
+
+}  // namespace ddprun

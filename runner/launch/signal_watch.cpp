@@ -1,0 +1,59 @@
+// Signals through signalfd.
+#include "runner/launch/signal_watch.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace ddprun {
+
+namespace {
+
+bool ignored(int signal) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch() {
+  // An inherited SIG_IGN of SIGCHLD would reap the ranks before their status is read.
+  std::signal(SIGCHLD, SIG_DFL);
+  sigset_t watched;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    if (!ignored(signal)) sigaddset(&watched, signal);
+  }
+  sigprocmask(SIG_BLOCK, &watched, &previous_mask_);
+  fd_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+}
+
+SignalWatch::~SignalWatch() {
+  if (fd_ >= 0) close(fd_);
+  sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+int SignalWatch::take() {
+  int stop = 0;
+  signalfd_siginfo info;
+  while (read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo != SIGCHLD) stop = static_cast<int>(info.ssi_signo);
+  }
+  return stop;
+}
+
+void SignalWatch::leave_to_parent() {
+  close(fd_);
+  fd_ = -1;
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+}  // namespace ddprun

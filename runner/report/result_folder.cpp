@@ -1,0 +1,149 @@
+// Atomic creation of result folders.
+#include "runner/report/result_folder.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+#include <vector>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kHiddenPrefix = ".unfinished-";  // then the writer's process id
+
+[[noreturn]] void throw_cannot_write(const fs::path& path, const std::string& why) {
+  throw Error({.what = "cannot write a result",
+               .where = path.string(),
+               .got = why,
+               .expected = {},
+               .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
+}
+
+void sync_to_disk(const fs::path& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw_cannot_write(path, std::strerror(errno));
+  const int status = fsync(fd);
+  const int error = errno;
+  close(fd);
+  // Some file systems have no fsync of folders (EINVAL): nothing more can be done there.
+  if (status != 0 && error != EINVAL) throw_cannot_write(path, std::strerror(error));
+}
+
+bool process_exists(const std::string& digits) {
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  if (error != std::errc() || pid <= 0) return false;
+  return kill(pid, 0) == 0 || errno == EPERM;
+}
+
+void remove_stale(const fs::path& parent) {
+  std::vector<fs::path> stale;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kHiddenPrefix)) continue;
+    if (!process_exists(name.substr(std::strlen(kHiddenPrefix)))) stale.push_back(entry.path());
+  }
+  std::error_code ignored;
+  for (const fs::path& path : stale) fs::remove_all(path, ignored);
+}
+
+/// The topmost part of `path` that does not exist yet.
+fs::path first_missing(const fs::path& path) {
+  fs::path missing;
+  for (fs::path at = fs::absolute(path); !fs::exists(at); at = at.parent_path()) missing = at;
+  return missing;
+}
+
+}  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H-%M-%SZ", &parts);
+  return text;
+}
+
+ResultFolder::ResultFolder(const fs::path& output, const std::string& name, const std::string& time)
+    : parent_(output / name),
+      hidden_(parent_ / (kHiddenPrefix + std::to_string(getpid()))),
+      time_(time) {
+  try {
+    first_created_ = first_missing(parent_);
+    fs::create_directories(parent_);
+    remove_stale(parent_);
+    fs::remove_all(hidden_);
+    fs::create_directory(hidden_);
+  } catch (const fs::filesystem_error& error) {
+    throw ConfigError({.what = "results cannot be written there",
+                       .where = parent_.string(),
+                       .got = error.code().message(),
+                       .expected = "a folder that can be created and written",
+                       .hint = "output.dir in the YAML, or --output DIR, says where"});
+  }
+}
+
+ResultFolder::~ResultFolder() {
+  std::error_code ignored;
+  fs::remove_all(hidden_, ignored);
+  if (first_created_.empty()) return;
+  // Folders of our own making that stayed empty; remove() leaves others alone.
+  for (fs::path at = fs::absolute(parent_); fs::remove(at, ignored); at = at.parent_path()) {
+    if (at == first_created_) break;
+  }
+}
+
+void ResultFolder::write(const std::string& relative, const std::string& text) {
+  const fs::path path = hidden_ / relative;
+  try {
+    fs::create_directories(path.parent_path());
+  } catch (const fs::filesystem_error& error) {
+    throw_cannot_write(path, error.code().message());
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw_cannot_write(path, std::strerror(errno));
+  int error = 0;
+  for (std::size_t written = 0; written < text.size() && error == 0;) {
+    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
+    if (n >= 0) written += static_cast<std::size_t>(n);
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  close(fd);
+  if (error != 0) throw_cannot_write(path, std::strerror(error));
+}
+
+fs::path ResultFolder::commit() {
+  sync_to_disk(hidden_);
+  fs::path final_path;
+  for (int attempt = 1;; ++attempt) {
+    final_path = parent_ / (attempt == 1 ? time_ : time_ + "-" + std::to_string(attempt));
+    if (fs::exists(final_path)) continue;
+    // rename() onto a folder that appeared meanwhile fails unless that is empty: nothing is lost
+    // either way.
+    if (std::rename(hidden_.c_str(), final_path.c_str()) == 0) break;
+    if (errno != ENOTEMPTY && errno != EEXIST) throw_cannot_write(final_path, std::strerror(errno));
+  }
+  first_created_.clear();
+  std::error_code error;
+  const fs::path link = parent_ / (".latest-" + std::to_string(getpid()));
+  fs::create_directory_symlink(final_path.filename(), link, error);
+  if (!error) fs::rename(link, parent_ / "latest", error);
+  if (error) throw_cannot_write(parent_ / "latest", error.message());
+  sync_to_disk(parent_);
+  return final_path;
+}
+
+}  // namespace ddprun

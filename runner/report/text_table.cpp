@@ -1,0 +1,130 @@
+// Layout of tables.
+#include "runner/report/text_table.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ddprun {
+
+namespace {
+
+constexpr int kGap = 2;
+constexpr int kLeastFirstColumn = 12;
+
+std::string padded(const TextTable::Cell& cell, int width, bool right, bool colour) {
+  const std::string text = cut_to_width(cell.text, width);
+  const std::string space(static_cast<std::size_t>(width - display_width(text)), ' ');
+  const std::string shown = coloured(text, cell.colour, colour);
+  return right ? space + shown : shown + space;
+}
+
+std::vector<int> natural_widths(const TextTable& table) {
+  std::vector<int> widths;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    int width = display_width(table.columns[c].title);
+    for (const TextTable::Line& line : table.lines) {
+      if (c < line.cells.size()) width = std::max(width, display_width(line.cells[c].text));
+    }
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+int total_width(const std::vector<int>& widths, const std::vector<std::size_t>& shown) {
+  int total = -kGap;
+  for (const std::size_t c : shown) total += widths[c] + kGap;
+  return total;
+}
+
+/// The columns that fit, after which the first column may still have to shrink.
+std::vector<std::size_t> choose_columns(const TextTable& table, const std::vector<int>& widths,
+                                        int limit) {
+  std::vector<std::size_t> shown(table.columns.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  while (limit > 0 && total_width(widths, shown) > limit) {
+    const auto least = std::max_element(shown.begin(), shown.end(), [&](auto a, auto b) {
+      return table.columns[a].drop_order < table.columns[b].drop_order;
+    });
+    if (table.columns[*least].drop_order == 0) break;
+    shown.erase(least);
+  }
+  return shown;
+}
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string escaped(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
+    text.insert(at, "\\");
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string TextTable::render(int width, bool colour, std::vector<std::string>* dropped) const {
+  std::vector<int> widths = natural_widths(*this);
+  const std::vector<std::size_t> shown = choose_columns(*this, widths, width);
+  if (width > 0) {
+    const int excess = total_width(widths, shown) - width;
+    if (excess > 0)
+      widths[0] = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
+  }
+  if (dropped != nullptr) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (std::find(shown.begin(), shown.end(), c) == shown.end())
+        dropped->push_back(columns[c].title);
+    }
+  }
+  const std::string gap(kGap, ' ');
+  std::string out, head;
+  for (const std::size_t c : shown) {
+    head += (c == shown.front() ? "" : gap) +
+            padded({columns[c].title}, widths[c], columns[c].right_aligned, false);
+  }
+  head = trimmed(head);
+  head.pop_back();
+  out += coloured(head, Colour::bold, colour) + "\n";
+  for (const Line& line : lines) {
+    std::string text;
+    for (const std::size_t c : shown) {
+      if (c >= line.cells.size()) break;
+      text += (c == shown.front() ? "" : gap) +
+              padded(line.cells[c], widths[c], columns[c].right_aligned, colour);
+    }
+    if (!line.note.text.empty()) {
+      const int left = width > 0 ? std::max(20, width - widths[0] - kGap) : 1 << 20;
+      text += gap + coloured(cut_to_width(line.note.text, left), line.note.colour, colour);
+    }
+    out += trimmed(text);
+  }
+  return out;
+}
+
+std::string TextTable::markdown() const {
+  std::string out = "|", rule = "|";
+  for (const Column& column : columns) {
+    out += " " + escaped(column.title) + " |";
+    rule += column.right_aligned ? " ---: |" : " :--- |";
+  }
+  out += "\n" + rule + "\n";
+  for (const Line& line : lines) {
+    out += "|";
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const bool is_note = c == line.cells.size() && !line.note.text.empty();
+      out += " " +
+             (c < line.cells.size() ? escaped(line.cells[c].text)
+              : is_note             ? escaped(line.note.text)
+                                    : std::string()) +
+             " |";
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace ddprun

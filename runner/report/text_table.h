@@ -1,0 +1,37 @@
+// A table of text for the terminal, as wide as it allows, and for Markdown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runner/report/terminal.h"
+
+namespace ddprun {
+
+struct TextTable {
+  struct Column {
+    std::string title;
+    bool right_aligned = true;
+    int drop_order = 0;  ///< on a narrow terminal the highest goes first; 0 stays
+  };
+  struct Cell {
+    std::string text;
+    Colour colour = Colour::none;
+  };
+  struct Line {
+    std::vector<Cell> cells;  ///< one a column; or only the first, if `note` says the rest
+    Cell note = {};           ///< text over all columns after the first
+  };
+
+  std::vector<Column> columns;
+  std::vector<Line> lines;
+
+  /// Lines of text, each ending in a newline. Columns are dropped, then the first is cut, until a
+  /// line fits `width` (0: no limit). `dropped` receives the titles of the columns left out.
+  std::string render(int width, bool colour, std::vector<std::string>* dropped = nullptr) const;
+
+  /// All columns, as a Markdown table.
+  std::string markdown() const;
+};
+
+}  // namespace ddprun
