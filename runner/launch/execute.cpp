@@ -81,15 +81,18 @@ Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
   if (!joined_) signals_ = std::make_unique<SignalWatch>();
 }
 
-Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
-  const auto on_progress = [this](const Progress& progress) {
+std::function<void(const Progress&)> Executor::shown_progress() {
+  return [this](const Progress& progress) {
     if (reports()) display_.update(progress);
   };
-  if (joined_) return run_in_place(*joined_, body, on_progress).outcome;
+}
+
+Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
+  if (joined_) return run_in_place(*joined_, body, shown_progress()).outcome;
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
-  return run_ranks(static_cast<int>(world_size), body, *signals_, {on_progress, on_log});
+  return run_ranks(static_cast<int>(world_size), body, *signals_, {shown_progress(), on_log});
 }
 
 Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
@@ -103,10 +106,7 @@ Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int
     return ranks;
   };
   if (!joined_ || last) return execute(row.experiment.world.size, body);
-  const auto on_progress = [this](const Progress& progress) {
-    if (reports()) display_.update(progress);
-  };
-  InPlace ended = run_in_place(*joined_, body, on_progress);
+  InPlace ended = run_in_place(*joined_, body, shown_progress());
   if (ended.error_type.empty()) return std::move(ended.outcome);
   give_back_freed_memory();
   // Now, in short: a launcher may end this rank while it waits.

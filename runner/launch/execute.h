@@ -2,6 +2,7 @@
 // joined.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ class Executor {
   int world_size() const { return joined_ ? joined_->world_size : 0; }
 
  private:
+  /// Shows the progress of ranks, if this process reports.
+  std::function<void(const Progress&)> shown_progress();
   Outcome execute(std::int64_t world_size, const RankBody& body);
 
   std::optional<RankInfo> joined_;

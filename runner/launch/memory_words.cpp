@@ -1,14 +1,15 @@
 // Reads sizes out of torch's messages, and the kernel's counters.
 #include "runner/launch/memory_words.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <array>
 #include <fstream>
+#include <new>
 #include <regex>
 
+#include "ddprun/base/failure.h"
 #include "ddprun/measure/environment.h"
 
 namespace ddprun {
@@ -40,9 +41,7 @@ std::string host_memory() {
 }  // namespace
 
 std::string memory_words(const std::exception& failure) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  const std::string message =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  const std::string message = message_of(failure);
   static const std::regex on_gpu(
       R"(Tried to allocate ([0-9.]+ \w+)\. GPU (\d+) has a total capacity of ([0-9.]+ \w+) of which ([0-9.]+ \w+) is free)");
   static const std::regex on_cpu(R"(tried to allocate (\d+) bytes)");

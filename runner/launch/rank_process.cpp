@@ -1,7 +1,6 @@
 // Forks ranks; the child's life from fork to _exit.
 #include "runner/launch/rank_process.h"
 
-#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
@@ -15,7 +14,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/base/failure.h"
 #include "runner/launch/memory_words.h"
 
 namespace ddprun {
@@ -125,8 +124,7 @@ RankError describe_current_exception() {
   } catch (const std::exception& error) {
     if (says_out_of_memory(error))
       return {"out_of_memory", "out of memory: " + memory_words(error)};
-    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    return {"other", torch_error != nullptr ? torch_error->what_without_backtrace() : error.what()};
+    return {"other", message_of(error)};
   } catch (...) {
     return {"other", "an exception that is no std::exception"};
   }

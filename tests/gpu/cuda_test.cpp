@@ -124,10 +124,7 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
 
 /// tiny_experiment() on all GPUs, by the kernels that there are.
 std::vector<std::string> on_gpus(const char* command, int gpus) {
-  std::vector<std::string> words = {command, "gpu.yaml"};
-  const auto world = set_gpu_world(gpu_world(gpus));
-  words.insert(words.end(), world.begin(), world.end());
-  return words;
+  return gpu_command(command, "gpu.yaml", gpu_world(gpus));
 }
 
 TEST_F(Cuda, ARunProvesItself) {

@@ -24,10 +24,9 @@ class CudaGraph : public GpuTest {
   CommandResult run(const std::string& command, const std::string& more,
                     const std::vector<std::string>& settings = {}) {
     folder_.write("graph.yaml", tiny_experiment(more));
-    std::vector<std::string> words = {command, "graph.yaml", "--set", "train.warmup_steps=3"};
+    auto words = gpu_command(command, "graph.yaml", gpu_world(probe_.count));
+    words.insert(words.end(), {"--set", "train.warmup_steps=3"});
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    const auto world = set_gpu_world(gpu_world(probe_.count));
-    words.insert(words.end(), world.begin(), world.end());
     return run_ddprun(folder_, words);
   }
 

@@ -185,10 +185,7 @@ TEST_F(Nccl, BuffersAreRegisteredAndCountedAndTheTopologyIsThere) {
 
 /// tiny_experiment() on two ranks that share the GPU.
 std::vector<std::string> shared(const char* command) {
-  std::vector<std::string> words = {command, "shared.yaml"};
-  const auto world = set_gpu_world(gpu_world(1, 2));
-  words.insert(words.end(), world.begin(), world.end());
-  return words;
+  return gpu_command(command, "shared.yaml", gpu_world(1, 2));
 }
 
 TEST_F(Nccl, AnEmulatedRunProvesItselfAndShowsNoTimes) {

@@ -46,4 +46,13 @@ inline std::vector<std::string> set_gpu_world(const WorldConfig& world) {
               (world.emulate_ranks_on_one_gpu ? "true" : "false")};
 }
 
+/// `ddprun COMMAND FILE` in a gpu_world().
+inline std::vector<std::string> gpu_command(const std::string& command, const std::string& file,
+                                            const WorldConfig& world) {
+  std::vector<std::string> words = {command, file};
+  const auto set = set_gpu_world(world);
+  words.insert(words.end(), set.begin(), set.end());
+  return words;
+}
+
 }  // namespace ddprun::test

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "ddprun/config/experiment.h"
 
@@ -75,6 +77,33 @@ TEST_P(AtenOptimizer, EqualsTheKernels) {
   if (dtypes.compute == at::kBFloat16) {
     const at::Tensor copy = atens.buffers.compute_copy(atens.buffers.all());
     EXPECT_TRUE(at::equal(copy, atens.all().to(at::kBFloat16)));
+  }
+}
+
+TEST_P(AtenOptimizer, SkipsStepsAsTheKernelsDo) {
+  OptimizerConfig config;
+  config.name = GetParam().optimizer;
+  config.momentum = GetParam().momentum;
+  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
+  Model ours(dtypes);
+  Model atens(dtypes);
+  const auto kernels = make_optimizer(config, ours.buffers);
+  const auto aten = make_aten_optimizer(config, atens.buffers);
+  for (int step = 1; step <= 6; ++step) {
+    const bool overflow = step % 3 == 1;  // the first, before there are moments, and the fourth
+    const at::Tensor before = atens.all().clone();
+    for (auto [model, optimizer] : {std::pair{&ours, kernels.get()}, {&atens, aten.get()}}) {
+      const at::Tensor gradients = model->buffers.gradients(model->buffers.all());
+      gradients.copy_(wave(gradients.numel(), step));
+      if (overflow) gradients.fill_(NAN);
+      optimizer->begin_step(0.01);
+      optimizer->scale_gradients(
+          {.factor = at::full({}, 0.5), .overflow = at::full({}, overflow ? 2.0 : 0.0)});
+      optimizer->update({0, 320});
+      optimizer->update_all();
+    }
+    EXPECT_EQ(at::equal(atens.all(), before), overflow) << "step " << step;
+    EXPECT_LT((ours.all() - atens.all()).abs().max().item<double>(), 2e-6) << "step " << step;
   }
 }
 

@@ -2,10 +2,10 @@
 #include "ddprun/comm/recording_backend.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <new>
 #include <utility>
+
+#include "ddprun/base/failure.h"
 
 namespace ddprun {
 
@@ -22,20 +22,6 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
 
 std::string place_of(int rank, int size) {
   return "rank " + std::to_string(rank) + " of " + std::to_string(size);
-}
-
-std::string whole_text(const std::exception& failure) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  return torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
-}
-
-/// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say it.
-constexpr std::array kMemoryWords = {"can't allocate memory", "not enough memory",
-                                     "Cannot allocate memory", "out of memory"};
-
-std::string first_line(const std::exception& failure) {
-  const std::string text = whole_text(failure);
-  return text.substr(0, text.find('\n'));
 }
 
 /// What reaches the caller as it is: our own, and memory that ran out, which is this rank's own
@@ -62,19 +48,9 @@ std::string hint_for(const std::string& message) {
 
 }  // namespace
 
-bool says_out_of_memory(const std::exception& failure) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&failure) != nullptr ||
-      dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) {
-    return true;
-  }
-  const std::string text = whole_text(failure);
-  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(),
-                     [&text](const char* words) { return text.find(words) != std::string::npos; });
-}
-
 CommError comm_error(const std::exception& failure, const std::string& what,
                      const std::string& where) {
-  const std::string message = first_line(failure);
+  const std::string message = first_line_of(failure);
   return CommError(
       {.what = what, .where = where, .got = message, .expected = "", .hint = hint_for(message)});
 }

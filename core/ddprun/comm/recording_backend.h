@@ -130,9 +130,6 @@ class RecordingBackend final : public c10d::Backend {
   std::vector<std::int64_t> worker_free_ns_;
 };
 
-/// Whether memory ran out: of the host, or of the device.
-bool says_out_of_memory(const std::exception& failure);
-
 /// A CommError of this failure: first line of its message as `got`, a hint where the cause is
 /// known.
 CommError comm_error(const std::exception& failure, const std::string& what,

@@ -2,6 +2,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include "ddprun/base/failure.h"
 #include "ddprun/cuda/cuda_device.h"
 
 namespace ddprun::cuda {
@@ -63,10 +64,9 @@ std::unique_ptr<CapturedWork> CudaDevice::capture(const std::function<void()>& w
     throw;
   } catch (const std::exception& failure) {
     capturing_ = false;
-    const std::string words = failure.what();
     throw Error({.what = "the step cannot be captured as a CUDA graph",
                  .where = device_.str(),
-                 .got = words.substr(0, words.find('\n')),
+                 .got = first_line_of(failure),
                  .expected = "operators that neither wait for the device nor depend on its values",
                  .hint = "set `mode: eager` under `execution:`, or take another plugin"});
   }

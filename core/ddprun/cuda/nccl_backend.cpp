@@ -18,6 +18,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "ddprun/base/failure.h"
 #include "ddprun/comm/future_work.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
@@ -227,9 +228,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
 /// "unhandled cuda error ...; Cuda failure 2 'out of memory'": of PyTorch's words about a failure
 /// of NCCL those that say something.
 std::string short_words(const std::exception& failure) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
-  std::string text =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+  std::string text = message_of(failure);
   if (const auto place = text.find(", ");
       text.starts_with("NCCL error in: ") && place != std::string::npos) {
     text.erase(0, place + 2);

@@ -26,7 +26,7 @@ class AtenOptimizer : public Optimizer {
 
   at::Tensor lr_;        // float32 ()
   at::Tensor steps_;     // float32 (): that were not skipped, this one included
-  GradientScale scale_;  // of this step
+  GradientScale scale_;  // of this step; overflow is 0 or 1
 
  private:
   void start(double lr) override {
@@ -35,12 +35,15 @@ class AtenOptimizer : public Optimizer {
     counted_ = false;
   }
 
-  void heed(const GradientScale& scale) override { scale_ = scale; }
+  void heed(const GradientScale& scale) override {
+    scale_ = scale;
+    if (scale.overflow.defined()) scale_.overflow = scale.overflow.gt(0).to(at::kFloat);
+  }
 
   void update_range(Range range) final {
     if (!counted_) {  // not in start(), which a captured step does not repeat
       steps_.add_(1);
-      if (scale_.overflow.defined()) steps_.sub_(scale_.overflow.gt(0));
+      if (scale_.overflow.defined()) steps_.sub_(scale_.overflow);
       counted_ = true;
     }
     update_elements(range);
@@ -67,7 +70,7 @@ class AtenAdamw final : public AtenOptimizer {
     std::optional<at::Tensor> divisor;
     if (scale_.factor.defined()) divisor = scale_.factor.reciprocal();
     std::optional<at::Tensor> overflow;
-    if (scale_.overflow.defined()) overflow = scale_.overflow.gt(0).to(at::kFloat);
+    if (scale_.overflow.defined()) overflow = scale_.overflow;
     moments_.for_each_part(
         range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
           const at::Tensor gradient = gradients.narrow(0, part.begin - range.begin, part.size());

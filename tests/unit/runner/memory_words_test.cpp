@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/base/failure.h"
 #include "runner/launch/rank_process.h"
 
 namespace ddprun {

@@ -1,0 +1,40 @@
+// Texts of exceptions, and the words in which memory runs out.
+#include "ddprun/base/failure.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+namespace ddprun {
+
+namespace {
+
+/// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say it.
+constexpr std::array kMemoryWords = {"can't allocate memory", "not enough memory",
+                                     "Cannot allocate memory", "out of memory"};
+
+}  // namespace
+
+std::string message_of(const std::exception& failure) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&failure);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : failure.what();
+}
+
+std::string first_line_of(const std::exception& failure) {
+  const std::string text = message_of(failure);
+  return text.substr(0, text.find('\n'));
+}
+
+bool says_out_of_memory(const std::exception& failure) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&failure) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) {
+    return true;
+  }
+  const std::string text = message_of(failure);
+  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(),
+                     [&text](const char* words) { return text.find(words) != std::string::npos; });
+}
+
+}  // namespace ddprun

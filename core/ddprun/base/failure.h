@@ -1,0 +1,16 @@
+// What an exception says, whoever threw it: torch's own text comes without its backtrace.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace ddprun {
+
+/// The whole text.
+std::string message_of(const std::exception& failure);
+std::string first_line_of(const std::exception& failure);
+
+/// Whether memory ran out: of the host, or of the device.
+bool says_out_of_memory(const std::exception& failure);
+
+}  // namespace ddprun
