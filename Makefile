@@ -51,7 +51,7 @@ test: build
 test-asan:
 	@$(MAKE) --no-print-directory test PRESET=asan
 
-# ThreadSanitizer needs its shadow memory where address randomisation may have put something else.
+# ThreadSanitizer needs its shadow memory where address randomization may have put something else.
 test-tsan:
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@setarch -R ctest --preset tsan -j $(JOBS)

@@ -1,4 +1,4 @@
-// eager: attention as CS336 section 3.5.4 writes it; the (time x time) scores are materialised.
+// eager: attention as CS336 section 3.5.4 writes it; the (time x time) scores are materialized.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>

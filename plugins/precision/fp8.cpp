@@ -54,16 +54,16 @@ struct Layer {
 };
 
 /// A matrix in 8 bits: values * scale is the matrix, rounded.
-struct Quantised {
+struct Quantized {
   at::Tensor values;
   at::Tensor scale;  // float32 scalar ()
 
-  Quantised transposed() const { return {values.t().contiguous(), scale}; }
+  Quantized transposed() const { return {values.t().contiguous(), scale}; }
 };
 
 /// Scaled such that the expected largest magnitude becomes the dtype's; what exceeds it is clamped.
 /// `history` null: the largest magnitude is that of the tensor at hand.
-Quantised quantise(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* history,
+Quantized quantize(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* history,
                    bool record) {
   const at::Tensor wide = matrix.to(at::kFloat);
   at::Tensor amax = wide.abs().amax();
@@ -76,7 +76,7 @@ Quantised quantise(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* 
 /// them. The CPU computes the same of the same operands, but not by at::_scaled_mm: where that is
 /// oneDNN's it is a reference that takes 250 ms for 128 x 128 x 128, and elsewhere it does just
 /// this.
-at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType out, bool fast_sums) {
+at::Tensor product(const Quantized& a, const Quantized& b, at::ScalarType out, bool fast_sums) {
   if (a.values.is_cpu()) {
     const at::Tensor sums = at::mm(a.values.to(at::kFloat), b.values.to(at::kFloat).t());
     return (sums * (a.scale * b.scale)).to(out);
@@ -86,7 +86,7 @@ at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType out, b
 }
 
 struct Fp8LinearBackward final : ddprun::KernelNode {
-  Quantised x, weight;  // (rows, in), (out, in)
+  Quantized x, weight;  // (rows, in), (out, in)
   std::vector<std::int64_t> x_sizes;
   at::ScalarType x_dtype = at::kFloat;
   std::shared_ptr<Layer> layer;  // null: current scaling
@@ -100,7 +100,7 @@ struct Fp8LinearBackward final : ddprun::KernelNode {
   variable_list backward(variable_list&& gradients) override {
     const at::Tensor& dy = gradients[0];  // (..., out)
     if (!dy.defined()) return variable_list(2);
-    const Quantised rows = quantise(dy.reshape({-1, dy.size(-1)}), kBackward,
+    const Quantized rows = quantize(dy.reshape({-1, dy.size(-1)}), kBackward,
                                     layer ? &layer->of_gradient : nullptr, /*record=*/true);
     variable_list results(2);
     if (task_should_compute_output(0)) {
@@ -167,9 +167,9 @@ class Fp8 final : public ddprun::Precision {
     {
       const ddprun::KernelGuard guard;
       const bool record = node != nullptr;  // an evaluation leaves the training's state as it is
-      Quantised rows = quantise(x.reshape({-1, x.size(-1)}), kForward,
+      Quantized rows = quantize(x.reshape({-1, x.size(-1)}), kForward,
                                 layer ? &layer->of_input : nullptr, record);
-      Quantised matrix = quantise(weight, kForward, layer ? &layer->of_weight : nullptr, record);
+      Quantized matrix = quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
       std::vector<std::int64_t> sizes = x.sizes().vec();
       sizes.back() = weight.size(0);
       y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true).view(sizes);

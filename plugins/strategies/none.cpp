@@ -1,23 +1,23 @@
-// Strategy "none": no communication at all, the control that shows what synchronisation costs.
+// Strategy "none": no communication at all, the control that shows what synchronization costs.
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
 
 /// On one rank it is plain training. On more, every rank trains its own model on its own share of
-/// the data, from equal parameters (each rank initialises from the same seed): a lower bound of the
+/// the data, from equal parameters (each rank initializes from the same seed): a lower bound of the
 /// step time, and no training method, so it has to be asked for.
 class None final : public Strategy {
  public:
   void declare_options(Options& options) override {
     options.option(
-        "unsynchronised", &unsynchronised_,
+        "unsynchronized", &unsynchronized_,
         "run on several ranks, whose models then drift apart: a control, for timing only");
   }
 
   std::string unsupported(const Setup& setup) const override {
-    if (setup.world_size == 1 || unsynchronised_) return {};
-    return "gradients are never synchronised, so " + std::to_string(setup.world_size) +
-           " ranks would train different models; set unsynchronised: true to time that as a "
+    if (setup.world_size == 1 || unsynchronized_) return {};
+    return "gradients are never synchronized, so " + std::to_string(setup.world_size) +
+           " ranks would train different models; set unsynchronized: true to time that as a "
            "control";
   }
 
@@ -31,13 +31,13 @@ class None final : public Strategy {
                          .expected = "1 rank",
                          .hint = {}});
     }
-    if (world_size > 1) context.declare_unsynchronised();
+    if (world_size > 1) context.declare_unsynchronized();
   }
 
   void finish_backward() override {}
 
  private:
-  bool unsynchronised_ = false;
+  bool unsynchronized_ = false;
 };
 
 }  // namespace ddprun

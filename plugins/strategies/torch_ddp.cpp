@@ -76,7 +76,7 @@ class TorchDdp final : public Strategy {
         std::vector<std::int64_t>{});
   }
 
-  /// Before the forward of a micro-batch that will synchronise; without it the Reducer's hooks let
+  /// Before the forward of a micro-batch that will synchronize; without it the Reducer's hooks let
   /// gradients accumulate.
   void prepare() {
     reducer_->prepare_for_forward();

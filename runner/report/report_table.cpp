@@ -12,7 +12,7 @@
 
 #include "runner/report/memory_table.h"
 #include "runner/report/report_statistics.h"
-#include "runner/report/utilisation.h"
+#include "runner/report/utilization.h"
 
 namespace ddprun {
 
@@ -118,12 +118,12 @@ TextTable::Cell calls_cell(const Entry& entry) {
 }
 
 TextTable::Cell tflops_cell(const Entry& entry) {
-  const double tflops = utilisation(*entry.row, *entry.statistics).tflops;
+  const double tflops = utilization(*entry.row, *entry.statistics).tflops;
   return {fmt::format("{:.{}f}", tflops, tflops >= 100 ? 0 : tflops >= 1 ? 1 : 3)};
 }
 
 TextTable::Cell mfu_cell(const Entry& entry) {
-  const auto mfu = utilisation(*entry.row, *entry.statistics).mfu;
+  const auto mfu = utilization(*entry.row, *entry.statistics).mfu;
   return {mfu ? fmt::format("{:.1f} %", *mfu * 100) : "–"};
 }
 
@@ -358,9 +358,9 @@ std::vector<std::string> proof_lines(const std::vector<Row>& rows) {
                     ": the ranks shared one GPU and met over sockets, so times would say nothing "
                     "of GPUs of their own: they are withheld, and result.json has the samples");
   }
-  for (const std::string& note : utilisation_notes(rows)) lines.push_back(note);
+  for (const std::string& note : utilization_notes(rows)) lines.push_back(note);
   if (!controls.empty()) {
-    lines.insert(lines.begin(), "control (not synchronised by design): " + joined(controls));
+    lines.insert(lines.begin(), "control (not synchronized by design): " + joined(controls));
   }
   if (proved_rows > 0) {
     lines.insert(lines.begin(),

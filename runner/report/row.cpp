@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "runner/report/report_statistics.h"
-#include "runner/report/utilisation.h"
+#include "runner/report/utilization.h"
 
 namespace ddprun {
 
@@ -121,7 +121,7 @@ json to_json(const Row& row) {
   if (row.measured()) {
     const auto statistics = compute_statistics(row.ranks, row.global_batch, row.context_length);
     out["statistics"] = statistics_json(statistics);
-    const Utilisation used = utilisation(row, statistics);
+    const Utilization used = utilization(row, statistics);
     out["statistics"]["tflops"] = used.tflops;
     out["statistics"]["mfu"] = used.mfu ? json(*used.mfu) : json(nullptr);
     if (!used.mfu) out["statistics"]["no_mfu"] = used.refusal;

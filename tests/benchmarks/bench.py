@@ -56,7 +56,7 @@ def values(results, quantity):
 
 def candidates(cell, args):
     """What is tried for a cell: ddprun's and the peer's configurations, by label."""
-    if cell[2] == 1:  # nothing to synchronise
+    if cell[2] == 1:  # nothing to synchronize
         strategies, words = ["none"], [["--strategy", "single"]]
     elif args.quick:
         strategies, words = sides.DDPRUN_QUICK, sides.PEER_QUICK

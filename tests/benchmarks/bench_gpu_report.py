@@ -1,4 +1,4 @@
-"""Goals, model FLOPs utilisation, rows and table of `make bench-gpu`: pure functions, tested by bench_gpu_test.py."""
+"""Goals, model FLOPs utilization, rows and table of `make bench-gpu`: pure functions, tested by bench_gpu_test.py."""
 import statistics
 from typing import NamedTuple
 

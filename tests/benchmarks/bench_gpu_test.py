@@ -43,7 +43,7 @@ class Fake:
         return run
 
 
-class Utilisation(unittest.TestCase):
+class Utilization(unittest.TestCase):
     def test_it_is_six_a_token_and_weight_and_half_of_attention_over_the_peak(self):
         size = dict(vocab=100, context=8, d_model=4, d_ff=16, layers=2)
         matrices = 2 * (4 * 16 + 3 * 64) + 400
@@ -68,7 +68,7 @@ class Goals(unittest.TestCase):
         for other in ({"variant": "eager"}, {"precision": "fp32"}, {"model": "tiny"}):
             self.assertIsNone(self.row("step", 1, 100, **other)["goal"])
 
-    def test_utilisation_is_held_against_itself_and_not_against_the_other_side(self):
+    def test_utilization_is_held_against_itself_and_not_against_the_other_side(self):
         for ours, met in ((50, True), (49, False)):
             self.assertEqual(self.row("MFU", ours, 60, model="xl-2025", variant="")["met"], met)
         self.assertIsNone(self.row("MFU", 1, 60, variant="")["met"])

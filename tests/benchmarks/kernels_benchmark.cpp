@@ -102,11 +102,11 @@ void rms_norm_backward_aten(benchmark::State& state) {
   const at::Tensor dweight = at::zeros({kWidth});
   measure(state, x.numel() * (12 + sizeof(T)), [&] {
     const at::Tensor wide = dy.to(at::kFloat);
-    const at::Tensor normalised = x * inverse;
-    dweight.add_((wide * normalised).sum(0));
+    const at::Tensor normalized = x * inverse;
+    dweight.add_((wide * normalized).sum(0));
     const at::Tensor scaled = wide * weight;
-    const at::Tensor pull = (scaled * normalised).mean(-1, true);
-    dx.add_((scaled - normalised * pull) * inverse);
+    const at::Tensor pull = (scaled * normalized).mean(-1, true);
+    dx.add_((scaled - normalized * pull) * inverse);
   });
 }
 

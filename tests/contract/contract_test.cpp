@@ -153,7 +153,7 @@ std::vector<Combination> overlapping() {
   return all;
 }
 
-/// A single process has nobody to synchronise with.
+/// A single process has nobody to synchronize with.
 class Alone : public Strategy {
  public:
   void setup(StrategyContext&) override {}
@@ -161,7 +161,7 @@ class Alone : public Strategy {
 };
 
 struct Outcome {
-  at::Tensor gradients;   // flat, after the first step's synchronisation
+  at::Tensor gradients;   // flat, after the first step's synchronization
   at::Tensor parameters;  // flat, after the last step
   at::Tensor copy;        // of them, for the matrix products; undefined if there is none
   std::vector<double> losses;
@@ -304,7 +304,7 @@ TEST_P(Contract, SmallIntegersAverageExactly) {
   for (const auto& check : checks) EXPECT_EQ(check.status, "passed") << check.detail;
 }
 
-TEST_P(Contract, AccumulationSynchronisesOncePerStep) {
+TEST_P(Contract, AccumulationSynchronizesOncePerStep) {
   Experiment whole = experiment();
   whole.train.steps = 3;
   Experiment accumulated = whole;

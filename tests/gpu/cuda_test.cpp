@@ -42,13 +42,13 @@ TEST_F(Cuda, MarksFollowTheDevicesWork) {
     const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
     const at::Tensor a = at::ones({4096, 4096}, options);
     at::mm(a, a);  // the first call sets things up
-    device->synchronise();
+    device->synchronize();
     const std::int64_t before_ns = now_ns();
     const Mark begin = device->mark();
     at::Tensor product = a;
     for (int i = 0; i < 20; ++i) product = at::mm(product, a);
     const Mark end = device->mark();
-    device->synchronise();  // sets a new anchor: the marks now lie before it
+    device->synchronize();  // sets a new anchor: the marks now lie before it
     const std::int64_t done_ns = now_ns();
     constexpr std::int64_t kSlackNs = 10'000;  // of CUDA's float milliseconds
     CHECK_HERE(device->time_of(begin) > before_ns - kSlackNs);

@@ -60,7 +60,7 @@ int capture_and_launch() {
     if (device->time_of(begin) < free_ns) return 5;  // of this launch, not of the last
     free_ns = device->time_of(end);
     if (sum.item<float>() != static_cast<float>(launch)) return 6;
-    device->synchronise();
+    device->synchronize();
   }
   try {
     device->capture([&] { sum.item<float>(); });

@@ -72,7 +72,7 @@ TEST_F(Nccl, TheEndOfACollectiveIsMarkedBehindIt) {
     group.take_records();
     const std::int64_t before = now_ns();
     group.all_reduce(large, ReduceOp::sum, "large").wait();
-    group.device().synchronise();
+    group.device().synchronize();
     const std::int64_t after = now_ns();
     const auto records = group.take_records();
     group.shutdown();
@@ -96,7 +96,7 @@ TEST_F(Nccl, ADeadRankEndsTheHostsWaitForTheGpu) {
         [&] {
           group.all_reduce(tensor, ReduceOp::sum, "with nobody").wait();
           tensor[0].item<float>();       // blocks in the driver until the watchdog has aborted
-          group.device().synchronise();  // says why
+          group.device().synchronize();  // says why
         },
         "NCCL");
   });

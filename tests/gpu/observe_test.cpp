@@ -55,10 +55,10 @@ TEST_F(Observed, AllReducesLieAfterBackwardOrWithinIt) {
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(probe_.count)) << strategy;
     for (const auto& [process, steps] : ranks) {
       ASSERT_EQ(steps.size(), 4U);
-      const std::string phase = strategy == "naive" ? "step/synchronise" : "step/backward";
+      const std::string phase = strategy == "naive" ? "step/synchronize" : "step/backward";
       for (const NvtxStep& step : steps) {
         EXPECT_THAT(step.enqueued, ElementsAre(testing::Pair(phase, 12)));
-        EXPECT_THAT(step.ended, ElementsAre(testing::Pair("step/synchronise", 12)));
+        EXPECT_THAT(step.ended, ElementsAre(testing::Pair("step/synchronize", 12)));
       }
     }
   }
@@ -75,7 +75,7 @@ TEST_F(Observed, MemoryOfEachPhaseIsTheAllocators) {
     EXPECT_GE(each["peak_reserved_bytes"], each["peak_allocated_bytes"]) << each;
     EXPECT_EQ(each["retries"], 0) << each;
   }
-  EXPECT_THAT(phases, ElementsAre("setup", "forward", "backward", "synchronise", "optimizer"));
+  EXPECT_THAT(phases, ElementsAre("setup", "forward", "backward", "synchronize", "optimizer"));
 }
 
 TEST_F(Observed, TheSnapshotIsAPickleOfAllocationsWithPhasesAndFrames) {

@@ -102,11 +102,11 @@ TEST(Command, SetReplacesAValue) {
 TEST(Command, AMistypedKeyIsRefusedBeforeAnythingRuns) {
   TemporaryFolder folder;
   folder.write("good.yaml", tiny_experiment());
-  folder.write("bad.yaml", tiny_experiment("optimiser: {lr: 1}\n"));
+  folder.write("bad.yaml", tiny_experiment("optimizer: {lr: 1}\n"));
   const CommandResult run = run_ddprun(folder, {"good.yaml", "bad.yaml"});
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err,
-              AllOf(HasSubstr("bad.yaml:9:1"), HasSubstr("optimiser"), HasSubstr("optimizer")));
+              AllOf(HasSubstr("bad.yaml:9:1"), HasSubstr("optimizer"), HasSubstr("optimizer")));
   EXPECT_THAT(run.err, Not(HasSubstr("starting")));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
 }

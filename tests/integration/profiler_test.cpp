@@ -34,11 +34,11 @@ TEST(Profiler, SeesAllReducesAfterBackwardOrWithinIt) {
       ASSERT_EQ(steps.size(), kSteps);
       for (const NvtxStep& step : steps) {
         EXPECT_THAT(step.phases, testing::ElementsAre("step", "step/forward", "step/backward",
-                                                      "step/synchronise", "step/optimizer"));
-        const std::string phase = strategy == "naive" ? "step/synchronise" : "step/backward";
+                                                      "step/synchronize", "step/optimizer"));
+        const std::string phase = strategy == "naive" ? "step/synchronize" : "step/backward";
         EXPECT_THAT(step.enqueued, testing::ElementsAre(testing::Pair(phase, kParameters)));
         EXPECT_THAT(step.ended,
-                    testing::ElementsAre(testing::Pair("step/synchronise", kParameters)));
+                    testing::ElementsAre(testing::Pair("step/synchronize", kParameters)));
       }
     }
   }
@@ -65,8 +65,8 @@ TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
       ASSERT_EQ(starts.size(), 12U);
       const bool within = starts.front() < ends.at("backward");
       EXPECT_EQ(within, strategy == "overlap") << starts.front() << " " << ends.at("backward");
-      EXPECT_LT(starts.back(), ends.at("synchronise"));
-      EXPECT_LE(ends.at("synchronise"), ends.at("optimizer"));
+      EXPECT_LT(starts.back(), ends.at("synchronize"));
+      EXPECT_LE(ends.at("synchronize"), ends.at("optimizer"));
     }
   }
 }

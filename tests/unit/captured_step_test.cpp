@@ -21,7 +21,7 @@ class Repeater final : public Device {
   c10::Device torch_device() const override { return cpu_device().torch_device(); }
   Mark mark() override { return cpu_device().mark(); }
   std::int64_t time_of(Mark mark) override { return mark; }
-  void synchronise() override {}
+  void synchronize() override {}
   DeviceMemory memory() const override { return {}; }
   void reset_memory() override {}
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
@@ -124,7 +124,7 @@ TEST(CapturedStep, ItsCollectivesAreRecordedAtEachLaunchAndNotBefore) {
   EXPECT_TRUE(group->take_records().empty());
   for (int launch = 0; launch < 2; ++launch) {
     group->all_reduce(tensor, ReduceOp::sum, "before").wait();
-    group->launched_again();
+    group->replay();
     const auto records = group->take_records();
     ASSERT_EQ(records.size(), 2U);
     EXPECT_EQ(records[0].label, "before");

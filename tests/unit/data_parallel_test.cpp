@@ -87,14 +87,14 @@ TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
   const BackwardMarks marks = ddp.backward(model.loss(), true);
   EXPECT_THAT(spy.take(), ElementsAre("before_forward", "gradient 0", "gradient 1", "finish"));
   EXPECT_LE(marks.begin, marks.last_gradient);
-  EXPECT_LE(marks.last_gradient, marks.synchronised);
+  EXPECT_LE(marks.last_gradient, marks.synchronized);
   EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 4.0F))) << "both micro-batches";
   ddp.step(0.1, 0.0);
   EXPECT_THAT(spy.take(), ElementsAre("optimizer"));
   EXPECT_FALSE(model.first.grad().defined());
 }
 
-TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronised) {
+TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
   DataParallel ddp = make();
   ddp.backward(model.loss(), true);
   const StepOutcome outcome = ddp.step(1.0, 0.5);

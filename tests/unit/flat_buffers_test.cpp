@@ -98,7 +98,7 @@ TEST(FlatBuffers, GradientsMoveIntoTheBufferAndAddUpThere) {
     }
   }
   EXPECT_EQ(buffers.gradients({18, 32}).abs().sum().item<float>(), 0.0f);
-  buffers.drop_gradients();
+  buffers.zero_grad();
   for (const NamedTensor& parameter : parameters) EXPECT_FALSE(parameter.tensor.grad().defined());
 }
 
@@ -222,7 +222,7 @@ TEST(FlatBuffers, GradientsOfAModelInBfloat16AddUpWhereTheyTravel) {
                           at::full({15}, 1.5 * micro_batch, at::kBFloat16)));
   }
   EXPECT_EQ(buffers.gradient_bytes(buffers.range(2)), 15 * 2);
-  buffers.drop_gradients();
+  buffers.zero_grad();
   EXPECT_FALSE(user.grad().defined());
 }
 

@@ -101,9 +101,9 @@ const PluginRegistry& registry() {
 }
 
 /// Gradients stay each rank's own.
-class Unsynchronised : public Strategy {
+class Unsynchronized : public Strategy {
  public:
-  void setup(StrategyContext& context) override { context.declare_unsynchronised(); }
+  void setup(StrategyContext& context) override { context.declare_unsynchronized(); }
   void finish_backward() override {}
 };
 
@@ -112,7 +112,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
   test::run_ranks(2, [&](ProcessGroup& group) {
     const auto fp16 = make_fp16("{init_scale: 1024}");
     const at::Tensor weight = at::ones({4, 8}).requires_grad_();
-    Unsynchronised strategy;
+    Unsynchronized strategy;
     OptimizerConfig sgd;
     sgd.name = "sgd";
     sgd.lr = 0.5;

@@ -67,7 +67,7 @@ at::Tensor inverse_rms_of(const at::Tensor& x) {
   return x.square().mean(-1, true).add(static_cast<double>(kEps)).rsqrt();
 }
 
-TEST_P(RmsNorm, AddsNormalisesAndKeepsTheInverse) {
+TEST_P(RmsNorm, AddsNormalizesAndKeepsTheInverse) {
   for_all_shapes([](auto type, std::int64_t rows, std::int64_t width) {
     using T = decltype(type);
     for (const bool with_branch : {true, false}) {

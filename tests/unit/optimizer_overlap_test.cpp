@@ -97,7 +97,7 @@ TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
   strategy.ranges = {{40, 48}, {0, 8}, {20, 20}};
   for (int step = 0; step < 2; ++step) {
     ddp.backward(model.loss(), false);  // a micro-batch before the last
-    ddp.buffers().drop_gradients();
+    ddp.buffers().zero_grad();
     strategy.sums.clear();
     ddp.begin_step(1.0);
     const BackwardMarks marks = ddp.backward(model.loss(), true);
@@ -108,7 +108,7 @@ TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
       EXPECT_LT(begin, end);
       free = end;
     }
-    EXPECT_LE(free, marks.synchronised);
+    EXPECT_LE(free, marks.synchronized);
     EXPECT_FALSE(ddp.step(1.0, 0.0).skipped());
     const double before = 48.0 * (1 - step);
     EXPECT_THAT(strategy.sums, ElementsAre(before - 8, before - 16, before - 16, before - 48));
@@ -122,7 +122,7 @@ TEST_F(OptimizerOverlap, ABackwardWithoutAStepUpdatesNothing) {
   strategy.ranges = {{0, 48}};
   DataParallel ddp = make();
   EXPECT_TRUE(ddp.backward(model.loss(), true).updates.empty());
-  ddp.buffers().drop_gradients();
+  ddp.buffers().zero_grad();
   EXPECT_TRUE(at::equal(model.large, at::ones({32})));
   EXPECT_EQ(check_integer_gradients(ddp, *group).status, "passed");
   EXPECT_TRUE(at::equal(model.large, at::ones({32})));

@@ -51,10 +51,10 @@ class Sums : public OneByOne {
   Sums() { op_ = ReduceOp::sum; }
 };
 
-class Unsynchronised : public OneByOne {
+class Unsynchronized : public OneByOne {
   void setup(StrategyContext& context) override {
     context_ = &context;
-    context.declare_unsynchronised();
+    context.declare_unsynchronized();
   }
   void reduce(int) override {}
 };
@@ -98,8 +98,8 @@ TEST(IntegerGradients, CatchASumInsteadOfAMean) {
   EXPECT_EQ(integer_check<Sums>().status, "failed");
 }
 
-TEST(IntegerGradients, AreAControlWithoutSynchronisation) {
-  EXPECT_EQ(integer_check<Unsynchronised>().status, "control");
+TEST(IntegerGradients, AreAControlWithoutSynchronization) {
+  EXPECT_EQ(integer_check<Unsynchronized>().status, "control");
 }
 
 /// The most bytes of tensors on the CPU that exist at a time, beyond those of before.

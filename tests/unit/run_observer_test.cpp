@@ -143,7 +143,7 @@ class RecordingDevice final : public Device {
   c10::Device torch_device() const override { return cpu_device().torch_device(); }
   Mark mark() override { return cpu_device().mark(); }
   std::int64_t time_of(Mark mark) override { return mark; }
-  void synchronise() override {}
+  void synchronize() override {}
   std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
   bool capturing() const override { return false; }
   DeviceMemory memory() const override { return {}; }

@@ -165,18 +165,18 @@ TEST(None, RefusesSeveralRanksUnlessAsked) {
   ddprun::Setup two;
   two.world_size = 2;
   EXPECT_EQ(make("{name: none}")->unsupported({}), "");
-  EXPECT_THAT(make("{name: none}")->unsupported(two), testing::HasSubstr("unsynchronised: true"));
-  EXPECT_EQ(make("{name: none, unsynchronised: true}")->unsupported(two), "");
+  EXPECT_THAT(make("{name: none}")->unsupported(two), testing::HasSubstr("unsynchronized: true"));
+  EXPECT_EQ(make("{name: none, unsynchronized: true}")->unsupported(two), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});
     StrategyContext context(group, *model.buffers);
     EXPECT_THROW(make("{name: none}")->setup(context), ConfigError);
-    EXPECT_TRUE(context.synchronised());
-    const auto control = make("{name: none, unsynchronised: true}");
+    EXPECT_TRUE(context.synchronized());
+    const auto control = make("{name: none, unsynchronized: true}");
     control->setup(context);
     control->on_gradient(0);
     control->finish_backward();
-    EXPECT_FALSE(context.synchronised());
+    EXPECT_FALSE(context.synchronized());
     EXPECT_TRUE(context.planned().empty());
     EXPECT_TRUE(group.take_records().empty());
   });

@@ -18,7 +18,7 @@
 namespace ddprun {
 namespace {
 
-/// Synchronises nothing; notes the order of gradients.
+/// Synchronizes nothing; notes the order of gradients.
 class Listener : public Strategy {
  public:
   void setup(StrategyContext&) override {}

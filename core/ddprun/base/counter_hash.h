@@ -6,7 +6,7 @@
 
 namespace ddprun {
 
-/// A bijection of 64 bits that passes for random (SplitMix64's finaliser; Steele, Lea and Flood
+/// A bijection of 64 bits that passes for random (SplitMix64's finalizer; Steele, Lea and Flood
 /// 2014).
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;

@@ -245,7 +245,7 @@ void ProcessGroup::barrier(std::string_view label) {
       ->record(CollectiveKind::barrier, 0, label,
                [](c10d::Backend& backend) { return backend.barrier({}); })
       ->wait();
-  impl_->device_.synchronise();
+  impl_->device_.synchronize();
 }
 
 std::vector<std::string> ProcessGroup::exchange(const std::string& text) {
@@ -256,7 +256,7 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
   return impl_->backend_->take_records();
 }
 
-void ProcessGroup::launched_again() { impl_->backend_->launched_again(); }
+void ProcessGroup::replay() { impl_->backend_->replay(); }
 
 void ProcessGroup::shutdown() {
   barrier("shutdown");

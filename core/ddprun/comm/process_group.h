@@ -119,7 +119,7 @@ class ProcessGroup {
 
   /// For who launches captured work: the collectives within it have run again, and take_records()
   /// is to have them.
-  void launched_again();
+  void replay();
 
   /// Leaves in order: barrier, then the backend's threads end. Called once at the end of a run that
   /// succeeded; the destructor alone (after an error) just drops the connections.

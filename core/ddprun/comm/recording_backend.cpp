@@ -154,7 +154,7 @@ std::vector<CollectiveRecord> RecordingBackend::take_records() {
   return std::exchange(done_, {});
 }
 
-void RecordingBackend::launched_again() {
+void RecordingBackend::replay() {
   for (const auto& captured : captured_) {
     auto entry = std::make_shared<CollectiveEntry>();
     entry->record = captured->record;

@@ -85,7 +85,7 @@ class RecordingBackend final : public c10d::Backend {
   std::vector<CollectiveRecord> take_records();
   /// The collectives that were recorded while the device captured have run once more: their records
   /// come with the next take_records(). Of a capture alone there are none.
-  void launched_again();
+  void replay();
   /// Ends the wrapped backend in order; all ranks do so, with nothing under way. Throws CommError.
   void shutdown() override;
   /// Drops the wrapped backend as it is; later collectives throw CommError. Does nothing the second

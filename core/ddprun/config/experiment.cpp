@@ -226,7 +226,7 @@ void declare_options(Options& o, TrainConfig& c) {
            "sequences a step of one rank; 0: global_batch / ranks",
            {.min = 0, .max = kManySequences});
   o.option("accumulate", &c.accumulate,
-           "micro-batches a step; gradients are synchronised after the last",
+           "micro-batches a step; gradients are synchronized after the last",
            {.min = 1, .max = kManySequences});
   o.option("warmup_steps", &c.warmup_steps, "steps run and recorded before measuring",
            {.min = 0, .max = kManySteps});

@@ -110,7 +110,7 @@ std::int64_t CudaDevice::time_of(Mark mark) {
   return anchor_ns_ + std::llround(ms * 1e6);
 }
 
-void CudaDevice::synchronise() {
+void CudaDevice::synchronize() {
   Event now;
   now.record(c10::cuda::getCurrentCUDAStream(device_.index()));
   wait_for(now);
@@ -120,7 +120,7 @@ void CudaDevice::synchronise() {
 void CudaDevice::set_anchor() {
   const std::lock_guard lock(mutex_);
   anchor_.record(c10::cuda::getCurrentCUDAStream(device_.index()));
-  anchor_.synchronise();
+  anchor_.synchronize();
   anchor_ns_ = now_ns();
   anchor_mark_ = next_;
 }

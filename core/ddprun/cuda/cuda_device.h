@@ -15,7 +15,7 @@
 
 namespace ddprun::cuda {
 
-/// What is on this machine. Initialises the driver.
+/// What is on this machine. Initializes the driver.
 void probe(DeviceProbe& probe);
 /// As its maker calls it; empty if the driver does not say.
 std::string gpu_name(int index);
@@ -36,7 +36,7 @@ std::unique_ptr<MemoryHistory> record_memory_history();
 
 /// Marks are CUDA events, recorded on the calling thread's current stream; those of captured work
 /// are negative. Their times are told by the distance to an anchor, an event whose time on the
-/// CPU's clock is known; synchronise() sets a new one, so that the two clocks do not drift apart
+/// CPU's clock is known; synchronize() sets a new one, so that the two clocks do not drift apart
 /// and distances stay exact (CUDA gives them as float milliseconds).
 class CudaDevice final : public Device {
  public:
@@ -50,7 +50,7 @@ class CudaDevice final : public Device {
   c10::Device torch_device() const override { return device_; }
   Mark mark() override;
   std::int64_t time_of(Mark mark) override;
-  void synchronise() override;
+  void synchronize() override;
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override;
   bool capturing() const override { return capturing_; }
   /// For the captured work: it has been launched, and nothing since.

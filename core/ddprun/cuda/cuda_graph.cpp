@@ -53,7 +53,7 @@ class CudaGraph final : public CapturedWork {
 }  // namespace
 
 std::unique_ptr<CapturedWork> CudaDevice::capture(const std::function<void()>& work) {
-  synchronise();
+  synchronize();
   c10::cuda::CUDACachingAllocator::emptyCache();  // eager steps' memory, which the graph needs anew
   auto graph = std::make_unique<CudaGraph>(*this);
   capturing_ = true;

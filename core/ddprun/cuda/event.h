@@ -34,7 +34,7 @@ class Event {
     C10_CUDA_CHECK(state);
     return true;
   }
-  void synchronise() const { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  void synchronize() const { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
 
   /// Milliseconds from this event to `later`; both are done.
   float ms_to(const Event& later) const {

@@ -1,4 +1,4 @@
-// Token files: maps, recognises llm.c's header, and checks every token once.
+// Token files: maps, recognizes llm.c's header, and checks every token once.
 #include "ddprun/data/token_files.h"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::
   return kHeaderBytes;
 }
 
-// A maximum over the file, which compilers vectorise, and a search only if that is too large.
+// A maximum over the file, which compilers vectorize, and a search only if that is too large.
 template <class Token>
 void check_tokens(const std::string& path, std::span<const Token> tokens, std::int64_t vocab_size) {
   Token largest = 0;

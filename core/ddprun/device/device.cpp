@@ -17,7 +17,7 @@ class CpuDevice final : public Device {
   c10::Device torch_device() const override { return c10::kCPU; }
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
-  void synchronise() override {}
+  void synchronize() override {}
   std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
   bool capturing() const override { return false; }
   DeviceMemory memory() const override {

@@ -60,7 +60,7 @@ class Device {
   /// throws Error.
   virtual std::int64_t time_of(Mark mark) = 0;
   /// Returns when all work given so far is done. Throws as time_of() does.
-  virtual void synchronise() = 0;
+  virtual void synchronize() = 0;
 
   /// Calls `work` once and keeps what it gives the device instead of doing it. `work` waits for
   /// nothing on the device, and computes in memory that stays where it is. Marks within it are told

@@ -34,7 +34,7 @@ struct DeviceDescriptor {
   std::uint32_t api_version;  ///< kDeviceApiVersion
   const char* build_id;       ///< DDPRUN_BUILD_ID of the library
   const char* name;           ///< as in world.device
-  /// Initialises the driver: only in a process that does not fork ranks afterwards.
+  /// Initializes the driver: only in a process that does not fork ranks afterwards.
   void (*probe)(DeviceProbe&);
   /// The device of this number, in the rank's own process. Throws Error.
   Device* (*create)(int index);

@@ -42,8 +42,8 @@ HWY_INLINE void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, c
     inverse_rms[row] = 1.0f / std::sqrt(squares / static_cast<float>(width) + eps);
     const Vector factor = hn::Set(kFloats, inverse_rms[row]);
     for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const Vector normalised = hn::Mul(load(input + i, lanes), factor);
-      store(hn::Mul(normalised, load(weight + i, lanes)), y + first + i, lanes);
+      const Vector normalized = hn::Mul(load(input + i, lanes), factor);
+      store(hn::Mul(normalized, load(weight + i, lanes)), y + first + i, lanes);
     });
   }
 }

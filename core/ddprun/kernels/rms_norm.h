@@ -8,7 +8,7 @@
 namespace ddprun::kernels {
 
 /// sum = x + branch, y = norm(sum); inverse_rms[row] is kept for backward. sum may be x. With a
-/// null branch x itself is normalised, and sum is not written.
+/// null branch x itself is normalized, and sum is not written.
 /// x, branch, sum, y: (rows, width); weight: (width); inverse_rms: (rows).
 void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
                   const float* branch, const float* weight, float* sum, float* y,

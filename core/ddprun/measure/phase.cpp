@@ -19,8 +19,8 @@ const char* to_string(Phase phase) {
       return "forward";
     case Phase::backward:
       return "backward";
-    case Phase::synchronise:
-      return "synchronise";
+    case Phase::synchronize:
+      return "synchronize";
     case Phase::optimizer:
       return "optimizer";
   }

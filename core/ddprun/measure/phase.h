@@ -9,7 +9,7 @@
 namespace ddprun {
 
 /// In the order of a run. `step` holds the others but `setup`.
-enum class Phase : std::uint8_t { setup, step, forward, backward, synchronise, optimizer };
+enum class Phase : std::uint8_t { setup, step, forward, backward, synchronize, optimizer };
 const char* to_string(Phase phase);
 
 /// Hears when phases of a thread begin and end. Phases nest.

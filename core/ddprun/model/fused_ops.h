@@ -11,7 +11,7 @@ namespace ddprun::fused {
 
 /// What the backward of an RMSNorm needs of its forward.
 struct Normed {
-  at::Tensor sum;          ///< (rows, width) float32: what was normalised
+  at::Tensor sum;          ///< (rows, width) float32: what was normalized
   at::Tensor y;            ///< (rows, width) T
   at::Tensor inverse_rms;  ///< (rows,) float32
 };

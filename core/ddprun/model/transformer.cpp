@@ -18,7 +18,7 @@
 #include <cmath>
 
 #include "ddprun/base/error.h"
-#include "ddprun/model/initialisation.h"
+#include "ddprun/model/initialization.h"
 
 namespace ddprun {
 

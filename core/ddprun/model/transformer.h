@@ -20,7 +20,7 @@ namespace ddprun {
 /// Shapes: B batch, T time (<= context_length), V vocabulary. Used by one thread at a time.
 class Transformer {
  public:
-  /// Initialises from `seed` alone (CS336 section 3.4.1): each parameter has its own counter-based
+  /// Initializes from `seed` alone (CS336 section 3.4.1): each parameter has its own counter-based
   /// stream, so values depend neither on the rank count nor on the order of construction nor on the
   /// device: they are drawn on the CPU.
   /// `attention` must outlive the model. Throws ConfigError if heads do not divide d_model or

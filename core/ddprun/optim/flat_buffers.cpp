@@ -192,7 +192,7 @@ void FlatBuffers::finish_gradient(int index) {
   }
 }
 
-void FlatBuffers::drop_gradients() {
+void FlatBuffers::zero_grad() {
   for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
 }
 

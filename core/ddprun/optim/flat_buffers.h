@@ -87,7 +87,7 @@ class FlatBuffers {
   std::int64_t parameter_count() const { return parameter_count_; }
 
   /// Unsets every .grad: the next backward writes gradients instead of adding to them.
-  void drop_gradients();
+  void zero_grad();
 
  private:
   at::Tensor view_of(const at::Tensor& flat, int index) const;

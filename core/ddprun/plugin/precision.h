@@ -54,7 +54,7 @@ class Precision : public Plugin {
   /// The loss that backward starts from: a scalar, made from `loss` (micro-batch by micro-batch).
   virtual at::Tensor scale_loss(const at::Tensor& loss);
 
-  /// After the gradients are synchronised: what undoes scale_loss, and whether gradients overflowed
+  /// After the gradients are synchronized: what undoes scale_loss, and whether gradients overflowed
   /// on this rank. Tensors on the gradients' device; do not wait for them. On return from the step
   /// `overflow` holds, in place, the maximum over all ranks, which all heed: one all-reduce of four
   /// bytes.

@@ -12,7 +12,7 @@
 
 namespace ddprun {
 
-/// One collective that a strategy says it issues per synchronised step.
+/// One collective that a strategy says it issues per synchronized step.
 struct PlannedCollective {
   CollectiveKind kind;
   std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
@@ -30,7 +30,7 @@ class StrategyContext {
   /// Copies rank 0's parameters to all ranks (one broadcast of the flat buffer), in place.
   void broadcast_parameters();
 
-  /// Declares one collective of a synchronised step; each run compares what ran with the sum of
+  /// Declares one collective of a synchronized step; each run compares what ran with the sum of
   /// these. Declared in setup(), or later by clear_plan() and anew, if the first steps decide
   /// (PyTorch's Reducer rebuilds its buckets).
   void plan(CollectiveKind kind, std::int64_t bytes) { plan_.push_back({kind, bytes}); }
@@ -38,10 +38,10 @@ class StrategyContext {
 
   /// Declares that gradients are not averaged over ranks: a control experiment, whose parameters
   /// differ between ranks.
-  void declare_unsynchronised() { synchronised_ = false; }
+  void declare_unsynchronized() { synchronized_ = false; }
 
   /// `callback` runs on the training thread before the forward of each micro-batch whose gradients
-  /// will be synchronised.
+  /// will be synchronized.
   void before_forward(std::function<void()> callback) {
     before_forward_.push_back(std::move(callback));
   }
@@ -60,7 +60,7 @@ class StrategyContext {
   }
 
   const std::vector<PlannedCollective>& planned() const { return plan_; }
-  bool synchronised() const { return synchronised_; }
+  bool synchronized() const { return synchronized_; }
   void run_before_forward() const;
 
  private:
@@ -69,10 +69,10 @@ class StrategyContext {
   std::vector<PlannedCollective> plan_;
   std::vector<std::function<void()>> before_forward_;
   std::function<void(Range)> on_range_ready_;
-  bool synchronised_ = true;
+  bool synchronized_ = true;
 };
 
-/// A way of synchronising gradients. One object per rank; every rank must issue the same
+/// A way of synchronizing gradients. One object per rank; every rank must issue the same
 /// collectives in the same order. With gradient accumulation, only the last micro-batch of a step
 /// calls on_gradient and finish_backward.
 class Strategy : public Plugin {

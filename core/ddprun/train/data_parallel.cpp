@@ -125,12 +125,12 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
                          "DataParallel"});
   }
   if (last) finish_backward();
-  marks_.synchronised = device.mark();
+  marks_.synchronized = device.mark();
   return std::move(marks_);
 }
 
 void DataParallel::finish_backward() {
-  const PhaseScope phase(Phase::synchronise);
+  const PhaseScope phase(Phase::synchronize);
   early_updates_ = 0;
   backward_done_ = true;
   strategy_.finish_backward();
@@ -156,7 +156,7 @@ void DataParallel::check_begun(double lr, double clip_norm) const {
       {.what = "step() can only complete what begin_step() began",
        .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
        .expected = begun ? fmt::format("lr {}{}", *begun_lr_, overlap_ ? " and clip_norm 0" : "")
-                         : "begin_step() before the backward that synchronises"});
+                         : "begin_step() before the backward that synchronizes"});
 }
 
 GradientScale DataParallel::agreed_scale() {
@@ -194,7 +194,7 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   }
   if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
   strategy_.optimizer_step(*optimizer_);
-  buffers_.drop_gradients();
+  buffers_.zero_grad();
   return outcome;
 }
 

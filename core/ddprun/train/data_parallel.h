@@ -26,7 +26,7 @@ namespace ddprun {
 struct BackwardMarks {
   Mark begin = 0;
   Mark last_gradient = 0;  ///< the last gradient was final: end of `backward`
-  Mark synchronised = 0;   ///< every gradient is the mean: end of `exposed communication`
+  Mark synchronized = 0;   ///< every gradient is the mean: end of `exposed communication`
   /// Between these two, begin and end of each update (optimizer.overlap).
   std::vector<std::pair<Mark, Mark>> updates = {};
 };
@@ -63,13 +63,13 @@ class DataParallel {
   const StrategyContext& context() const { return context_; }
   Optimizer& optimizer() { return *optimizer_; }
 
-  /// Before a micro-batch's forward. `last`: its backward will synchronise.
+  /// Before a micro-batch's forward. `last`: its backward will synchronize.
   void before_forward(bool last);
   /// loss.backward() with hooks; if `last`, returns when every gradient is the mean over the ranks.
   /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
   /// got no gradient.
   BackwardMarks backward(const at::Tensor& loss, bool last);
-  /// The learning rate of the step, given before the backward that synchronises. With
+  /// The learning rate of the step, given before the backward that synchronizes. With
   /// optimizer.overlap that backward then updates each range that the strategy reports, and throws
   /// Error if none is. Never captured: a captured step takes the rate of the last call.
   void begin_step(double lr);
@@ -78,7 +78,7 @@ class DataParallel {
   /// given, if that was called at all; with optimizer.overlap it must have been, and `clip_norm` be
   /// 0.
   StepOutcome step(double lr, double clip_norm);
-  /// The collectives of a synchronised step: the strategy's, and what the precision needs.
+  /// The collectives of a synchronized step: the strategy's, and what the precision needs.
   std::vector<PlannedCollective> planned() const;
 
  private:

@@ -132,19 +132,19 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
   data_parallel.before_forward(true);
   data_parallel.backward(loss_with_integer_gradients(buffers, me, size), true);
 
-  const bool synchronised = data_parallel.context().synchronised();
+  const bool synchronized = data_parallel.context().synchronized();
   std::string wrong;
   for (int index = 0; index < buffers.count() && wrong.empty(); ++index) {
     const Range range = buffers.range(index);
     // Each rank's integers came times the number of ranks, so that their mean is their sum.
-    const std::int64_t count = synchronised ? count_wrong(buffers, range, 0, size, 1)
+    const std::int64_t count = synchronized ? count_wrong(buffers, range, 0, size, 1)
                                             : count_wrong(buffers, range, me, me + 1, size);
     if (count > 0) {
       wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
                           group_digits(count), group_digits(range.size()), buffers.name(index));
     }
   }
-  buffers.drop_gradients();
+  buffers.zero_grad();
 
   bool all_right = true;
   const auto messages = group.exchange(wrong);
@@ -154,7 +154,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
     all_right = false;
   }
   if (!all_right) return {"integer_gradients", "failed", wrong};
-  if (!synchronised) {
+  if (!synchronized) {
     return {"integer_gradients", "control",
             "gradients stay each rank's own, as the strategy declares"};
   }
@@ -173,7 +173,7 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
     return {name, "passed", fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
   }
   const std::string detail = fmt::format("hashes by rank: {}", fmt::join(hashes, ", "));
-  if (!data_parallel.context().synchronised()) {
+  if (!data_parallel.context().synchronized()) {
     return {name, "control", "ranks drift apart, as the strategy declares; " + detail};
   }
   return {name, "failed", detail};

@@ -36,7 +36,7 @@ struct StepSample {
 struct Check {
   std::string name;    ///< "integer_gradients", "parameters_equal", "collectives_as_planned",
                        ///< "initial_parameters_equal"
-  std::string status;  ///< passed | failed | control (not synchronised by design)
+  std::string status;  ///< passed | failed | control (not synchronized by design)
   std::string detail;  ///< "all 2,112,512 gradients equal the exact mean on 2 ranks"
 };
 
@@ -60,7 +60,7 @@ struct RankResult {
   std::vector<CollectiveRecord> last_step;  ///< timeline of the last step
   std::int64_t last_step_begin_ns = 0;
   std::vector<PhaseTime> last_step_phases = {};  ///< of the training thread, one after another; an
-                                                 ///< update lies within `synchronise`
+                                                 ///< update lies within `synchronize`
   std::vector<Check> checks;
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;

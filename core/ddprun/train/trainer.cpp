@@ -1,4 +1,4 @@
-// The timed step: forward, backward with synchronisation, clipping and update.
+// The timed step: forward, backward with synchronization, clipping and update.
 #include "ddprun/train/trainer.h"
 
 #include <ATen/TensorOperators.h>
@@ -77,11 +77,11 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   marks.backward = data_parallel_->backward(loss, last);
 }
 
-void Trainer::run_step(const std::function<void()>& on_synchronised) {
+void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_ = {};
   state_.micro_batches.resize(micro_batches_);
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
-  if (on_synchronised) on_synchronised();
+  if (on_synchronized) on_synchronized();
   state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
   state_.end = device_.mark();
 }
@@ -92,10 +92,10 @@ void Trainer::launch_step() {
     TORCH_CHECK(graph_, "experiment_check refuses graphs on a device without them");
   }
   graph_->launch();
-  group_.launched_again();
+  group_.replay();
 }
 
-StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronised) {
+StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
   StepSample sample;
   sample.step = index;
   sample.warmup = index < experiment_.train.warmup_steps;
@@ -109,7 +109,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   if (experiment_.execution.mode == "cuda_graph" && index >= ExecutionConfig::kEagerSteps) {
     launch_step();
   } else {
-    run_step(on_synchronised);
+    run_step(on_synchronized);
   }
   phase.reset();
   fill_times(begin, sample);
@@ -137,7 +137,7 @@ std::vector<PhaseTime> Trainer::last_phases() const {
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     add(Phase::forward, forward_end);
     add(Phase::backward, backward.last_gradient);
-    add(Phase::synchronise, backward.synchronised);
+    add(Phase::synchronize, backward.synchronized);
     for (const auto& [begin, end] : backward.updates) {
       phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
     }
@@ -159,12 +159,12 @@ void Trainer::fill_times(Mark begin, StepSample& sample) {
     sample.forward_ms += to_ms(between_ns(forward_begin, forward_end));
     sample.backward_ms += to_ms(between_ns(forward_end, backward.last_gradient));
     sample.exposed_ms +=
-        to_ms(between_ns(backward.last_gradient, backward.synchronised) - update_ns);
+        to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
     sample.optimizer_ms += to_ms(update_ns);
-    forward_begin = backward.synchronised;
+    forward_begin = backward.synchronized;
   }
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  sample.optimizer_ms += to_ms(between_ns(last.synchronised, state_.end));
+  sample.optimizer_ms += to_ms(between_ns(last.synchronized, state_.end));
 
   const std::int64_t last_gradient_ns = device_.time_of(last.last_gradient);
   records_ = group_.take_records();

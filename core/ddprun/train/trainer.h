@@ -23,12 +23,12 @@ class Trainer {
   Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
           Strategy& strategy);
 
-  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronised` (may be empty) sees
+  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) sees
   /// the averaged gradients before clipping and (but for optimizer.overlap) update; not in steps
   /// that are launched as a graph.
-  StepSample step(std::int64_t index, const std::function<void()>& on_synchronised = {});
+  StepSample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
-  /// For on_synchronised: a copy of the averaged gradients, (elements,) float32, with the scale of
+  /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, with the scale of
   /// the loss taken out again.
   at::Tensor gradients() const;
 
@@ -59,8 +59,8 @@ class Trainer {
 
   /// Into inputs_, without waiting for the device.
   void load_inputs(std::int64_t index);
-  /// Forward, backward, synchronisation and update of the step that was loaded and begun.
-  void run_step(const std::function<void()>& on_synchronised);
+  /// Forward, backward, synchronization and update of the step that was loaded and begun.
+  void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);
   /// run_step() by the graph, which is captured at the first call.
   void launch_step();

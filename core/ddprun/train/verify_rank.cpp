@@ -13,7 +13,7 @@ namespace ddprun {
 
 namespace {
 
-/// The single process of the comparison has nobody to synchronise with.
+/// The single process of the comparison has nobody to synchronize with.
 class Alone : public Strategy {
  public:
   void setup(StrategyContext&) override {}

@@ -194,22 +194,22 @@ class Single:
     def backward(self, loss):
         loss.backward()
         done = self.clock.mark()
-        self.synchronise()
+        self.synchronize()
         return done, self.clock.mark()
 
-    def synchronise(self):
+    def synchronize(self):
         pass
 
 
 class Naive(Single):
-    def synchronise(self):
+    def synchronize(self):
         for parameter in self.parameters:
             dist.all_reduce(parameter.grad)
             parameter.grad.div_(self.args.world)
 
 
 class Flat(Single):
-    def synchronise(self):
+    def synchronize(self):
         gradients = [parameter.grad for parameter in self.parameters]
         flat = torch._utils._flatten_dense_tensors(gradients)
         dist.all_reduce(flat)
@@ -226,7 +226,7 @@ class Overlap(Single):
             parameter.register_post_accumulate_grad_hook(
                 lambda p: self.pending.append((dist.all_reduce(p.grad, async_op=True), p)))
 
-    def synchronise(self):
+    def synchronize(self):
         for work, parameter in self.pending:
             work.wait()
             parameter.grad.div_(self.args.world)
@@ -285,17 +285,17 @@ def run_step(strategy, args, ids):
     with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
         loss = strategy.loss(ids[:, :-1], ids[:, 1:])
     forward = clock.mark()
-    backward, synchronised = strategy.backward(loss)
+    backward, synchronized = strategy.backward(loss)
     strategy.optimizer.step()
-    return loss, (begin, forward, backward, synchronised, clock.mark())
+    return loss, (begin, forward, backward, synchronized, clock.mark())
 
 
 def sample_of(clock, moments):
-    begin, forward, backward, synchronised, end = moments
+    begin, forward, backward, synchronized, end = moments
     sample = {"step_ms": clock.ms(begin, end), "forward_ms": clock.ms(begin, forward),
-              "backward_ms": clock.ms(forward, backward or synchronised), "optimizer_ms": clock.ms(synchronised, end)}
+              "backward_ms": clock.ms(forward, backward or synchronized), "optimizer_ms": clock.ms(synchronized, end)}
     if backward is not None:
-        sample["exposed_ms"] = clock.ms(backward, synchronised)
+        sample["exposed_ms"] = clock.ms(backward, synchronized)
     return sample
 
 

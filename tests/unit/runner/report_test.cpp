@@ -10,7 +10,7 @@
 #include "runner/report/report_statistics.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
-#include "runner/report/utilisation.h"
+#include "runner/report/utilization.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {
@@ -152,17 +152,17 @@ Row row_on(const std::string& device, const std::string& dtype) {
   return row;
 }
 
-TEST(Utilisation, IsTheShareOfTheDevicesPeakOfOneRank) {
+TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   const Row row = row_on("NVIDIA A100-SXM4-80GB", "bfloat16");
   const RunStatistics statistics = compute_statistics(row.ranks, 8, 16);
-  EXPECT_NEAR(utilisation(row, statistics).tflops, 100, 1e-9);
-  EXPECT_NEAR(utilisation(row, statistics).mfu.value(), 100.0 / 312, 1e-12);
+  EXPECT_NEAR(utilization(row, statistics).tflops, 100, 1e-9);
+  EXPECT_NEAR(utilization(row, statistics).mfu.value(), 100.0 / 312, 1e-12);
   EXPECT_NEAR(to_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
   EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 100 | 32.1 % |"));
   EXPECT_THAT(proof_lines({row}), testing::Each(Not(HasSubstr("MFU"))));
 }
 
-TEST(Utilisation, IsRefusedWhereNoPeakIsKnown) {
+TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   const Row unknown = row_on("NVIDIA Unheard Of", "bfloat16");
   EXPECT_TRUE(to_json(unknown)["statistics"]["mfu"].is_null());
   EXPECT_THAT(

@@ -1,5 +1,5 @@
 // Initial values of parameters: Box-Muller on counter-based bits, redrawn beyond 3 std.
-#include "ddprun/model/initialisation.h"
+#include "ddprun/model/initialization.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

@@ -11,16 +11,16 @@
 namespace ddprun {
 
 /// docs/measurement.md defines both figures.
-struct Utilisation {
+struct Utilization {
   double tflops = 0;               ///< 10^12 FLOP/s of one rank, at the median step
   std::optional<double> mfu = {};  ///< tflops / the device's dense peak
   std::string refusal = {};        ///< why there is no mfu
 };
 
 /// Of a measured row.
-Utilisation utilisation(const Row& row, const RunStatistics& statistics);
+Utilization utilization(const Row& row, const RunStatistics& statistics);
 
 /// Why rows on GPUs have no MFU, a sentence each. None is expected on a CPU, nor of emulated rows.
-std::vector<std::string> utilisation_notes(const std::vector<Row>& rows);
+std::vector<std::string> utilization_notes(const std::vector<Row>& rows);
 
 }  // namespace ddprun

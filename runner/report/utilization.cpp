@@ -1,5 +1,5 @@
 // Operations of the model, from its configuration, over the time of a step.
-#include "runner/report/utilisation.h"
+#include "runner/report/utilization.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-Utilisation utilisation(const Row& row, const RunStatistics& statistics) {
-  Utilisation out;
+Utilization utilization(const Row& row, const RunStatistics& statistics) {
+  Utilization out;
   const auto ranks = static_cast<double>(row.ranks.size());
   out.tflops = row.flops_per_token * statistics.tokens_per_s / ranks * 1e-12;
   if (row.emulated) {
@@ -30,12 +30,12 @@ Utilisation utilisation(const Row& row, const RunStatistics& statistics) {
   return out;
 }
 
-std::vector<std::string> utilisation_notes(const std::vector<Row>& rows) {
+std::vector<std::string> utilization_notes(const std::vector<Row>& rows) {
   std::vector<std::string> notes;
   for (const Row& row : rows) {
     if (!row.measured() || row.emulated || row.ranks.front().device_name.empty()) continue;
     const auto statistics = compute_statistics(row.ranks, row.global_batch, row.context_length);
-    const std::string refusal = utilisation(row, statistics).refusal;
+    const std::string refusal = utilization(row, statistics).refusal;
     if (refusal.empty()) continue;
     const std::string note = "no MFU: " + refusal;
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
