@@ -16,6 +16,7 @@
 #include "ddprun/config/registry.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/trainer.h"
+#include "ddprun/train/training.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
@@ -174,11 +175,11 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   Outcome outcome;
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
-    const StepSample sample = trainer.step(step, [&] {
+    const Sample sample = trainer.step(step, [&] {
       if (step == 0) outcome.gradients = trainer.gradients();
     });
-    outcome.losses.push_back(sample.loss);
-    outcome.collectives.push_back(sample.collectives);
+    outcome.losses.push_back(sample[training().loss]);
+    outcome.collectives.push_back(static_cast<std::int64_t>(sample[training().collectives]));
   }
   outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
   outcome.copy = buffers.compute_copy(buffers.all());
@@ -301,7 +302,7 @@ TEST_P(Contract, SmallIntegersAverageExactly) {
         checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
       },
       experiment().world.comm);
-  for (const auto& check : checks) EXPECT_EQ(check.status, "passed") << check.detail;
+  for (const auto& check : checks) EXPECT_EQ(check.status, CheckStatus::passed) << check.detail;
 }
 
 TEST_P(Contract, AccumulationSynchronizesOncePerStep) {

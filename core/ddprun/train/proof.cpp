@@ -14,18 +14,14 @@
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <locale>
 #include <map>
 #include <memory>
+
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
 namespace {
-
-struct ThousandsSeparator : std::numpunct<char> {
-  char do_thousands_sep() const override { return ','; }
-  std::string do_grouping() const override { return "\3"; }
-};
 
 constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
 constexpr int kIntegerRange =
@@ -101,11 +97,6 @@ std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int
                              std::plus<>());
 }
 
-/// 1234567 as "1,234,567".
-std::string group_digits(std::int64_t value) {
-  return fmt::format(std::locale(std::locale::classic(), new ThousandsSeparator), "{:L}", value);
-}
-
 }  // namespace
 
 std::uint64_t hash_parameters(const FlatBuffers& buffers) {
@@ -141,7 +132,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
                                             : count_wrong(buffers, range, me, me + 1, size);
     if (count > 0) {
       wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
-                          group_digits(count), group_digits(range.size()), buffers.name(index));
+                          with_thousands(count), with_thousands(range.size()), buffers.name(index));
     }
   }
   buffers.zero_grad();
@@ -153,14 +144,14 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
     if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
     all_right = false;
   }
-  if (!all_right) return {"integer_gradients", "failed", wrong};
+  if (!all_right) return {"integer_gradients", CheckStatus::failed, wrong};
   if (!synchronized) {
-    return {"integer_gradients", "control",
+    return {"integer_gradients", CheckStatus::control,
             "gradients stay each rank's own, as the strategy declares"};
   }
-  return {"integer_gradients", "passed",
+  return {"integer_gradients", CheckStatus::passed,
           fmt::format("all {} gradients equal the exact mean over {} rank{}",
-                      group_digits(buffers.parameter_count()), size, size == 1 ? "" : "s")};
+                      with_thousands(buffers.parameter_count()), size, size == 1 ? "" : "s")};
 }
 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
@@ -170,13 +161,14 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
   const bool equal = std::all_of(hashes.begin(), hashes.end(),
                                  [&](const std::string& hash) { return hash == hashes[0]; });
   if (equal) {
-    return {name, "passed", fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
+    return {name, CheckStatus::passed,
+            fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
   }
   const std::string detail = fmt::format("hashes by rank: {}", fmt::join(hashes, ", "));
   if (!data_parallel.context().synchronized()) {
-    return {name, "control", "ranks drift apart, as the strategy declares; " + detail};
+    return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
-  return {name, "failed", detail};
+  return {name, CheckStatus::failed, detail};
 }
 
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
@@ -190,7 +182,7 @@ std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
     if (count == 0) continue;
     difference +=
         fmt::format("{}{} {} of {} bytes {}", difference.empty() ? "" : "; ", std::abs(count),
-                    to_string(what.first), group_digits(what.second),
+                    to_string(what.first), with_thousands(what.second),
                     count > 0 ? "ran but were not planned" : "were planned but did not run");
   }
   return difference;

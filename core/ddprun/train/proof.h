@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddprun/result/check.h"
 #include "ddprun/train/data_parallel.h"
-#include "ddprun/train/rank_result.h"
 
 namespace ddprun {
 

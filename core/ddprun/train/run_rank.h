@@ -9,7 +9,7 @@
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
-#include "ddprun/train/rank_result.h"
+#include "ddprun/result/rank_result.h"
 
 namespace ddprun {
 

@@ -8,8 +8,8 @@
 #include "ddprun/config/registry.h"
 #include "ddprun/data/data.h"
 #include "ddprun/model/transformer.h"
+#include "ddprun/result/rank_result.h"
 #include "ddprun/train/data_parallel.h"
-#include "ddprun/train/rank_result.h"
 
 namespace ddprun {
 
@@ -26,7 +26,7 @@ class Trainer {
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) sees
   /// the averaged gradients before clipping and (but for optimizer.overlap) update; not in steps
   /// that are launched as a graph.
-  StepSample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
+  Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, with the scale of
   /// the loss taken out again.
@@ -65,7 +65,9 @@ class Trainer {
   /// run_step() by the graph, which is captured at the first call.
   void launch_step();
   /// After the step: marks and records become times. `begin`: of the step.
-  void fill_times(Mark begin, StepSample& sample);
+  void fill_times(Mark begin, Sample& sample);
+  /// After the step: its collectives, of which those before its last gradient overlapped backward.
+  void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
 
   const Experiment& experiment_;
   ProcessGroup& group_;
