@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ddprun/optim/parameter_slot.h"
+
 namespace ddprun {
 
 /// x (rows, in), weight (out, in), of one dtype: x weight^T (rows, out), in that dtype.
@@ -17,5 +19,9 @@ void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tens
 /// dy (rows, out), x (rows, in), rows contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
 /// float32, contiguous; bfloat16 products are not rounded before they are added.
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
+
+/// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,
+/// in), both in the dtype of the products; the sums are float32. Backward, no grad mode.
+void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace ddprun
