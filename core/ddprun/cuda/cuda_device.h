@@ -63,7 +63,7 @@ class CudaDevice final : public Device {
   std::string topology() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int world_size,
-                                                 const CommConfig& config) override;
+                                                 std::chrono::milliseconds timeout) override;
 
  private:
   /// Waits until the event has come to pass, or a collective before it cannot end any more.

@@ -1,11 +1,11 @@
 // What the CUDA device asks of its NCCL backend besides collectives.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun::cuda {
 
@@ -24,10 +24,10 @@ class NcclState {
 /// What is thrown where a collective on the GPU cannot end, or has not; `got`: how that shows.
 CommError collective_failed(c10::Device device, std::string got);
 
-/// ProcessGroupNCCL on the device, connected; an NcclState as well. It holds config.timeout_s for
+/// ProcessGroupNCCL on the device, connected; an NcclState as well. It holds `timeout` for
 /// connecting. Throws CommError; c10::OutOfMemoryError if the device's memory does not suffice.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size, c10::Device device,
-                                                    const CommConfig& config);
+                                                    std::chrono::milliseconds timeout);
 
 }  // namespace ddprun::cuda
