@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: formatting, shell scripts, file lengths, and that core and runner name no plugin.
+# Checks what the compiler does not: formatting, shell scripts, pages of docs, file lengths, and that core and runner name no plugin.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,6 +18,7 @@ if [[ ${1:-} == --fix ]]; then "$clang_format" -i "${sources[@]}"; fi
 misformatted=$("$clang_format" --dry-run "${sources[@]}" 2>&1 | sed -n 's/^\([^ :]*\):.*clang-format-violations.*/\1/p' | sort -u)
 if [[ -n $misformatted ]]; then problem "make format would change: ${misformatted//$'\n'/ }"; fi
 
+scripts/check_docs.py || problem "docs: see above"
 shellcheck "${scripts[@]}" || problem "shellcheck: see above"
 
 for file in "${sources[@]}"; do
