@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: formatting, shell scripts, file lengths, which folder includes which, and that core and
-# runner name no plugin.
+# Checks what the compiler does not: formatting, shell scripts, pages of docs, file lengths, which folder includes which, and
+# that core and runner name no plugin.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,8 @@ for file in "${sources[@]}"; do
   [[ $(head -n 1 "$file") == //* ]] || problem "$file: the first line must be a comment that says what the file is for"
 done
 
-python3 scripts/check_floors.py || problem "floors: see above"
+scripts/check_floors.py || problem "floors: see above"
+scripts/check_docs.py || problem "docs: see above"
 
 # A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
 # everyday words mean other things there too.
