@@ -13,7 +13,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/batch.h"
 #include "runner/command/commands.h"

@@ -55,7 +55,7 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
-    texts = exchange_in_launch(info, run_id, json({own.error_type, own.outcome.reason}).dump(),
+    texts = all_gather_object_in_launch(info, run_id, json({own.error_type, own.outcome.reason}).dump(),
                                limit_s);
   } catch (const CommError&) {
     return;  // a rank is gone, or its row ended well: the launch cannot go on

@@ -147,7 +147,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
   buffers.zero_grad();
 
   bool all_right = true;
-  const auto messages = group.exchange(wrong);
+  const auto messages = group.all_gather_object(wrong);
   for (int rank = 0; rank < size; ++rank) {
     if (messages[rank].empty()) continue;
     if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
@@ -166,7 +166,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const auto hashes =
-      group.exchange(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
+      group.all_gather_object(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
   const bool equal = std::all_of(hashes.begin(), hashes.end(),
                                  [&](const std::string& hash) { return hash == hashes[0]; });
   if (equal) {
