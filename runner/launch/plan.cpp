@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/data/data.h"
@@ -81,13 +82,6 @@ std::string version_of(const PluginRegistry& registry, const PluginChoice& choic
   return {};
 }
 
-/// FNV-1a, 64 bits: tells configurations apart, protects from nobody.
-std::string hashed(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return fmt::format("{:016x}", hash);
-}
-
 /// The software and processor that timings depend on.
 std::string platform_text() {
   static const std::set<std::string> kept = {"cpu", "cores", "torch", "ddprun", "build"};
@@ -109,7 +103,7 @@ std::string fingerprint_of(const PlannedRow& row) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
                         version_of(*row.registry, *choice));
   }
-  return hashed(text + "\n" + platform_text());
+  return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
 
 /// That the host has the devices that its ranks need.
