@@ -1,4 +1,6 @@
-// The command line: parsing, and which command it is.
+// Parses the command line, and calls the command that it names.
+#include "runner/command/command_line.h"
+
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 

@@ -1,4 +1,5 @@
 // `ddprun doctor`: what this machine gives to runs, found out by trying it.
+// Family: doctor.cpp doctor_machine.cpp doctor_ranks.cpp
 #pragma once
 
 #include <string>

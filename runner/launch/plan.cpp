@@ -11,6 +11,7 @@
 #include "ddprun/base/hash.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/sweep.h"
 #include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"

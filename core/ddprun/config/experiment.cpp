@@ -8,6 +8,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/option_text.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 

@@ -3,6 +3,7 @@
 //
 // The residual stream, (rows, d_model) with one row a token, is float32; what the matrix products
 // read and write has the dtype of ParameterSlot::compute, T below. No second derivatives.
+// Family: fused_layers.cpp fused_loss.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
