@@ -1,4 +1,4 @@
-// Reads what the machine and the software are, and places this process on its cores.
+// Reads what the machine and the software are, and sets this process's core affinity.
 #include "ddprun/measure/environment.h"
 
 #include <ATen/Version.h>

@@ -1,5 +1,4 @@
-// What machine and software a result was measured on, and this process's place on the machine's
-// cores.
+// What machine and software a result was measured on, and this process's core affinity.
 #pragma once
 
 #include <cstdint>
