@@ -263,6 +263,13 @@ class Batch {
   bool write_failed_ = false;
 };
 
+/// The display that a request and stderr ask for; only a process that reports shows progress.
+ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
+  if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
+  if (terminal.interactive) return ProgressDisplay::Mode::bar;
+  return request.verbosity > 0 ? ProgressDisplay::Mode::verbose : ProgressDisplay::Mode::plain;
+}
+
 }  // namespace
 
 int run_batch(const Request& request) {

@@ -125,10 +125,4 @@ Outcome Executor::verify(const PlannedRow& row, const std::string& run_id) {
   return execute(row.experiment.world.size, body);
 }
 
-ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
-  if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
-  if (terminal.interactive) return ProgressDisplay::Mode::bar;
-  return request.verbosity > 0 ? ProgressDisplay::Mode::verbose : ProgressDisplay::Mode::plain;
-}
-
 }  // namespace ddprun

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "runner/command/request.h"
 #include "runner/launch/plan.h"
 #include "runner/launch/progress.h"
 #include "runner/launch/supervisor.h"
@@ -44,8 +43,5 @@ class Executor {
   ProgressDisplay& display_;
   std::unique_ptr<SignalWatch> signals_;  ///< only where this process supervises
 };
-
-/// The display that a request and stderr ask for; only a process that reports shows progress.
-ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports);
 
 }  // namespace ddprun

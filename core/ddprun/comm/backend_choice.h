@@ -5,12 +5,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/host_layout.h"
 #include "ddprun/comm/process_group.h"
 
 namespace ddprun {
-
-struct CommConfig;  // core/ddprun/config/experiment.h
 
 /// Where a rank of a group stands, and how it reaches the others.
 struct GroupPlace {

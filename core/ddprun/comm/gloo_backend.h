@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/comm/comm_config.h"
 
 namespace ddprun {
 

@@ -7,11 +7,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/shm_queue.h"
 
 namespace ddprun {
-
-struct CommConfig;  // core/ddprun/config/experiment.h
 
 /// The place of a rank among `hosts` hosts of `local_size` ranks each: rank = host * local_size +
 /// local_rank.

@@ -10,22 +10,6 @@
 
 namespace ddprun {
 
-const char* to_string(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::all_reduce:
-      return "all_reduce";
-    case CollectiveKind::broadcast:
-      return "broadcast";
-    case CollectiveKind::reduce_scatter:
-      return "reduce_scatter";
-    case CollectiveKind::all_gather:
-      return "all_gather";
-    case CollectiveKind::barrier:
-      return "barrier";
-  }
-  return "unknown";
-}
-
 struct Work::State {
   c10::intrusive_ptr<RecordedWork> work;
 };
@@ -261,24 +245,6 @@ void ProcessGroup::replay() { impl_->backend_->replay(); }
 void ProcessGroup::shutdown() {
   barrier("shutdown");
   impl_->backend_->shutdown();
-}
-
-double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
-  if (world_size <= 1) return 0.0;
-  const double others = static_cast<double>(world_size - 1) / world_size;
-  const auto payload = static_cast<double>(bytes);
-  switch (kind) {
-    case CollectiveKind::all_reduce:
-      return 2.0 * others * payload;
-    case CollectiveKind::reduce_scatter:
-    case CollectiveKind::all_gather:
-      return others * payload;
-    case CollectiveKind::broadcast:
-      return payload;
-    case CollectiveKind::barrier:
-      return 0.0;
-  }
-  return 0.0;
 }
 
 }  // namespace ddprun

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ddprun/comm/collective.h"
+
 namespace c10d {
 class Backend;
 class ProcessGroup;
@@ -19,30 +21,6 @@ namespace ddprun {
 
 class Device;
 Device& cpu_device();
-
-enum class CollectiveKind : std::uint8_t {
-  all_reduce,
-  broadcast,
-  reduce_scatter,
-  all_gather,
-  barrier
-};
-enum class ReduceOp : std::uint8_t { sum, avg, max };
-
-const char* to_string(CollectiveKind kind);
-
-/// One collective as it ran on this rank. Times: nanoseconds of now_ns().
-struct CollectiveRecord {
-  CollectiveKind kind = CollectiveKind::barrier;
-  std::int64_t bytes = 0;  ///< payload: bytes of the (unsharded) tensor; docs/measurement.md
-                           ///< derives bytes on the wire
-  std::string label;
-  std::int64_t enqueue_ns = 0;     ///< the call
-  std::int64_t start_ns = 0;       ///< a communication thread became free for it
-  std::int64_t end_ns = 0;         ///< the result was there
-  std::int64_t wait_begin_ns = 0;  ///< someone began to wait; 0: nobody waited
-  std::int64_t wait_end_ns = 0;
-};
 
 /// A handle of a collective under way. Copyable; all copies mean the same collective.
 class Work {
@@ -129,10 +107,5 @@ class ProcessGroup {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Bytes that one rank sends for a collective of `bytes` payload over n ranks with a
-/// bandwidth-optimal algorithm (nccl-tests doc/PERFORMANCE.md): all-reduce 2(n-1)/n, reduce-scatter
-/// and all-gather (n-1)/n, broadcast 1 (0 if n == 1).
-double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size);
 
 }  // namespace ddprun

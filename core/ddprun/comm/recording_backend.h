@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/profiler_range.h"
 

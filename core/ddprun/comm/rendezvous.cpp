@@ -25,7 +25,6 @@
 #include "ddprun/comm/exchange.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun {
 

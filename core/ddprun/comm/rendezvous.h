@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/host_layout.h"
 #include "ddprun/comm/process_group.h"
 
@@ -40,8 +41,6 @@ std::optional<RankInfo> rank_info_from_environment();
 /// A TCP socket bound to 127.0.0.1 and a free port, listening; .second is the port. The caller owns
 /// the descriptor.
 std::pair<int, int> listen_on_free_port();
-
-struct CommConfig;  // core/ddprun/config/experiment.h
 
 /// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
 /// host, hierarchical if there are several hosts of several ranks each, in both cases if shared

@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 
 namespace ddprun {
 

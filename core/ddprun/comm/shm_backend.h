@@ -6,11 +6,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/shm_queue.h"
 
 namespace ddprun {
-
-struct CommConfig;  // core/ddprun/config/experiment.h
 
 /// Collectives run on a thread of its own, one at a time, in the order of the calls. All-reduce and
 /// reduce-scatter do sum, avg and max of what can_reduce() allows, with the same bits on all ranks

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 #include "ddprun/comm/shm_allocations.h"
 #include "ddprun/comm/shm_channel.h"
 

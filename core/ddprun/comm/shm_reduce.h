@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 
 namespace ddprun {
 

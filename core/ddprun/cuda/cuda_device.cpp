@@ -12,7 +12,6 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/cuda/nccl_backend.h"
 
 namespace ddprun::cuda {
@@ -186,18 +185,11 @@ std::string CudaDevice::topology() const {
 
 c10::intrusive_ptr<c10d::Backend> CudaDevice::make_backend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
-    const CommConfig& config) {
-  if (config.backend != "auto" && config.backend != "nccl") {
-    throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
-                       .where = "world.backend",
-                       .got = config.backend,
-                       .expected = "auto or nccl",
-                       .hint = {}});
-  }
-  auto backend = make_nccl_backend(store, rank, world_size, device_, config);
+    std::chrono::milliseconds timeout) {
+  auto backend = make_nccl_backend(store, rank, world_size, device_, timeout);
   // Behind the backend's own, for what it does not watch. Alone there is nobody to wait for, and
   // computing may take any time.
-  limit_ns_ = world_size > 1 ? static_cast<std::int64_t>(config.timeout_s * 1e9) + kSlackNs : 0;
+  limit_ns_ = world_size > 1 ? std::chrono::nanoseconds(timeout).count() + kSlackNs : 0;
   backend_ = c10::weak_intrusive_ptr<c10d::Backend>(backend);
   return backend;
 }

@@ -63,7 +63,7 @@ class CudaDevice final : public Device {
   std::string topology() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int world_size,
-                                                 const CommConfig& config) override;
+                                                 std::chrono::milliseconds timeout) override;
 
  private:
   /// Waits until the device has reached the event. Throws CommError if it never will, because a

@@ -20,7 +20,6 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/future_work.h"
-#include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/cuda/nccl_memory.h"
 
@@ -280,14 +279,14 @@ CommError collective_failed(c10::Device device, std::string got) {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size, c10::Device device,
-                                                    const CommConfig& config) {
+                                                    std::chrono::milliseconds timeout) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = to_milliseconds(config.timeout_s);
+  options->timeout = timeout;
   try {
     const auto dump = std::make_shared<TopologyDump>();  // before the group's threads start
     auto backend =
         c10::make_intrusive<NcclBackend>(store, rank, world_size, std::move(options), device);
-    connect_within(backend, dump, to_milliseconds(config.timeout_s));
+    connect_within(backend, dump, timeout);
     return backend;
   } catch (const std::exception& failure) {
     const std::string words = short_words(failure);

@@ -1,11 +1,11 @@
 // What the NCCL backend tells the CUDA device besides its collectives.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun::cuda {
 
@@ -26,10 +26,10 @@ class NcclState {
 CommError collective_failed(c10::Device device, std::string got);
 
 /// Returns a connected ProcessGroupNCCL on the device, which is an NcclState as well. Connecting
-/// may take config.timeout_s. Throws CommError, or c10::OutOfMemoryError if the device's memory
+/// may take `timeout`. Throws CommError, or c10::OutOfMemoryError if the device's memory
 /// does not suffice.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size, c10::Device device,
-                                                    const CommConfig& config);
+                                                    std::chrono::milliseconds timeout);
 
 }  // namespace ddprun::cuda

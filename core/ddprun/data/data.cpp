@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ddprun/base/counter_hash.h"
-#include "ddprun/config/experiment.h"
+#include "ddprun/base/error.h"
 #include "ddprun/data/text_corpus.h"
 #include "ddprun/data/token_files.h"
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-namespace ddprun {
+#include "ddprun/data/data_config.h"
 
-struct DataConfig;  // core/ddprun/config/experiment.h
+namespace ddprun {
 
 /// ids and targets: (samples, context_length) int64; targets are ids shifted by one.
 struct Batch {

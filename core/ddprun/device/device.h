@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,7 +20,6 @@ class Store;
 
 namespace ddprun {
 
-struct CommConfig;
 class MemoryHistory;
 
 /// A point in a device's work, never 0. On the CPU, which has done what it was told when the call
@@ -88,10 +88,10 @@ class Device {
   virtual std::string topology() const { return {}; }
 
   /// The device's own backend (NCCL); null if gloo and shm join its ranks. A collective call.
-  /// Throws CommError.
+  /// `timeout`: for connecting and for every collective. Throws CommError.
   virtual c10::intrusive_ptr<c10d::Backend> make_backend(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
-      const CommConfig& config) = 0;
+      std::chrono::milliseconds timeout) = 0;
 };
 
 /// The CPU: marks are times.

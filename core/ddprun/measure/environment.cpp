@@ -15,8 +15,8 @@
 #include <fstream>
 #include <optional>
 
+#include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
-#include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
 

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ddprun/optim/parameter_slot.h"
+
 namespace ddprun {
 
 /// Returns x weight^T (rows, out). x (rows, in), weight (out, in) and the result have one dtype.
@@ -18,5 +20,9 @@ void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tens
 /// out (out, in) is float32 and contiguous. bfloat16 products are not rounded before they are
 /// added.
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
+
+/// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,
+/// in), both in the dtype of the products; the sums are float32. Backward, no grad mode.
+void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace ddprun

@@ -6,11 +6,9 @@
 
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/gradient_scale.h"
+#include "ddprun/optim/optimizer_config.h"
 
 namespace ddprun {
-
-struct OptimizerConfig;  // core/ddprun/config/experiment.h
-struct ScheduleConfig;
 
 /// Updates ranges of the parameters from the gradients. Per step: begin_step once, perhaps
 /// scale_gradients, then update over disjoint ranges, any number, any order: the cuts do not change

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <span>
 
 namespace ddprun {
@@ -26,9 +28,12 @@ using Slots = std::span<const ParameterSlot* const>;
 /// without a copy where they lie so in memory.
 at::Tensor stack_weights(Slots slots);
 
-/// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,
-/// in), both in the dtype of the products; the sums are float32. Backward, no grad mode.
-void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x);
+/// Writes a matrix (rows, columns), float32: out = it, or out += it.
+using GradientProduct = std::function<void(bool add, at::Tensor& out)>;
+
+/// Adds what `product` writes, (sum of out_i, columns), to the gradients of matrices under each
+/// other: in one call, and in place, where these lie so in memory. Backward, no grad mode.
+void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product);
 
 /// The gradient to add to, zeroed if this is the first addition; it is the parameter's .grad from
 /// then on.

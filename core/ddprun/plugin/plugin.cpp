@@ -9,8 +9,6 @@
 
 namespace ddprun {
 
-Options::~Options() = default;
-
 Plugin::~Plugin() = default;
 void Plugin::declare_options(Options&) {}
 std::string Plugin::unsupported(const Setup&) const { return {}; }

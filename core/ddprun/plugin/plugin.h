@@ -3,11 +3,11 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <torch/headeronly/version.h>
 
 #include <cstdint>
 #include <string>
 
+#include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
 
@@ -66,28 +66,6 @@ struct PluginDescriptor {
 };
 
 }  // namespace ddprun
-
-#define DDPRUN_STRINGIFY_(x) #x
-#define DDPRUN_STRINGIFY(x) DDPRUN_STRINGIFY_(x)
-#if defined(__clang__)
-#define DDPRUN_COMPILER "clang " DDPRUN_STRINGIFY(__clang_major__)
-#else
-#define DDPRUN_COMPILER "gcc " DDPRUN_STRINGIFY(__GNUC__)
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define DDPRUN_BUILD_TYPE "asan"
-#elif defined(__SANITIZE_THREAD__)
-#define DDPRUN_BUILD_TYPE "tsan"
-#elif defined(NDEBUG)
-#define DDPRUN_BUILD_TYPE "release"
-#else
-#define DDPRUN_BUILD_TYPE "debug"
-#endif
-/// What must be equal between ddprun and a plugin for C++ objects to be safe to share.
-#define DDPRUN_BUILD_ID                                                        \
-  "torch " TORCH_VERSION                                                       \
-  ", cxx11 abi " DDPRUN_STRINGIFY(_GLIBCXX_USE_CXX11_ABI) ", " DDPRUN_COMPILER \
-                                                          ", " DDPRUN_BUILD_TYPE
 
 /// Exports `Class` as the plugin of this library. One per library.
 #define DDPRUN_PLUGIN(Class, kind, name, summary, version)    \

@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/measure/phase.h"
 
 namespace ddprun {

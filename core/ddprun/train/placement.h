@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/config/experiment.h"
+#include "ddprun/config/world_config.h"
 
 namespace ddprun {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 #include "ddprun/device/device.h"
 
 namespace ddprun {

@@ -151,7 +151,7 @@ class RecordingDevice final : public Device {
   std::unique_ptr<MemoryHistory> record_memory() override { return std::make_unique<History>(); }
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 const CommConfig&) override {
+                                                 std::chrono::milliseconds) override {
     return {};
   }
 };

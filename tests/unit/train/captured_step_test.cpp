@@ -26,7 +26,7 @@ class Repeater final : public Device {
   void reset_memory() override {}
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 const CommConfig&) override {
+                                                 std::chrono::milliseconds) override {
     return {};
   }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
