@@ -46,7 +46,7 @@ Matrix<T> head_of(const at::Tensor& tensor, std::int64_t index) {
           tensor.stride(2)};
 }
 
-/// `rows` rows of float32 sums into the output's dtype.
+/// Converts `rows` rows of float32 sums to the output's dtype.
 template <typename T>
 void write(std::int64_t rows, std::int64_t width, const std::vector<float>& sums, Matrix<T> out) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -129,8 +129,8 @@ void backward_head(const Problem& p, Matrix<const T> q, Matrix<const T> k, Matri
   write(p.keys, p.width, dv, g.dv);
 }
 
-/// f(index) for every head of every sequence, spread over torch's threads, with a value of the
-/// dtype's C++ type.
+/// Calls f(index) for every head of every sequence, spread over torch's threads, with a value of
+/// the dtype's C++ type.
 template <typename F>
 void for_each_head(const Problem& p, at::ScalarType dtype, const F& f) {
   at::parallel_for(0, p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
