@@ -23,9 +23,9 @@ class TokenFiles {
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
 
  private:
-  std::vector<std::shared_ptr<const Token>>
-      files_;                       // first token of each; unmaps the file when destroyed
-  std::vector<std::int64_t> ends_;  // number of tokens up to and with each file
+  /// The first token of each file. Destroying it unmaps the file.
+  std::vector<std::shared_ptr<const Token>> files_;
+  std::vector<std::int64_t> ends_;  ///< number of tokens up to and with each file
 };
 
 extern template class TokenFiles<std::uint16_t>;
