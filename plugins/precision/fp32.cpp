@@ -1,5 +1,5 @@
-// fp32: every stage in float32; the defaults of Precision are exactly that, but for a GPU's
-// products.
+// fp32: every stage in float32, which is what the defaults of Precision do; a GPU is told not to
+// use TF32.
 #include <optional>
 
 #include "ddprun/plugin/float32_products.h"

@@ -1,5 +1,5 @@
-// tf32: matrix products in TF32 (float32's exponent, 10 bits of its mantissa, sums in float32) on a
-// GPU's tensor cores; what they read and write, and all else, is float32.
+// tf32: matrix products in TF32 on a GPU's tensor cores: float32's exponent, 10 bits of its
+// mantissa, sums in float32. What they read and write, and all else, is float32.
 #include <optional>
 
 #include "ddprun/plugin/float32_products.h"
@@ -19,7 +19,7 @@ class Tf32 final : public ddprun::Precision {
 
   std::string matmul_dtype() const override { return "tf32"; }
 
-  // Once there is a run: the object itself is also made to be asked and described.
+  // Done only when there is a run: objects are also made just to be described or asked.
   void convert(const std::vector<ddprun::NamedTensor>&) override {
     products_.emplace(Float32Products::Format::tf32);
   }

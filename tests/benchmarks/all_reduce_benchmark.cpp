@@ -21,7 +21,8 @@ namespace {
 using nlohmann::json;
 using test::Side;
 
-/// The memory of all ranks that the limits are measured on, mapped before the ranks are forked.
+/// The memory of all ranks on which the limits are measured. It is mapped before the ranks are
+/// forked.
 struct Memory {
   Memory(int ranks, std::int64_t bytes) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -33,8 +34,8 @@ struct Memory {
   std::vector<Mapping> parts;
 };
 
-/// What an all-reduce must do at least, and nothing else: reads this rank's slice of all ranks'
-/// memory, and writes it.
+/// Does the least that an all-reduce must do, and nothing else: reads this rank's slice of all
+/// ranks' memory, and writes it.
 void read_and_write(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
     negate_pair(end - begin, parts[i] + begin, parts[i + 1] + begin);
@@ -42,7 +43,8 @@ void read_and_write(const std::vector<float*>& parts, std::int64_t begin, std::i
   if (parts.size() % 2 == 1) negate(end - begin, parts.back() + begin);
 }
 
-/// As many bytes read and written by memcpy: the slice of each rank's memory to that of the next.
+/// Reads and writes as many bytes by memcpy: copies the slice of each rank's memory to that of the
+/// next.
 void copy_slices(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::memcpy(parts[(i + 1) % parts.size()] + begin, parts[i] + begin,

@@ -23,11 +23,12 @@ struct GroupPlace {
   }
 };
 
-/// Throws ConfigError if config.backend is none that there is.
+/// Throws ConfigError if there is no backend called config.backend.
 void check_backend_name(const CommConfig& config);
 
-/// The group by config.backend, as connect() (rendezvous.h) says. All ranks call it, with a
-/// `store` of their own. The same choice on all ranks. `device` outlives the group.
+/// Makes the group on config.backend, by the rules of connect() (rendezvous.h). All ranks call it
+/// and choose the same backend. `store` must be used by this group alone. `device` outlives the
+/// group.
 std::unique_ptr<ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
                                          const GroupPlace& place, const CommConfig& config,
                                          Device& device);

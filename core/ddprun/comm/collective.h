@@ -30,9 +30,9 @@ struct CollectiveRecord {
   std::int64_t wait_end_ns = 0;
 };
 
-/// Bytes that one rank sends for a collective of `bytes` payload over n ranks with a
-/// bandwidth-optimal algorithm (nccl-tests doc/PERFORMANCE.md): all-reduce 2(n-1)/n, reduce-scatter
-/// and all-gather (n-1)/n, broadcast 1 (0 if n == 1).
+/// Bytes that one rank sends for a collective of `bytes` payload over n ranks, if the algorithm is
+/// bandwidth-optimal (nccl-tests doc/PERFORMANCE.md). The factor is 2(n-1)/n for all-reduce,
+/// (n-1)/n for reduce-scatter and all-gather, 1 for broadcast (0 if n == 1).
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size);
 
 }  // namespace ddprun

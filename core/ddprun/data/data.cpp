@@ -1,4 +1,4 @@
-// Training data: where the tokens of each kind of source come from, and which of them a sample
+// The sources of training data: where the tokens of each kind come from, and which of them a sample
 // takes.
 #include "ddprun/data/data.h"
 
@@ -41,7 +41,7 @@ class RandomTokens final : public DataSource {
   std::int64_t vocab_size_;
 };
 
-// A finite sequence of tokens; a sample starts anywhere where context_length + 1 tokens follow.
+// A finite sequence of tokens. A sample may start wherever context_length + 1 tokens follow.
 template <class Tokens>
 class FiniteTokens final : public DataSource {
  public:
