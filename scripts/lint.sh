@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: formatting, shell scripts, file lengths, and that core and runner name no plugin.
+# Checks what the compiler does not: formatting, shell scripts, pages of docs, file lengths, which folder includes which, and
+# that core and runner name no plugin.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,6 +26,9 @@ for file in "${sources[@]}"; do
   if ((lines > 400)); then problem "$file has $lines lines; 400 are the limit"; fi
   [[ $(head -n 1 "$file") == //* ]] || problem "$file: the first line must be a comment that says what the file is for"
 done
+
+scripts/check_floors.py || problem "floors: see above"
+scripts/check_docs.py || problem "docs: see above"
 
 # A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
 # everyday words mean other things there too.

@@ -5,7 +5,6 @@
 bench_venv=$deps/bench-venv
 # What `import torch` needs of a PyTorch installed without its dependencies.
 readonly kBenchPackages=(numpy filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx jinja2 fsspec 'setuptools<80')
-# The CUDA libraries that its Python part is linked with, even for a CPU run: those that no toolkit has, and those that one has.
 # The CUDA libraries that its Python part is linked with, even for a CPU run: those that no toolkit brings, and those that one does.
 readonly kBenchCuda=(nvidia-cusparselt-cu13==0.8.0 nvidia-nvshmem-cu13==3.4.5 nvidia-cufile)
 readonly kBenchToolkit=('cuda-toolkit[cublas,cudart,cufft,cufile,cupti,curand,cusolver,cusparse,nvjitlink,nvrtc,nvtx]==13.0.2'

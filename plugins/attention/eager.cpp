@@ -25,7 +25,7 @@ class Eager final : public ddprun::Attention {
   }
 
  private:
-  // True where a key lies after the query. Kept between the layers, which all ask for the same
+  // True where a key lies after the query. It is kept between the layers, which all need the same
   // size.
   const at::Tensor& future(const at::Tensor& q, const at::Tensor& k) {
     if (!future_.defined() || future_.size(0) != q.size(-2) || future_.size(1) != k.size(-2)) {

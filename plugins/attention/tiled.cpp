@@ -21,11 +21,11 @@ namespace {
 using namespace ddprun::kernels;
 using torch::autograd::variable_list;
 
-/// Queries of a tile: its scores, (kTile, time) float32, stay in the second-level cache up to a few
-/// thousand keys, and a causal tile skips the keys after its last query.
+/// Queries of a tile. The scores of a tile, (kTile, time) float32, stay in the second-level cache
+/// up to a few thousand keys. A causal tile skips the keys after its last query.
 constexpr std::int64_t kTile = 128;
 
-/// Sizes of one call, and its softmax.
+/// The sizes of one call, and how its softmax scales and masks.
 struct Problem {
   std::int64_t batch, heads, queries, keys, width;
   bool causal;
@@ -46,7 +46,7 @@ Matrix<T> head_of(const at::Tensor& tensor, std::int64_t index) {
           tensor.stride(2)};
 }
 
-/// `rows` rows of float32 sums into the output's dtype.
+/// Converts `rows` rows of float32 sums to the output's dtype.
 template <typename T>
 void write(std::int64_t rows, std::int64_t width, const std::vector<float>& sums, Matrix<T> out) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -60,7 +60,8 @@ void write(std::int64_t rows, std::int64_t width, const std::vector<float>& sums
   }
 }
 
-/// Probabilities in the dtype of the products: where that is float32, the scores' own memory.
+/// Memory for probabilities in the dtype of the products. If that is float32, it is the scores' own
+/// memory.
 template <typename T>
 T* in_place_or(std::vector<float>& scores, std::vector<T>& memory) {
   if constexpr (std::is_same_v<T, float>) {
@@ -128,8 +129,8 @@ void backward_head(const Problem& p, Matrix<const T> q, Matrix<const T> k, Matri
   write(p.keys, p.width, dv, g.dv);
 }
 
-/// f(index) for every head of every sequence, spread over torch's threads, with a value of the
-/// dtype's C++ type.
+/// Calls f(index) for every head of every sequence, spread over torch's threads, with a value of
+/// the dtype's C++ type.
 template <typename F>
 void for_each_head(const Problem& p, at::ScalarType dtype, const F& f) {
   at::parallel_for(0, p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -183,9 +184,9 @@ struct TiledBackward final : ddprun::KernelNode {
 
 class Tiled final : public ddprun::Attention {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device != "cpu") return "it runs on device cpu, not on " + setup.device;
-    const at::ScalarType dtype = setup.compute_dtype;
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device != "cpu") return "it runs on device cpu, not on " + run.device;
+    const at::ScalarType dtype = run.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
     return std::string("it computes in float32 or bfloat16, not in ") +
            c10::getDtypeNames(dtype).first;

@@ -14,9 +14,9 @@
 
 namespace {
 
-/// The rules of torch.amp.GradScaler. The scale, and what decides over it, are tensors that stay on
-/// the device, and the same ones from step to step: nobody waits for them, and a step that is
-/// captured in a graph finds them.
+/// The rules of torch.amp.GradScaler. The scale and what decides over it are tensors that stay on
+/// the device, so nothing waits for them. They are the same tensors in each step, so a captured
+/// step finds them.
 class Fp16Mixed final : public ddprun::Precision {
  public:
   void declare_options(ddprun::Options& options) override {
@@ -31,8 +31,8 @@ class Fp16Mixed final : public ddprun::Precision {
                    {.min = 1, .max = std::numeric_limits<int>::max()});
   }
 
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels != "fused") return {};
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels != "fused") return {};
     return "the fused kernels do not compute in float16: set `kernels: reference` under `model:`";
   }
 

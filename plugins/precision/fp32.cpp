@@ -1,5 +1,5 @@
-// fp32: every stage in float32; the defaults of Precision are exactly that, but for a GPU's
-// products.
+// fp32: every stage in float32, which is what the defaults of Precision do; a GPU is told not to
+// use TF32.
 #include <optional>
 
 #include "ddprun/plugin/float32_products.h"
@@ -11,8 +11,8 @@ using ddprun::Float32Products;
 
 class Fp32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    return setup.device == "cpu" ? "" : ddprun::tf32_override("0");
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    return run.device == "cpu" ? "" : ddprun::tf32_override("0");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -1,5 +1,5 @@
-// fp8: the products of linear layers on 8-bit floating point numbers, e4m3 in the forward and e5m2
-// for gradients (Micikevicius et al. 2022); all else as under autocast to bfloat16.
+// fp8: the products of linear layers in 8-bit floating point, e4m3 in the forward and e5m2 for
+// gradients (Micikevicius et al. 2022). All else is as under autocast to bfloat16.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/cat.h>
@@ -32,8 +32,8 @@ class AmaxHistory {
  public:
   explicit AmaxHistory(std::int64_t length) : length_(length) {}
 
-  /// The largest magnitude of the past, which never waits for the tensor at hand, or `amax` itself
-  /// if there is no past; then `amax` becomes part of it, if `record`.
+  /// Returns the largest magnitude of the past, or `amax` if there is no past. It never waits for
+  /// the current tensor. If `record`, `amax` then becomes part of the past.
   at::Tensor expect(const at::Tensor& amax, bool record) {
     if (!past_.defined()) past_ = at::zeros_like(amax).repeat({length_});
     const at::Tensor largest = past_.amax();
@@ -47,7 +47,7 @@ class AmaxHistory {
   at::Tensor past_;  // (length_,) float32, the last first; 0: not yet
 };
 
-/// What delayed scaling remembers of one layer, whose weight it keeps alive.
+/// What delayed scaling remembers of one layer. It keeps the layer's weight alive.
 struct Layer {
   at::Tensor weight;
   AmaxHistory of_input, of_weight, of_gradient;
@@ -61,8 +61,8 @@ struct Quantized {
   Quantized transposed() const { return {values.t().contiguous(), scale}; }
 };
 
-/// Scaled such that the expected largest magnitude becomes the dtype's; what exceeds it is clamped.
-/// `history` null: the largest magnitude is that of the tensor at hand.
+/// Scales the matrix so that its expected largest magnitude becomes the dtype's largest. What
+/// exceeds it is clamped. Without `history` (null) the largest magnitude is that of this matrix.
 Quantized quantize(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* history,
                    bool record) {
   const at::Tensor wide = matrix.to(at::kFloat);
@@ -73,9 +73,9 @@ Quantized quantize(const at::Tensor& matrix, at::ScalarType dtype, AmaxHistory* 
 }
 
 /// a (rows, inner) b (columns, inner)^T: both operands with `inner` contiguous, as a GPU wants
-/// them. The CPU computes the same of the same operands, but not by at::_scaled_mm: where that is
-/// oneDNN's it is a reference that takes 250 ms for 128 x 128 x 128, and elsewhere it does just
-/// this.
+/// them. The CPU computes the same from the same operands, but not by at::_scaled_mm. Where that is
+/// oneDNN's, it is a reference that takes 250 ms for 128 x 128 x 128; elsewhere it does just what
+/// this code does.
 at::Tensor product(const Quantized& a, const Quantized& b, at::ScalarType out, bool fast_sums) {
   if (a.values.is_cpu()) {
     const at::Tensor sums = at::mm(a.values.to(at::kFloat), b.values.to(at::kFloat).t());
@@ -127,22 +127,22 @@ class Fp8 final : public ddprun::Precision {
                    {.one_of = {"float32", "bfloat16"}});
   }
 
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == "fused") {
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == "fused") {
       return "the fused kernels do not multiply in 8 bits: set `kernels: reference` under `model:`";
     }
     if (scaling_ == "current" && history_ != kHistory) {
       return "history has no effect with scaling: current; remove one of them";
     }
     for (const auto& [what, size] :
-         {std::pair{"d_model", setup.heads * setup.head_dim},
-          {"d_ff", setup.d_ff},
-          {"tokens in a micro-batch", setup.micro_batch * setup.context_length}}) {
+         {std::pair{"d_model", run.heads * run.head_dim},
+          {"d_ff", run.d_ff},
+          {"tokens in a micro-batch", run.micro_batch * run.context_length}}) {
       if (size % kMultiple == 0) continue;
       return std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
              std::to_string(size);
     }
-    return ddprun::below_capability(setup, 89, "products in 8 bits");
+    return ddprun::below_capability(run, 89, "products in 8 bits");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -1,5 +1,5 @@
-// tf32: matrix products in TF32 (float32's exponent, 10 bits of its mantissa, sums in float32) on a
-// GPU's tensor cores; what they read and write, and all else, is float32.
+// tf32: matrix products in TF32 on a GPU's tensor cores: float32's exponent, 10 bits of its
+// mantissa, sums in float32. What they read and write, and all else, is float32.
 #include <optional>
 
 #include "ddprun/plugin/float32_products.h"
@@ -11,15 +11,15 @@ using ddprun::Float32Products;
 
 class Tf32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
-    const std::string reason = ddprun::below_capability(setup, 80, "TF32 products");
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
+    const std::string reason = ddprun::below_capability(run, 80, "TF32 products");
     return reason.empty() ? ddprun::tf32_override("1") : reason;
   }
 
   std::string matmul_dtype() const override { return "tf32"; }
 
-  // Once there is a run: the object itself is also made to be asked and described.
+  // Done only when there is a run: objects are also made just to be described or asked.
   void convert(const std::vector<ddprun::NamedTensor>&) override {
     products_.emplace(Float32Products::Format::tf32);
   }

@@ -4,11 +4,11 @@
 
 namespace ddprun {
 
-/// Few large collectives, as "flat", that overlap with backward, as "overlap". Buckets are cut as
-/// PyTorch's DistributedDataParallel cuts them: in the order of backward, a bucket closes once its
-/// gradients reach the cap, so it may be larger by most of its last gradient. Buckets start in
-/// order on all ranks, as PyTorch's do; each is one range of the gradient buffer, so nothing is
-/// copied in or out.
+/// Few large collectives, as with "flat", that overlap with backward, as with "overlap". Buckets
+/// are cut in the order of backward, as PyTorch's DistributedDataParallel does. A bucket closes
+/// once its gradients reach the cap, so it may exceed the cap by most of its last gradient. Buckets
+/// start in order on all ranks, as PyTorch's do. Each is one range of the gradient buffer, so
+/// nothing is copied in or out.
 class Bucketed final : public Strategy {
  public:
   void declare_options(Options& options) override {

@@ -4,9 +4,9 @@
 
 namespace ddprun {
 
-/// One collective pays the latency once. Nothing is copied: gradients already are views of one
-/// buffer, in which backward left them. Padding between them (under 64 bytes each, zero on every
-/// rank) travels along.
+/// One collective pays the latency once. Nothing is copied, because backward writes gradients into
+/// views of one buffer. Padding between them (under 64 bytes each, zero on every rank) travels
+/// along.
 class Flat final : public Strategy {
  public:
   void setup(StrategyContext& context) override {

@@ -24,8 +24,8 @@ class TorchDdp final : public Strategy {
                    {.min = 0.001, .max = 1e6});
   }
 
-  std::string unsupported(const Setup& setup) const override {
-    if (setup.execution == "eager") return {};
+  std::string unsupported(const RunDescription& run) const override {
+    if (run.execution == "eager") return {};
     return "the Reducer takes times of its own in its first ten steps, which cannot be captured";
   }
 
@@ -60,8 +60,8 @@ class TorchDdp final : public Strategy {
       names.emplace(parameters.size(), buffers.name(index));
       parameters.push_back(buffers.parameter(index));
     }
-    // All in one bucket, whose order does not matter: after the first step the Reducer cuts buckets
-    // by the sizes below, in the order in which gradients came.
+    // All gradients begin in one bucket, whose order does not matter. After the first step the
+    // Reducer cuts buckets by the sizes below, in the order in which gradients came.
     std::vector<std::size_t> all(parameters.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
     const std::vector<bool> no_sparse_gradients(parameters.size(), false);
@@ -69,15 +69,15 @@ class TorchDdp final : public Strategy {
         std::move(parameters), std::vector<std::vector<std::size_t>>{std::move(all)},
         context_->group().as_c10d(), no_sparse_gradients, to_bytes(bucket_mb_),
         /*find_unused_parameters=*/false,
-        // PyTorch's default as well; so .grad stays the view of the flat gradient buffer, into
-        // which the bucket is copied.
+        // PyTorch's default as well. With it, .grad stays the view of the flat gradient buffer, and
+        // the bucket is copied into that.
         /*gradient_as_bucket_view=*/false, std::move(names), to_bytes(first_bucket_mb_),
         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         std::vector<std::int64_t>{});
   }
 
-  /// Before the forward of a micro-batch that will synchronize; without it the Reducer's hooks let
-  /// gradients accumulate.
+  /// Called before the forward of a micro-batch that will synchronize. Without this call the
+  /// Reducer's hooks let gradients accumulate.
   void prepare() {
     reducer_->prepare_for_forward();
     const bool rebuilt = reducer_->rebuild_buckets();
@@ -90,7 +90,7 @@ class TorchDdp final : public Strategy {
     reducer_->prepare_for_backward({});
   }
 
-  /// One all-reduce a bucket.
+  /// Plans one all-reduce for each bucket.
   void plan_buckets() {
     buckets_ = 0;
     for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {

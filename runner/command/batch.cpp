@@ -10,6 +10,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/launch_environment.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_row.h"
 #include "runner/launch/execute.h"
@@ -202,6 +203,13 @@ class Batch {
   bool failed_in_joined_launch_ = false;
   bool write_failed_ = false;
 };
+
+/// The display that a request and stderr ask for; only a process that reports shows progress.
+ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
+  if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
+  if (terminal.interactive) return ProgressDisplay::Mode::bar;
+  return request.verbosity > 0 ? ProgressDisplay::Mode::verbose : ProgressDisplay::Mode::plain;
+}
 
 }  // namespace
 

@@ -1,14 +1,15 @@
-// The run command: all experiments of all files, one table, a result folder a file.
+// The run command: runs all experiments of all files and reports them in one table, with a result
+// folder for each file.
 #pragma once
 
 #include "runner/command/request.h"
 
 namespace ddprun {
 
-/// Plans everything, runs what may run, reports. Returns the exit status: 0 done, 1 a row failed,
+/// Plans everything, runs what may run, reports. Returns the exit status: 0 done, 1 a run failed,
 /// 128 + signal when interrupted. Files named one by one must all be valid, else nothing runs and
-/// the status is 2; a folder's invalid files become failed rows. Throws ddprun::Error for what
-/// concerns no single row.
+/// the status is 2. A folder's invalid files become failed rows of the report. Throws ddprun::Error
+/// for what concerns no single run.
 int run_batch(const Request& request);
 
 }  // namespace ddprun

@@ -1,4 +1,5 @@
-// `ddprun doctor`: what this machine gives to runs, found out by trying it.
+// `ddprun doctor`: tries out what this machine offers to runs.
+// Family: doctor.cpp doctor_machine.cpp doctor_ranks.cpp
 #pragma once
 
 #include <string>
@@ -24,17 +25,17 @@ struct Finding {
   std::string hint = {};  ///< what to do about it
 };
 
-/// Of ranks on this host: each backend by an all-reduce between processes, the host's name. Forks,
-/// so it comes before anything that starts threads.
+/// Ranks on this host: tries each backend with an all-reduce between processes, and the host's
+/// name. It forks, so call it before anything that starts threads.
 std::vector<Finding> examine_ranks();
-/// Of device cuda: library, driver, devices, NCCL by an all-reduce over all devices. Forks.
+/// Device cuda: library, driver, devices, and NCCL with an all-reduce over all devices. It forks.
 std::vector<Finding> examine_cuda();
-/// Of processor and memory; measures for about two seconds.
+/// Processor and memory. It measures for about two seconds.
 std::vector<Finding> examine_machine();
-/// Of the plugin libraries on the search path.
+/// The plugin libraries on the search path.
 std::vector<Finding> examine_plugins(const Request& request);
 
-/// Runs all of these; prints a table, or JSON with --json. Returns 0, or 1 if a finding is
+/// Runs all of these and prints a table, or JSON with --json. Returns 0, or 1 if a finding is
 /// `failed`.
 int doctor_command(const Request& request);
 

@@ -6,9 +6,9 @@
 
 namespace ddprun {
 
-/// `<output>/<name>/<time>/`. Files are written to a hidden folder beside it, which commit()
-/// renames; without commit() the destructor removes it, and every folder that this object had to
-/// create. What a killed run left hidden is removed by the next one of that name.
+/// The folder `<output>/<name>/<time>/`. Files are written to a hidden folder beside it, which
+/// commit() renames. Without commit() the destructor removes it and every folder that this object
+/// had to create. If a run is killed, the next run of that name removes its hidden folder.
 class ResultFolder {
  public:
   /// Throws ConfigError if the folder cannot be created or written.
@@ -24,16 +24,15 @@ class ResultFolder {
   /// Where a file of that name is until commit().
   std::filesystem::path hidden(const std::string& relative) const { return hidden_ / relative; }
 
-  /// Makes the folder visible, points `<output>/<name>/latest` to it, and returns it. A second
-  /// result of the same second is called
-  /// `<time>-2`. Throws Error.
+  /// Makes the folder visible, points `<output>/<name>/latest` to it, and returns it. If two
+  /// results begin in the same second, the later one is called `<time>-2`. Throws Error.
   std::filesystem::path commit();
 
  private:
   std::filesystem::path parent_;  ///< <output>/<name>
   std::filesystem::path hidden_;
-  std::filesystem::path
-      first_created_;  ///< the topmost folder that did not exist before; empty: all did
+  /// The topmost folder that did not exist before; empty: all did.
+  std::filesystem::path first_created_;
   std::string time_;
 };
 

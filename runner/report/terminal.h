@@ -8,8 +8,8 @@
 namespace ddprun {
 
 struct Terminal {
-  bool interactive =
-      false;  ///< a person watches: the stream is a terminal that understands cursor movement
+  /// A person watches: the stream is a terminal that understands cursor movement.
+  bool interactive = false;
   bool colour = false;  ///< interactive, and NO_COLOR (no-color.org) is not set
   int width = 0;        ///< columns; 0: unlimited (a file or a pipe)
 };

@@ -1,4 +1,4 @@
-// A table of text for the terminal, as wide as it allows, and for Markdown.
+// A table of text, for terminals of any width and for Markdown.
 #pragma once
 
 #include <string>

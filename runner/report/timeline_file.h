@@ -7,10 +7,10 @@
 
 namespace ddprun {
 
-/// Chrome's trace event format. A process for each rank, whose time begins with its step: ranks
-/// start a step together. In it the training thread's phases and waits, and below them the
-/// collectives from start to end, as many lanes as ran at a time. All from the marks that the
-/// samples are made of, so on a GPU these are the device's times.
+/// Returns Chrome's trace event format. Each rank is a process, whose time begins with its step,
+/// because ranks start a step together. It shows the training thread's phases and waits, and below
+/// them the collectives from start to end, in as many lanes as ran at a time. All times come from
+/// the marks that the samples are made of, so on a GPU they are the device's.
 std::string timeline_json(const Row& row);
 
 }  // namespace ddprun

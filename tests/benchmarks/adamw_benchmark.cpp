@@ -148,7 +148,7 @@ void adamw_as_held_aten(benchmark::State& state) {
   });
 }
 
-/// out += 0.5 * x: what memory gives to one thread that does next to nothing with it.
+/// out += 0.5 * x: the bandwidth that one thread gets when it hardly computes.
 void memory_add(benchmark::State& state) {
   const AdamwArrays& arrays = adamw_arrays(state);
   measure(state, kParameters * 12, [&] {

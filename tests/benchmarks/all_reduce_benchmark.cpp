@@ -21,7 +21,8 @@ namespace {
 using nlohmann::json;
 using test::Side;
 
-/// The memory of all ranks that the limits are measured on, mapped before the ranks are forked.
+/// The memory of all ranks on which the limits are measured. It is mapped before the ranks are
+/// forked.
 struct Memory {
   Memory(int ranks, std::int64_t bytes) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -33,8 +34,8 @@ struct Memory {
   std::vector<Mapping> parts;
 };
 
-/// What an all-reduce must do at least, and nothing else: reads this rank's slice of all ranks'
-/// memory, and writes it.
+/// Does the least that an all-reduce must do, and nothing else: reads this rank's slice of all
+/// ranks' memory, and writes it.
 void read_and_write(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
     negate_pair(end - begin, parts[i] + begin, parts[i + 1] + begin);
@@ -42,7 +43,8 @@ void read_and_write(const std::vector<float*>& parts, std::int64_t begin, std::i
   if (parts.size() % 2 == 1) negate(end - begin, parts.back() + begin);
 }
 
-/// As many bytes read and written by memcpy: the slice of each rank's memory to that of the next.
+/// Reads and writes as many bytes by memcpy: copies the slice of each rank's memory to that of the
+/// next.
 void copy_slices(const std::vector<float*>& parts, std::int64_t begin, std::int64_t end) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::memcpy(parts[(i + 1) % parts.size()] + begin, parts[i] + begin,
@@ -66,7 +68,7 @@ void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::
       {"shm_outside", outside, [&] { shm.all_reduce(outside, ReduceOp::sum, "outside").wait(); }},
       {"copy_slices", own, [&] { copy_slices(parts, begin, end); }},
       {"gloo", outside, [&] { gloo.all_reduce(outside, ReduceOp::sum, "gloo").wait(); }}};
-  const auto texts = shm.exchange(json(test::measure(shm, sides, rounds)).dump());
+  const auto texts = shm.all_gather_object(json(test::measure(shm, sides, rounds)).dump());
   if (shm.rank() != 0) return;
   json line = {{"benchmark", "all_reduce"},
                {"bytes", count * 4},
@@ -92,7 +94,7 @@ int run_rank(const RankInfo& info, const Memory& memory, const std::vector<std::
   RankInfo second = info;  // the store's socket is taken: another port
   second.listen_fd = -1;
   if (info.rank == 0) std::tie(second.listen_fd, second.master_port) = listen_on_free_port();
-  second.master_port = std::stoi(shm->exchange(std::to_string(second.master_port))[0]);
+  second.master_port = std::stoi(shm->all_gather_object(std::to_string(second.master_port))[0]);
   const auto gloo = connect(second, gloo_config, "gloo");
   for (const std::int64_t size : sizes) run_size(*shm, *gloo, memory, size);
   gloo->shutdown();

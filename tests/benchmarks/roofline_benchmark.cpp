@@ -1,6 +1,6 @@
-// The rates that a step of a model is held against: the matrix products of its own shapes, large
-// ones, and memory, by one thread on each of some cores at the same time. One JSON line.
-//     build/release/bin/roofline_benchmark [preset=peer-small] [batch=2] [fp32 | bf16] [cores=1]
+// Measures the rates that a step is compared with: matrix products of the model's own shapes, large
+// ones, and memory, by one thread on each of some cores at the same time. Prints one JSON line.
+// build/release/bin/roofline_benchmark [preset=peer-small] [batch=2] [fp32 | bf16] [cores=1]
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -47,8 +47,8 @@ at::Tensor random(std::int64_t rows, std::int64_t columns, at::ScalarType type) 
   return at::randn({rows, columns}).to(type);
 }
 
-/// Milliseconds of the forward product, and of those for the gradients of input and weight, of a
-/// linear layer; of two ways to the weight's gradient, that of ATen and our own, the faster.
+/// Milliseconds of a linear layer's three products: forward, the input's gradient, the weight's
+/// gradient. For the last it takes the faster of ATen's way and our own.
 double linear_ms(Together& together, std::int64_t rows, std::int64_t in, std::int64_t out,
                  at::ScalarType type) {
   constexpr double kBudgetMs = 30;

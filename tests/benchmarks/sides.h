@@ -15,8 +15,8 @@
 
 namespace ddprun::test {
 
-/// What is measured, and the memory that it works on: its rank writes it before each call, as
-/// backward writes gradients.
+/// What is measured, and the memory that it works on. Its rank writes that memory before each call,
+/// as backward writes gradients.
 struct Side {
   std::string name;
   at::Tensor memory;
@@ -50,7 +50,7 @@ inline std::map<std::string, std::vector<double>> measure(ProcessGroup& group,
   return times;
 }
 
-/// Of all ranks: a collective is as slow as its slowest rank.
+/// The times of the slowest rank, because a collective is as slow as that.
 inline nlohmann::json slowest(const std::vector<std::string>& ranks,
                               const std::vector<Side>& sides) {
   nlohmann::json result;

@@ -1,4 +1,4 @@
-// Runs the built ddprun as a user would, and finds whatever processes it left behind.
+// Runs the built ddprun as a user would, and finds the processes that it left behind.
 #pragma once
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Whether `condition` came true within `seconds`.
+/// Returns whether `condition` became true within `seconds`.
 inline bool eventually(double seconds, const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
@@ -36,7 +36,7 @@ inline bool eventually(double seconds, const std::function<bool()>& condition) {
   return condition();
 }
 
-/// A folder of its own under the system's temporary folder, removed at the end.
+/// A new folder under the system's temporary folder, removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -58,7 +58,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// ddprun in a process group of its own, its output in files of `folder`.
+/// Runs ddprun in a process group of its own. Its output goes to files in `folder`.
 class DdprunProcess {
  public:
   /// `environment`: "NAME=value", on top of this process's. `launcher`: a program and its arguments
@@ -99,7 +99,7 @@ class DdprunProcess {
     return status_;
   }
 
-  /// Its ranks: all live processes that inherited this run's environment, but itself.
+  /// Its ranks: all live processes that inherited this run's environment, except ddprun itself.
   std::vector<pid_t> ranks() const {
     std::vector<pid_t> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -114,7 +114,7 @@ class DdprunProcess {
     return found;
   }
 
-  /// Whether `count` ranks are training (the log says a step).
+  /// Whether `count` ranks are training: the log shows a step.
   bool trains(std::size_t count) const {
     return eventually(
         30, [&] { return ranks().size() == count && err().find(": step ") != std::string::npos; });

@@ -1,4 +1,4 @@
-// Ranks on GPUs: one each where there are several, else two that share the only one.
+// Ranks on GPUs: one GPU each where there are several, else two ranks on the only GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace ddprun::test {
 
-/// Tests that are skipped, with the reason, where there is no GPU. Everything that touches the
-/// driver happens in forked ranks, as in a run: the probe leaves this process fit for that.
+/// Tests that are skipped, with the reason, where there is no GPU. As in a run, only forked ranks
+/// touch the driver. The probe runs in a child too, so this process can still fork them.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,8 @@ class GpuTest : public testing::Test {
   DeviceProbe probe_;
 };
 
-/// `ranks`: so many share the first GPU; 0: one a GPU, or two that share it if there is one.
+/// `ranks` ranks share the first GPU. If `ranks` is 0, each GPU gets one rank, or the only GPU gets
+/// two.
 inline WorldConfig gpu_world(int gpus, int ranks = 0) {
   WorldConfig world;
   world.device = "cuda";
@@ -33,7 +34,7 @@ inline WorldConfig gpu_world(int gpus, int ranks = 0) {
   return world;
 }
 
-/// Words that set a gpu_world() in an experiment, on the kernels that there are.
+/// Command-line words that set a gpu_world() in an experiment, with the kernels that GPUs have.
 inline std::vector<std::string> set_gpu_world(const WorldConfig& world) {
   return {"--set",
           "world.device=cuda",

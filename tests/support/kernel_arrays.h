@@ -38,8 +38,8 @@ inline at::Tensor noise(std::int64_t rows, std::int64_t width, std::uint64_t see
   return values;
 }
 
-/// Values rounded to T, at an address that only a T is aligned for, between marks that no kernel
-/// may write.
+/// Values rounded to T. They lie at an address with the alignment of T and no more, between marks
+/// that no kernel may overwrite.
 template <class T>
 class Array {
  public:
@@ -55,7 +55,7 @@ class Array {
 
   T* data() { return storage_.data() + kMarks; }
 
-  /// The values, in double, once the marks are seen to be whole.
+  /// Returns the values in double. Expects that the marks are unchanged.
   at::Tensor values() const {
     at::Tensor out = at::empty(sizes_, at::kDouble);
     double* const to = out.data_ptr<double>();
@@ -77,13 +77,14 @@ class Array {
   std::vector<T> storage_;
 };
 
-/// Half of the last place of T, relative to the value.
+/// The largest rounding error of T, relative to the value: half of the last place.
 template <class T>
 inline constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
 
 inline double largest(const at::Tensor& values) { return values.abs().max().item<double>(); }
 
-/// Each |got - expected| <= relative * |expected| + absolute; infinities and NaN fail.
+/// Expects |got - expected| <= relative * |expected| + absolute for each value. Infinities and NaN
+/// fail.
 inline void expect_close(const at::Tensor& got, const at::Tensor& expected, double relative,
                          double absolute) {
   const at::Tensor excess = (got - expected).abs() - expected.abs() * relative - absolute;

@@ -1,4 +1,4 @@
-// What the library in place of a profiler (nvtx_recorder.cpp) has noted.
+// Reads what nvtx_recorder.cpp, the library in a profiler's place, has recorded.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct NvtxEvent {
   }
 };
 
-/// Empty if there is no such file.
+/// Reads the record. It is empty if there is no such file.
 inline std::vector<NvtxEvent> read_nvtx_record(const std::string& file) {
   std::vector<NvtxEvent> events;
   std::map<std::pair<int, std::uint64_t>, std::string> names;
@@ -54,7 +54,7 @@ struct NvtxStep {
   std::map<std::string, std::size_t> ended;     ///< the same, by the phase in which they ended
 };
 
-/// The steps of each rank's process. Fails the test if ranges do not nest.
+/// Returns the steps of each rank's process. Fails the test if ranges do not nest.
 inline std::map<int, std::vector<NvtxStep>> nvtx_steps(const std::vector<NvtxEvent>& events) {
   std::map<int, std::vector<NvtxStep>> steps;
   std::map<std::pair<int, int>, std::vector<std::string>> open;  // of each thread

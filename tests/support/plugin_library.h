@@ -12,8 +12,8 @@
 
 namespace ddprun::testing {
 
-/// A new object of <kind>_<name>.so ("attention", "precision", "strategy"). The library stays
-/// loaded.
+/// Makes a new object of <kind>_<name>.so; kinds are "attention", "precision" and "strategy". The
+/// library stays loaded.
 template <class Interface>
 std::shared_ptr<Interface> load_plugin(const std::string& kind, const std::string& name) {
   const std::string file = DDPRUN_BUILD_DIR "/lib/ddprun/plugins/" + kind + "_" + name + ".so";

@@ -17,16 +17,16 @@
 
 namespace ddprun::test {
 
-/// How a rank's process ended: its exit status, or minus the signal that killed it.
+/// Waits for a rank's process. Returns its exit status, or minus the signal that killed it.
 inline int wait_for_process(pid_t pid) {
   int status = 0;
   if (::waitpid(pid, &status, 0) != pid) return -1000;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// Forks one process a rank, which calls `body` and exits through exit(), static destructors
-/// included, with what it returns (99 if it throws). Returns the ends, in rank order. The calling
-/// process must not have used torch's threads.
+/// Forks one process for each rank. It calls `body` and exits with what that returns, or with 99 if
+/// it throws. It exits through exit(), so static destructors run. Returns how the processes ended,
+/// in rank order. The calling process must not have used torch's threads.
 inline std::vector<int> run_process_ranks(int world_size,
                                           const std::function<int(const RankInfo&)>& body) {
   const auto [listen_fd, port] = listen_on_free_port();
@@ -60,8 +60,8 @@ inline std::vector<int> run_process_ranks(int world_size,
   return ends;
 }
 
-/// The status of a rank for which `call` must throw a CommError with these parts: 0; else the part
-/// that does not hold, on stderr.
+/// `call` must throw a CommError with these parts. Returns the exit status of the rank: 0 if it
+/// does. If not, stderr names the part that does not match.
 inline int expect_comm_error(const std::function<void()>& call,
                              const std::vector<std::string>& parts) {
   try {

@@ -1,4 +1,4 @@
-// What a reduction over ranks must give, by ATen.
+// The expected result of a reduction over ranks, computed with ATen.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -9,7 +9,7 @@
 
 namespace ddprun::test {
 
-/// The ranks' values in rank order, added up one after another; bfloat16 in float32.
+/// Adds the ranks' values one after another in rank order, bfloat16 in float32.
 inline at::Tensor reduced(ReduceOp op, const std::vector<at::Tensor>& ranks) {
   const at::ScalarType type = ranks[0].scalar_type();
   const at::ScalarType wide = type == at::kBFloat16 ? at::kFloat : type;

@@ -1,5 +1,5 @@
-// An independent transformer: forward, loss and every gradient in float64, plain loops, backward
-// derived by hand.
+// An independent transformer in float64 with plain loops: forward, loss and every gradient, with a
+// backward derived by hand.
 #pragma once
 
 #include <cmath>

@@ -8,9 +8,9 @@
 
 namespace ddprun::test {
 
-/// Two ranks, one warm-up step of 1000 ms, then steps of 10, 20 and 30 ms on rank 0, and 2 ms more
-/// on rank 1. A quarter of each step is forward, half is synchronization, of 8 ms
-/// communication 2 ms are overlapped; collectives start 0.5 and 1 ms late.
+/// Two ranks: one warm-up step of 1000 ms, then steps of 10, 20 and 30 ms on rank 0, and 2 ms more
+/// on rank 1. A quarter of each step is forward, half is synchronization. Of 8 ms of
+/// communication 2 ms are overlapped. Collectives start 0.5 ms late on rank 0 and 1 ms on rank 1.
 inline Row known_row(const std::string& label) {
   const Training& q = training();
   Row row;

@@ -14,8 +14,8 @@
 
 namespace ddprun::test {
 
-/// Runs `body` once per rank, each on a thread of its own with the group that `connect` gives it,
-/// which is shut down in order after it. Rethrows the first rank's exception.
+/// Runs `body` once per rank, each on a thread of its own, with the group that `connect` returns.
+/// Shuts the group down after `body`. Rethrows the exception of the first rank that has one.
 inline void run_threads(int world_size,
                         const std::function<std::unique_ptr<ProcessGroup>(int rank)>& connect,
                         const std::function<void(ProcessGroup&)>& body) {
@@ -45,7 +45,7 @@ inline void run_ranks(int world_size, const std::function<void(ProcessGroup&)>& 
       world_size, [&](int rank) { return connect_thread(store, rank, world_size, config); }, body);
 }
 
-/// What a launcher tells rank `rank` of `hosts` hosts with `local_size` ranks each.
+/// What a launcher tells rank `rank` if there are `hosts` hosts with `local_size` ranks each.
 inline RankInfo rank_of_hosts(int hosts, int local_size, int rank) {
   RankInfo info;
   info.rank = rank;
@@ -55,7 +55,7 @@ inline RankInfo rank_of_hosts(int hosts, int local_size, int rank) {
   return info;
 }
 
-/// The same on `hosts` hosts, as far as rendezvous can tell.
+/// The same with ranks that seem to rendezvous to be on `hosts` hosts.
 inline void run_hosts(int hosts, int local_size, const std::function<void(ProcessGroup&)>& body,
                       const CommConfig& config) {
   const auto store = make_thread_store();

@@ -14,8 +14,8 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Value `counter` of the stream `key`. Chained, counter_hash(counter_hash(seed, a), b), it keys a
-/// stream by several numbers.
+/// Value `counter` of the stream `key`. Several numbers key a stream when calls are chained:
+/// counter_hash(counter_hash(seed, a), b).
 constexpr std::uint64_t counter_hash(std::uint64_t key, std::uint64_t counter) {
   return mix_bits(mix_bits(key) + (counter + 1) * 0x9E3779B97F4A7C15U);
 }

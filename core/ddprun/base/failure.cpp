@@ -11,7 +11,7 @@ namespace ddprun {
 
 namespace {
 
-/// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say it.
+/// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say that memory ran out.
 constexpr std::array kMemoryWords = {"can't allocate memory", "not enough memory",
                                      "Cannot allocate memory", "out of memory"};
 

@@ -1,4 +1,4 @@
-// What an exception says, whoever threw it: torch's own text comes without its backtrace.
+// The text of an exception, whoever threw it; torch's own comes without its backtrace.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,7 @@ namespace ddprun {
 std::string message_of(const std::exception& failure);
 std::string first_line_of(const std::exception& failure);
 
-/// Whether memory ran out: of the host, or of the device.
+/// Whether the exception says that memory ran out, of the host or of the device.
 bool says_out_of_memory(const std::exception& failure);
 
 }  // namespace ddprun

@@ -25,7 +25,7 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Addresses for `bytes`, on a boundary of huge pages if they are at least one.
+/// Reserves addresses for `bytes`, aligned to huge pages if they make at least one.
 std::byte* reserve(std::size_t bytes) {
   const std::size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* found =
@@ -50,7 +50,7 @@ Mapping map_over(std::size_t bytes, int flags, int descriptor) {
   return mapping;
 }
 
-/// Bytes that the machine can give without taking them from others; none known: all.
+/// Bytes that the machine can give without taking them from others. If that is unknown, no limit.
 std::size_t available_bytes() {
   std::ifstream in("/proc/meminfo");
   std::string key;
@@ -61,10 +61,10 @@ std::size_t available_bytes() {
   return SIZE_MAX;
 }
 
-/// Makes whole huge pages of a file that is still empty. Systems switch them off for shared memory
-/// by default, but grant this explicit wish from Linux 6.1 on; where they do not, the pages stay
-/// small and the rest works as well. One page must be there first: the kernel completes a huge page
-/// and does not begin one.
+/// Asks for whole huge pages in a file that is still empty. Systems switch them off for shared
+/// memory by default, but grant this explicit request from Linux 6.1 on. Where they do not, the
+/// pages stay small and everything else works as well. One page must be there first, because the
+/// kernel completes a huge page but does not begin one.
 void take_huge_pages(int descriptor, std::size_t bytes) {
   if (bytes < kHugePage) return;
   const Mapping mapping = map_over(bytes, MAP_SHARED, descriptor);

@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// Sizes of what is created and mapped are whole_pages().
+/// Whatever is created or mapped here has a size of whole_pages().
 
 /// A range of addresses that unmaps itself.
 class Mapping {
@@ -25,8 +25,8 @@ class Mapping {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  /// Of a file: unlinks its pages from this process, whose resident memory they count in. The file
-  /// keeps them, and the next access finds them again.
+  /// Only for a mapped file. Unlinks its pages from this process, so they no longer count as its
+  /// resident memory. The file keeps them, and the next access finds them again.
   void forget() const;
 
  private:
@@ -38,21 +38,22 @@ class Mapping {
 /// std::runtime_error.
 Mapping map_private(std::size_t bytes);
 
-/// A file in memory without a name in any folder (memfd): it needs no /dev/shm and is gone with its
-/// last descriptor and mapping, however its users end. Closes its descriptor, not its mappings.
+/// A file in memory without a name in any folder (memfd). It needs no /dev/shm. It is gone with its
+/// last descriptor and mapping, however its users end. The destructor closes the descriptor, not
+/// the mappings.
 class MemoryFile {
  public:
-  /// Zeroed, and every page is there: no access can fail later. `bytes_of_all`: what the ranks of
-  /// this host ask for at the same moment; refused if the machine has less to give. Throws
-  /// std::runtime_error with the reason.
+  /// The file is zeroed and every page is allocated, so no access can fail later. `bytes_of_all` is
+  /// what all ranks of this host ask for at the same moment. Throws std::runtime_error with the
+  /// reason, also if the machine has less than that to give.
   static MemoryFile create(std::size_t bytes, std::size_t bytes_of_all);
-  /// The file that process `pid` has open as `descriptor`: of the same user, in the same PID
-  /// namespace. Throws std::runtime_error.
+  /// The file that process `pid` has open as `descriptor`. That process must be of the same user
+  /// and in the same PID namespace. Throws std::runtime_error.
   static MemoryFile open(pid_t pid, int descriptor);
 
   int descriptor() const { return descriptor_.get(); }
-  /// `at_once`: every page, now; else each at its first use, and only what is used counts as
-  /// resident. Throws std::runtime_error; also if the file is shorter than `bytes`.
+  /// `at_once` maps every page now. Without it a page is mapped at its first use, and only used
+  /// pages count as resident. Throws std::runtime_error, also if the file is shorter than `bytes`.
   Mapping map(std::size_t bytes, bool at_once = true) const;
 
  private:
@@ -60,10 +61,10 @@ class MemoryFile {
   Descriptor descriptor_;
 };
 
-/// `bytes`, rounded up to pages; to huge pages from one of those on.
+/// `bytes` rounded up to whole pages, or to whole huge pages if it is at least one of those.
 std::size_t whole_pages(std::size_t bytes);
 
-/// "mmap: Cannot allocate memory", for the errno of now.
+/// The call and the text of the current errno: "mmap: Cannot allocate memory".
 std::string system_error(const std::string& call);
 
 }  // namespace ddprun

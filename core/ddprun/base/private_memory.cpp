@@ -15,7 +15,8 @@ at::Tensor allocate_private(std::int64_t elements, const at::TensorOptions& opti
   constexpr std::size_t kLarge = std::size_t{2} << 20;  // a huge page
   if (!options.device().is_cpu() || bytes < kLarge) return at::zeros({elements}, options);
   const auto memory = std::make_shared<Mapping>(map_private(whole_pages(bytes)));
-  // As PyTorch's own allocator does, so that whoever counts the memory of tensors sees it.
+  // Reports it as PyTorch's own allocator does, so that whoever counts the memory of tensors sees
+  // it.
   const auto report = [](void* data, std::int64_t change) {
     c10::reportMemoryUsageToProfiler(data, change, 0, 0, c10::kCPU);
   };

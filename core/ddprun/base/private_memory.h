@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// A zeroed tensor (elements,) of these options, on a 64-byte boundary at least. Large ones on the
-/// CPU are mapped for themselves, in huge pages.
+/// A zeroed tensor (elements,) of these options, aligned to 64 bytes at least. A large tensor on
+/// the CPU gets a mapping of its own, in huge pages.
 at::Tensor allocate_private(std::int64_t elements, const at::TensorOptions& options);
 
 }  // namespace ddprun

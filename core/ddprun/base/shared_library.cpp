@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// dlopen maps a file that was cut short (an interrupted copy) and crashes; its own table of
-/// sections, which stands at its end, says how long it should be.
+/// dlopen maps a file that was cut short (an interrupted copy) and crashes. The file's table of
+/// sections, which stands at its end, says how long the file should be.
 void check_complete(const fs::path& file, const std::string& noun) {
   Elf64_Ehdr header = {};
   std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);

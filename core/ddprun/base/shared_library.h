@@ -6,10 +6,12 @@
 
 namespace ddprun {
 
-/// The address of `symbol` in the library, or null if it has none. `noun`: "the plugin library",
-/// for messages; `rebuild`: the hint where it does not fit. Loaded RTLD_NOW | RTLD_LOCAL and never
-/// unloaded: its code may be needed until the process ends (autograd holds its functions, static
-/// destructors run at exit). Throws PluginError: no file, cut short, cannot be loaded.
+/// Returns the address of `symbol` in the library, or null if the library has none. Messages call
+/// the library `noun`: "the plugin library". `rebuild` is the hint of an error that a new build
+/// would cure. The library is loaded RTLD_NOW | RTLD_LOCAL and never unloaded: its code may be
+/// needed until the process ends, because autograd holds its functions and static destructors run
+/// at exit. Throws PluginError if there is no such file, if it was cut short, or if it cannot be
+/// loaded.
 const void* library_symbol(const std::filesystem::path& file, const char* symbol,
                            const std::string& noun, const std::string& rebuild);
 

@@ -9,12 +9,12 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "ddprun/comm/exchange.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/hierarchical_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_backend.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/device/device.h"
 
 namespace ddprun {
@@ -33,7 +33,15 @@ class Choice {
       : store_(store), place_(place), config_(config), device_(device) {}
 
   std::unique_ptr<ProcessGroup> make() {
-    if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size, config_)) {
+    const bool on_gpu = !device_.torch_device().is_cpu();
+    if (on_gpu && !asked_for("auto") && !asked_for("nccl")) {
+      throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
+                         .where = "world.backend",
+                         .got = config_.backend,
+                         .expected = "auto or nccl"});
+    }
+    if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size,
+                                        to_milliseconds(config_.timeout_s))) {
       return group(std::move(own), 1,
                    asked_for("auto") ? "auto: the ranks are on GPUs" : "asked for");
     }
@@ -86,8 +94,9 @@ class Choice {
 
   std::unique_ptr<ProcessGroup> hierarchical() const {
     std::vector<HostClaim> ranks;
-    for (const auto& text : exchange(*store_, "hosts", place_.rank, place_.world_size,
-                                     place_.claim.text(), to_milliseconds(config_.timeout_s))) {
+    for (const auto& text :
+         all_gather_object(*store_, "hosts", place_.rank, place_.world_size, place_.claim.text(),
+                           to_milliseconds(config_.timeout_s))) {
       ranks.push_back(HostClaim::of(text));
     }
     if (const auto refusal = refuse_hosts(ranks)) {

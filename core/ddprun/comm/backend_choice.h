@@ -5,12 +5,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/host_layout.h"
 #include "ddprun/comm/process_group.h"
 
 namespace ddprun {
-
-struct CommConfig;  // core/ddprun/config/experiment.h
 
 /// Where a rank of a group stands, and how it reaches the others.
 struct GroupPlace {
@@ -24,11 +23,12 @@ struct GroupPlace {
   }
 };
 
-/// Throws ConfigError if config.backend is none that there is.
+/// Throws ConfigError if there is no backend called config.backend.
 void check_backend_name(const CommConfig& config);
 
-/// The group by config.backend, as connect() (rendezvous.h) says. All ranks call it, with a
-/// `store` of their own. The same choice on all ranks. `device` outlives the group.
+/// Makes the group on config.backend, by the rules of connect() (rendezvous.h). All ranks call it
+/// and choose the same backend. `store` must be used by this group alone. `device` outlives the
+/// group.
 std::unique_ptr<ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
                                          const GroupPlace& place, const CommConfig& config,
                                          Device& device);

@@ -1,4 +1,4 @@
-// A c10d::Work that is its future.
+// A c10d::Work made of a future.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -18,10 +18,10 @@ namespace ddprun {
 
 namespace {
 
-/// PyTorch's flight recorder, on by default, costs time in every collective and inserts into a
+/// PyTorch's flight recorder, on by default, costs time in every collective. It inserts into a
 /// global map without a lock, which ranks that are threads of one process do not survive. It reads
-/// its size once, at the first collective; set here, while the library is loaded and no thread
-/// runs. A size that the user has set stands.
+/// its size once, at the first collective. So the size is set here, while the library is loaded and
+/// no thread runs. A size that the user has set stands.
 [[maybe_unused]] const int kFlightRecorderOff =
     ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 
@@ -43,8 +43,8 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
 
   /// The base class waits for what is queued. After a peer's death that could take until the
   /// timeout; without connections it fails at once. After a barrier nothing is queued.
-  /// No check of the vptr: the headers' gloo::Context has one, that inside libtorch_cpu has none.
-  /// Its functions may be called, its members must not be touched.
+  /// The vptr is not checked: the headers' gloo::Context has one, and the one inside libtorch_cpu
+  /// has none. Its functions may be called, but its members must not be touched.
   __attribute__((no_sanitize("vptr"))) ~GlooBackend() override {
     const NoSigpipe no_sigpipe;
     for (const auto& context : contexts_) context->closeConnections();
@@ -53,9 +53,9 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     }
   }
 
-  /// ProcessGroupGloo all-reduces a copy of the whole input, 2(n-1)/n of its bytes on the wire.
-  /// Here every rank sends each other rank that one's slice, (n-1)/n, and reduces what it gets on
-  /// gloo's thread, in rank order.
+  /// ProcessGroupGloo all-reduces a copy of the whole input, which puts 2(n-1)/n of its bytes on
+  /// the wire. Here every rank sends each other rank that rank's slice, (n-1)/n of the bytes. It
+  /// reduces what it gets on gloo's thread, in rank order.
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
     const auto op = options.reduceOp.op_;
@@ -113,9 +113,9 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   }
 
  private:
-  /// A closed connection refuses what comes, but tells nobody who already waits on it (gloo's
-  /// Pair::close). Refusing does: so one more message is tried, over each context (tag modulo their
-  /// number).
+  /// A closed connection refuses new messages, but does not tell those who already wait on it
+  /// (gloo's Pair::close). Refusing a message does tell them. So one more message is tried over
+  /// each context (tag modulo their number).
   void fail_posted(int peer) {
     std::vector<at::Tensor> nothing = {at::zeros({1})};
     for (std::size_t tag = 0; tag < contexts_.size(); ++tag) {

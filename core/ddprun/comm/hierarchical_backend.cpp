@@ -8,11 +8,10 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_arguments.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun {
 
@@ -20,26 +19,26 @@ namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// A flat tensor cut into `ranks` slices of equal size and what then is left (less than an element
-/// a rank), which goes with the last slice.
+/// A flat tensor cut into `ranks` slices of equal size. The rest, fewer elements than ranks, goes
+/// with the last slice.
 class Slices {
  public:
   Slices(const at::Tensor& tensor, int ranks)
       : tensor_(tensor.view({-1})), ranks_(ranks), part_(tensor.numel() / ranks) {}
 
-  /// What `rank` reduces over the hosts.
+  /// The part that `rank` reduces over the hosts.
   at::Tensor of(int rank) const {
     return tensor_.narrow(0, part_ * rank, rank + 1 < ranks_ ? part_ : part_ + rest());
   }
 
-  /// Rank `me` has the host's sum (or maximum) of its slice.
+  /// Leaves the host's sum (or maximum) of slice `me` with rank `me`.
   void reduce(ShmCollectives& shm, int me, ReduceOp op) const {
     const at::ScalarType type = tensor_.scalar_type();
     if (part_ > 0) shm.reduce_scatter(at(me * part_), at(0), bytes(part_), type, op);
     if (rest() > 0) shm.all_reduce(at(ranks_ * part_), bytes(rest()), type, op);
   }
 
-  /// Every rank has all slices.
+  /// Gives every rank all slices.
   void gather(ShmCollectives& shm, int me) const {
     std::vector<std::byte*> places;
     for (int rank = 0; rank < ranks_; ++rank) places.push_back(at(rank * part_));
@@ -59,7 +58,7 @@ class Slices {
   std::int64_t part_;
 };
 
-/// What is reduced before the sum of all ranks is known: avg divides only then.
+/// The operation of the stages before the sum of all ranks is known: avg divides only after that.
 ReduceOp undivided(ReduceOp op) { return op == ReduceOp::max ? op : ReduceOp::sum; }
 
 c10d::ReduceOp::RedOpType undivided_c10d(ReduceOp op) {
@@ -88,7 +87,7 @@ HierarchicalBackend::HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& 
     refusal = refused.what();
   }
   for (const auto& other :
-       exchange(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
+       all_gather_object(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
     if (!other.empty()) throw ShmRefused(other);
   }
   network_ =

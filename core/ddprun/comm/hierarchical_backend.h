@@ -7,13 +7,13 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/shm_queue.h"
 
 namespace ddprun {
 
-struct CommConfig;  // core/ddprun/config/experiment.h
-
-/// A rank among `hosts` hosts of `local_size` ranks each: rank = host * local_size + local_rank.
+/// The place of a rank among `hosts` hosts of `local_size` ranks each: rank = host * local_size +
+/// local_rank.
 struct HostPlace {
   int host = 0;
   int hosts = 1;
@@ -28,22 +28,24 @@ struct HostPlace {
 };
 
 /// A collective has three stages: shared memory, the network, shared memory again. Between hosts a
-/// rank talks to those of its own local rank only, so that each carries an equal part, and of n
-/// bytes and H hosts a host sends 2(H-1)/H n for an all-reduce, (H-1)/H n for a reduce-scatter,
-/// its ranks' inputs once to each other host for an all-gather, and n for a broadcast. The stages
-/// of several collectives overlap: each stage has a thread (of gloo: gloo_threads), and takes
-/// collectives in the order of the calls.
+/// rank talks only to the ranks that have its own local rank, so that each rank carries an equal
+/// part. For n bytes and H hosts, a host sends 2(H-1)/H n for an all-reduce, (H-1)/H n for a
+/// reduce-scatter, and n for a broadcast. For an all-gather it sends its ranks' inputs once to each
+/// other host. The stages of several collectives overlap. Each stage has a thread (the network has
+/// gloo_threads) and takes collectives in the order of the calls.
 ///
-/// The same bits on all ranks and in all runs; how a sum is associated depends on the number of
-/// hosts and on where an element lies. avg divides the sum over all ranks once. Types, refusals and
-/// failures as ShmBackend; what fails between hosts names the ranks at the other end.
+/// The bits are the same on all ranks and in all runs. How a sum is associated depends on the
+/// number of hosts and on where an element lies. avg divides the sum over all ranks once. Types,
+/// refusals and failures are those of ShmBackend. An error between hosts names the ranks at the
+/// other end.
 class HierarchicalBackend final : public c10d::Backend {
  public:
-  /// `store` must be private to this. `address`: as make_gloo_backend. Throws ShmRefused, on all
-  /// ranks of all hosts, if shared memory cannot join those of one; CommError.
+  /// `store` must be used by this object alone. `address` is that of make_gloo_backend(). Throws
+  /// ShmRefused on all ranks of all hosts if shared memory cannot join the ranks of one host.
+  /// Throws CommError.
   HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& store, const HostPlace& place,
                       const std::string& address, const CommConfig& config);
-  /// Collectives under way or queued fail, here and on the other ranks.
+  /// Makes collectives under way or queued fail, here and on the other ranks.
   ~HierarchicalBackend() override;
 
   const std::string getBackendName() const override { return "hierarchical"; }
@@ -64,16 +66,16 @@ class HierarchicalBackend final : public c10d::Backend {
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
 
-  /// Memory that this host's ranks reach without a copy. That another host has none shows at the
-  /// next collective.
+  /// Memory that this host's ranks reach without a copy. If another host has none, the next
+  /// collective fails.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Works = std::vector<WorkPtr>;
 
-  /// Queues the first stage, which starts what goes over the network and adds it to `sent`, and the
-  /// last, which runs when all of that is done.
+  /// Queues the first stage and the last. The first starts what goes over the network and adds it
+  /// to `sent`. The last runs when all of that is done.
   WorkPtr submit(std::vector<at::Tensor> results,
                  std::function<void(ShmCollectives&, Works& sent)> first, ShmQueue::Run last);
   WorkPtr all_reduce(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op);

@@ -26,7 +26,7 @@ std::vector<std::size_t> ranks_on(const std::string& host, const std::vector<Hos
   return found;
 }
 
-/// What is wrong with the host of `rank`, where every host should have `local_size` ranks.
+/// Says what is wrong with the host of `rank`, if every host should have `local_size` ranks.
 std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<HostClaim>& ranks,
                                         std::size_t local_size) {
   if (ranks[rank].host.empty()) {

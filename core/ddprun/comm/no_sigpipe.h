@@ -1,4 +1,4 @@
-// Keeps a write to a peer that has died from ending the process.
+// Keeps a write to a dead peer from ending the process.
 #pragma once
 
 #include <csignal>
@@ -6,9 +6,10 @@
 
 namespace ddprun {
 
-/// While it lives, SIGPIPE does not reach this thread, nor ever a thread that it starts: writes to
-/// a closed connection fail with EPIPE instead. (gloo writes without MSG_NOSIGNAL, and the signal's
-/// default action ends the process before it can say which rank died.)
+/// As long as this object lives, SIGPIPE does not reach this thread. It never reaches a thread that
+/// this thread starts meanwhile. Writes to a closed connection fail with EPIPE instead. gloo writes
+/// without MSG_NOSIGNAL, and the signal's default action would end the process before it can say
+/// which rank died.
 class NoSigpipe {
  public:
   NoSigpipe() {

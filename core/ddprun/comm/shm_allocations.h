@@ -1,4 +1,5 @@
-// Shared memory that a group has given out, and where each rank has mapped each rank's part of it.
+// The shared memory that a group has allocated, and where this rank has mapped each rank's part of
+// it.
 #pragma once
 
 #include <array>
@@ -13,27 +14,31 @@
 
 namespace ddprun {
 
-/// An allocation is as much memory on every rank, mapped by all; it has the same number on all. It
-/// can go when all ranks have released it, which they find out at the next allocation: until then a
-/// rank may still call collectives on its part. Any thread.
+/// An allocation is the same amount of memory on every rank, mapped by all, with the same number on
+/// all. It can be unmapped once all ranks have released it; until then a rank may still call
+/// collectives on its part. Ranks learn of each other's releases at the next allocation. Any thread
+/// may call this.
 class ShmAllocations {
  public:
   static constexpr int kMost = 64;  ///< at a time: a bit each
 
-  /// `parts` in rank order. Returns its number, the lowest that is free: the same on all ranks if
-  /// all call add and drop alike. Throws std::runtime_error if none is free.
+  /// `parts` are in rank order. Returns the allocation's number, the lowest that is free. It is the
+  /// same on all ranks if all make the same calls of add and drop. Throws std::runtime_error if
+  /// none is free.
   int add(std::vector<Mapping> parts);
-  /// This rank's tensor is gone.
+  /// Notes that this rank's tensor is gone.
   void release(int number);
   /// The numbers released on this rank, as bits.
   std::uint64_t released() const;
-  /// Unmaps those of these numbers.
+  /// Unmaps the allocations of these numbers.
   void drop(std::uint64_t numbers);
 
   std::byte* part(int number, int rank) const;
-  /// What was touched of that part counts as resident here no more, until it is touched again.
+  /// Pages of that part no longer count as this process's resident memory, until they are touched
+  /// again.
   void forget(int number, int rank) const;
-  /// Number and offset of the allocation, not released, in whose part of `rank` these bytes lie.
+  /// The number of the allocation that holds these bytes in its part of `rank`, and their offset.
+  /// Released allocations do not count.
   std::optional<std::pair<int, std::int64_t>> find(int rank, const std::byte* data,
                                                    std::int64_t bytes) const;
 

@@ -1,4 +1,4 @@
-// c10d's arguments, as collectives in shared memory take them.
+// Checks and unpacks c10d's arguments for collectives in shared memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,16 +7,16 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 
 namespace ddprun {
 
 std::byte* data_of(const at::Tensor& tensor);
 std::int64_t bytes_of(const at::Tensor& tensor);
 
-/// These throw c10::Error, in words, if the argument is none that shared memory takes.
+/// The functions below throw c10::Error, in words, if shared memory cannot take the argument.
 void check_tensor(const at::Tensor& tensor);
-/// The one tensor of c10d's lists, which are from times of several devices a process.
+/// The one tensor of the list. c10d takes lists because a process once had several devices.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors);
 /// The list of `ranks` outputs that `input` is gathered into.
 const std::vector<at::Tensor>& checked_outputs(const std::vector<std::vector<at::Tensor>>& outputs,

@@ -3,7 +3,6 @@
 
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/shm_arguments.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun {
 

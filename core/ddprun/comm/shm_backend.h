@@ -6,20 +6,21 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/shm_queue.h"
 
 namespace ddprun {
 
-struct CommConfig;  // core/ddprun/config/experiment.h
-
 /// Collectives run on a thread of its own, one at a time, in the order of the calls. All-reduce and
 /// reduce-scatter do sum, avg and max of what can_reduce() allows, with the same bits on all ranks
-/// and in all runs; the others take any type. Tensors are contiguous and on the CPU. What it cannot
-/// do is refused at the call (c10::Error). After a failure, or a peer's, every later collective
-/// fails with the same words. Destroyed, it fails what is under way, here and on the other ranks.
+/// and in all runs. The other collectives take any type. Tensors are contiguous and on the CPU.
+/// What the backend cannot do is refused at the call (c10::Error).
+///
+/// After a failure here or on a peer, every later collective fails with the same words. The
+/// destructor makes collectives under way fail, here and on the other ranks.
 class ShmBackend final : public c10d::Backend {
  public:
-  /// `store` must be private to this. Throws as ShmChannel does.
+  /// `store` must be used by this object alone. Throws as ShmChannel does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
              const CommConfig& config);
 
@@ -41,7 +42,7 @@ class ShmBackend final : public c10d::Backend {
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
 
-  /// Zeroed memory that collectives reach without a copy; a collective call that blocks.
+  /// Zeroed memory that collectives reach without a copy. All ranks must call it; it blocks.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:

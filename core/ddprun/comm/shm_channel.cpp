@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -28,8 +28,8 @@ constexpr std::uint32_t kHere = 0;
 constexpr std::uint32_t kLeft = 1;
 constexpr std::uint32_t kFailed = 2;
 
-/// How long a rank waits awake, about: a running peer answers within that, and a peer that shares
-/// this core needs it.
+/// About how long a rank spins before it sleeps. A running peer answers within that time, and a
+/// peer that shares this core needs the core after it.
 constexpr std::int64_t kSpinNs = 20'000;
 /// How often a sleeping rank looks whether the others are still there.
 constexpr long kLookNs = 100'000'000;
@@ -40,7 +40,7 @@ void pause() {
 #endif
 }
 
-/// Not private: the word is shared between processes.
+/// The futex is not private, because processes share the word.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
   const timespec limit{0, kLookNs};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
@@ -77,7 +77,7 @@ constexpr const char* kRefused = "refused ";
 }  // namespace
 
 struct alignas(4096) ShmChannel::RankPage {
-  // What this rank writes and others wait for, apart from what others write.
+  // Counters that this rank writes and others wait for, apart from what others write.
   alignas(64) std::atomic<std::uint32_t> posted;
   std::atomic<std::uint32_t> finished;
   std::atomic<std::uint32_t> state;
@@ -114,14 +114,14 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPl
       control().token = mine.token;
     });
   }
-  const auto texts = exchange(*store, "introduction", place.rank, place.size,
-                              refusal.empty() ? mine.text() : refusal, timeout);
+  const auto texts = all_gather_object(*store, "introduction", place.rank, place.size,
+                                       refusal.empty() ? mine.text() : refusal, timeout);
   throw_refusals(texts);
   attempt([&] {
     if (place.rank != 0) join(texts[0]);
     watch_processes(texts);
   });
-  throw_refusals(exchange(*store, "joined", place.rank, place.size, refusal, timeout));
+  throw_refusals(all_gather_object(*store, "joined", place.rank, place.size, refusal, timeout));
 }
 
 void ShmChannel::throw_refusals(const std::vector<std::string>& texts) const {
@@ -196,8 +196,8 @@ void ShmChannel::wait_finished(int lead) {
 }
 
 void ShmChannel::advance(Count count) {
-  // Sequentially consistent, here and in wait_all: of a waiter that goes to sleep and this, one
-  // sees the other.
+  // Sequentially consistent, here and in wait_all. So either a waiter that goes to sleep sees this
+  // change, or this sees the waiter.
   (page(rank()).*count).fetch_add(1);
   if (page(rank()).sleepers.load() > 0) futex_wake_all(page(rank()).*count);
 }
@@ -236,7 +236,8 @@ void ShmChannel::check_peers(Count count, std::uint32_t target) const {
       fail(peer, "is gone: process " + std::to_string(pids_[peer]) + " has ended");
     }
   }
-  // Only now: that a rank failed or left may be the echo of one that ended.
+  // This comes last, because a rank that failed or left may have done so only because another one
+  // ended.
   for (int peer = 0; peer < size(); ++peer) {
     const std::uint32_t state = page(peer).state;
     if (state == kHere || !missing(peer)) continue;

@@ -1,5 +1,5 @@
-// How the ranks of one host meet in shared memory: what each calls, how far each is, who is still
-// there.
+// Where the ranks of one host meet in shared memory: what each rank calls, how far it is, and
+// whether it is still there.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,14 @@
 
 namespace ddprun {
 
-/// Shared memory does not join the ranks: `rank R: reason`, the same on all of them.
+/// Thrown if shared memory cannot join the ranks. The text is `rank R: reason`, the same on all
+/// ranks.
 class ShmRefused : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What one rank calls, as the others read it. All but the last line must be equal on all ranks.
+/// What one rank calls, as the others read it. The fields up to `bytes` must be equal on all ranks.
 struct ShmCall {
   std::int32_t kind = 0;
   std::int32_t op = 0;
@@ -44,16 +45,16 @@ struct ShmPlace {
   std::string name_of(int peer) const { return "rank " + std::to_string(first + peer); }
 };
 
-/// A shared page a rank and staging memory. Each rank counts the chunks of collectives that it has
-/// made readable (post) and those that it is through with (finish); waiting is for these counts of
-/// all ranks: a short while awake, then asleep, so that a waiting thread leaves the core to
-/// others. One thread a rank, but for abort().
+/// One shared page for each rank, and staging memory. Each rank counts the chunks of collectives
+/// that it has made readable (post) and those that it is done with (finish). To wait means to wait
+/// for these counts of all ranks. A wait spins for a short while and then sleeps, so that a waiting
+/// thread leaves the core to others. Each rank uses one thread; only abort() may come from another.
 class ShmChannel {
  public:
   static constexpr std::int64_t kSlotBytes = std::int64_t{512} << 10;
   static constexpr int kSlots = 3;  ///< one chunk is filled, one reduced, one's results collected
 
-  /// Meets the other ranks through `store`, which must be private to this. Throws
+  /// Meets the other ranks through `store`, which must be used by this object alone. Throws
   /// ShmRefused, or c10d's error if ranks do not come.
   ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
              std::chrono::milliseconds timeout);
@@ -67,24 +68,24 @@ class ShmChannel {
   int size() const { return place_.size; }
   pid_t process(int rank) const { return pids_[rank]; }
 
-  /// Begins a collective: publishes `call`, and the first chunk with it, then waits for all others'
-  /// calls. The time limit of the waits until the next begin() counts from here. Throws as wait
-  /// does.
+  /// Begins a collective: publishes `call` together with the first chunk, then waits for the calls
+  /// of all other ranks. The time limit of all waits until the next begin() counts from here.
+  /// Throws as wait_posted() does.
   void begin(const ShmCall& call);
   /// What that rank called, from begin() to the next.
   const ShmCall& call_of(int rank) const;
 
-  /// One more chunk of this rank is readable; one more is finished.
+  /// Counts one more chunk of this rank as readable, or as finished.
   void post();
   void finish();
-  /// Returns when every rank has posted (finished) all but the last `lead` chunks that this one
-  /// has. Throws std::runtime_error if a rank has ended, left or failed before, if the time is up,
-  /// or after abort().
+  /// Returns when every rank has posted (finished) all chunks that this rank has, except the last
+  /// `lead` ones. Throws std::runtime_error if a rank has ended, left or failed before that, if the
+  /// time is up, or after abort().
   void wait_posted(int lead = 0);
   void wait_finished(int lead = 0);
 
-  /// The memory where `rank` puts chunks for others to read: of tensors outside of shared memory,
-  /// and results for those.
+  /// The memory where `rank` puts chunks for others to read: its input, if its tensor is outside of
+  /// shared memory, and its results for others' tensors outside.
   std::byte* staged(int rank, std::int64_t chunk) const;
   std::byte* results(int rank, std::int64_t chunk) const;
 
@@ -107,7 +108,7 @@ class ShmChannel {
   void set_state(std::uint32_t state);
   void advance(Count count);
   void wait_all(Count count, std::uint32_t target);
-  /// Throws if one of those that have not reached the target never will.
+  /// Throws if a rank that has not reached the target never will.
   void check_peers(Count count, std::uint32_t target) const;
 
   const ShmPlace place_;

@@ -106,14 +106,14 @@ void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_
   const auto chunk = [&](std::int64_t index, std::int64_t size) {
     return Chunk{index, index * size, std::min(size, total - index * size)};
   };
-  // Before the others are known: a rank that stages makes all go by chunks.
+  // Staged before the others' calls are known: if one rank stages, all go by chunks.
   if (staging) steps.stage(chunk(0, unit));
   begin(call);
   const std::int64_t size = all_direct() ? total : unit;
   const std::int64_t chunks = (total + size - 1) / size;
-  // Results are collected a chunk late: most likely the others are through with it by then. So
-  // chunk k + 1 is staged where k - 2 was, which all have finished; and the results of k are
-  // written when all have posted k, and so have collected k - 3.
+  // Results are collected one chunk late, when the others are most likely done with that chunk. So
+  // chunk k + 1 is staged where k - 2 was, which all have finished. The results of k are written
+  // when all have posted k, and so have collected k - 3.
   static_assert(ShmChannel::kSlots >= 3);
   const auto collect = [&](std::int64_t index) {
     if (steps.collect) steps.collect(chunk(index, size));

@@ -54,11 +54,11 @@ HWY_INLINE void store(hn::Vec<Lanes<T>> vector, T* to, Which which) {
   }
 }
 
-// A vector of each input is read before the outputs of that place are written, and no memory is
-// touched but these: an output is an input or apart from it, never shifted.
+// A vector of each input is read before the outputs of that place are written, and no other memory
+// is touched. So an output may be an input, or lie apart from it, but not overlap it shifted.
 
-/// Two inputs and two outputs, the all-reduce of two ranks: addresses stay in registers, and half
-/// is the same as a division by two.
+/// Two inputs and two outputs: the all-reduce of two ranks. Addresses stay in registers, and a
+/// multiplication by one half is the same as a division by two.
 template <class T, ReduceOp op>
 HWY_INLINE void reduce_pair(std::int64_t count, const T* a, const T* b, T* first, T* second) {
   const Lanes<T> d;

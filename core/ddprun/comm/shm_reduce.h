@@ -1,4 +1,5 @@
-// The arithmetic of the shm backend: elements of several ranks into one, written to several places.
+// The arithmetic of the shm backend: reduces elements of several ranks and writes the result to
+// several places.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 
 namespace ddprun {
 
@@ -15,9 +16,10 @@ namespace ddprun {
 /// int8 and uint8; avg of the floating-point ones.
 bool can_reduce(at::ScalarType type, ReduceOp op);
 
-/// Every output = op over the inputs, `bytes` of each, elements of `type`. Added in the order of
-/// the inputs, bfloat16 in float32 and rounded once; avg divides the sum once; max of a NaN is NaN.
-/// The same bits on every CPU and however a range is cut. An output may be an input.
+/// Every output = op over the inputs, `bytes` of each, elements of `type`. Inputs are added in
+/// their order; bfloat16 is added in float32 and rounded once. avg divides the sum once. max of a
+/// NaN is NaN. The bits are the same on every CPU and however a range is cut. An output may be an
+/// input.
 void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes,
                      std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs);
 

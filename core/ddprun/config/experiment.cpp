@@ -8,13 +8,11 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/option_text.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
 namespace {
-
-constexpr double kManySequences = 1 << 24;  // far above any batch; keeps products within 64 bits
-constexpr double kManySteps = 1e9;
 
 struct ChoiceKey {
   const char* key;
@@ -164,108 +162,11 @@ ConfigNode choice_node(const PluginChoice& choice) {
 
 }  // namespace
 
-void declare_options(Options& o, DataConfig& c) {
-  o.option("source", &c.source, "text files read as bytes, token files, or random tokens",
-           {.one_of = {"text", "tokens", "random"}});
-  o.option("path", &c.path,
-           "files or folders of text, or files of tokens, relative to the file's folder");
-  o.option("token_type", &c.token_type, "of token files, little-endian",
-           {.one_of = {"uint16", "uint32"}});
-}
-
-void declare_options(Options& o, WorldConfig& c) {
-  o.option("size", &c.size, "number of ranks; a launcher's number replaces it",
-           {.min = 1, .max = 4096});
-  o.option("device", &c.device, "what each rank computes on; cuda: one GPU a rank",
-           {.one_of = {"cpu", "cuda"}});
-  o.option("threads_per_rank", &c.threads_per_rank,
-           "compute threads; 0: the host's cores divided by its ranks, at least 1",
-           {.min = 0, .max = 1024});
-  o.option("pin", &c.pin, "each local rank to its share of the cores");
-  o.option("emulate_ranks_on_one_gpu", &c.emulate_ranks_on_one_gpu,
-           "all ranks share the first GPU, NCCL over sockets: right results, no times (cuda)");
-  o.option("backend", &c.comm.backend,
-           "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
-           "hierarchical if several hosts have several ranks each, else gloo",
-           {.one_of = {"auto", "gloo", "shm", "hierarchical", "nccl"}});
-  o.option("gloo_threads", &c.comm.gloo_threads, "collectives that gloo runs at a time",
-           {.min = 1, .max = 64});
-  o.option("interface", &c.comm.interface,
-           "network interface; empty: the one of the master's address");
-  o.option("timeout_s", &c.comm.timeout_s, "seconds for the rendezvous and for every collective",
-           {.min = 0.1, .max = 86400});
-}
-
-void declare_options(Options& o, OptimizerConfig& c) {
-  o.option("name", &c.name, "AdamW with decoupled decay, or SGD with momentum",
-           {.one_of = {"adamw", "sgd"}});
-  o.option("lr", &c.lr, "learning rate; with a schedule, its highest", {.min = 0});
-  o.option("betas", &c.betas, "two decay rates of the moments (adamw)",
-           {.min = 0, .max = 0.999999});
-  o.option("eps", &c.eps, "added to the root of the second moment (adamw)", {.min = 0});
-  o.option("weight_decay", &c.weight_decay, "decoupled for adamw, part of the gradient for sgd",
-           {.min = 0});
-  o.option("momentum", &c.momentum, "of sgd", {.min = 0, .max = 1});
-  o.option("clip_norm", &c.clip_norm, "largest global gradient norm; 0: no clipping", {.min = 0});
-  o.option("overlap", &c.overlap,
-           "update parameters whose gradients have arrived while others travel; the same bits");
-  o.section("schedule", "the learning rate over the steps", [&c](Options& schedule) {
-    schedule.option("name", &c.schedule.name, "the learning rate after the warm-up",
-                    {.one_of = {"constant", "cosine"}});
-    schedule.option("warmup_steps", &c.schedule.warmup_steps, "steps of linear warm-up",
-                    {.min = 0, .max = kManySteps});
-    schedule.option("min_lr", &c.schedule.min_lr, "learning rate at the end (cosine)", {.min = 0});
-  });
-}
-
-void declare_options(Options& o, TrainConfig& c) {
-  o.option("global_batch", &c.global_batch,
-           "sequences a step over all ranks; 0: batch_per_rank x ranks",
-           {.min = 0, .max = kManySequences});
-  o.option("batch_per_rank", &c.batch_per_rank,
-           "sequences a step of one rank; 0: global_batch / ranks",
-           {.min = 0, .max = kManySequences});
-  o.option("accumulate", &c.accumulate,
-           "micro-batches a step; gradients are synchronized after the last",
-           {.min = 1, .max = kManySequences});
-  o.option("warmup_steps", &c.warmup_steps, "steps run and recorded before measuring",
-           {.min = 0, .max = kManySteps});
-  o.option("steps", &c.steps, "measured steps", {.min = 1, .max = kManySteps});
-  o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
-}
-
-void declare_options(Options& o, ProfileConfig& c) {
-  o.option("memory_snapshot", &c.memory_snapshot,
-           "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
-           "pickle for pytorch.org/memory_viz");
-}
-
-void declare_options(Options& o, ExecutionConfig& c) {
-  o.option("mode", &c.mode,
-           "eager: operator by operator; cuda_graph: each step as one captured graph",
-           {.one_of = {"eager", "cuda_graph"}});
-}
-
 std::int64_t Experiment::batch_per_rank() const {
   return train.batch_per_rank > 0 ? train.batch_per_rank : train.global_batch / world.size;
 }
 std::int64_t Experiment::micro_batch() const { return batch_per_rank() / train.accumulate; }
 std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.size; }
-
-Setup Experiment::setup() const {
-  return {.world_size = static_cast<int>(world.size),
-          .device = world.device,
-          .compute_capability = 0,  // which the plan asks the driver for
-          .backend = world.comm.backend,
-          .execution = execution.mode,
-          .micro_batch = micro_batch(),
-          .context_length = model.context_length,
-          .heads = model.heads,
-          .head_dim = model.head_dim(),
-          .d_ff = model.d_ff,
-          .compute_dtype = c10::kFloat,  // the plan asks the precision
-          .kernels = model.kernels};
-}
 
 ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, int world_size) {

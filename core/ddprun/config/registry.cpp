@@ -10,8 +10,8 @@
 #include <map>
 #include <set>
 
+#include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 
 namespace ddprun {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/config/plugin_choice.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/plugin.h"
 #include "ddprun/plugin/precision.h"
@@ -64,8 +65,6 @@ class PluginRegistry {
 /// variable is not there.
 std::vector<std::filesystem::path> plugin_search_path(
     const std::vector<std::filesystem::path>& first);
-
-struct PluginChoice;  // core/ddprun/config/experiment.h
 
 /// create() + read_options() of the choice; the plugin is ready for setup. If the choice has a
 /// path, the caller has added that library before (add_library), and the plugin comes from it.

@@ -12,20 +12,19 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/cuda/nccl_backend.h"
 
 namespace ddprun::cuda {
 
 namespace {
 
-/// A wait asks without pause for so long, then rarely: what the device still has to do is then
-/// long.
+/// A wait asks without pause for this long, and then rarely, because the device then has a lot left
+/// to do.
 constexpr std::int64_t kAwakeNs = 2'000'000;
 constexpr auto kPause = std::chrono::microseconds(50);
 /// The backend's watchdog looks ten times a second.
 constexpr std::int64_t kSlackNs = 1'000'000'000;
-/// What is under way when the device is given up may take so long to end.
+/// How long work under way may take to end when the device is given up.
 constexpr std::int64_t kDrainNs = 5'000'000'000;
 
 c10::Device checked_device(int index) {
@@ -48,7 +47,8 @@ CudaDevice::CudaDevice(int index)
     : device_(checked_device(index)), backend_(c10::intrusive_ptr<c10d::Backend>()) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device_.index());
-  // Not of PyTorch's pool, whose streams callbacks of collectives take in turn, and make wait.
+  // The stream is not of PyTorch's pool: callbacks of collectives take those in turn and make them
+  // wait.
   cudaStream_t stream = nullptr;
   C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream, device_.index()));
@@ -104,7 +104,7 @@ std::int64_t CudaDevice::time_of(Mark mark) {
   const Mark reached = mark > 0 ? mark : launched_;
   wait_for(event_of(reached));
   const std::lock_guard lock(mutex_);
-  // CUDA is asked for distances forward in time only.
+  // CUDA measures distances forward in time only.
   const double ms = reached < anchor_mark_ ? -static_cast<double>(event.ms_to(anchor_))
                                            : static_cast<double>(anchor_.ms_to(event));
   return anchor_ns_ + std::llround(ms * 1e6);
@@ -186,18 +186,11 @@ std::string CudaDevice::topology() const {
 
 c10::intrusive_ptr<c10d::Backend> CudaDevice::make_backend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
-    const CommConfig& config) {
-  if (config.backend != "auto" && config.backend != "nccl") {
-    throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
-                       .where = "world.backend",
-                       .got = config.backend,
-                       .expected = "auto or nccl",
-                       .hint = {}});
-  }
-  auto backend = make_nccl_backend(store, rank, world_size, device_, config);
-  // Behind the backend's own, for what it does not watch. Alone there is nobody to wait for, and
-  // computing may take any time.
-  limit_ns_ = world_size > 1 ? static_cast<std::int64_t>(config.timeout_s * 1e9) + kSlackNs : 0;
+    std::chrono::milliseconds timeout) {
+  auto backend = make_nccl_backend(store, rank, world_size, device_, timeout);
+  // A little longer than the backend's own limit, for what the backend does not watch. A single
+  // rank waits for nobody, and its computing may take any time.
+  limit_ns_ = world_size > 1 ? std::chrono::nanoseconds(timeout).count() + kSlackNs : 0;
   backend_ = c10::weak_intrusive_ptr<c10d::Backend>(backend);
   return backend;
 }

@@ -1,4 +1,6 @@
-// One GPU as a device of the core, and the parts that the other files of this library make.
+// One GPU as a device of the core, and the functions that other files of this library define.
+// Family: cuda_device.cpp cuda_graph.cpp cuda_links.cpp cuda_probe.cpp
+// Family: library.cpp memory_history.cpp
 #pragma once
 
 #include <atomic>
@@ -17,16 +19,16 @@ namespace ddprun::cuda {
 
 /// What is on this machine. Initializes the driver.
 void probe(DeviceProbe& probe);
-/// As its maker calls it; empty if the driver does not say.
+/// The maker's name of the GPU; empty if the driver does not say.
 std::string gpu_name(int index);
 /// Name, memory, compute capability, clocks of one device, on one line.
 std::string describe_gpu(int index);
 /// Versions of driver, runtime and NCCL, and the NCCL variables that are set.
 std::vector<std::pair<std::string, std::string>> describe_software();
 
-/// How the visible devices are joined, in the words of `nvidia-smi topo -m` (NV18: 18 NVLinks; PIX,
-/// PXB, PHB, NODE, SYS: ever farther through PCI Express and sockets): "NV18: 0-1 0-2 1-2"; empty
-/// if there are fewer than two.
+/// How the visible devices are joined: "NV18: 0-1 0-2 1-2"; empty if there are fewer than two. The
+/// words are those of `nvidia-smi topo -m`. NV18 means 18 NVLinks; PIX, PXB, PHB, NODE and SYS mean
+/// ever farther through PCI Express and sockets.
 std::string describe_links();
 /// The same for each device: ("links of cuda:0", "cuda:1 NV18, cuda:2 NV18").
 std::vector<std::pair<std::string, std::string>> link_matrix();
@@ -34,17 +36,17 @@ std::vector<std::pair<std::string, std::string>> link_matrix();
 /// The caching allocator's history, of all devices of this process.
 std::unique_ptr<MemoryHistory> record_memory_history();
 
-/// Marks are CUDA events, recorded on the calling thread's current stream; those of captured work
-/// are negative. Their times are told by the distance to an anchor, an event whose time on the
-/// CPU's clock is known; synchronize() sets a new one, so that the two clocks do not drift apart
-/// and distances stay exact (CUDA gives them as float milliseconds).
+/// A mark is a CUDA event, recorded on the calling thread's current stream. Marks of captured work
+/// are negative numbers. The time of a mark is its distance to an anchor: an event whose time on
+/// the CPU's clock is known. synchronize() sets a new anchor, so that the two clocks do not drift
+/// apart and distances stay exact (CUDA gives them as float milliseconds).
 class CudaDevice final : public Device {
  public:
-  /// The calling thread's current stream becomes one that is not the default stream, which cannot
-  /// be captured; autograd's threads use the stream of the forward pass.
+  /// Makes a stream of its own the calling thread's current one, because the default stream cannot
+  /// be captured. Autograd's threads use the stream of the forward pass.
   explicit CudaDevice(int index);
-  /// Gives the driver back what the caching allocator kept, so that another run in this process
-  /// finds it; not if the device is still busy after a few seconds.
+  /// Gives the caching allocator's memory back to the driver, so that another run in this process
+  /// finds it. It does not if the device is still busy after a few seconds.
   ~CudaDevice() override;
 
   c10::Device torch_device() const override { return device_; }
@@ -53,7 +55,7 @@ class CudaDevice final : public Device {
   void synchronize() override;
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override;
   bool capturing() const override { return capturing_; }
-  /// For the captured work: it has been launched, and nothing since.
+  /// The captured work calls this right after each of its launches.
   void launched();
   DeviceMemory memory() const override;
   void reset_memory() override;
@@ -63,10 +65,11 @@ class CudaDevice final : public Device {
   std::string topology() const override;
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int world_size,
-                                                 const CommConfig& config) override;
+                                                 std::chrono::milliseconds timeout) override;
 
  private:
-  /// Waits until the event has come to pass, or a collective before it cannot end any more.
+  /// Waits until the device has reached the event. Throws CommError if it never will, because a
+  /// collective before it has failed.
   void wait_for(const Event& event) const;
   /// Throws CommError if a collective of the group has failed.
   void throw_if_failed() const;

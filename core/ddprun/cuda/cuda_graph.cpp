@@ -13,9 +13,9 @@ class CudaGraph final : public CapturedWork {
  public:
   explicit CudaGraph(CudaDevice& device) : device_(device) {}
 
-  /// What is allocated meanwhile comes from a pool that stays the graph's. Other threads may work
-  /// on the capturing stream (autograd's do). The mode minds calls of this thread alone: NCCL's
-  /// watchdog asks for events at any time.
+  /// Memory that is allocated meanwhile comes from a pool that stays the graph's. Other threads may
+  /// work on the capturing stream, as autograd's do. The mode restricts calls of this thread alone,
+  /// because NCCL's watchdog queries events at any time.
   void capture(const std::function<void()>& work) {
     const auto pool = at::cuda::graph_pool_handle();
     graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
@@ -34,8 +34,7 @@ class CudaGraph final : public CapturedWork {
   }
 
  private:
-  /// The stream ends its capture, and the pool is given back, which an invalid capture leaves to
-  /// us.
+  /// Ends the stream's capture and gives the pool back, which an invalid capture leaves to us.
   void abandon(const at::cuda::MempoolId_t& pool) {
     try {
       graph_.capture_end();

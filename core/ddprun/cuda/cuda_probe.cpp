@@ -77,7 +77,7 @@ ErrorText refusal_of(cudaError_t error, int count) {
           .hint = "does nvidia-smi work?"};
 }
 
-/// Of the least of the devices, 90 is 9.0.
+/// The compute capability of the least of the devices; 90 is 9.0.
 int least_compute_capability(int count) {
   int least = 0;
   for (int index = 0; index < count; ++index) {

@@ -1,4 +1,4 @@
-// A CUDA event with a time, which a captured graph may record too.
+// A CUDA event with a time; a captured graph can record it too.
 #pragma once
 
 #include <c10/cuda/CUDAException.h>
@@ -7,7 +7,7 @@
 
 namespace ddprun::cuda {
 
-/// at::cuda::CUDAEvent cannot be recorded by a graph so that its time can be asked for afterwards.
+/// Unlike at::cuda::CUDAEvent, it has a time that can be asked for after a graph has recorded it.
 class Event {
  public:
   Event() { C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDefault)); }
@@ -18,13 +18,13 @@ class Event {
   void record(const c10::cuda::CUDAStream& stream) {
     C10_CUDA_CHECK(cudaEventRecord(event_, stream));
   }
-  /// In a capture: every launch of the graph records it there.
+  /// Call it during a capture: every launch of the graph then records the event at this place.
   void record_in_graph(const c10::cuda::CUDAStream& stream) {
     C10_CUDA_CHECK(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal));
   }
 
-  /// Whether the device has reached where it was last recorded. Of an event in a graph this may be
-  /// the launch before the last: wait for an event behind the launch first.
+  /// Whether the device has reached the place where the event was last recorded. For an event in a
+  /// graph that may be the launch before the last, so first wait for an event behind the launch.
   bool done() const {
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) {

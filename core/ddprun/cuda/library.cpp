@@ -1,6 +1,6 @@
 // The one C symbol through which the core finds this library.
+#include "ddprun/base/build_id.h"
 #include "ddprun/cuda/cuda_device.h"
-#include "ddprun/plugin/plugin.h"
 
 extern "C" __attribute__((visibility("default"))) const ddprun::DeviceDescriptor ddprun_device_v1;
 const ddprun::DeviceDescriptor ddprun_device_v1 = {

@@ -14,14 +14,14 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-/// Of allocations and frees kept, the last so many: some hundred MB with their stacks.
+/// How many allocations and frees are kept, the last ones: some hundred MB with their stacks.
 constexpr std::size_t kMostEntries = 200'000;
 
 class CachingAllocatorHistory final : public MemoryHistory {
  public:
   CachingAllocatorHistory() {
-    // Names of functions from the libraries' own tables. PyTorch's default starts addr2line, which
-    // reads debug information that the wheel does not have, for minutes.
+    // Takes names of functions from the libraries' own tables. PyTorch's default starts addr2line,
+    // which for minutes reads debug information that the wheel does not have.
     ::setenv("TORCH_SYMBOLIZE_MODE", "dladdr", 0);
     torch::cuda::_record_memory_history("all", "all", "all", kMostEntries, /*clearHistory=*/true);
   }

@@ -20,7 +20,6 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/future_work.h"
-#include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/cuda/nccl_memory.h"
 
@@ -28,28 +27,29 @@ namespace ddprun::cuda {
 
 namespace {
 
-/// ProcessGroupNCCL's constructor reads these; what the user has set stands. Set when this library
-/// is loaded, before any thread starts.
+/// ProcessGroupNCCL's constructor reads these variables. They are set when this library is loaded,
+/// before any thread starts. What the user has set stands.
 [[maybe_unused]] const int kWatchdogSettings = [] {
   const auto unless_set = [](const char* name, const char* value) {
     return ::setenv(name, value, /*overwrite=*/0);
   };
-  // When a collective fails or is late, the watchdog aborts the communicator, so that kernels which
-  // wait for a peer end and whoever waits for the GPU goes on; it neither throws nor ends the
-  // process (CleanUpOnly). CudaDevice::wait_for then asks for the error.
+  // When a collective fails or is late, the watchdog aborts the communicator. Kernels that wait for
+  // a peer then end, and whoever waits for the GPU goes on. The watchdog neither throws nor ends
+  // the process (CleanUpOnly). CudaDevice::wait_for then asks for the error.
   unless_set("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2");
-  // Else it waits a minute before it aborts, for a dump of the flight recorder ...
+  // By default it waits a minute before it aborts, for a dump of the flight recorder ...
   unless_set("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0");
   // ... after which the monitor thread would end the process.
   unless_set("TORCH_NCCL_DUMP_ON_TIMEOUT", "0");
-  // Else a CUDA error that the watchdog meets first ends the process, without this rank's message.
+  // By default a CUDA error that the watchdog meets first ends the process, without this rank's
+  // message.
   unless_set("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0");
   // No flight recorder: it walks the stack for each collective, and nothing dumps it.
   if (::getenv("TORCH_FR_BUFFER_SIZE") == nullptr) unless_set("TORCH_NCCL_TRACE_BUFFER_SIZE", "0");
   return 0;
 }();
 
-/// What ncclCommAbort and the threads of the group may take; they take milliseconds.
+/// How long ncclCommAbort and the group's threads may take to end; they take milliseconds.
 constexpr auto kEndLimit = std::chrono::seconds(30);
 
 std::string words_of(c10d::ErrorType error) {
@@ -66,8 +66,8 @@ std::string words_of(c10d::ErrorType error) {
   return "NCCL: unknown error";
 }
 
-/// Lets NCCL write its view of the host while this lives. All ranks of a host must ask for it,
-/// since they gather it together; rank 0 writes.
+/// Makes NCCL write its view of the host as long as this object lives. All ranks of a host must ask
+/// for it, because they gather it together; rank 0 writes.
 class TopologyDump {
  public:
   TopologyDump() {
@@ -103,8 +103,8 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
     setBoundDeviceId(device);  // barriers take it, and collectives of other devices are refused
   }
 
-  /// Ends the communicator at once if it did not end in order: after a peer's death nothing can be
-  /// waited for.
+  /// Ends the communicator at once if it did not end in order, because after a peer's death nothing
+  /// can be waited for.
   ~NcclBackend() override {
     if (!ended_) abort_within_limit();
   }
@@ -117,8 +117,8 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
     memory_ = std::make_unique<NcclMemory>(reinterpret_cast<ncclComm_t>(getCommPtr()), device_);
   }
 
-  /// In order: what is still on its way to other ranks (NCCL's proxies send after the kernels are
-  /// done) gets there.
+  /// Ends in order: what is still on its way to other ranks gets there. NCCL's proxies send after
+  /// the kernels are done.
   void shutdown() override {
     check();
     memory_->unregister();
@@ -133,7 +133,7 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
   const std::string& topology() const override { return topology_; }
 
   /// NCCL's own mean multiplies by 1/n before it adds up, which rounds unless n is a power of two.
-  /// Else: the sum, then one division on the stream that follows it.
+  /// For other n this takes the sum, and then divides once on the stream that follows it.
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override {
     check();
@@ -185,7 +185,8 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
     }
   }
 
-  /// ncclCommAbort ends the kernels, and returns; if it does not, this process must not wait.
+  /// ncclCommAbort ends the kernels and returns. If it does not return, this process must not wait
+  /// for it.
   void abort_within_limit() {
     auto aborted = std::make_shared<std::promise<void>>();
     const auto done = aborted->get_future();
@@ -225,8 +226,8 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
   std::unique_ptr<NcclMemory> memory_;
 };
 
-/// "unhandled cuda error ...; Cuda failure 2 'out of memory'": of PyTorch's words about a failure
-/// of NCCL those that say something.
+/// "unhandled cuda error ...; Cuda failure 2 'out of memory'": the informative part of PyTorch's
+/// text about a failure of NCCL.
 std::string short_words(const std::exception& failure) {
   std::string text = message_of(failure);
   if (const auto place = text.find(", ");
@@ -280,14 +281,14 @@ CommError collective_failed(c10::Device device, std::string got) {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size, c10::Device device,
-                                                    const CommConfig& config) {
+                                                    std::chrono::milliseconds timeout) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = to_milliseconds(config.timeout_s);
+  options->timeout = timeout;
   try {
     const auto dump = std::make_shared<TopologyDump>();  // before the group's threads start
     auto backend =
         c10::make_intrusive<NcclBackend>(store, rank, world_size, std::move(options), device);
-    connect_within(backend, dump, to_milliseconds(config.timeout_s));
+    connect_within(backend, dump, timeout);
     return backend;
   } catch (const std::exception& failure) {
     const std::string words = short_words(failure);

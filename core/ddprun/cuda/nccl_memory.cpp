@@ -19,8 +19,8 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-/// Null if there is no memory: the caching allocator then empties its cache, tries again, and
-/// throws with the sizes.
+/// Returns null if there is no memory. The caching allocator then empties its cache, tries again,
+/// and throws with the sizes.
 void* take(std::size_t bytes, int device, cudaStream_t) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
   void* memory = nullptr;
@@ -34,7 +34,7 @@ void give_back(void* memory, std::size_t, int device, cudaStream_t) {
   (void)ncclMemFree(memory);
 }
 
-/// Allocations of this thread come from the pool while it lives.
+/// Allocations of this thread come from the pool as long as this object lives.
 class FromPool {
  public:
   explicit FromPool(at::cuda::MemPool& pool) : pool_(pool) {
@@ -54,7 +54,7 @@ class FromPool {
   at::cuda::MemPool& pool_;
 };
 
-/// What keeps NCCL from registering anything, known before it is tried.
+/// Why NCCL will not register anything, as far as that is known before it tries.
 std::string known_refusal() {
   const char* variable = std::getenv("NCCL_LOCAL_REGISTER");
   if (variable != nullptr && std::string_view(variable) == "0") {

@@ -1,4 +1,4 @@
-// Memory that NCCL has registered, so that collectives read and write it where it lies.
+// Memory registered with NCCL, so that collectives read and write it in place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,19 +11,20 @@
 
 namespace ddprun::cuda {
 
-/// Allocates by ncclMemAlloc, through a pool of the caching allocator (so it is counted as all
-/// memory is), and registers each allocation with one communicator. The memory may outlive this.
-/// NCCL's user guide, "User Buffer Registration".
+/// Allocates by ncclMemAlloc and registers each allocation with one communicator (NCCL's user
+/// guide, "User Buffer Registration"). The allocations go through a pool of the caching allocator,
+/// so they are counted as all memory is. They may outlive this object.
 class NcclMemory {
  public:
-  /// `communicator`: outlives this, or ends by ncclCommAbort before, which unregisters all.
+  /// `communicator` outlives this object, or ends before by ncclCommAbort, which unregisters
+  /// everything.
   NcclMemory(ncclComm_t communicator, c10::Device device);
 
   /// A zeroed tensor (elements,) on the device, registered unless words() says why not. Throws
   /// c10::OutOfMemoryError.
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
 
-  /// Unregisters everything: before the communicator ends in order.
+  /// Unregisters everything. Call it before the communicator is finalized.
   void unregister();
 
   /// "registered with NCCL, 12.3 MiB", or why not.

@@ -24,7 +24,7 @@ struct PciInfo {  // nvmlPciInfo_t
   char bus_text[32];
 };
 
-/// CUDA says 0000:18:00.0, NVML 00000000:18:00.0.
+/// CUDA writes 0000:18:00.0, NVML 00000000:18:00.0.
 bool same_bus(const char* a, const char* b) {
   const auto tail = [](const char* text) {
     const std::size_t length = std::strlen(text);

@@ -1,4 +1,4 @@
-// The driver's management library, which alone tells its release, the clocks of the moment, and
+// The driver's management library, the only source of the driver's release, the current clocks, and
 // the links between devices.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace ddprun::cuda {
 
-/// nvml.h does not come with LibTorch, and the library with the driver alone: it is loaded by name,
-/// and whatever it does not say is empty. Devices are named by their PCI bus ids.
+/// nvml.h does not come with LibTorch, and the library comes with the driver alone. So it is loaded
+/// by name. What it does not say is returned as empty text. Devices are named by their PCI bus ids.
 class Nvml {
  public:
   Nvml();

@@ -1,5 +1,5 @@
-// Training data: real text as bytes, token files, or random tokens; each sample of a step is the
-// same whatever the rank count.
+// Training data: text as bytes, token files, or random tokens. The samples of a step do not depend
+// on the rank count.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-namespace ddprun {
+#include "ddprun/data/data_config.h"
 
-struct DataConfig;  // core/ddprun/config/experiment.h
+namespace ddprun {
 
 /// ids and targets: (samples, context_length) int64; targets are ids shifted by one.
 struct Batch {
@@ -22,8 +22,8 @@ struct Batch {
 class DataSource {
  public:
   virtual ~DataSource();
-  /// Samples [first, first + count) of the global batch of `step`. Same values on every rank that
-  /// asks. Thread-safe.
+  /// Returns samples [first, first + count) of the global batch of `step`. Every rank that asks
+  /// gets the same values. Thread-safe.
   Batch batch(std::int64_t step, std::int64_t first, std::int64_t count) const;
   /// Tokens in the source (0: endless).
   virtual std::int64_t tokens() const = 0;
@@ -40,7 +40,7 @@ class DataSource {
   std::uint64_t seed_;
 };
 
-/// Opens the source; throws ConfigError if a file is missing, empty, too short for one sample, not
+/// Opens the source. Throws ConfigError if a file is missing, empty, too short for one sample, not
 /// UTF-8, or holds a token that is not below vocab_size.
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
                                       std::int64_t context_length, std::uint64_t seed);

@@ -8,20 +8,20 @@
 namespace ddprun {
 
 /// The bytes of all files, in memory. A folder is read recursively in the order of its sorted
-/// paths, without symbolic links, files that are not valid UTF-8 and files that hold a NUL
-/// (skipped() counts them).
+/// paths. Symbolic links, files that are not valid UTF-8 and files that hold a NUL are skipped;
+/// skipped() counts them.
 class TextCorpus {
  public:
-  /// Throws ConfigError if a path is missing, unreadable or empty, or a file named itself (not its
-  /// folder) is not UTF-8.
+  /// Throws ConfigError if a path is missing, unreadable or empty, or if a path names a file that
+  /// is not UTF-8.
   explicit TextCorpus(const std::vector<std::string>& paths);
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return files_; }
-  /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was.
+  /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was skipped.
   std::string skipped() const;
 
-  /// Bytes [begin, begin + count) as tokens.
+  /// Writes bytes [begin, begin + count) as tokens to out.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
 
  private:
@@ -34,8 +34,8 @@ class TextCorpus {
   std::int64_t skipped_binaries_ = 0;
 };
 
-/// Where `text` stops being valid UTF-8 (the first byte of the bad sequence), or its size if it
-/// nowhere does.
+/// The length of the longest prefix of `text` that is valid UTF-8; the size of `text` if all of it
+/// is.
 std::size_t valid_utf8_prefix(const std::string& text);
 
 }  // namespace ddprun

@@ -52,7 +52,7 @@ std::pair<Bytes, std::int64_t> map_file(const std::string& path) {
           status.st_size};
 }
 
-// Bytes to leave out at the front: llm.c's header if there is one.
+// Bytes to skip at the front: llm.c's header if there is one.
 std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::int64_t size,
                           std::int64_t token_size) {
   if (size < kHeaderBytes) return 0;
@@ -73,7 +73,7 @@ std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::
   return kHeaderBytes;
 }
 
-// A maximum over the file, which compilers vectorize, and a search only if that is too large.
+// First the maximum over the file, which compilers vectorize. Only if that is too large, a search.
 template <class Token>
 void check_tokens(const std::string& path, std::span<const Token> tokens, std::int64_t vocab_size) {
   Token largest = 0;

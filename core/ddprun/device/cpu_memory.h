@@ -1,4 +1,4 @@
-// How many bytes tensors on the CPU hold, counted while someone asks.
+// Counts the bytes that tensors on the CPU hold, only while someone asks for it.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -9,22 +9,24 @@
 
 namespace ddprun {
 
-/// The bytes of tensors on the CPU, from what allocators report to PyTorch's profiler. Counts while
-/// it is the newest of its kind (c10::DebugInfoGuard, PROFILER_STATE) on a thread: of allocations
-/// there and on autograd's threads behind it, and of every tensor among these that is freed there.
+/// Counts the bytes of tensors on the CPU, from what allocators report to PyTorch's profiler. It
+/// counts while it is the newest object of its kind on a thread (c10::DebugInfoGuard,
+/// PROFILER_STATE): the allocations on that thread and on the autograd threads that work for it,
+/// and the frees of those tensors there.
 class CpuMemory final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* data, std::int64_t bytes, std::size_t total_allocated,
                          std::size_t total_reserved, c10::Device device) override;
   bool memoryProfilingEnabled() const override { return true; }
 
-  /// allocated_bytes and peak_allocated_bytes; malloc says nothing of the rest.
+  /// Fills allocated_bytes and peak_allocated_bytes. malloc does not report the rest.
   DeviceMemory memory() const;
   void reset_peak();
 
-  /// Counts on this thread until the returned object is gone, which must end here too.
+  /// Counts on this thread until the returned object is destroyed, which must happen on this thread
+  /// too.
   static std::shared_ptr<void> count_here();
-  /// What counts on this thread; null: nothing.
+  /// The object that counts on this thread, or null.
   static CpuMemory* here();
 
  private:

@@ -30,7 +30,7 @@ class CpuDevice final : public Device {
   std::shared_ptr<void> count_memory() override { return CpuMemory::count_here(); }
   std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 const CommConfig&) override {
+                                                 std::chrono::milliseconds) override {
     return {};
   }
 };

@@ -14,9 +14,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/build_id.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/shared_library.h"
-#include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
 

@@ -7,11 +7,11 @@
 
 namespace ddprun {
 
-/// Records while it lives: each allocation and free, with the stack that made it, and the phase it
-/// was made in.
+/// Records each allocation and free as long as it lives, with the stack that made it and the phase
+/// it was made in.
 class MemoryHistory : public PhaseListener {
  public:
-  /// What was recorded so far, as pytorch.org/memory_viz opens it: a pickle.
+  /// What was recorded so far, as a pickle that pytorch.org/memory_viz opens.
   virtual std::string pickle() = 0;
 };
 

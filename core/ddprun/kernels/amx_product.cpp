@@ -40,12 +40,13 @@ DDPRUN_AMX void configure_tiles() {
     std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } const all_whole;
   static_assert(sizeof(all_whole) == 64);
-  // Not _tile_loadconfig: by GCC 12, it reads eight bytes, so that GCC may drop what is written to
-  // the others. The clobber: what is packed is in memory before tiles load it.
+  // This is not _tile_loadconfig, because GCC 12 believes that it reads eight bytes and may drop
+  // what is written to the others. The clobber makes sure that packed data is in memory before
+  // tiles load it.
   asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
 }
 
-/// Fetches a tile that a later step loads: panels of a stream through the first-level cache, and
+/// Prefetches a tile that a later step loads. Panels of a stream through the first-level cache, and
 /// the hardware does not foresee tile loads.
 DDPRUN_AMX inline void prefetch_tile(const bf16* tile) {
   for (int row = 0; row < kTile; ++row) {
@@ -53,7 +54,7 @@ DDPRUN_AMX inline void prefetch_tile(const bf16* tile) {
   }
 }
 
-/// out (32, 32) = the product of a panel of a and a panel of b, + addend where there is one.
+/// out (32, 32) = the product of a panel of a and a panel of b, plus addend if there is one.
 DDPRUN_AMX inline void multiply_panels(const bf16* a, const bf16* b, std::int64_t steps,
                                        Matrix<const float> addend, Matrix<float> out) {
   if (addend.data != nullptr) {
@@ -87,7 +88,7 @@ DDPRUN_AMX inline void multiply_panels(const bf16* a, const bf16* b, std::int64_
   _tile_stored(3, below + kTile, out.stride * 4);
 }
 
-/// `rows` rows of 32 values of out, or as many as `columns` leaves, = sums (32, 32).
+/// Writes sums (32, 32) to `rows` rows of out, 32 values each, or fewer if `columns` leaves fewer.
 DDPRUN_AMX inline void write_panel(const float* sums, std::int64_t rows, std::int64_t columns,
                                    Matrix<bf16> out) {
   const __mmask32 mask = columns >= 32 ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
@@ -106,7 +107,7 @@ DDPRUN_AMX inline void write_panel(const float* sums, std::int64_t rows, std::in
   }
 }
 
-/// Fetches the lines that a panel of results will be written to, while it is computed.
+/// Prefetches the lines that a panel of results will be written to, while it is computed.
 template <typename T>
 void prefetch_panel(Matrix<T> c, std::int64_t rows) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -126,7 +127,7 @@ struct Packed {
   const bf16* panel_b(std::int64_t column) const { return b + column / kPanel * steps * kStepSize; }
 };
 
-/// c (m, n) = the packed block of a times that of b, added to c if `add`.
+/// c (m, n) = the packed block of a times that of b, or c += that if `add`.
 DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
                                 Matrix<float> c) {
   alignas(64) float sums[kPanel * kPanel];
@@ -150,7 +151,7 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
   _tile_release();
 }
 
-/// c = the same + addend, of whole panels, where there is one; rounded to bfloat16.
+/// c = the same, plus addend (in whole panels) if there is one, rounded to bfloat16.
 DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64_t n,
                                 Matrix<const float> addend, Matrix<bf16> c) {
   alignas(64) float sums[kPanel * kPanel];
@@ -168,7 +169,7 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
   _tile_release();
 }
 
-/// Memory of a thread, aligned to cache lines, that grows and stays.
+/// Memory of a thread, aligned to cache lines. It grows and is kept.
 template <typename T>
 class Workspace {
  public:
@@ -203,7 +204,7 @@ void pack_right(Op op, const Source& source, bf16* out) {
   op == Op::plain ? pack_columns(source, false, out) : pack_rows(source, true, out);
 }
 
-/// At most kBlockM rows of c: all of k for kBlockN columns after the other.
+/// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
 template <typename T>
 void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Source a,
                    Source b, bool add, Matrix<T> c) {

@@ -9,8 +9,8 @@ namespace ddprun::kernels::amx {
 
 namespace {
 
-/// `rows` rows of 32 values each from (row, column) on: where they lie or, at the matrix's end, a
-/// copy in `padded` with zeros for what is missing.
+/// `rows` rows of 32 values each, from (row, column) on. At the matrix's end it is a copy in
+/// `padded`, with zeros for what is missing; else the values where they lie.
 DDPRUN_AMX inline Matrix<const bf16> whole_rows(const Source& source, std::int64_t row,
                                                 std::int64_t column, std::int64_t rows,
                                                 bf16* padded) {

@@ -6,15 +6,16 @@
 
 #include "ddprun/kernels/product.h"
 
-// This code alone is compiled for AMX; has_amx() asks the CPU before it runs.
+// Only functions with this attribute are compiled for AMX; has_amx() asks the CPU before one runs.
 #define DDPRUN_AMX \
   __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
 namespace ddprun::kernels::amx {
 
-// A tile is 16 rows of 64 bytes. Of the left operand: 16 rows of 32 columns. Of the right operand:
-// 16 pairs of rows, each pair as 16 columns of two values. TDPBF16PS multiplies a left with a right
-// tile and adds to a tile of 16 x 16 float32 (Intel SDM, volume 2).
+// A tile is 16 rows of 64 bytes. A tile of the left operand holds 16 rows of 32 columns. A tile of
+// the right operand holds 16 pairs of rows, each pair as 16 columns of two values. TDPBF16PS
+// multiplies a left tile with a right tile and adds to a tile of 16 x 16 float32 (Intel SDM, volume
+// 2).
 constexpr std::int64_t kTile = 16;
 constexpr std::int64_t kStep = 32;           // of k, in one tile
 constexpr std::int64_t kPanel = 2 * kTile;   // rows of a or columns of b that are packed together
@@ -24,7 +25,7 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
 }
 
-/// A matrix of bounded size, as it lies.
+/// A row-major matrix with its bounds, where it lies in memory.
 struct Source {
   const bf16* data;
   std::int64_t stride, rows, columns;
@@ -36,12 +37,14 @@ struct Source {
   }
 };
 
-/// Panels of 32 rows each, k along the rows: out[panel][step][two tiles]. As they lie, this is what
-/// the left operand wants; the right one wants each tile transposed by pairs. out: 64-byte aligned.
+/// Packs panels of 32 rows each, with k along the rows: out[panel][step][two tiles]. The left
+/// operand takes the tiles as they are. For the right operand, `transposed` transposes each tile by
+/// pairs. out is 64-byte aligned.
 void pack_rows(const Source& source, bool transposed, bf16* out);
 
-/// Panels of 32 columns each, k along the columns. With the values of each pair of rows side by
-/// side, this is what the right operand wants; the left one wants each tile transposed by pairs.
+/// Packs panels of 32 columns each, with k along the columns. The values of each pair of rows lie
+/// side by side, as the right operand takes them. For the left operand, `transposed` transposes
+/// each tile by pairs.
 void pack_columns(const Source& source, bool transposed, bf16* out);
 
 }  // namespace ddprun::kernels::amx

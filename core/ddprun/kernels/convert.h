@@ -7,7 +7,7 @@
 
 namespace ddprun::kernels {
 
-/// Rounds to nearest even; a NaN stays one.
+/// Rounds to nearest even. A NaN stays a NaN.
 void to_bf16(std::int64_t count, const float* from, bf16* to);
 
 /// out = x + y; out may be x.

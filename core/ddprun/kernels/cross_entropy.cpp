@@ -1,5 +1,5 @@
-// Cross entropy: three passes over a row, which fits the second-level cache: maximum, exponentials
-// and their sum, gradient.
+// Cross entropy in three passes over a row, which fits the second-level cache: maximum,
+// exponentials and their sum, gradient.
 #include "ddprun/kernels/cross_entropy.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace ddprun::kernels::HWY_NAMESPACE {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// Lanes beyond a tail are as low as can be.
+/// Lanes beyond a tail hold the lowest value.
 template <class T>
 HWY_INLINE Vector load_or_lowest(const T* from, All lanes) {
   return load(from, lanes);
@@ -30,7 +30,7 @@ HWY_INLINE Vector load_or_lowest(const T* from, First lanes) {
 
 template <class L>
 HWY_INLINE float max_of_row(std::int64_t vocab, const L* logits) {
-  // Begins not at -inf: the difference of two would be a NaN.
+  // It does not begin at -inf, because the difference of two infinities would be a NaN.
   const auto fold_max = [&](auto lanes, std::int64_t i, Vector highest) HWY_ATTR {
     return hn::Max(highest, load_or_lowest(logits + i, lanes));
   };
@@ -38,7 +38,7 @@ HWY_INLINE float max_of_row(std::int64_t vocab, const L* logits) {
                            [](Vector a, Vector b) HWY_ATTR { return hn::Max(a, b); }));
 }
 
-/// Sum of e^(logit - max), each of which is written to `kept` if that is asked for.
+/// Returns the sum of e^(logit - max). Writes each of these exponentials to `kept` if asked to.
 template <bool kKeep, class L, class G>
 HWY_INLINE float sum_of_exponentials(std::int64_t vocab, float max, const L* logits, G* kept) {
   const Vector offset = hn::Set(kFloats, max);
@@ -52,8 +52,8 @@ HWY_INLINE float sum_of_exponentials(std::int64_t vocab, float max, const L* log
 template <class L, class G>
 HWY_INLINE double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
                                 const std::int64_t* targets, float scale, G* dlogits) {
-  // Exponentials that were kept are scaled; in bf16 they would be rounded twice, and are computed
-  // again.
+  // Exponentials that were kept are scaled. In bf16 they would be rounded twice, so they are
+  // computed again.
   constexpr bool kKeep = std::is_same_v<G, float>;
   double loss = 0.0;
   for (std::int64_t row = 0; row < rows; ++row) {

@@ -7,8 +7,8 @@
 
 namespace ddprun::kernels {
 
-/// Returns the sum over the rows, in double, of -log softmax(logits[row])[targets[row]].
-/// dlogits, unless null, = (softmax - one-hot) * scale; it may be logits where the types agree.
+/// Returns the sum over the rows, in double, of -log softmax(logits[row])[targets[row]]. Unless
+/// dlogits is null, dlogits = (softmax - one-hot) * scale. It may be logits where the types agree.
 /// logits, dlogits: (rows, vocab); targets: (rows), each in [0, vocab).
 double cross_entropy(std::int64_t rows, std::int64_t vocab, const float* logits,
                      const std::int64_t* targets, float scale, float* dlogits);

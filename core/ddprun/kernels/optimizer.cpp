@@ -12,7 +12,7 @@ namespace ddprun::kernels::HWY_NAMESPACE {
 
 HWY_INLINE Vector set(float value) { return hn::Set(kFloats, value); }
 
-/// Calls body(lanes, index), which returns the new parameter, and writes that, rounded, to copy.
+/// Calls body(lanes, index), which returns the new parameter. Writes that, rounded, to copy.
 template <class Body>
 HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy, const Body& body) {
   if (copy == nullptr) {
@@ -86,7 +86,8 @@ HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count, con
 
 template <typename G>
 HWY_INLINE double square_sum(const G* values, std::int64_t count) {
-  // Independent sums, as many at every SIMD level, which the compiler turns into vectors.
+  // Independent sums, which the compiler turns into vectors. Their number is the same at every SIMD
+  // level.
   constexpr int kLanes = 32;
   double lanes[kLanes] = {};
   std::int64_t i = 0;

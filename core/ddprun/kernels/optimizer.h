@@ -7,7 +7,7 @@
 
 namespace ddprun::kernels {
 
-/// What is constant over one step, so that the loop has one square root and two divisions an
+/// What is constant over one step. With it the loop has one square root and two divisions an
 /// element.
 struct AdamwFactors {
   float gradient_scale;
@@ -27,8 +27,9 @@ struct SgdFactors {
   float lr;
 };
 
-/// All loops give the same bits on every CPU and however a range is cut: no contraction to fused
-/// multiply-add. copy, unless null, receives the new parameter rounded to bf16.
+/// All loops give the same bits on every CPU and however a range is cut, because nothing is
+/// contracted to fused multiply-add. Unless copy is null, it receives the new parameter rounded to
+/// bf16.
 void adamw_loop(const AdamwFactors& factors, std::int64_t count, const float* gradient,
                 float* parameter, float* mean, float* square, bf16* copy);
 void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
@@ -42,7 +43,7 @@ void sgd_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradien
 void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
                        float* parameter, float* velocity, bf16* copy);
 
-/// Sum of squares in double, by an order of additions that depends on `count` alone.
+/// Sum of squares in double. The order of additions depends on `count` alone.
 double square_sum(const float* values, std::int64_t count);
 double square_sum(const bf16* values, std::int64_t count);
 

@@ -10,9 +10,9 @@
 
 #include "ddprun/kernels/amx_product.h"
 
-// BLAS's own interface (column-major), and MKL's product of bfloat16 matrices with a float32 result
-// (CBLAS: row-major 101, plain 111, transposed 112), which ATen has for CUDA alone. Null where
-// LibTorch was built without them.
+// BLAS's own interface, which is column-major, and MKL's product of bfloat16 matrices with a
+// float32 result, which ATen has for CUDA alone (CBLAS: row-major 101, plain 111, transposed 112).
+// Null if LibTorch was built without them.
 extern "C" {
 __attribute__((weak)) void sgemm_(const char* transpose_a, const char* transpose_b, const int* m,
                                   const int* n, const int* k, const float* alpha, const float* a,
@@ -44,8 +44,8 @@ at::Tensor zeros_of(Matrix<float> matrix, std::int64_t rows, std::int64_t column
   return at::from_blob(matrix.data, {rows, columns}, {matrix.stride, 1}, at::kFloat).zero_();
 }
 
-/// multiply(first_row, rows, first_column, columns) for parts of an (m, n) result, spread over
-/// torch's threads along the longer side.
+/// Calls multiply(first_row, rows, first_column, columns) for parts of an (m, n) result. The parts
+/// are cut along the longer side and spread over torch's threads.
 template <typename F>
 void for_parts(std::int64_t m, std::int64_t n, std::int64_t k, const F& multiply) {
   constexpr std::int64_t kUnit = 32;        // a tile's worth of rows or columns, twice
@@ -66,7 +66,7 @@ void for_parts(std::int64_t m, std::int64_t n, std::int64_t k, const F& multiply
   });
 }
 
-/// op(matrix) from a row on, or from a column on.
+/// op(matrix), from row `row` on, and from column `column` on.
 template <typename T>
 Matrix<T> rows_from(Op op, Matrix<T> matrix, std::int64_t row) {
   return op == Op::plain ? matrix.from(row) : matrix.from(0, row);

@@ -18,11 +18,11 @@ struct Matrix {
   }
 };
 
-/// How the operands enter: as they lie, or transposed.
+/// Whether an operand enters as it is or transposed.
 enum class Op { plain, transposed };
 
-/// c (m, n) = op(a) (m, k) op(b) (k, n), added to c if `add`. Sums are float32. Unlike the other
-/// kernels it may use torch's threads, and allocate. By AMX where the CPU has it, else as
+/// c (m, n) = op(a) (m, k) op(b) (k, n), or c += that if `add`. Sums are float32. Unlike the other
+/// kernels, it may use torch's threads and allocate. It runs on AMX where the CPU has it, else as
 /// product_by_library().
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
@@ -33,7 +33,8 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, Matrix<bf16> c);
 
-/// The same by MKL, which is part of libtorch_cpu on x86-64; as product_by_aten() where it is not.
+/// The same by MKL, which is part of libtorch_cpu on x86-64. Where it is not, this is
+/// product_by_aten().
 void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                         Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
 

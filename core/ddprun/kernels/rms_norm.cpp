@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// Sum of the squares of x + branch, which is written to sum.
+/// Writes x + branch to sum. Returns the sum of its squares.
 template <class T>
 HWY_INLINE float add_row(std::int64_t width, const float* x, const T* branch, float* sum) {
   return sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector squares) HWY_ATTR {

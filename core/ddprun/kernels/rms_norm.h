@@ -7,17 +7,17 @@
 
 namespace ddprun::kernels {
 
-/// sum = x + branch, y = norm(sum); inverse_rms[row] is kept for backward. sum may be x. With a
-/// null branch x itself is normalized, and sum is not written.
-/// x, branch, sum, y: (rows, width); weight: (width); inverse_rms: (rows).
+/// sum = x + branch, y = norm(sum). inverse_rms[row] is kept for backward. sum may be x. If branch
+/// is null, x itself is normalized and sum is not written. x, branch, sum, y: (rows, width);
+/// weight: (width); inverse_rms: (rows).
 void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
                   const float* branch, const float* weight, float* sum, float* y,
                   float* inverse_rms);
 void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
                   const bf16* branch, const float* weight, float* sum, bf16* y, float* inverse_rms);
 
-/// dx = dsum + the gradient of the norm at x, of which inverse_rms is the forward pass's; dsum may
-/// be null (zero), and may be dx. dweight (width) += its gradient, summed over the rows.
+/// dx = dsum + the gradient of the norm at x. inverse_rms is that of the forward pass. dsum may be
+/// dx, or null, which means zero. dweight (width) += the weight's gradient, summed over the rows.
 void rms_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x,
                        const float* weight, const float* inverse_rms, const float* dsum, float* dx,
                        float* dweight);

@@ -7,10 +7,11 @@
 
 namespace ddprun::kernels {
 
-/// Turns each pair of each head of x by the angle of its position; the other way if `inverse`,
-/// which is the gradient. x: rows of `width` elements (heads * head_dim), `stride` elements from
-/// row to row; row r has position (first_row + r) % time. head_dim is even. rotations: (time,
-/// head_dim / 2) pairs of cosine and sine, as complex64 lies in memory.
+/// Turns each pair of each head of x by the angle of its position, or back by it if `inverse`;
+/// turning back is the gradient.
+/// x has rows of `width` elements (heads * head_dim), `stride` elements from row to row. Row r has
+/// position (first_row + r) % time. head_dim is even. rotations: (time, head_dim / 2) pairs of
+/// cosine and sine, as complex64 lies in memory.
 void rope(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
           std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
           float* x);

@@ -32,8 +32,8 @@ struct First {
   std::size_t count;
 };
 
-/// Calls body(lanes, index) for consecutive vectors, of D's type, of [begin, end). The body loads
-/// and stores with the lanes it is given, so one body serves whole vectors and tail.
+/// Calls body(lanes, index) for the consecutive vectors of [begin, end), which have D's type. The
+/// body loads and stores with the lanes it is given, so one body serves whole vectors and tail.
 template <class D, class Body>
 HWY_INLINE void for_vectors_of(D d, std::int64_t begin, std::int64_t end, const Body& body) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -46,9 +46,9 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
   for_vectors_of(kFloats, begin, end, body);
 }
 
-/// Folds the vectors of [begin, end) into four partial results, each a chain of
-/// body(lanes, index, partial) that begins with `initial`, and those by combine(a, b): one chain
-/// would wait for the latency of each operation, and round more often.
+/// Folds the vectors of [begin, end) into four partial results. Each is a chain of body(lanes,
+/// index, partial) that begins with `initial`. Then combine(a, b) folds the four into one. A single
+/// chain would wait for the latency of each operation, and round more often.
 template <class Body, class Combine>
 HWY_INLINE Vector fold(std::int64_t begin, std::int64_t end, Vector initial, const Body& body,
                        const Combine& combine) {
@@ -73,7 +73,7 @@ HWY_INLINE Vector fold_sum(std::int64_t begin, std::int64_t end, const Body& bod
               [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
 }
 
-// Of a tail, lanes beyond `count` are neither read nor written, and are 0 in the vector.
+// In a tail, the lanes beyond `count` are neither read nor written. They are 0 in the vector.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_lanes(D d, const T* from, All) {
   return hn::LoadU(d, from);
@@ -113,8 +113,8 @@ HWY_INLINE Vector load(const bf16* from, Which lanes) {
   return hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(kBits, half)));
 }
 
-/// Loads from an array that is read once, and asks for what comes 2 KiB later: the hardware looks
-/// ahead in few arrays at a time, and not past the end of a page.
+/// Loads from an array that is read once, and prefetches what comes 2 KiB later. The hardware's own
+/// prefetcher follows few arrays at a time, and none past the end of a page.
 template <class T, class Which>
 HWY_INLINE Vector load_ahead(const T* from, Which lanes) {
   hwy::Prefetch(from + 2048 / sizeof(T));
@@ -126,7 +126,7 @@ HWY_INLINE void store(Vector vector, float* to, Which lanes) {
   store_lanes(kFloats, vector, to, lanes);
 }
 /// Rounds to nearest even: adds just below half of the last place that is kept, and the last place
-/// itself. A NaN would overflow into another number, so it is replaced by bf16's own.
+/// itself. A NaN could overflow into another number, so bf16's own NaN replaces it.
 template <class Which>
 HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
   const auto bits = hn::BitCast(kBits, vector);
@@ -146,15 +146,15 @@ HWY_INLINE float max_of_lanes(Vector vector) {
 }
 
 /// e^x within 2 units in the last place for -87 <= x <= 87, where neither it nor its inverse is
-/// subnormal; 0 below -87; NaN for NaN, of which Highway's own Exp makes 0. x is at most 87.
-/// x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
+/// subnormal. It is 0 below -87, and NaN for NaN, where Highway's own Exp gives 0. x is at most 87.
+/// Method: x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
 HWY_INLINE Vector exp(Vector x) {
-  // Adding 1.5 * 2^23 rounds to an integer, which then is the sum's low bits; the 127 makes of them
-  // the exponent bits of 2^n.
+  // Adding 1.5 * 2^23 rounds to an integer, which the sum then holds in its low bits. Adding 127
+  // too makes these the exponent bits of 2^n.
   const Vector shift = hn::Set(kFloats, 0x1.8p23f + 127.0f);
   const Vector shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), shift);
   const Vector n = hn::Sub(shifted, shift);
-  // ln 2 in two parts, of which n times the first is exact.
+  // ln 2 in two parts; n times the first part is exact.
   Vector r = hn::NegMulAdd(n, hn::Set(kFloats, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(kFloats, -2.12194440e-4f), r);
   // Minimax polynomial of (e^r - 1 - r) / r^2.

@@ -1,4 +1,4 @@
-// Which of their copies the kernels run on this CPU.
+// Which of their compiled copies the kernels run on this CPU.
 #pragma once
 
 namespace ddprun::kernels {

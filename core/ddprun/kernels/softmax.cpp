@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// Scores that row `row` sees.
+/// How many scores row `row` sees.
 HWY_INLINE std::int64_t visible(const Tile& tile, std::int64_t row) {
   return tile.causal ? std::min(tile.first_row + row + 1, tile.columns) : tile.columns;
 }
@@ -26,7 +26,7 @@ HWY_INLINE void clear(std::int64_t begin, std::int64_t end, T* row) {
   });
 }
 
-/// The largest of a row. Lanes beyond a tail are 0 as loaded, so the tail is folded apart.
+/// The largest score of a row. Lanes beyond a tail are loaded as 0, so the tail is folded apart.
 HWY_INLINE float max_of_row(std::int64_t count, const float* row) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
   const std::int64_t whole = count / lanes * lanes;

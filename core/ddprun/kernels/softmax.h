@@ -7,8 +7,8 @@
 
 namespace ddprun::kernels {
 
-/// Which scores count: row r of a tile is query first_row + r, and sees the keys up to itself if
-/// causal, else all `columns`. What it does not see has probability 0.
+/// Which scores count. Row r of a tile is query first_row + r. If causal, it sees the keys up to
+/// itself, else all `columns`. A key that it does not see has probability 0.
 struct Tile {
   std::int64_t rows;
   std::int64_t columns;  ///< also the stride of every matrix of the tile
@@ -22,10 +22,10 @@ struct Tile {
 void softmax(const Tile& tile, float* scores, float* probabilities, float* log_sum_exp);
 void softmax(const Tile& tile, float* scores, bf16* probabilities, float* log_sum_exp);
 
-/// From the same scores: probabilities = exp(scale * scores - log_sum_exp), and dscores =
-/// probabilities * (dprobabilities - delta) * scale, with delta (rows,) = sum over the row of
-/// probabilities * dprobabilities, however computed (Dao 2023, section 3.1.2). probabilities may be
-/// scores, dscores may be dprobabilities, if the types agree.
+/// Takes the same scores as the forward: probabilities = exp(scale * scores - log_sum_exp), and
+/// dscores = probabilities * (dprobabilities - delta) * scale. The caller gives delta (rows,) = sum
+/// over the row of probabilities * dprobabilities, however computed (Dao 2023, section 3.1.2). If
+/// the types agree, probabilities may be scores, and dscores may be dprobabilities.
 void softmax_backward(const Tile& tile, const float* scores, const float* dprobabilities,
                       const float* log_sum_exp, const float* delta, float* probabilities,
                       float* dscores);

@@ -10,11 +10,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// At least e^-87, which is no subnormal number.
+/// 1 / (1 + e^-x), at least e^-87, which is not subnormal.
 HWY_INLINE Vector sigmoid(Vector x) {
   const Vector one = hn::Set(kFloats, 1.0f);
   const Vector limit = hn::Set(kFloats, -87.0f);
-  // Not Max, which at some levels drops a NaN.
+  // Max is not used, because at some levels it drops a NaN.
   const Vector bounded = hn::IfThenElse(hn::Lt(x, limit), limit, x);
   return hn::Div(one, hn::Add(one, exp(hn::Neg(bounded))));
 }

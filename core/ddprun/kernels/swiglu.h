@@ -11,8 +11,8 @@ namespace ddprun::kernels {
 void swiglu(std::int64_t rows, std::int64_t width, const float* up_gate, float* h);
 void swiglu(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h);
 
-/// The gradient of both halves, laid out as up_gate, which d_up_gate may be. h, unless null, is
-/// computed again for the caller: forward's bits.
+/// d_up_gate is the gradient of both halves, laid out as up_gate; it may be up_gate. Unless h is
+/// null, it receives forward's result again, with the same bits.
 void swiglu_backward(std::int64_t rows, std::int64_t width, const float* dh, const float* up_gate,
                      float* d_up_gate, float* h);
 void swiglu_backward(std::int64_t rows, std::int64_t width, const bf16* dh, const bf16* up_gate,

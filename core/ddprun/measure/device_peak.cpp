@@ -9,7 +9,8 @@ namespace ddprun {
 namespace {
 
 /// TFLOP/s. The sheets give tensor cores' figures with sparsity; dense is half of that. On all of
-/// these tf32 is half of bfloat16, float16 equal to it, and float8 twice it where there is any.
+/// these devices tf32 is half of bfloat16, float16 is equal to it, and float8, where there is any,
+/// is twice it.
 struct Model {
   const char* name;  ///< as CUDA gives it, without "NVIDIA "
   double bfloat16;

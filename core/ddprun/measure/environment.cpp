@@ -1,4 +1,4 @@
-// Reads what the machine and the software are, and places this process on its cores.
+// Reads what the machine and the software are, and sets this process's affinity.
 #include "ddprun/measure/environment.h"
 
 #include <ATen/Version.h>
@@ -15,8 +15,8 @@
 #include <fstream>
 #include <optional>
 
+#include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
-#include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
 
@@ -39,7 +39,7 @@ std::string proc_value(const char* file, const std::string& key) {
 
 std::string or_unknown(std::string value) { return value.empty() ? "unknown" : value; }
 
-/// Bytes of a value such as "16384 kB"; 0 if it is none.
+/// Bytes of a value such as "16384 kB"; 0 if it is not such a value.
 std::int64_t parse_kib(const std::string& text) {
   std::int64_t kib = 0;
   std::from_chars(text.data(), text.data() + text.size(), kib);
@@ -62,8 +62,8 @@ std::string utc_now() {
   return text;
 }
 
-/// Whole cores of the quota in one cgroup folder's cpu.max ("150000 100000", "max 100000"); at
-/// least 1; nothing if unlimited.
+/// The quota in one cgroup folder's cpu.max ("150000 100000", "max 100000") in whole cores, at
+/// least 1. Nothing if it is unlimited.
 std::optional<std::size_t> quota_in(const fs::path& folder) {
   std::ifstream in(folder / "cpu.max");
   double quota = 0;

@@ -1,5 +1,4 @@
-// What machine and software a result was measured on, and this process's place on the machine's
-// cores.
+// What machine and software a result was measured on, and which cores this process may use.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,17 @@ namespace ddprun {
 /// compiler, build type, ddprun version, time.
 std::vector<std::pair<std::string, std::string>> describe_environment();
 
-/// The cores this thread may use (sched_getaffinity); of these the first n if the cgroup's quota
-/// (v2, cpu.max) is n cores.
+/// The cores in this thread's affinity (sched_getaffinity). If the cgroup's quota (v2, cpu.max) is
+/// n cores, only the first n of them.
 std::vector<int> usable_cores();
 
-/// Restricts this process, and threads it starts later, to its share of usable_cores(): contiguous,
-/// disjoint if there are enough; else core local_rank % cores. Returns the cores taken.
+/// Sets the affinity of this process, and of threads that it starts later, to its share of
+/// usable_cores(). The shares of a host's ranks are contiguous, and disjoint if there are enough
+/// cores. If there are not, a share is core local_rank % cores. Returns the cores taken.
 std::vector<int> pin_to_share(int local_rank, int local_size);
 
-/// Bytes of the first line "KEY: 16384 kB" of a file under /proc; 0 if it has none.
+/// The bytes that the first line "KEY: 16384 kB" of a file under /proc states; 0 if there is no
+/// such line.
 std::int64_t proc_bytes(const char* file, const std::string& key);
 
 /// Peak resident set of this process in bytes (VmHWM).

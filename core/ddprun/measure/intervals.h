@@ -1,5 +1,5 @@
-// Lengths of unions of time intervals: collectives may run side by side, and time must not count
-// twice.
+// The length of a union of time intervals: collectives may run side by side, and their time must
+// not count twice.
 #pragma once
 
 #include <cstdint>

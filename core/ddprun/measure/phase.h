@@ -1,5 +1,5 @@
-// The phases of a rank's work, for whoever looks into a run: a profiler's timeline, and listeners
-// in this process.
+// The phases of a rank's work, as a profiler's timeline shows them and listeners in this process
+// hear of them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-/// In the order of a run. `step` holds the others but `setup`.
+/// In the order of a run. All but `setup` lie within `step`.
 enum class Phase : std::uint8_t { setup, step, forward, backward, synchronize, optimizer };
 const char* to_string(Phase phase);
 
@@ -20,8 +20,9 @@ class PhaseListener {
   virtual void end(Phase phase) = 0;
 };
 
-/// While it lives, `listener` hears of the phases of the thread that made it, beside those that
-/// listened before. Subscriptions of a thread end in the reverse order of their beginning.
+/// As long as this object lives, `listener` hears of the phases of the thread that made the object.
+/// Earlier subscriptions go on hearing too. A thread's subscriptions end in the reverse order of
+/// their beginning.
 class PhaseSubscription {
  public:
   explicit PhaseSubscription(PhaseListener& listener);
@@ -35,8 +36,8 @@ class PhaseSubscription {
   PhaseSubscription* earlier_;
 };
 
-/// A phase of the calling thread, from construction to end. `payload` is for the profiler: the
-/// step's number, say.
+/// A phase of the calling thread, from construction to destruction. The profiler shows `payload`,
+/// for example the step's number.
 class PhaseScope {
  public:
   explicit PhaseScope(Phase phase, std::int64_t payload = 0);

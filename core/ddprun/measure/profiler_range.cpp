@@ -7,8 +7,8 @@ namespace ddprun {
 
 namespace {
 
-/// Null where no profiler listens. Asked for at a process's first range, so in the ranks and not
-/// in the process that forks them.
+/// Null if no profiler listens. A process asks at its first range, so the ranks ask, and not the
+/// process that forks them.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t handle = nvtxDomainCreateA("ddprun");
   return handle;

@@ -1,5 +1,5 @@
-// Named ranges for a profiler's timeline: NVTX, domain "ddprun". They need no CUDA, and where no
-// profiler listens they do nothing.
+// Named ranges for a profiler's timeline: NVTX, domain "ddprun". They need no CUDA. Where no
+// profiler listens, they do nothing.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// From its construction to its end, on one thread; ranges of a thread nest. A profiler shows
-/// `name`, and `payload` with it.
+/// A range from construction to destruction, on one thread. Ranges of a thread nest. A profiler
+/// shows `name` and `payload`.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const char* name, std::int64_t payload = 0);
@@ -20,7 +20,7 @@ class ProfilerRange {
   bool pushed_;
 };
 
-/// A range that may overlap others and end on another thread. Shown as "kind: label".
+/// A range that may overlap others and end on another thread. A profiler shows it as "kind: label".
 class ProfilerSpan {
  public:
   ProfilerSpan(const char* kind, const std::string& label, std::int64_t payload);

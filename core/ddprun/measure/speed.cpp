@@ -21,7 +21,7 @@ namespace ddprun {
 
 namespace {
 
-/// Seconds of the fastest of the runs that fit `limit_ns`; one run before them is not counted.
+/// Seconds of the fastest of the runs that fit into `limit_ns`. A first run is not counted.
 double best_seconds(std::int64_t limit_ns, const std::function<void()>& work) {
   work();
   const std::int64_t begin_ns = now_ns();

@@ -1,4 +1,4 @@
-// Summary statistics of samples, as every table and result uses them.
+// The summary statistics of samples that every table and result uses.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,9 @@ struct Summary {
   double ci95 = 0;  ///< half-width of the 95 % confidence interval of the mean (Student's t)
 };
 
-/// All zero for no samples; std and ci95 are zero for one; all but the count are NaN if a sample
-/// is. Percentiles interpolate linearly between order statistics (as numpy's default).
+/// Without samples all figures are zero. With one sample std and ci95 are zero. If a sample is NaN,
+/// all but the count are NaN. Percentiles interpolate linearly between order statistics (as numpy's
+/// default).
 Summary summarize(std::vector<double> samples);
 
 }  // namespace ddprun

@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::set_history;
 using torch::autograd::variable_list;
 
-/// (rows, heads * head_dim) <-> (batch, heads, time, head_dim), views where memory allows.
+/// (rows, heads * head_dim) <-> (batch, heads, time, head_dim), as views where memory allows.
 at::Tensor split_heads(const at::Tensor& x, const Shape& shape) {
   return x.unflatten(0, {shape.batch, shape.time}).unflatten(2, {shape.heads, -1}).transpose(1, 2);
 }

@@ -1,8 +1,10 @@
-// The transformer's layers as fused CPU kernels, each with a backward of its own that writes the
-// gradients of its parameters where collectives and the optimizer use them.
+// The transformer's layers as fused CPU kernels. Each has a backward of its own, which writes the
+// gradients of its parameters into the memory that collectives and the optimizer use.
 //
-// The residual stream, (rows, d_model) with one row a token, is float32; what the matrix products
-// read and write has the dtype of ParameterSlot::compute, T below. No second derivatives.
+// The residual stream, (rows, d_model) with one row a token, is float32. What the matrix products
+// read and write has the dtype of ParameterSlot::compute, called T below. There are no second
+// derivatives.
+// Family: fused_layers.cpp fused_loss.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +17,8 @@
 
 namespace ddprun::fused {
 
-/// What the layers of one model share. B batch, T time: rows are (b, t), t fastest.
+/// What the layers of one model share. A row is a token (b, t) of the batch; t is the fastest
+/// index.
 struct Shape {
   std::int64_t batch;
   std::int64_t time;
@@ -32,19 +35,20 @@ struct Block {
 /// ids: (rows,) int64. Returns the stream.
 at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids);
 
-/// RMSNorm, the projections to q, k, v as one product, RoPE on q and k. Returns q, k, v: (batch,
-/// heads, time, head_dim), strided views of one buffer.
+/// RMSNorm, then the projections to q, k, v as one product, then RoPE on q and k. Returns q, k, v:
+/// (batch, heads, time, head_dim), strided views of one buffer.
 std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block& block,
                                           const Shape& shape);
 
-/// mixed: (batch, heads, time, head_dim), what attention returned. The output projection and the
-/// residual, then RMSNorm, SwiGLU feed-forward and the residual. Returns the stream.
+/// The output projection and the residual, then RMSNorm, the SwiGLU feed-forward and the residual.
+/// mixed: (batch, heads, time, head_dim), what attention returned. Returns the stream.
 at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
                         const Shape& shape);
 
-/// The memory of the head's gradient (ParameterSlot::gradient), one per model. A loss builds that
-/// gradient there during its forward, long before it becomes .grad; its tenant is that loss, until
-/// its backward or its end. Whoever else needs the memory vacates it first.
+/// Who uses the memory of the head's gradient (ParameterSlot::gradient); one per model. A loss
+/// builds that gradient there during its forward, long before it becomes .grad. That loss is the
+/// tenant until its backward runs or the loss is gone. Anyone else who needs the memory calls
+/// vacate() first.
 struct HeadGradientMemory {
   at::Tensor* tenant = nullptr;  ///< where the loss keeps its handle of the memory
 
@@ -54,9 +58,9 @@ struct HeadGradientMemory {
   }
 };
 
-/// The final RMSNorm, the head and the mean cross-entropy with targets (rows,) int64, a float32
-/// scalar. Computed in chunks of rows, each chunk's gradients right after its logits, so that the
-/// logits of all rows never exist; where no gradient is wanted (no grad mode), none is computed.
+/// The final RMSNorm, the head and the mean cross-entropy with targets (rows,) int64. Returns a
+/// float32 scalar. It computes in chunks of rows, each chunk's gradients right after its logits, so
+/// that the logits of all rows never exist at once. In no-grad mode it computes no gradient.
 at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
                      const at::Tensor& targets, float norm_eps,
                      const std::shared_ptr<HeadGradientMemory>& memory);

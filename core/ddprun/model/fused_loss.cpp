@@ -17,8 +17,8 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// Rows of logits that exist at a time: enough for the products to run at full speed, and never
-/// all.
+/// How many rows of logits exist at a time: enough for the products to run at full speed, and few
+/// enough to save memory.
 std::int64_t chunk_rows(std::int64_t rows) {
   constexpr std::int64_t kRows = 256;
   return std::clamp<std::int64_t>((rows + 1) / 2, 1, kRows);
@@ -64,7 +64,8 @@ struct HeadLossNode final : FusedNode {
   }
 };
 
-/// The sum of the rows' losses; with `node`, also its gradients, for the mean.
+/// Returns the sum of the rows' losses. With `node` it also computes the gradients, those of the
+/// mean.
 double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tensor& targets,
                      HeadLossNode* node) {
   const std::int64_t rows = y.size(0);

@@ -1,4 +1,4 @@
-// The kernels over tensors: dtype chosen, rows spread over torch's threads.
+// The kernels applied to tensors: they choose the dtype and spread rows over torch's threads.
 #include "ddprun/model/fused_ops.h"
 
 #include <ATen/Parallel.h>
@@ -35,19 +35,19 @@ void with_dtype(at::ScalarType dtype, const F& f) {
   }
 }
 
-/// f(begin, end) over the rows of a matrix of that width.
+/// Calls f(begin, end) for parts of the rows of a matrix of that width.
 template <typename F>
 void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
   at::parallel_for(0, rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width)),
                    f);
 }
 
-/// Into how many parts for_parts() cuts that many rows.
+/// The number of parts into which for_parts() cuts that many rows.
 std::int64_t parts_of(std::int64_t rows) {
   return std::clamp<std::int64_t>(at::get_num_threads(), 1, rows);
 }
 
-/// f(part, begin, end) over rows cut into parts_of(rows) parts, for sums that are kept apart.
+/// Calls f(part, begin, end) for rows cut into parts_of(rows) parts, for sums that are kept apart.
 template <typename F>
 void for_parts(std::int64_t rows, const F& f) {
   const std::int64_t parts = parts_of(rows);
@@ -158,7 +158,7 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
 
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
   float* const gradient = gradient_to_add_to(table);
-  // Threads take columns: rows of one id would collide.
+  // Threads share the columns, because rows of one id would collide.
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / dx.size(0));
   at::parallel_for(0, dx.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
     kernels::embedding_backward(dx.size(0), dx.size(1), begin, end, dx.const_data_ptr<float>(),

@@ -1,4 +1,4 @@
-// The kernels over tensors: dtype chosen, rows spread over torch's threads.
+// The kernels applied to tensors: they choose the dtype and spread rows over torch's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace ddprun::fused {
 
-/// What the backward of an RMSNorm needs of its forward.
+/// What an RMSNorm's forward keeps for its backward.
 struct Normed {
   at::Tensor sum;          ///< (rows, width) float32: what was normalized
   at::Tensor y;            ///< (rows, width) T
@@ -20,8 +20,8 @@ struct Normed {
 Normed add_rms_norm(const at::Tensor& stream, const at::Tensor& branch, const at::Tensor& weight,
                     at::ScalarType dtype, float eps);
 
-/// Returns dsum + the gradient of the norm, (rows, width) float32; adds to the weight's gradient.
-/// dsum, float32, may be undefined.
+/// Returns dsum + the gradient of the norm, (rows, width) float32. Adds to the weight's gradient.
+/// dsum is float32 and may be undefined.
 at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const at::Tensor& dsum,
                              const ParameterSlot& weight);
 
@@ -40,8 +40,8 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch);
 /// gradient (vocab, width) += rows of dx (rows, width) at ids.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);
 
-/// Returns the sum over rows of the cross-entropy. With the gradient, that replaces the logits,
-/// times `scale`.
+/// Returns the sum over rows of the cross-entropy. If `with_gradient`, the gradient times `scale`
+/// replaces the logits.
 double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
                      bool with_gradient);
 

@@ -47,7 +47,7 @@ at::Tensor truncated_normal(at::IntArrayRef shape, double std, std::uint64_t see
   auto* const values = tensor.mutable_data_ptr<float>();
   const std::uint64_t key = stream_key(seed, name);
   const auto scale = static_cast<float>(std);
-  // Each value depends on its index alone, so any number of threads gives the same.
+  // Each value depends on its index alone, so any number of threads gives the same values.
   at::parallel_for(0, tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       values[i] = scale * cut_normal(counter_hash(key, static_cast<std::uint64_t>(i)));

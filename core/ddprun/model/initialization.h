@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-/// A float32 tensor of `shape` drawn from a normal distribution with mean 0 and the given std
-/// before it is cut at 3 std (CS336 section 3.4.1). Element i depends on (seed, name, i) only: not
+/// A float32 tensor of `shape`, drawn from a normal distribution with mean 0 and standard deviation
+/// `std` that is cut at 3 std (CS336 section 3.4.1). Element i depends on (seed, name, i) only: not
 /// on threads, ranks or what was drawn before.
 at::Tensor truncated_normal(at::IntArrayRef shape, double std, std::uint64_t seed,
                             const std::string& name);

@@ -65,4 +65,9 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
   }
 }
 
+void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
+  add_gradients(slots, x.size(1),
+                [&](bool add, at::Tensor& out) { weight_gradient(dy, x, add, out); });
+}
+
 }  // namespace ddprun

@@ -4,18 +4,25 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ddprun/optim/parameter_slot.h"
+
 namespace ddprun {
 
-/// x (rows, in), weight (out, in), of one dtype: x weight^T (rows, out), in that dtype.
+/// Returns x weight^T (rows, out). x (rows, in), weight (out, in) and the result have one dtype.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
 void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out);
 
-/// dy (rows, out), weight (out, in): dy weight (rows, in), in their dtype.
+/// Returns dy weight (rows, in). dy (rows, out), weight (out, in) and the result have one dtype.
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out);
 
-/// dy (rows, out), x (rows, in), rows contiguous: out = dy^T x, or out += dy^T x. out: (out, in),
-/// float32, contiguous; bfloat16 products are not rounded before they are added.
+/// out = dy^T x, or out += dy^T x if `add`. dy (rows, out) and x (rows, in) have contiguous rows;
+/// out (out, in) is float32 and contiguous. bfloat16 products are not rounded before they are
+/// added.
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
+
+/// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,
+/// in), both in the dtype of the products; the sums are float32. Backward, no grad mode.
+void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace ddprun

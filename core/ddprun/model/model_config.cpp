@@ -1,6 +1,9 @@
 // The presets, their parameter counts, and the YAML section `model:`.
 #include "ddprun/model/model_config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -38,7 +41,7 @@ constexpr SizeOption kSizes[] = {
 }  // namespace
 
 const std::vector<ModelConfig>& model_presets() {
-  // The course leaves the context open (128 to 1024); its shortest is the default.
+  // The course leaves the context open (128 to 1024); the default is the shortest.
   static const std::vector<ModelConfig> presets = {
       // preset, vocab_size, context_length, d_model, d_ff, layers, heads
       {"tiny", 10000, 128, 256, 1024, 4, 4},
@@ -50,10 +53,9 @@ const std::vector<ModelConfig>& model_presets() {
       {"xl-2026", 10000, 128, 2560, 10240, 32, 32},
       {"10B-2026", 10000, 128, 4608, 12288, 50, 36},
       {"8B-leaderboard", 151936, 32768, 4096, 11008, 34, 32},
-      // A write-up's laptop model of 70.9 M parameters in 149 tensors. 149 = 12 * 12 + 5 needs
-      // biases and learned positions
-      // (GPT-2's layers); this structure has 12 * 9 + 3 = 111. The multiple of 8 that comes nearest
-      // in size: 70,873,600.
+      // A laptop model of a write-up, with 70.9 M parameters in 149 tensors. 149 = 12 * 12 + 5
+      // needs biases and learned positions (GPT-2's layers); this structure has 12 * 9 + 3 = 111.
+      // With d_ff a multiple of 8, the nearest size is 70,873,600.
       {"laptop-70m", 32000, 512, 512, 1384, 12, 8},
       // The `small` of the comparison with PyTorch in Python.
       {"peer-small", 10000, 256, 512, 1344, 8, 8},
@@ -65,12 +67,10 @@ ModelConfig model_preset(const std::string& name) {
   const auto& presets = model_presets();
   const auto found = std::ranges::find(presets, name, &ModelConfig::preset);
   if (found != presets.end()) return *found;
-  std::string known;
-  for (const std::string& preset : preset_names()) known += (known.empty() ? "" : ", ") + preset;
   throw ConfigError({.what = "there is no model preset of that name",
                      .where = "model.preset",
                      .got = name,
-                     .expected = known,
+                     .expected = fmt::format("{}", fmt::join(preset_names(), ", ")),
                      .hint = "any size of a preset can be changed beside it, such as `layers: 2`"});
 }
 

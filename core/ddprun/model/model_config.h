@@ -1,4 +1,5 @@
-// The sizes of a transformer, and the presets of the course (years kept apart).
+// The sizes of a transformer, and the presets of CS336, with the year in the name where years
+// differ.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ const std::vector<ModelConfig>& model_presets();
 /// The preset of that name. Throws ConfigError listing all names.
 ModelConfig model_preset(const std::string& name);
 
-/// The YAML section `model:`: the preset first, then each size, whose default is the preset's.
+/// Declares the YAML section `model:`: first the preset, then each size, whose default is the
+/// preset's.
 void declare_options(Options& options, ModelConfig& config);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// The transformer language model of CS336 (section 3): by ATen's operators, so that autograd and
-// autocast apply as in PyTorch, or by fused layers.
+// The transformer language model of CS336 (section 3). It computes by ATen's operators, so that
+// autograd and autocast apply as in PyTorch, or by fused layers.
 #include "ddprun/model/transformer.h"
 
 #include <ATen/TensorOperators.h>
@@ -148,8 +148,8 @@ at::Tensor Transformer::logits(const at::Tensor& ids) const {
   for (const fused::Block& block : blocks_) {
     x = x + attend(block, norm(x, block.ln1));
     const at::Tensor y = norm(x, block.ln2);
-    // One after another, not as operands: autograd runs backward in the reverse of this order,
-    // which must be that of the flat buffers.
+    // These are separate statements, not operands of one: autograd runs backward in the reverse of
+    // this order, which must be that of the flat buffers.
     const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
     const at::Tensor up = linear_(y, block.w3.parameter);
     x = x + linear_(gate * up, block.w2.parameter);

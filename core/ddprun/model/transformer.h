@@ -20,11 +20,10 @@ namespace ddprun {
 /// Shapes: B batch, T time (<= context_length), V vocabulary. Used by one thread at a time.
 class Transformer {
  public:
-  /// Initializes from `seed` alone (CS336 section 3.4.1): each parameter has its own counter-based
-  /// stream, so values depend neither on the rank count nor on the order of construction nor on the
-  /// device: they are drawn on the CPU.
-  /// `attention` must outlive the model. Throws ConfigError if heads do not divide d_model or
-  /// head_dim is odd.
+  /// Initializes from `seed` alone (CS336 section 3.4.1). Each parameter has its own counter-based
+  /// stream, drawn on the CPU. So values depend neither on the rank count nor on the order of
+  /// construction nor on the device. `attention` must outlive the model. Throws ConfigError if
+  /// heads do not divide d_model or head_dim is odd.
   Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
               c10::Device device = c10::kCPU);
 
@@ -33,17 +32,19 @@ class Transformer {
   /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  /// Where the fused kernels read parameters and write gradients; one slot a parameter, in
-  /// registration order. Until then they use the parameters' own memory.
+  /// Tells the fused kernels where to read parameters and write gradients: one slot a parameter, in
+  /// registration order. Before this call they use the parameters' own memory.
   void use_memory(const std::vector<ParameterSlot>& slots);
 
   /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
   using Linear = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
-  /// What computes the blocks' projections where `kernels` is reference; at::linear until then. The
-  /// head stays at::linear, as is customary where projections are computed in 8 bits.
+  /// Sets what computes the blocks' projections where `kernels` is reference. Before this call it
+  /// is at::linear. The head stays at::linear, as is customary where projections are computed in 8
+  /// bits.
   void use_linear(Linear linear) { linear_ = std::move(linear); }
 
-  /// ids: (B, T) int64 in [0, V). Returns (B, T, V). By ATen's operators, whatever `kernels` says.
+  /// ids: (B, T) int64 in [0, V). Returns (B, T, V). ATen's operators compute them, whatever
+  /// `kernels` says.
   at::Tensor logits(const at::Tensor& ids) const;
 
   /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar. Throws ConfigError if
@@ -73,9 +74,9 @@ class Transformer {
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };
 
-/// FLOPs of one training step's matrix multiplications (forward and backward) on `tokens` tokens: 6
-/// per parameter of a matrix and token (the embedding is a look-up, no multiplication), and 12 *
-/// layers * d_model * context_length per token for attention (halved: causal).
+/// FLOPs per token of a training step's matrix products, forward and backward. 6 for each parameter
+/// of a matrix (the embedding is a look-up, no product), and for attention half of 12 * layers *
+/// d_model * context_length, because it is causal.
 double matmul_flops_per_token(const ModelConfig& config);
 
 }  // namespace ddprun

@@ -6,7 +6,6 @@
 
 #include <optional>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/optim/moments.h"
 
 namespace ddprun {

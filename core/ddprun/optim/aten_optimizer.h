@@ -7,10 +7,11 @@
 
 namespace ddprun {
 
-/// As make_optimizer(), to rounding, on any device. `config` has been checked.
+/// The same as make_optimizer() on any device, up to rounding. `config` has been checked.
 std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
-/// The L2 norm, accumulated in double: a float64 scalar (), for which nobody waits.
+/// The L2 norm, accumulated in double: a float64 scalar () on the device of `values`. It does not
+/// wait for the device.
 at::Tensor aten_norm(const at::Tensor& values);
 
 }  // namespace ddprun

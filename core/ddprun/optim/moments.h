@@ -14,8 +14,8 @@
 
 namespace ddprun {
 
-/// Float32 arrays beside the parameters, on their device, of the ranges touched so far: a rank that
-/// updates a part of the parameters pays for that part alone.
+/// Float32 arrays on the parameters' device. They cover only the ranges touched so far, so a rank
+/// that updates a part of the parameters pays for that part alone.
 class Moments {
  public:
   using Arrays = std::array<at::Tensor, 2>;
@@ -27,8 +27,8 @@ class Moments {
 
   int count() const { return count_; }
 
-  /// Calls `visit(part, arrays, from)` for consecutive parts that make up `range`; the part's
-  /// elements are those from index `from` on of each array.
+  /// Calls `visit(part, arrays, from)` for consecutive parts that make up `range`. The part's
+  /// elements begin at index `from` of each array.
   template <typename Visit>
   void for_each_part(Range range, const Visit& visit) {
     while (range.begin < range.end) {
@@ -45,7 +45,8 @@ class Moments {
     Arrays arrays;
   };
 
-  /// The segment that holds range.begin; a new one, up to the next segment, if none does.
+  /// The segment that holds range.begin. If there is none, a new one, which ends at the next
+  /// segment.
   Segment& segment_at(Range range) {
     const auto next = segments_.upper_bound(range.begin);
     if (next != segments_.begin() && std::prev(next)->second.range.end > range.begin) {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/moments.h"

@@ -9,8 +9,6 @@
 #include <functional>
 #include <vector>
 
-#include "ddprun/model/matmul.h"
-
 namespace ddprun {
 
 namespace {
@@ -52,7 +50,7 @@ at::Tensor stack_weights(Slots slots) {
 
 bool gradient_is_free(const ParameterSlot& slot) { return !slot.parameter.grad().defined(); }
 
-void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
+void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product) {
   std::vector<bool> first;  // of each slot: nothing to add to yet
   for (const ParameterSlot* slot : slots) {
     first.push_back(gradient_is_free(*slot));
@@ -63,16 +61,16 @@ void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x
   };
   if (std::adjacent_find(first.begin(), first.end(), std::not_equal_to<>()) == first.end()) {
     if (at::Tensor whole = as_one_matrix(slots, gradient); whole.defined()) {
-      weight_gradient(dy, x, /*add=*/!first.front(), whole);
+      product(/*add=*/!first.front(), whole);
       return;
     }
   }
-  at::Tensor product = at::empty({rows_of(slots), x.size(1)}, at::kFloat);
-  weight_gradient(dy, x, /*add=*/false, product);
+  at::Tensor sum = at::empty({rows_of(slots), columns}, at::kFloat);
+  product(/*add=*/false, sum);
   std::int64_t row = 0;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     at::Tensor& part = slots[i]->parameter.mutable_grad();
-    const at::Tensor values = product.narrow(0, row, part.size(0));
+    const at::Tensor values = sum.narrow(0, row, part.size(0));
     row += part.size(0);
     if (first[i]) {
       part.copy_(values);

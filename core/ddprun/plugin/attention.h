@@ -12,8 +12,8 @@ struct AttentionOptions {
   double scale = 0.0;  ///< factor of q k^T; 0 means 1/sqrt(head_dim)
 };
 
-/// An implementation of attention. One object per rank; forward() is called on the training thread,
-/// once per layer.
+/// An implementation of attention. There is one object per rank. forward() is called on the
+/// training thread, once per layer.
 class Attention : public Plugin {
  public:
   ~Attention() override;

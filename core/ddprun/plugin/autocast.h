@@ -1,4 +1,4 @@
-// Autocast, held during a forward: PyTorch's operators then choose the dtype they compute in.
+// Autocast during a forward: PyTorch's operators then choose the dtype they compute in.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -8,10 +8,10 @@
 
 namespace ddprun {
 
-/// What entering and leaving `torch.autocast(device, dtype)` does. The switch belongs to the
-/// thread, so ranks that are threads do not disturb each other; the cache of casts is the
-/// process's, keyed by weight and locked, so one rank emptying it costs another a second cast and
-/// no more.
+/// Does what entering and leaving `torch.autocast(device, dtype)` does. The switch belongs to the
+/// thread, so ranks that are threads do not disturb each other. The cache of casts belongs to the
+/// process; it is keyed by weight and locked. If one rank empties it, another casts a second time,
+/// and no more.
 class AutocastGuard final : public Precision::Guard {
  public:
   AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ddprun/base/enum_names.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/result/check.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/config/experiment.h"
+#include "ddprun/config/world_config.h"
 
 namespace ddprun {
 

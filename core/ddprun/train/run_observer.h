@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/config/run_config.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/result/rank_result.h"

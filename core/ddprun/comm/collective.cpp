@@ -1,0 +1,40 @@
+// Names of collectives, and the bytes that they send.
+#include "ddprun/comm/collective.h"
+
+namespace ddprun {
+
+const char* to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::barrier:
+      return "barrier";
+  }
+  return "unknown";
+}
+
+double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
+  if (world_size <= 1) return 0.0;
+  const double others = static_cast<double>(world_size - 1) / world_size;
+  const auto payload = static_cast<double>(bytes);
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return 2.0 * others * payload;
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_gather:
+      return others * payload;
+    case CollectiveKind::broadcast:
+      return payload;
+    case CollectiveKind::barrier:
+      return 0.0;
+  }
+  return 0.0;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,21 @@
+// A plugin as the YAML names it: `strategy: mine`, or `strategy: {name: mine, bucket_mb: 5, path:
+// ./libmine.so}`.
+#pragma once
+
+#include <string>
+
+#include "ddprun/config/config_node.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+struct PluginChoice {
+  PluginKind kind = PluginKind::strategy;
+  std::string name;
+  std::string path;  ///< a library to load besides the search path; empty: none
+  /// The mapping from which the plugin reads its options. "name" and "path", if there, are not its
+  /// own.
+  ConfigNode options;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// The options of the sections `train:`, `execution:` and `profile:`.
+#include "ddprun/config/run_config.h"
+
+#include "ddprun/base/options.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr double kManySequences = 1 << 24;  // far above any batch; keeps products within 64 bits
+constexpr double kManySteps = 1e9;
+
+}  // namespace
+
+void declare_options(Options& o, TrainConfig& c) {
+  o.option("global_batch", &c.global_batch,
+           "sequences a step over all ranks; 0: batch_per_rank x ranks",
+           {.min = 0, .max = kManySequences});
+  o.option("batch_per_rank", &c.batch_per_rank,
+           "sequences a step of one rank; 0: global_batch / ranks",
+           {.min = 0, .max = kManySequences});
+  o.option("accumulate", &c.accumulate,
+           "micro-batches a step; gradients are synchronized after the last",
+           {.min = 1, .max = kManySequences});
+  o.option("warmup_steps", &c.warmup_steps, "steps run and recorded before measuring",
+           {.min = 0, .max = kManySteps});
+  o.option("steps", &c.steps, "measured steps", {.min = 1, .max = kManySteps});
+  o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
+}
+
+void declare_options(Options& o, ExecutionConfig& c) {
+  o.option("mode", &c.mode,
+           "eager: operator by operator; cuda_graph: each step as one captured graph",
+           {.one_of = {"eager", "cuda_graph"}});
+}
+
+void declare_options(Options& o, ProfileConfig& c) {
+  o.option("memory_snapshot", &c.memory_snapshot,
+           "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
+           "pickle for pytorch.org/memory_viz");
+}
+
+}  // namespace ddprun

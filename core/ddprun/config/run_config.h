@@ -1,0 +1,40 @@
+// How much a run trains, how its steps reach the device, and what is recorded besides the times:
+// the YAML sections `train:`, `execution:` and `profile:`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun {
+
+class Options;
+
+/// `train:`. Exactly one of global_batch and batch_per_rank is given in YAML.
+struct TrainConfig {
+  /// Sequences per optimizer step over all ranks; 0: batch_per_rank * ranks.
+  std::int64_t global_batch = 0;
+  std::int64_t batch_per_rank = 0;  ///< 0: global_batch / ranks
+  std::int64_t accumulate = 1;      ///< micro-batches per optimizer step
+  std::int64_t warmup_steps = 5;    ///< run and recorded, but outside the statistics
+  std::int64_t steps = 10;          ///< measured
+  std::int64_t seed = 0;
+};
+
+/// `execution:`
+struct ExecutionConfig {
+  std::string mode = "eager";  ///< eager | cuda_graph
+  /// Steps of a run with cuda_graph that are eager: what is allocated, chosen and connected at
+  /// first use is there before a step is captured. The next is captured, and is of the warm-up too.
+  static constexpr std::int64_t kEagerSteps = 2;
+};
+
+/// `profile:`
+struct ProfileConfig {
+  bool memory_snapshot = false;  ///< of rank 0's GPU, from set-up to the last warm-up step
+};
+
+void declare_options(Options& options, TrainConfig& config);
+void declare_options(Options& options, ExecutionConfig& config);
+void declare_options(Options& options, ProfileConfig& config);
+
+}  // namespace ddprun

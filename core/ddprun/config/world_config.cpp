@@ -1,0 +1,22 @@
+// The options of the section `world:`.
+#include "ddprun/config/world_config.h"
+
+#include "ddprun/base/options.h"
+
+namespace ddprun {
+
+void declare_options(Options& o, WorldConfig& c) {
+  o.option("size", &c.size, "number of ranks; a launcher's number replaces it",
+           {.min = 1, .max = 4096});
+  o.option("device", &c.device, "what each rank computes on; cuda: one GPU a rank",
+           {.one_of = {"cpu", "cuda"}});
+  o.option("threads_per_rank", &c.threads_per_rank,
+           "compute threads; 0: the host's cores divided by its ranks, at least 1",
+           {.min = 0, .max = 1024});
+  o.option("pin", &c.pin, "each local rank to its share of the cores");
+  o.option("emulate_ranks_on_one_gpu", &c.emulate_ranks_on_one_gpu,
+           "all ranks share the first GPU, NCCL over sockets: right results, no times (cuda)");
+  declare_options(o, c.comm);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,25 @@
+// Ranks, what they compute on, and their connection: the YAML section `world:`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ddprun/comm/comm_config.h"
+
+namespace ddprun {
+
+struct WorldConfig {
+  std::int64_t size = 1;
+  std::string device = "cpu";
+  std::int64_t threads_per_rank = 0;  ///< 0: the host's cores divided by its ranks, at least 1
+  bool pin = true;                    ///< each local rank to its share of the cores
+  bool emulate_ranks_on_one_gpu = false;
+  CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)
+
+  /// Several ranks share one GPU: what is computed is right, times mean nothing.
+  bool emulated() const { return emulate_ranks_on_one_gpu && size > 1; }
+};
+
+void declare_options(Options& options, WorldConfig& config);
+
+}  // namespace ddprun

@@ -1,0 +1,17 @@
+// The options of the section `data:`.
+#include "ddprun/data/data_config.h"
+
+#include "ddprun/base/options.h"
+
+namespace ddprun {
+
+void declare_options(Options& o, DataConfig& c) {
+  o.option("source", &c.source, "text files read as bytes, token files, or random tokens",
+           {.one_of = {"text", "tokens", "random"}});
+  o.option("path", &c.path,
+           "files or folders of text, or files of tokens, relative to the file's folder");
+  o.option("token_type", &c.token_type, "of token files, little-endian",
+           {.one_of = {"uint16", "uint32"}});
+}
+
+}  // namespace ddprun

@@ -1,0 +1,145 @@
+// Failures of collectives, each as a CommError that names its place: wrong tensors, timeouts, peers
+// that leave.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/process_group.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::run_ranks;
+using testing::HasSubstr;
+
+/// With every backend.
+class ProcessGroupErrors : public testing::TestWithParam<const char*> {
+ protected:
+  static CommConfig config(double timeout_s = 30) {
+    return {.backend = GetParam(), .timeout_s = timeout_s};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessGroupErrors, testing::Values("gloo", "shm"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ProcessGroupErrors, RefusesTensorsThatDoNotFit) {
+  run_ranks(
+      2,
+      [](ProcessGroup& group) {
+        const at::Tensor tensor = at::zeros({4, 6});
+        EXPECT_THROW(group.all_reduce(tensor.t(), ReduceOp::sum, "x"), CommError);
+        EXPECT_THROW(group.all_gather(tensor, at::zeros({11}), "x"), CommError);
+        EXPECT_THROW(group.reduce_scatter(at::zeros({12}, at::kLong), tensor, ReduceOp::sum, "x"),
+                     CommError);
+        EXPECT_THROW(group.broadcast(tensor, 2, "x"), CommError);
+        try {
+          group.reduce_scatter(at::zeros({5}), tensor, ReduceOp::sum, "layers.0.w");
+          ADD_FAILURE() << "nothing thrown";
+        } catch (const CommError& error) {
+          EXPECT_THAT(error.text().where, HasSubstr("of 2, reduce_scatter 'layers.0.w'"));
+          EXPECT_THAT(error.text().got, HasSubstr("24 elements"));
+          EXPECT_THAT(error.text().expected, HasSubstr("2 times"));
+        }
+      },
+      config());
+}
+
+TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
+  const std::int64_t begin = now_ns();
+  std::atomic<bool> done = false;
+  try {
+    run_ranks(
+        2,
+        [&](ProcessGroup& group) {
+          if (group.rank() == 1) {
+            while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            throw std::runtime_error("rank 1 leaves");
+          }
+          const at::Tensor tensor = at::zeros({10});
+          try {
+            group.all_reduce(tensor, ReduceOp::sum, "layers.0.ffn.w1.weight").wait();
+          } catch (...) {
+            done = true;
+            throw;
+          }
+        },
+        config(0.5));
+    FAIL() << "nothing thrown";
+  } catch (const CommError& error) {
+    EXPECT_EQ(error.text().what, "a collective failed");
+    EXPECT_EQ(error.text().where, "rank 0 of 2, all_reduce 'layers.0.ffn.w1.weight'");
+    EXPECT_THAT(error.text().hint, HasSubstr("timeout_s"));
+  }
+  EXPECT_LT(to_ms(now_ns() - begin), 5000);
+}
+
+TEST_P(ProcessGroupErrors, AMissingTextIsATimeout) {
+  std::atomic<bool> done = false;
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [&](ProcessGroup& group) {
+                     while (group.rank() == 1 && !done) std::this_thread::yield();
+                     if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
+                     try {
+                       group.all_gather_object("here");
+                     } catch (...) {
+                       done = true;
+                       throw;
+                     }
+                   },
+                   config(0.3)),
+               CommError);
+}
+
+TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
+  const std::int64_t begin = now_ns();
+  try {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          const at::Tensor tensor = at::zeros({10});
+          group.all_reduce(tensor, ReduceOp::sum, "first").wait();
+          if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
+          std::vector<at::Tensor> tensors;
+          std::vector<Work> works;
+          for (int i = 0; i < 20; ++i) {
+            tensors.push_back(at::zeros({1000}));
+            works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum, "second"));
+          }
+          for (auto& work : works) work.wait();
+        },
+        config());
+    FAIL() << "nothing thrown";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.text().where, HasSubstr("all_reduce 'second'"));
+    EXPECT_THAT(error.text().hint, HasSubstr("another rank ended")) << error.what();
+  }
+  EXPECT_LT(to_ms(now_ns() - begin), 5000);
+}
+
+TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
+  try {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          if (group.rank() == 1) throw std::runtime_error("rank 1 leaves");
+          std::vector<at::Tensor> tensors = {at::zeros({10})};
+          group.as_c10d()->allreduce(tensors)->getFuture()->waitAndThrow();
+        },
+        config());
+    FAIL() << "nothing thrown";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.text().where, HasSubstr("all_reduce 'c10d.allreduce'"));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

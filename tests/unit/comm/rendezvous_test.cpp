@@ -1,0 +1,380 @@
+// How ranks find each other: launchers' variables and their errors, real processes that meet, fail,
+// die and leave.
+#include "ddprun/comm/rendezvous.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <map>
+#include <thread>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/launch_environment.h"
+#include "support/process_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::run_process_ranks;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+/// What rank_info_from_environment says when exactly these launcher variables are set.
+std::optional<RankInfo> rank_info(const Variables& variables) {
+  std::vector<std::string> stale;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    for (const char* prefix :
+         {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMPI_"}) {
+      if (text.starts_with(prefix)) stale.push_back(text.substr(0, text.find('=')));
+    }
+  }
+  for (const auto& name : stale) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  return rank_info_from_environment();
+}
+
+/// The error for these variables; fails the test if there is none.
+ErrorText refusal(const Variables& variables) {
+  try {
+    rank_info(variables);
+  } catch (const ConfigError& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "accepted";
+  return {};
+}
+
+const Variables kTorchrun = {{"RANK", "3"},
+                             {"WORLD_SIZE", "4"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"MASTER_ADDR", "10.0.0.7"},
+                             {"MASTER_PORT", "29501"}};
+
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+Variables without(Variables variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+
+TEST(RankInfo, NoLauncher) { EXPECT_FALSE(rank_info({}).has_value()); }
+
+TEST(RankInfo, Torchrun) {
+  const auto info = rank_info(kTorchrun).value();
+  EXPECT_EQ(info.launcher, "torchrun");
+  EXPECT_EQ(info.rank, 3);
+  EXPECT_EQ(info.world_size, 4);
+  EXPECT_EQ(info.local_rank, 1);
+  EXPECT_EQ(info.local_size, 2);
+  EXPECT_EQ(info.master_addr, "10.0.0.7");
+  EXPECT_EQ(info.master_port, 29501);
+  EXPECT_FALSE(info.agent_store);
+  EXPECT_TRUE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->agent_store);
+  EXPECT_FALSE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->agent_store);
+}
+
+TEST(RankInfo, TorchrunComesBeforeSlurm) {
+  EXPECT_EQ(rank_info(with(kTorchrun, "SLURM_PROCID", "0"))->launcher, "torchrun");
+}
+
+TEST(RankInfo, KubernetesHasNoLocalRanks) {
+  const auto info =
+      rank_info(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE")).value();
+  EXPECT_EQ(info.local_rank, 0);
+  EXPECT_EQ(info.local_size, 1);
+}
+
+TEST(RankInfo, ALoopbackMasterMeansThatAllRanksAreHere) {
+  const auto info = rank_info({{"RANK", "1"},
+                               {"WORLD_SIZE", "2"},
+                               {"MASTER_ADDR", "localhost"},
+                               {"MASTER_PORT", "1234"}})
+                        .value();
+  EXPECT_EQ(info.local_rank, 1);
+  EXPECT_EQ(info.local_size, 2);
+}
+
+TEST(RankInfo, TorchrunErrorsNameTheVariable) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    const ErrorText text = refusal(without(kTorchrun, name));
+    EXPECT_EQ(text.where, std::string("environment variable ") + name);
+    EXPECT_EQ(text.got, "not set");
+  }
+  for (const char* value : {"x", "-1", "4", "1.5", "", " 1", "99999999999"}) {
+    EXPECT_EQ(refusal(with(kTorchrun, "RANK", value)).where, "environment variable RANK") << value;
+  }
+  EXPECT_EQ(refusal(with(kTorchrun, "RANK", "4")).expected, "a whole number from 0 to 3");
+  EXPECT_EQ(refusal(with(kTorchrun, "WORLD_SIZE", "0")).got, "'0'");
+  EXPECT_EQ(refusal(with(kTorchrun, "LOCAL_RANK", "2")).expected, "a whole number from 0 to 1");
+  EXPECT_EQ(refusal(with(kTorchrun, "MASTER_PORT", "65536")).where,
+            "environment variable MASTER_PORT");
+}
+
+const Variables kSlurm = {{"SLURM_PROCID", "5"},           {"SLURM_NTASKS", "7"},
+                          {"SLURM_LOCALID", "1"},          {"SLURM_NODEID", "1"},
+                          {"SLURM_TASKS_PER_NODE", "4,3"}, {"SLURM_JOB_NODELIST", "node[03-04]"},
+                          {"SLURM_JOB_ID", "123456"}};
+
+TEST(RankInfo, Slurm) {
+  const auto info = rank_info(kSlurm).value();
+  EXPECT_EQ(info.launcher, "slurm");
+  EXPECT_EQ(info.rank, 5);
+  EXPECT_EQ(info.world_size, 7);
+  EXPECT_EQ(info.local_rank, 1);
+  EXPECT_EQ(info.local_size, 3);
+  EXPECT_EQ(info.master_addr, "node03");
+  EXPECT_EQ(info.master_port, 15000 + 123456 % 15000);
+  EXPECT_EQ(rank_info(with(kSlurm, "MASTER_ADDR", "head"))->master_addr, "head");
+  EXPECT_EQ(rank_info(with(kSlurm, "MASTER_PORT", "4000"))->master_port, 4000);
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1,a2"))->master_addr, "a1");
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1"))->master_addr, "a1");
+  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_TASKS_PER_NODE", "2(x3),1"))->local_size, 2);
+}
+
+TEST(RankInfo, SlurmErrorsNameTheVariable) {
+  for (const char* name :
+       {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_JOB_NODELIST"}) {
+    EXPECT_EQ(refusal(without(kSlurm, name)).where, std::string("environment variable ") + name);
+  }
+  for (const char* value : {"4", "x", "4(xx),3", "4(x1", "0,3"}) {
+    EXPECT_EQ(refusal(with(kSlurm, "SLURM_TASKS_PER_NODE", value)).where,
+              "environment variable SLURM_TASKS_PER_NODE")
+        << value;
+  }
+  EXPECT_EQ(refusal(with(kSlurm, "SLURM_PROCID", "7")).where, "environment variable SLURM_PROCID");
+}
+
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                            {"OMPI_COMM_WORLD_SIZE", "2"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+
+TEST(RankInfo, OpenMpi) {
+  const auto info = rank_info(kOpenMpi).value();
+  EXPECT_EQ(info.launcher, "openmpi");
+  EXPECT_EQ(info.rank, 1);
+  EXPECT_EQ(info.world_size, 2);
+  EXPECT_EQ(info.local_rank, 1);
+  EXPECT_EQ(info.local_size, 2);
+  EXPECT_EQ(info.master_addr, "127.0.0.1");
+  EXPECT_EQ(info.master_port, 29500);
+  const Variables two_hosts =
+      with(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "OMPI_COMM_WORLD_LOCAL_RANK", "0");
+  EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");
+  EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");
+  for (const auto& [name, value] : kOpenMpi) {
+    EXPECT_EQ(refusal(without(kOpenMpi, name)).where, "environment variable " + name);
+  }
+}
+
+TEST(ListenOnFreePort, GivesDifferentPorts) {
+  const auto [first, first_port] = listen_on_free_port();
+  const auto [second, second_port] = listen_on_free_port();
+  EXPECT_GT(first_port, 0);
+  EXPECT_NE(first_port, second_port);
+  ::close(first);
+  ::close(second);
+}
+
+/// Sum over ranks of (rank + 1), through the group.
+bool sums_ranks(ProcessGroup& group) {
+  const at::Tensor tensor = at::full({1000}, group.rank() + 1.0f);
+  group.all_reduce(tensor, ReduceOp::sum, "x").wait();
+  return at::equal(tensor, at::full({1000}, group.size() * (group.size() + 1) / 2.0f));
+}
+
+TEST(Connect, ProcessesMeetAndLeaveInOrder) {
+  for (int run = 0; run < 5; ++run) {
+    for (const int world_size : {1, 2, 3}) {
+      const auto ends = run_process_ranks(world_size, [](const RankInfo& info) {
+        const auto group = connect(info, {}, "run");
+        const bool right = sums_ranks(*group) &&
+                           group->all_gather_object("hello").size() == std::size_t(info.world_size);
+        group->shutdown();
+        return right ? 0 : 1;
+      });
+      EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+    }
+  }
+}
+
+TEST(Connect, AllGatherObjectTakesMoreThanOneMessageOfTheStoreHolds) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& info) {
+    const auto group = connect(info, {}, "run");
+    const auto text_of = [](int rank, int round) {
+      std::string text(std::size_t{20'000'000} + static_cast<std::size_t>(rank), 'x');
+      for (std::size_t i = 0; i < text.size(); i += 1000) text[i] = char('a' + (i + round) % 26);
+      return text;
+    };
+    bool right = true;
+    for (const int round : {0, 1}) {
+      const auto texts = group->all_gather_object(text_of(info.rank, round));
+      right = right && texts[0] == text_of(0, round) && texts[1] == text_of(1, round);
+    }
+    right = right && group->all_gather_object("").at(1).empty();
+    group->shutdown();
+    return right ? 0 : 1;
+  });
+  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+}
+
+TEST(AllGatherObjectInLaunch, TakesMoreThanOneMessageOfTheStoreHolds) {
+  const auto ends = run_process_ranks(3, [](const RankInfo& own) {
+    RankInfo joined = own;
+    joined.launcher = "torchrun";
+    const auto text_of = [](int rank) {
+      return std::string(9'000'000, static_cast<char>('a' + rank));
+    };
+    for (const char* round : {"first", "second"}) {
+      const auto texts = all_gather_object_in_launch(joined, round, text_of(own.rank), 30);
+      if (texts != std::vector<std::string>{text_of(0), text_of(1), text_of(2)}) return 1;
+    }
+    return 0;
+  });
+  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+}
+
+TEST(Connect, AKilledPeerIsACommErrorWithinSeconds) {
+  const auto ends = run_process_ranks(3, [](const RankInfo& info) {
+    const auto group = connect(info, {}, "run");
+    if (!sums_ranks(*group)) return 1;
+    if (info.rank == 1) ::raise(SIGKILL);
+    const std::int64_t begin = now_ns();
+    try {
+      for (;;) sums_ranks(*group);
+    } catch (const CommError& error) {
+      return to_ms(now_ns() - begin) < 5000 &&
+                     error.text().where.find("all_reduce 'x'") != std::string::npos
+                 ? 0
+                 : 2;
+    }
+  });
+  EXPECT_THAT(ends, ElementsAre(0, -SIGKILL, 0));
+}
+
+TEST(Connect, APeerThatThrowsEndsWithoutAbort) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& info) {
+    const auto group = connect(info, {}, "run");
+    const at::Tensor tensor = at::zeros({10});
+    Work work = group->all_reduce(tensor, ReduceOp::sum, "first");
+    if (info.rank == 1) return 7;  // as an exception would: no wait, no shutdown
+    try {
+      work.wait();
+      for (;;) sums_ranks(*group);
+    } catch (const CommError&) {
+      return 0;
+    }
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 7));
+}
+
+TEST(Connect, ARankThatIsAheadMeetsTheOthersInTheNextRun) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& own) {
+    RankInfo joined = own;  // as one of a launch that runs several rows at one port
+    joined.launcher = "torchrun";
+    for (const char* run : {"first", "second", "third"}) {
+      const auto group = connect(joined, {}, run);
+      if (!sums_ranks(*group)) return 1;
+      group->shutdown();
+      if (joined.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      joined.listen_fd = -1;  // a launcher leaves a port, not a socket
+    }
+    return 0;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
+}
+
+TEST(Connect, SaysWhichRanksDidNotCome) {
+  const auto ends = run_process_ranks(3, [](const RankInfo& info) {
+    if (info.rank == 1) return 0;
+    CommConfig config;
+    config.timeout_s = 1.0;
+    try {
+      connect(info, config, "run");
+    } catch (const CommError& error) {
+      if (info.rank != 0) return 0;  // when rank 0 has given up, the store is gone
+      return error.text().got == "2 of 3 within 1 s; missing: rank 1"
+                 ? 0
+                 : (std::puts(error.what()), 1);
+    }
+    return 2;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0, 0));
+}
+
+TEST(Connect, SaysThatRankZeroDidNotCome) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& info) {
+    if (info.rank == 0) return 0;
+    CommConfig config;
+    config.timeout_s = 1.0;
+    const std::int64_t begin = now_ns();
+    try {
+      connect(info, config, "run");
+    } catch (const CommError& error) {
+      std::puts(error.what());
+      return to_ms(now_ns() - begin) < 10'000 ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
+}
+
+TEST(Connect, SaysThatThePortIsTaken) {
+  const auto ends = run_process_ranks(2, [](const RankInfo& info) {
+    if (info.rank == 1) return 0;
+    RankInfo other = info;
+    other.listen_fd = -1;  // the port is still held by the descriptor
+    try {
+      connect(other, {}, "run");
+    } catch (const CommError& error) {
+      return error.text().what == "the store of this run cannot listen" ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
+}
+
+TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
+  CommConfig config;
+  config.backend = "gloo";
+  config.interface = "nosuch0";
+  try {
+    connect({}, config, "run");
+    ADD_FAILURE() << "connected";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.text().where, HasSubstr("interface nosuch0"));
+  }
+  RankInfo info;
+  info.world_size = 2;
+  info.master_addr = "no.such.host.invalid";
+  info.master_port = 1;
+  EXPECT_THROW(connect(info, {}, "run"), CommError);
+}
+
+TEST(Connect, RefusesLoopbackBetweenHosts) {
+  RankInfo info;
+  info.rank = 1;
+  info.world_size = 2;
+  info.local_size = 1;
+  info.master_port = 1;
+  try {
+    connect(info, {}, "run");
+    ADD_FAILURE() << "connected";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.text().hint, HasSubstr("interface"));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

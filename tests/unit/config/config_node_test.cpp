@@ -1,0 +1,341 @@
+// YAML trees: positions, duplicates, aliases, overrides, sweeps, and the text of each error.
+#include "ddprun/config/config_node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/sweep.h"
+
+namespace ddprun {
+namespace {
+
+// The whole message of the ConfigError that `action` throws.
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string parse_error(const std::string& text) {
+  return error_of([&] { parse_yaml(text, "a.yaml"); });
+}
+
+std::vector<std::string> labels(const std::string& text) {
+  std::vector<std::string> out;
+  for (const auto& point : expand_sweep(parse_yaml(text, "a.yaml"))) out.push_back(point.label);
+  return out;
+}
+
+std::string sweep_error(const std::string& text) {
+  return error_of([&] { expand_sweep(parse_yaml(text, "a.yaml")); });
+}
+
+TEST(ConfigNode, EveryValueAndKeyKnowsItsPlace) {
+  const ConfigNode root = parse_yaml("train:\n  steps: 10\n  betas: [0.9, 0.95]\n", "dir/a.yaml");
+  const ConfigNode& steps = *root.find("train")->find("steps");
+  EXPECT_EQ(steps.origin, "dir/a.yaml:2:10");
+  EXPECT_EQ(steps.key_origin, "dir/a.yaml:2:3");
+  EXPECT_EQ(root.find("train")->find("betas")->list[1].origin, "dir/a.yaml:3:16");
+  EXPECT_EQ(root.find("train")->key_origin, "dir/a.yaml:1:1");
+  EXPECT_EQ(root.find("steps"), nullptr);
+  EXPECT_EQ(steps.find("steps"), nullptr);
+}
+
+TEST(ConfigNode, AMissingValueIsPlacedAtItsKey) {
+  const ConfigNode root = parse_yaml("a: 1\nmodel:\n\n\ntrain: {}\n", "a.yaml");
+  EXPECT_EQ(root.find("model")->kind, ConfigNode::Kind::null);
+  EXPECT_EQ(root.find("model")->origin, "a.yaml:2:1");
+}
+
+TEST(ConfigNode, QuotedScalarsAreMarked) {
+  const ConfigNode root = parse_yaml("a: 5\nb: \"5\"\nc: '5'\nd: !!str 5\ne: |\n  5\n", "a.yaml");
+  EXPECT_FALSE(root.find("a")->quoted);
+  for (const char* key : {"b", "c", "d", "e"}) EXPECT_TRUE(root.find(key)->quoted) << key;
+}
+
+TEST(ConfigNode, DuplicateKeysAreRefused) {
+  EXPECT_EQ(parse_error("train:\n  steps: 1\n  seed: 2\n  steps: 3\n"),
+            "duplicate key 'steps'\n"
+            "  where: a.yaml:4:3\n"
+            "  expected: each key once\n"
+            "  hint: the first one is at a.yaml:2:3");
+}
+
+TEST(ConfigNode, SeveralDocumentsAreRefused) {
+  EXPECT_EQ(parse_error("a: 1\n---\nb: 2\n"),
+            "more than one YAML document\n"
+            "  where: a.yaml:2:1\n"
+            "  got: a second document after '---'\n"
+            "  expected: one document\n"
+            "  hint: write one file per experiment, or use sweep:");
+}
+
+TEST(ConfigNode, SyntaxErrorsAreOurs) {
+  EXPECT_EQ(parse_error("a: [1, 2\nb: 3\n"),
+            "YAML syntax error: end of sequence flow not found\n"
+            "  where: a.yaml:2:2");
+  // yaml-cpp's words, which later versions extend by the name.
+  EXPECT_THAT(
+      parse_error("a: *nowhere\n"),
+      testing::AllOf(testing::StartsWith("YAML syntax error: the referenced anchor is not defined"),
+                     testing::EndsWith("\n  where: a.yaml:1:4")));
+}
+
+TEST(ConfigNode, KeysMustBeText) {
+  EXPECT_EQ(parse_error("a:\n  [1, 2]: 3\n"),
+            "a key must be text\n"
+            "  where: a.yaml:2:3\n"
+            "  got: a list or mapping");
+  EXPECT_EQ(parse_error("{~: 3}\n"),
+            "a key must be text\n"
+            "  where: a.yaml:1:2\n"
+            "  got: nothing");
+}
+
+TEST(ConfigNode, TagsAreRefused) {
+  EXPECT_EQ(parse_error("a: !!int 5\n"),
+            "YAML tags are not supported\n"
+            "  where: a.yaml:1:4\n"
+            "  got: tag:yaml.org,2002:int\n"
+            "  hint: remove the tag");
+}
+
+TEST(ConfigNode, AliasesAndMergeKeysAreResolved) {
+  const ConfigNode root = parse_yaml(
+      "base: &base {steps: 1, seed: 2}\n"
+      "other: &other {seed: 5, extra: 6}\n"
+      "alias: *base\n"
+      "merged:\n"
+      "  <<: *base\n"
+      "  steps: 9\n"
+      "both:\n"
+      "  <<: [*base, *other]\n",
+      "a.yaml");
+  EXPECT_EQ(compact(*root.find("alias")), "{steps: 1, seed: 2}");
+  EXPECT_EQ(compact(*root.find("merged")), "{steps: 9, seed: 2}");
+  EXPECT_EQ(compact(*root.find("both")), "{steps: 1, seed: 2, extra: 6}");
+  EXPECT_EQ(root.find("merged")->find("seed")->origin, "a.yaml:1:30");
+  EXPECT_EQ(root.find("alias")->key_origin, "a.yaml:3:1");
+}
+
+TEST(ConfigNode, BadMergesAndAliasesAreRefused) {
+  EXPECT_EQ(parse_error("a:\n  <<: 5\n"),
+            "'<<' must be given a mapping or a list of mappings\n"
+            "  where: a.yaml:2:3\n"
+            "  got: 5\n"
+            "  expected: <<: *anchor");
+  EXPECT_EQ(parse_error("a: &a [*a]\n"),
+            "an alias refers to a value that contains it\n"
+            "  where: a.yaml:1:8");
+}
+
+TEST(ConfigNode, MultiplyingAliasesAreStopped) {
+  std::ostringstream text;
+  text << "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    text << "a" << i << ": &a" << i << " [*a" << i - 1;
+    for (int k = 1; k < 10; ++k) text << ", *a" << i - 1;
+    text << "]\n";
+  }
+  EXPECT_THAT(parse_error(text.str()),
+              testing::StartsWith("the file expands to more than 100000 values\n"
+                                  "  where: a.yaml:5:"));
+}
+
+TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "config_node_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "empty.yaml") << "# nothing here\n";
+  const auto error = [&](const std::filesystem::path& file) {
+    return error_of([&] { read_yaml(file); });
+  };
+  EXPECT_EQ(error("/no/such.yaml"),
+            "cannot read the YAML file\n  where: /no/such.yaml\n  got: No such file or directory");
+  EXPECT_EQ(error(folder),
+            "cannot read the YAML file\n  where: " + folder.string() + "\n  got: a folder");
+  EXPECT_EQ(error(folder / "empty.yaml"),
+            "the YAML file is empty\n  where: " + (folder / "empty.yaml").string() +
+                "\n  expected: key: value lines");
+}
+
+TEST(ConfigNode, YamlTextReadsBackAsTheSameTree) {
+  const std::string text =
+      "name: run\n"
+      "text: \"5\"\n"
+      "nothing: ~\n"
+      "odd: \"a: b # c\\n\\ttab \\\"quote\\\"\"\n"
+      "unicode: Größe\n"
+      "negative: -1e-8\n"
+      "empty_list: []\n"
+      "empty_map: {}\n"
+      "list: [0.9, 0.95]\n"
+      "nested:\n"
+      "  - {name: none, on: true}\n"
+      "  - [1, [2, 3]]\n"
+      "  - naive\n";
+  const std::string once = to_yaml(parse_yaml(text, "a"));
+  EXPECT_EQ(once, to_yaml(parse_yaml(once, "b")));
+  EXPECT_EQ(compact(parse_yaml(text, "a")), compact(parse_yaml(once, "b")));
+  EXPECT_THAT(once, testing::HasSubstr("text: \"5\"\n"));
+  EXPECT_THAT(once, testing::HasSubstr("list: [0.9, 0.95]\n"));
+  EXPECT_THAT(once, testing::HasSubstr("negative: -1e-8\n"));
+}
+
+TEST(Override, SetsScalarsListsMappingsAndMakesSections) {
+  ConfigNode root = parse_yaml("train: {steps: 10}\nstrategy: bucketed\nmodel:\n", "a.yaml");
+  apply_override(root, "train.steps=20");
+  apply_override(root, "train.seed=3");
+  apply_override(root, "strategy.bucket_mb=5");
+  apply_override(root, "optimizer.schedule.name=cosine");
+  apply_override(root, "data={source: text, path: [a=b, c]}");
+  apply_override(root, "model.layers=2");
+  apply_override(root, "name=\"5\"");
+  EXPECT_EQ(
+      compact(root),
+      "{train: {steps: 20, seed: 3}, strategy: {name: bucketed, bucket_mb: 5}, model: {layers: 2}, "
+      "optimizer: {schedule: {name: cosine}}, data: {source: text, path: [a=b, c]}, name: \"5\"}");
+  EXPECT_EQ(root.find("train")->find("steps")->origin, "--set train.steps=20");
+  EXPECT_EQ(root.find("train")->find("steps")->key_origin, "--set train.steps=20");
+  EXPECT_EQ(root.find("data")->find("path")->list[0].origin,
+            "--set data={source: text, path: [a=b, c]}");
+  EXPECT_EQ(root.find("strategy")->find("name")->origin, "a.yaml:2:11");
+}
+
+TEST(Override, MalformedOnesAreRefused) {
+  const auto error = [](const std::string& assignment) {
+    ConfigNode root = parse_yaml("train: {betas: [1, 2]}\n", "a.yaml");
+    return error_of([&] { apply_override(root, assignment); });
+  };
+  EXPECT_EQ(error("train.steps"),
+            "malformed override\n"
+            "  where: --set train.steps\n"
+            "  expected: --set key.path=value, as in --set train.steps=20");
+  EXPECT_EQ(error("name="),
+            "malformed override\n"
+            "  where: --set name=\n"
+            "  expected: --set key.path=value, as in --set train.steps=20\n"
+            "  hint: for empty text write \"\"");
+  EXPECT_EQ(error("train..steps=5"),
+            "malformed key path 'train..steps'\n"
+            "  where: --set train..steps=5\n"
+            "  expected: keys joined by single dots, as in train.steps");
+  EXPECT_EQ(error("train.betas.0=5"),
+            "the key path 'train.betas.0' runs through a list\n"
+            "  where: --set train.betas.0=5\n"
+            "  got: [1, 2]\n"
+            "  expected: a path through mappings\n"
+            "  hint: set the whole list instead");
+  EXPECT_EQ(error("train.steps=[1"),
+            "YAML syntax error: end of sequence flow not found\n"
+            "  where: --set train.steps=[1");
+}
+
+TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
+  EXPECT_THAT(labels("sweep:\n  strategy: [flat, naive]\n  world.size: [1, 2]\n"),
+              testing::ElementsAre("strategy=flat, world.size=1", "strategy=flat, world.size=2",
+                                   "strategy=naive, world.size=1", "strategy=naive, world.size=2"));
+}
+
+TEST(Sweep, WholeNodesReplaceAndKeepTheirPlaces) {
+  const auto points =
+      expand_sweep(parse_yaml("strategy: {name: flat, left_over: 1}\n"
+                              "sweep:\n"
+                              "  strategy:\n"
+                              "    - naive\n"
+                              "    - {name: bucketed, bucket_mb: 5}\n"
+                              "  optimizer.betas: [[0.9, 0.95]]\n",
+                              "a.yaml"));
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].label, "strategy=naive, optimizer.betas=[0.9, 0.95]");
+  EXPECT_EQ(points[1].label, "strategy=bucketed(bucket_mb=5), optimizer.betas=[0.9, 0.95]");
+  EXPECT_EQ(compact(points[1].document),
+            "{strategy: {name: bucketed, bucket_mb: 5}, optimizer: {betas: [0.9, 0.95]}}");
+  EXPECT_EQ(points[1].document.find("strategy")->find("bucket_mb")->origin, "a.yaml:5:35");
+  EXPECT_EQ(points[1].document.find("strategy")->key_origin, "a.yaml:3:3");
+}
+
+TEST(Sweep, AValueBelowANodeThatIsSweptToo) {
+  const auto points = expand_sweep(
+      parse_yaml("sweep: {strategy: [bucketed], strategy.bucket_mb: [1, 5]}\n", "a.yaml"));
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(compact(points[1].document), "{strategy: {name: bucketed, bucket_mb: 5}}");
+}
+
+TEST(Sweep, NoneOrAnEmptyOneGivesTheDocument) {
+  EXPECT_THAT(labels("a: 1\n"), testing::ElementsAre(""));
+  const auto points = expand_sweep(parse_yaml("a: 1\nsweep: {}\n", "a.yaml"));
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(compact(points[0].document), "{a: 1}");
+}
+
+TEST(Sweep, OverridesCanSetItAndDropIt) {
+  ConfigNode root = parse_yaml("sweep: {world.size: [1, 2]}\n", "a.yaml");
+  apply_override(root, "sweep.world.size=[4]");
+  apply_override(root, "sweep.strategy=[flat]");
+  EXPECT_EQ(compact(root), "{sweep: {world.size: [4], strategy: [flat]}}");
+  apply_override(root, "sweep={}");
+  EXPECT_EQ(expand_sweep(root).size(), 1u);
+}
+
+TEST(Sweep, MalformedOnesAreRefused) {
+  EXPECT_EQ(sweep_error("sweep: [1, 2]\n"),
+            "sweep must be a mapping\n"
+            "  where: a.yaml:1:8\n"
+            "  got: [1, 2]\n"
+            "  expected: key paths, each with a list of values\n"
+            "  hint: sweep: {world.size: [1, 2]}");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy: flat\n"),
+            "sweep over 'strategy' must be given a list of values\n"
+            "  where: a.yaml:2:13\n"
+            "  got: flat\n"
+            "  expected: a list of at least one value\n"
+            "  hint: strategy: [flat]");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy: []\n"),
+            "sweep over 'strategy' must be given a list of values\n"
+            "  where: a.yaml:2:13\n"
+            "  got: []\n"
+            "  expected: a list of at least one value");
+  EXPECT_EQ(sweep_error("sweep:\n  sweep.a: [1]\n"),
+            "a sweep cannot change itself\n"
+            "  where: a.yaml:2:3\n"
+            "  got: sweep.a");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy.bucket_mb: [1]\n  strategy: [flat]\n"),
+            "sweep over 'strategy' replaces the values of 'strategy.bucket_mb'\n"
+            "  where: a.yaml:3:3\n"
+            "  expected: the shorter path first\n"
+            "  hint: put 'strategy' before 'strategy.bucket_mb'");
+}
+
+TEST(Sweep, TooManyPointsAreRefused) {
+  std::string text = "sweep:\n";
+  for (char key = 'a'; key < 'f'; ++key)
+    text += std::string("  ") + key + ": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+  EXPECT_EQ(sweep_error(text),
+            "the sweep has too many points\n"
+            "  where: a.yaml:2:3\n"
+            "  expected: at most 10000\n"
+            "  hint: sweep over fewer keys");
+}
+
+TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
+  ConfigNode root = parse_yaml("strategy: naive\nsweep:\n  strategy: [flat, bucketed]\n", "a.yaml");
+  apply_override(root, "strategy.bucket_mb=5");
+  EXPECT_EQ(
+      error_of([&] { expand_sweep(root); }),
+      "an override has no effect: the sweep replaces it\n"
+      "  where: --set strategy.bucket_mb=5\n"
+      "  got: sweep over 'strategy' at a.yaml:3:3\n"
+      "  hint: override the sweep: --set 'sweep.strategy=[...]', or drop it: --set 'sweep={}'");
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,281 @@
+// What DataParallel promises around a strategy: when it is called, what is refused, and how errors
+// leave.
+#include "ddprun/train/data_parallel.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/config/experiment.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Notes its calls; throws in the call named `fail_in`.
+class Spy : public Strategy {
+ public:
+  void setup(StrategyContext& context) override {
+    context.before_forward([this] { note("before_forward"); });
+    note("setup");
+  }
+  void on_gradient(int index) override { note("gradient " + std::to_string(index)); }
+  void finish_backward() override { note("finish"); }
+  void optimizer_step(Optimizer& optimizer) override {
+    note("optimizer");
+    optimizer.update_all();
+  }
+
+  std::vector<std::string> take() { return std::exchange(calls, {}); }
+  std::vector<std::string> calls;
+  std::string fail_in;
+
+ private:
+  void note(const std::string& call) {
+    calls.push_back(call);
+    if (call == fail_in) throw CommError({.what = "the spy fails in " + call});
+  }
+};
+
+/// loss() = sum(first^2) / 2 + sum(second): gradients are `first` and ones.
+struct Model {
+  at::Tensor first = at::full({3}, 2.0F).requires_grad_();
+  at::Tensor second = at::ones({2}).requires_grad_();
+  std::vector<NamedTensor> parameters() const { return {{"first", first}, {"second", second}}; }
+  at::Tensor loss() const {
+    const at::Tensor squares = (first * first).sum() / 2;  // before the other, or C++ chooses
+    return squares + second.sum();
+  }
+};
+
+OptimizerConfig plain_sgd() {
+  OptimizerConfig config;
+  config.name = "sgd";
+  config.weight_decay = 0.0;
+  return config;
+}
+
+class OneRank : public testing::Test {
+ protected:
+  DataParallel make() {
+    return DataParallel(model.parameters(), *group, spy, precision, plain_sgd());
+  }
+
+  std::unique_ptr<ProcessGroup> group = connect_thread(make_thread_store(), 0, 1, {});
+  Model model;
+  Spy spy;
+  Precision precision;
+};
+
+TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
+  DataParallel ddp = make();
+  EXPECT_THAT(spy.take(), ElementsAre("setup"));
+  ddp.before_forward(false);
+  ddp.backward(model.loss(), false);
+  EXPECT_THAT(spy.take(), IsEmpty());
+  ddp.before_forward(true);
+  const BackwardMarks marks = ddp.backward(model.loss(), true);
+  EXPECT_THAT(spy.take(), ElementsAre("before_forward", "gradient 0", "gradient 1", "finish"));
+  EXPECT_LE(marks.begin, marks.last_gradient);
+  EXPECT_LE(marks.last_gradient, marks.synchronized);
+  EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 4.0F))) << "both micro-batches";
+  ddp.step(0.1, 0.0);
+  EXPECT_THAT(spy.take(), ElementsAre("optimizer"));
+  EXPECT_FALSE(model.first.grad().defined());
+}
+
+TEST_F(OneRank, AStepNeedsABackwardThatSynchronized) {
+  DataParallel ddp = make();
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "no backward";
+  ddp.backward(model.loss(), false);
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "gradients of this rank alone";
+  ddp.backward(model.loss(), true);
+  ddp.step(0.1, 0.0);
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "the gradients are used up";
+}
+
+TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
+  DataParallel ddp = make();
+  ddp.backward(model.loss(), true);
+  const StepOutcome outcome = ddp.step(1.0, 0.5);
+  EXPECT_FALSE(outcome.skipped());
+  const double norm = outcome.gradient_norm().value();
+  EXPECT_DOUBLE_EQ(norm, std::sqrt(3 * 4.0 + 2 * 1.0));
+  EXPECT_TRUE(at::allclose(model.second, at::full({2}, 1.0 - 0.5 / norm)));
+}
+
+TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
+  struct Overflowed : Precision {
+    bool scales_loss() const override { return true; }
+    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+    GradientScale gradient_scale(const at::Tensor&) override { return {.overflow = at::ones({})}; }
+  } overflowed;
+  DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
+  ddp.backward(model.loss(), true);
+  spy.take();
+  const StepOutcome outcome = ddp.step(1.0, 0.5);
+  EXPECT_TRUE(outcome.skipped());
+  EXPECT_FALSE(outcome.gradient_norm().has_value());
+  EXPECT_THAT(spy.take(), ElementsAre("optimizer"));
+  EXPECT_TRUE(at::equal(model.second, at::ones({2})));
+  EXPECT_FALSE(model.second.grad().defined());
+}
+
+TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
+  struct OverflowsOnRankOne : Precision {
+    explicit OverflowsOnRankOne(int rank) : rank(rank) {}
+    bool scales_loss() const override { return true; }
+    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+    GradientScale gradient_scale(const at::Tensor&) override {
+      return {.overflow = overflow = at::full({}, rank == 1 ? 1.0 : 0.0)};
+    }
+    int rank;
+    at::Tensor overflow;
+  };
+  test::run_ranks(2, [](ProcessGroup& group) {
+    Model model;
+    Spy spy;
+    OverflowsOnRankOne precision(group.rank());
+    DataParallel ddp(model.parameters(), group, spy, precision, plain_sgd());
+    ddp.backward(model.loss(), true);
+    group.take_records();
+    EXPECT_TRUE(ddp.step(1.0, 0.0).skipped());
+    EXPECT_EQ(precision.overflow.item<float>(), 1.0F) << "what the precision keeps is agreed";
+    EXPECT_TRUE(at::equal(model.second, at::ones({2})));
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_EQ(records[0].label, "overflow");
+    ASSERT_EQ(ddp.planned().size(), 1U);
+    EXPECT_EQ(ddp.planned()[0].bytes, records[0].bytes);
+  });
+}
+
+/// The message of the Error that `run` throws.
+template <class Run>
+std::string error_of(Run run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(OneRank, AParameterWithoutGradientIsAnError) {
+  DataParallel ddp = make();
+  EXPECT_THAT(error_of([&] { ddp.backward(model.second.sum(), true); }),
+              testing::AllOf(HasSubstr("did not reach every parameter"), HasSubstr("1 gradients"),
+                             HasSubstr("2, one for each")));
+}
+
+TEST_F(OneRank, AGradientThatWasReplacedComesBackIntoTheBuffer) {
+  DataParallel ddp = make();
+  model.first.mutable_grad() = at::full({3}, 0.5);  // the user's own: backward adds to it
+  ddp.backward(model.loss(), true);
+  EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.5)));
+  model.first.mutable_grad() = at::Tensor();  // as zero_grad() does
+  ddp.backward(model.loss(), true);
+  EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.0)));
+}
+
+TEST_F(OneRank, WhatTheStrategyThrowsArrivesAsItIs) {
+  for (const char* call : {"before_forward", "gradient 1", "finish", "optimizer"}) {
+    Model fresh;
+    Spy failing;
+    DataParallel ddp(fresh.parameters(), *group, failing, precision, plain_sgd());
+    failing.fail_in = call;
+    EXPECT_THROW(
+        {
+          ddp.before_forward(true);
+          ddp.backward(fresh.loss(), true);
+          ddp.step(0.1, 0.0);
+        },
+        CommError)
+        << call;
+  }
+}
+
+TEST_F(OneRank, NoHookOutlivesItsOwner) {
+  spy.fail_in = "setup";
+  EXPECT_THROW(make(), CommError);
+  model.loss().backward();  // of a model that DataParallel gave up on
+  spy.fail_in.clear();
+  { DataParallel ddp = make(); }
+  spy.take();
+  model.loss().backward();
+  EXPECT_THAT(spy.take(), IsEmpty());
+}
+
+/// Starts every all-reduce from autograd's hook; the rank `failing` throws before the second.
+class FailsMidway : public Strategy {
+ public:
+  explicit FailsMidway(int failing) : failing_(failing) {}
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void on_gradient(int index) override {
+    if (index == 1 && context_->group().rank() == failing_) throw std::runtime_error("out of luck");
+    const auto& buffers = context_->buffers();
+    works_.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
+                                                  ReduceOp::avg, buffers.name(index)));
+  }
+  void finish_backward() override {
+    for (Work& work : works_) work.wait();
+  }
+
+ private:
+  int failing_;
+  StrategyContext* context_ = nullptr;
+  std::vector<Work> works_;
+};
+
+double seconds_since(std::int64_t begin_ns) { return to_ms(now_ns() - begin_ns) / 1e3; }
+
+/// One backward with the group, model and buffers of this rank; all are gone on return.
+void backward_once(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
+  const auto group = connect_thread(store, rank, 2, {.timeout_s = 60});
+  Model model;
+  Precision precision;
+  FailsMidway strategy(/*failing=*/1);
+  DataParallel ddp(model.parameters(), *group, strategy, precision, plain_sgd());
+  ddp.backward(model.loss(), true);
+}
+
+TEST(TwoRanks, AFailureDuringBackwardEndsTheOtherRankSoon) {
+  const auto store = make_thread_store();
+  const std::int64_t begin_ns = now_ns();
+  std::thread rank_1([&] { EXPECT_THROW(backward_once(store, 1), std::runtime_error); });
+  EXPECT_THROW(backward_once(store, 0), CommError);
+  rank_1.join();
+  EXPECT_LT(seconds_since(begin_ns), 20) << "waited for the timeout";
+}
+
+TEST(TwoRanks, LeavingWithCollectivesUnderWayDoesNotWaitForThePeer) {
+  const auto store = make_thread_store();
+  std::atomic<bool> left = false;
+  std::thread rank_0([&] {  // joins the group, takes its buffers, and joins no collective
+    const auto group = connect_thread(store, 0, 2, {.timeout_s = 60});
+    Model model;
+    const FlatBuffers buffers(model.parameters(), {},
+                              [&](std::int64_t elements, const auto& options) {
+                                return group->allocate(elements, options);
+                              });
+    while (!left) std::this_thread::yield();
+  });
+  const std::int64_t begin_ns = now_ns();
+  EXPECT_THROW(backward_once(store, 1), std::runtime_error);
+  EXPECT_LT(seconds_since(begin_ns), 20) << "waited for the timeout";
+  left = true;
+  rank_0.join();
+}
+
+}  // namespace
+}  // namespace ddprun
