@@ -8,9 +8,9 @@
 
 namespace ddprun {
 
-/// Base of a kind. It declares each quantity as a member: const Quantity& forward_ms =
-/// declare({.key = "forward_ms", .unit = "ms", ...}); Each kind has one object, which lives as long
-/// as the process.
+/// Base of a kind. A kind declares each quantity as a member:
+///     const Quantity& forward_ms = declare({.key = "forward_ms", .unit = "ms", ...});
+/// Each kind has one object, which lives as long as the process.
 class ExperimentKind {
  public:
   ExperimentKind(const ExperimentKind&) = delete;
