@@ -1,4 +1,4 @@
-// JSON of the plain structs of a result; for the sources that write or read result.json.
+// JSON of a result's plain structs. Sources that write or read result.json include it.
 #pragma once
 
 #include <nlohmann/json.hpp>

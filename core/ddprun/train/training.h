@@ -1,5 +1,5 @@
-// The kind of experiment that trains: what is measured in each of its steps, and the figures of a
-// run that follow, in the order of the table. A new quantity is one declaration here.
+// The kind of experiment that trains: what it measures in each step, and the figures of a run, in
+// the order of the table. A new quantity is one declaration here.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
