@@ -184,9 +184,9 @@ struct TiledBackward final : ddprun::KernelNode {
 
 class Tiled final : public ddprun::Attention {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device != "cpu") return "it runs on device cpu, not on " + setup.device;
-    const at::ScalarType dtype = setup.compute_dtype;
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device != "cpu") return "it runs on device cpu, not on " + run.device;
+    const at::ScalarType dtype = run.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
     return std::string("it computes in float32 or bfloat16, not in ") +
            c10::getDtypeNames(dtype).first;

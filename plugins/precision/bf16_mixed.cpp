@@ -12,8 +12,8 @@ class Bf16Mixed final : public ddprun::Precision {
                    {.one_of = {"float32", "bfloat16"}});
   }
 
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    return ddprun::below_capability(setup, 80, "products in bfloat16");
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -6,12 +6,12 @@ namespace {
 
 class Bf16True final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == "fused") {
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == "fused") {
       return "its parameters and gradients are bfloat16, and the fused kernels want them in "
              "float32: set `kernels: reference` under `model:`";
     }
-    return ddprun::below_capability(setup, 80, "products in bfloat16");
+    return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
   at::ScalarType compute_dtype() const override { return at::kBFloat16; }

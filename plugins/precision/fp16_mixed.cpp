@@ -31,8 +31,8 @@ class Fp16Mixed final : public ddprun::Precision {
                    {.min = 1, .max = std::numeric_limits<int>::max()});
   }
 
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels != "fused") return {};
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels != "fused") return {};
     return "the fused kernels do not compute in float16: set `kernels: reference` under `model:`";
   }
 

@@ -127,22 +127,22 @@ class Fp8 final : public ddprun::Precision {
                    {.one_of = {"float32", "bfloat16"}});
   }
 
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == "fused") {
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == "fused") {
       return "the fused kernels do not multiply in 8 bits: set `kernels: reference` under `model:`";
     }
     if (scaling_ == "current" && history_ != kHistory) {
       return "history has no effect with scaling: current; remove one of them";
     }
     for (const auto& [what, size] :
-         {std::pair{"d_model", setup.heads * setup.head_dim},
-          {"d_ff", setup.d_ff},
-          {"tokens in a micro-batch", setup.micro_batch * setup.context_length}}) {
+         {std::pair{"d_model", run.heads * run.head_dim},
+          {"d_ff", run.d_ff},
+          {"tokens in a micro-batch", run.micro_batch * run.context_length}}) {
       if (size % kMultiple == 0) continue;
       return std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
              std::to_string(size);
     }
-    return ddprun::below_capability(setup, 89, "products in 8 bits");
+    return ddprun::below_capability(run, 89, "products in 8 bits");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

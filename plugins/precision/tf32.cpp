@@ -11,9 +11,9 @@ using ddprun::Float32Products;
 
 class Tf32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
-    const std::string reason = ddprun::below_capability(setup, 80, "TF32 products");
+  std::string unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
+    const std::string reason = ddprun::below_capability(run, 80, "TF32 products");
     return reason.empty() ? ddprun::tf32_override("1") : reason;
   }
 

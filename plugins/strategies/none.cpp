@@ -14,9 +14,9 @@ class None final : public Strategy {
         "run on several ranks, whose models then drift apart: a control, for timing only");
   }
 
-  std::string unsupported(const Setup& setup) const override {
-    if (setup.world_size == 1 || unsynchronized_) return {};
-    return "gradients are never synchronized, so " + std::to_string(setup.world_size) +
+  std::string unsupported(const RunDescription& run) const override {
+    if (run.world_size == 1 || unsynchronized_) return {};
+    return "gradients are never synchronized, so " + std::to_string(run.world_size) +
            " ranks would train different models; set unsynchronized: true to time that as a "
            "control";
   }

@@ -24,8 +24,8 @@ class TorchDdp final : public Strategy {
                    {.min = 0.001, .max = 1e6});
   }
 
-  std::string unsupported(const Setup& setup) const override {
-    if (setup.execution == "eager") return {};
+  std::string unsupported(const RunDescription& run) const override {
+    if (run.execution == "eager") return {};
     return "the Reducer takes times of its own in its first ten steps, which cannot be captured";
   }
 

@@ -1,12 +1,12 @@
-// What a user sees while rows run: a bar on a terminal, plain lines elsewhere. On stderr, so that
-// stdout is the report's.
+// Shows progress while experiments run: a bar on a terminal, plain lines elsewhere. It goes to
+// stderr, so that stdout has the report alone.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
-#include "ddprun/train/run_rank.h"
+#include "ddprun/train/run_context.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

@@ -1,20 +1,12 @@
 // The memory of each phase, for the report.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "runner/report/row.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
-
-/// The phase whose peak is the highest of a row's ranks.
-struct MemoryPeak {
-  std::string phase;  ///< empty: memory was not looked at
-  std::int64_t bytes = 0;
-};
-MemoryPeak memory_peak(const Row& row);
 
 /// One line for each row and phase, each figure that of the rank with the highest peak in that
 /// phase; no line if no row's memory was looked at.

@@ -84,9 +84,7 @@ TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   PluginChoice choice;
   choice.kind = PluginKind::strategy;
   choice.name = std::get<0>(GetParam());
-  ddprun::Setup setup;
-  setup.world_size = 3;
-  const std::string reason = make_strategy(registry(), choice)->unsupported(setup);
+  const std::string reason = make_strategy(registry(), choice)->unsupported({.world_size = 3});
   if (!reason.empty()) GTEST_SKIP() << reason;
 
   class Alone : public Strategy {

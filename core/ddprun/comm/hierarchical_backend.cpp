@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_arguments.h"
@@ -87,7 +87,7 @@ HierarchicalBackend::HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& 
     refusal = refused.what();
   }
   for (const auto& other :
-       exchange(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
+       all_gather_object(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
     if (!other.empty()) throw ShmRefused(other);
   }
   network_ =

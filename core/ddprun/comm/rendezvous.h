@@ -1,9 +1,7 @@
-// How ranks find each other: an existing launch's variables, or the ports of a launch of our own;
-// then the process group.
+// How ranks find each other: a store that rank 0 or the launcher serves, then the process group.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +11,7 @@
 
 namespace ddprun {
 
-/// The launcher of ranks that ddprun started itself, on this host and for one run.
+/// RankInfo::launcher of ranks that ddprun started itself, on this host and for one run.
 inline constexpr const char* kOwnLauncher = "ddprun";
 
 /// A rank's place in the world, and where rank 0's store listens.
@@ -24,47 +22,42 @@ struct RankInfo {
   int local_size = 1;  ///< ranks on this host
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
-  int listen_fd =
-      -1;  ///< rank 0 of a launch of our own: the socket, already bound and listening, of the store
-  bool agent_store = false;  ///< the launcher (torchrun's agent) already serves the store
-  std::string launcher =
-      kOwnLauncher;  ///< who started the ranks: "ddprun", "torchrun", "slurm", "openmpi"
+  /// The store's socket, already bound and listening; only rank 0 of a launch of our own has it.
+  int listen_fd = -1;
+  /// The launcher (torchrun's agent) serves the store, not rank 0.
+  bool agent_store = false;
+  /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
+  std::string launcher = kOwnLauncher;
 };
 
-/// Reads the variables of the launch that this process belongs to: torchrun's (RANK, WORLD_SIZE,
-/// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE), Slurm's
-/// (SLURM_PROCID, SLURM_NTASKS, ...) or Open MPI's (OMPI_COMM_WORLD_RANK, ...), in this order;
-/// nothing if none is there. Throws ConfigError naming the variable if one is missing or malformed,
-/// or rank >= world size.
-std::optional<RankInfo> rank_info_from_environment();
-
-/// A TCP socket bound to 127.0.0.1 and a free port, listening; .second is the port. The caller owns
-/// the descriptor.
+/// Returns a listening TCP socket on 127.0.0.1, and its port. The caller owns the descriptor.
 std::pair<int, int> listen_on_free_port();
 
-/// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
-/// host, hierarchical if there are several hosts of several ranks each, in both cases if shared
-/// memory can join those of a host; else gloo. The group says which and why. `run_id` keeps
-/// the keys of runs that share a store apart: the store of a launch that was joined stays open
-/// until the process ends. `host`: equal on the ranks of one host, and different elsewhere.
-/// `device`: what the ranks compute on; one with a backend of its own takes that. It outlives the
-/// group. Throws CommError naming the address and the ranks that did not come within
-/// config.timeout_s; ConfigError if shm or hierarchical is asked for where the ranks' hosts do not
-/// allow it.
+/// Connects this rank to all others, on config.backend. `auto` takes shm if all ranks are on this
+/// host, and hierarchical if there are several hosts of several ranks each, provided that shared
+/// memory can join the ranks of a host. Otherwise it takes gloo. The group says which and why.
+///
+/// `run_id` keeps apart the keys of runs that share a store: the store of a joined launch stays
+/// open until the process ends. `host` is equal on the ranks of one host and different elsewhere.
+/// `device` is what the ranks compute on; if it has a backend of its own, the group takes that. It
+/// outlives the group.
+///
+/// Throws CommError naming the address and the ranks that did not come within config.timeout_s.
+/// Throws ConfigError if shm or hierarchical is asked for and the ranks' hosts do not allow it.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id,
                                       const std::string& host = host_identity(),
                                       Device& device = cpu_device());
 
-/// Every rank's text, in rank order, through the store of a launch that was joined, while no group
-/// connects the ranks. `round`: a name that is used once. Throws CommError if a rank does not come
-/// within `timeout_s`.
-std::vector<std::string> exchange_in_launch(const RankInfo& info, const std::string& round,
-                                            const std::string& text, double timeout_s);
+/// all_gather_object() through the store of a launch that was joined, while no group connects the
+/// ranks: every rank's text, in rank order. `round`: a name that is used once. Throws CommError if
+/// a rank does not come within `timeout_s`.
+std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
+                                                     const std::string& text, double timeout_s);
 
-/// For tests: `world_size` groups over one in-process store, one for each thread that plays a
-/// rank. Call from every thread with the same `store` (make_thread_store()). Of `info` only ranks
-/// and sizes count.
+/// For tests: `world_size` groups over one in-process store, one for each thread that plays a rank.
+/// Every thread calls it with the same `store` (make_thread_store()). Only ranks and sizes of
+/// `info` count.
 c10::intrusive_ptr<c10d::Store> make_thread_store();
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
                                              int world_size, const CommConfig& config,

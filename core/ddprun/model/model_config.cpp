@@ -1,6 +1,9 @@
 // The presets, their parameter counts, and the YAML section `model:`.
 #include "ddprun/model/model_config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -64,12 +67,10 @@ ModelConfig model_preset(const std::string& name) {
   const auto& presets = model_presets();
   const auto found = std::ranges::find(presets, name, &ModelConfig::preset);
   if (found != presets.end()) return *found;
-  std::string known;
-  for (const std::string& preset : preset_names()) known += (known.empty() ? "" : ", ") + preset;
   throw ConfigError({.what = "there is no model preset of that name",
                      .where = "model.preset",
                      .got = name,
-                     .expected = known,
+                     .expected = fmt::format("{}", fmt::join(preset_names(), ", ")),
                      .hint = "any size of a preset can be changed beside it, such as `layers: 2`"});
 }
 

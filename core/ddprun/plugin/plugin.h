@@ -13,21 +13,21 @@
 
 namespace ddprun {
 
-/// The setting that a plugin is asked to run in, known before any rank starts. All sizes are of one
-/// rank.
-struct Setup {
+/// The run that a plugin is asked about, known before any rank starts; describe_run() makes it. All
+/// sizes are of one rank.
+struct RunDescription {
   int world_size = 1;
   std::string device = "cpu";
-  int compute_capability = 0;       ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
+  int compute_capability = 0;       ///< of the host's least GPU, 90 is 9.0; 0 on the CPU
   std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
-  std::string execution = "eager";  ///< cuda_graph: a step is captured once, and launched again
+  std::string execution = "eager";  ///< eager | cuda_graph: a step is captured once, then replayed
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t d_ff = 0;
-  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
-  std::string kernels = "reference";            ///< fused: kernels of ours, or PyTorch's operators
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's compute_dtype()
+  std::string kernels = "reference";  ///< fused: our kernels; reference: PyTorch's operators
 };
 
 /// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,
@@ -40,9 +40,10 @@ class Plugin {
   /// everything else; in the launching process and again in every rank.
   virtual void declare_options(Options& options);
 
-  /// Why the plugin, with its options as read, cannot run in this setup; empty if it can. Called in
-  /// the launching process, so that an impossible combination is refused before any rank starts.
-  virtual std::string unsupported(const Setup& setup) const;
+  /// Why the plugin, with its options as read, cannot take part in this run; empty if it can.
+  /// Called in the launching process, so that an impossible combination is refused before any rank
+  /// starts.
+  virtual std::string unsupported(const RunDescription& run) const;
 };
 
 enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };

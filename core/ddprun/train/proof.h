@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddprun/result/check.h"
 #include "ddprun/train/data_parallel.h"
-#include "ddprun/train/rank_result.h"
 
 namespace ddprun {
 
-/// 64-bit hash of the parameters' bytes; equal parameters hash equal on any machine of the same
-/// byte order.
+/// XXH3 of the parameters' bytes. Equal parameters hash equal on all machines of one byte order.
 std::uint64_t hash_parameters(const FlatBuffers& buffers);
 
 /// Fills every gradient with small integers that differ by rank, through a real backward with the

@@ -10,7 +10,7 @@
 #include "ddprun/config/run_config.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/train/rank_result.h"
+#include "ddprun/result/rank_result.h"
 
 namespace ddprun {
 

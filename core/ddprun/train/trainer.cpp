@@ -12,28 +12,27 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/train/training.h"
 
 namespace ddprun {
 
-Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
-                 Strategy& strategy)
+Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
     : experiment_(experiment),
       group_(group),
       device_(group.device()),
-      attention_(make_attention(registry, experiment.attention)),
-      precision_(make_precision(registry, experiment.precision)),
-      model_(experiment.model, *attention_, static_cast<std::uint64_t>(experiment.train.seed),
-             device_.torch_device()),
+      plugins_(std::move(plugins)),
+      model_(experiment.model, *plugins_.attention,
+             static_cast<std::uint64_t>(experiment.train.seed), device_.torch_device()),
       data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
-  precision_->convert(model_.parameters());
+  plugins_.precision->convert(model_.parameters());
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
-    return precision_->linear(x, weight);
+    return plugins_.precision->linear(x, weight);
   });
-  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
-                                                  experiment.optimizer);
+  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
+                                                  *plugins_.precision, experiment.optimizer);
   if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
 }
 
@@ -66,13 +65,13 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   {
     const PhaseScope phase(Phase::forward);
     data_parallel_->before_forward(last);
-    const auto guard = precision_->forward_guard();
+    const auto guard = plugins_.precision->forward_guard();
     loss = model_.loss(ids, targets);
   }
   at::Tensor& sum = state_.loss_sum;
   sum = sum.defined() ? sum + loss.detach() : loss.detach();
   if (micro_batches_ > 1) loss = loss / micro_batches_;
-  if (precision_->scales_loss()) loss = precision_->scale_loss(loss);
+  if (plugins_.precision->scales_loss()) loss = plugins_.precision->scale_loss(loss);
   marks.forward_end = device_.mark();
   marks.backward = data_parallel_->backward(loss, last);
 }
@@ -86,7 +85,7 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_.end = device_.mark();
 }
 
-void Trainer::launch_step() {
+void Trainer::replay_step() {
   if (!graph_) {
     graph_ = device_.capture([this] { run_step({}); });
     TORCH_CHECK(graph_, "experiment_check refuses graphs on a device without them");
@@ -95,8 +94,9 @@ void Trainer::launch_step() {
   group_.replay();
 }
 
-StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
-  StepSample sample;
+Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
+  const Training& q = training();
+  Sample sample(q);
   sample.step = index;
   sample.warmup = index < experiment_.train.warmup_steps;
   const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
@@ -107,15 +107,15 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   load_inputs(index);
   data_parallel_->begin_step(lr_);
   if (experiment_.execution.mode == "cuda_graph" && index >= ExecutionConfig::kEagerSteps) {
-    launch_step();
+    replay_step();
   } else {
     run_step(on_synchronized);
   }
   phase.reset();
   fill_times(begin, sample);
-  sample.skipped = state_.outcome.skipped();
-  sample.gradient_norm = state_.outcome.gradient_norm();
-  sample.loss = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
+  sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
+  if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
+  sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
 
@@ -123,8 +123,8 @@ at::Tensor Trainer::gradients() const {
   const FlatBuffers& buffers = data_parallel_->buffers();
   const at::Tensor gradients =
       buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  if (!precision_->scales_loss()) return gradients;
-  return gradients / precision_->scale_loss(at::ones({}, gradients.options()));
+  if (!plugins_.precision->scales_loss()) return gradients;
+  return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
 }
 
 std::vector<PhaseTime> Trainer::last_phases() const {
@@ -146,39 +146,43 @@ std::vector<PhaseTime> Trainer::last_phases() const {
   return phases;
 }
 
-void Trainer::fill_times(Mark begin, StepSample& sample) {
+void Trainer::fill_times(Mark begin, Sample& sample) {
+  const Training& q = training();
   const auto between_ns = [this](Mark from, Mark to) {
     return device_.time_of(to) - device_.time_of(from);
   };
   step_begin_ns_ = device_.time_of(begin);
-  sample.step_ms = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
   Mark forward_begin = begin;  // what the first needs from the host included
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     std::int64_t update_ns = 0;
     for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
-    sample.forward_ms += to_ms(between_ns(forward_begin, forward_end));
-    sample.backward_ms += to_ms(between_ns(forward_end, backward.last_gradient));
-    sample.exposed_ms +=
+    sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end));
+    sample[q.backward_ms] += to_ms(between_ns(forward_end, backward.last_gradient));
+    sample[q.synchronize_ms] +=
         to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
-    sample.optimizer_ms += to_ms(update_ns);
+    sample[q.optimizer_ms] += to_ms(update_ns);
     forward_begin = backward.synchronized;
   }
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  sample.optimizer_ms += to_ms(between_ns(last.synchronized, state_.end));
+  sample[q.optimizer_ms] += to_ms(between_ns(last.synchronized, state_.end));
+  fill_communication(device_.time_of(last.last_gradient), sample);
+}
 
-  const std::int64_t last_gradient_ns = device_.time_of(last.last_gradient);
+void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) {
+  const Training& q = training();
   records_ = group_.take_records();
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
-    sample.bytes += record.bytes;
-    sample.launch_delay_ms +=
+    sample[q.bytes] += static_cast<double>(record.bytes);
+    sample[q.launch_delay_ms] +=
         to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
     intervals.push_back({record.start_ns, record.end_ns});
   }
-  sample.collectives = static_cast<std::int64_t>(records_.size());
-  sample.communication_ms = to_ms(union_length(intervals));
+  sample[q.collectives] = static_cast<double>(records_.size());
+  sample[q.communication_ms] = to_ms(union_length(intervals));
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
-  sample.overlapped_ms = to_ms(union_length(intervals));
+  sample[q.overlapped_ms] = to_ms(union_length(intervals));
 }
 
 }  // namespace ddprun

@@ -162,8 +162,7 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
 }
 
 TEST(None, RefusesSeveralRanksUnlessAsked) {
-  ddprun::Setup two;
-  two.world_size = 2;
+  const RunDescription two{.world_size = 2};
   EXPECT_EQ(make("{name: none}")->unsupported({}), "");
   EXPECT_THAT(make("{name: none}")->unsupported(two), testing::HasSubstr("unsynchronized: true"));
   EXPECT_EQ(make("{name: none, unsynchronized: true}")->unsupported(two), "");
