@@ -6,10 +6,13 @@ namespace {
 
 class Bf16True final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == "fused") {
-      return "its parameters and gradients are bfloat16, and the fused kernels want them in "
-             "float32: set `kernels: reference` under `model:`";
+  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
+    if (setup.kernels == ddprun::KernelSet::fused) {
+      return ddprun::Refusal{.reason =
+                                 "its parameters and gradients are bfloat16, and the fused "
+                                 "kernels want them in float32",
+                             .expected = "model.kernels reference",
+                             .hint = "set `kernels: reference` under `model:`"};
     }
     return ddprun::below_capability(setup, 80, "products in bfloat16");
   }

@@ -11,8 +11,9 @@ using ddprun::Float32Products;
 
 class Fp32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::Setup& setup) const override {
-    return setup.device == "cpu" ? "" : ddprun::tf32_override("0");
+  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
+    if (setup.device == ddprun::DeviceKind::cpu) return {};
+    return ddprun::tf32_override("0");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

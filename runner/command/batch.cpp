@@ -10,6 +10,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/model/transformer.h"
 #include "runner/launch/execute.h"
@@ -31,7 +32,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
   Row row;
   row.name = file.name;
   row.label = e.label;
-  row.config = to_json(parse_yaml(planned.resolved_yaml, file.file.string()));
+  row.config = to_json(planned.resolved);
   row.fingerprint = planned.fingerprint;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
@@ -228,10 +229,10 @@ class Batch {
       return;
     }
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
-    ResultContext context{file.name, time, request_.command_line, describe_environment(),
-                          file.yaml, {}};
+    ResultContext context{
+        file.name, time, request_.command_line, describe_environment(), to_yaml(file.document), {}};
     for (const PlannedRow& planned : file.rows)
-      context.resolved_yaml.push_back(planned.resolved_yaml);
+      context.resolved_yaml.push_back(to_yaml(planned.resolved));
     if (!folder) folder.emplace(file.output_dir, file.name, time);
     written_.push_back(write_result(*folder, context, rows));
   }

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <set>
 
@@ -43,27 +42,6 @@ std::string quoted_for_shell(const std::string& word) {
   }
   out += '\'';
   return out;
-}
-
-template <class Number>
-bool parse_whole(const std::string& text, Number& out) {
-  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, out);
-  return error == std::errc() && stop == end;
-}
-
-json scalar_json(const ConfigNode& node) {
-  const std::string& text = node.scalar;
-  if (node.quoted || text.empty()) return text;
-  if (text == "true" || text == "false") return text == "true";
-  if (text == "null" || text == "~") return nullptr;
-  if (std::int64_t integer = 0; parse_whole(text, integer)) return integer;
-  // from_chars also takes "inf" and "nan", which are text in YAML.
-  double number = 0;
-  const bool numeric = text.find_first_of("0123456789") != std::string::npos;
-  if (numeric && parse_whole(text, number)) return number;
-  return text;
 }
 
 Row read_row(const json& in, const fs::path& folder) {
@@ -113,26 +91,6 @@ std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std:
 }
 
 }  // namespace
-
-json to_json(const ConfigNode& node) {
-  switch (node.kind) {
-    case ConfigNode::Kind::null:
-      return nullptr;
-    case ConfigNode::Kind::scalar:
-      return scalar_json(node);
-    case ConfigNode::Kind::list: {
-      json out = json::array();
-      for (const ConfigNode& element : node.list) out.push_back(to_json(element));
-      return out;
-    }
-    case ConfigNode::Kind::map: {
-      json out = json::object();
-      for (const auto& [key, value] : node.map) out[key] = to_json(value);
-      return out;
-    }
-  }
-  return nullptr;
-}
 
 json result_json(const ResultContext& context, const std::vector<Row>& rows) {
   json environment = json::object();

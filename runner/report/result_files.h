@@ -50,8 +50,4 @@ struct EarlierRow {
 /// newest of each. Throws ConfigError if a result.json cannot be read.
 std::map<std::string, EarlierRow> earlier_rows(const std::filesystem::path& folder);
 
-/// A YAML tree as JSON: plain scalars become numbers, booleans and null where YAML's core schema
-/// says so.
-nlohmann::json to_json(const ConfigNode& node);
-
 }  // namespace ddprun

@@ -91,7 +91,7 @@ class ProcessGroup::Impl {
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
                                   " times the size of the other",
-         .hint = ""});
+         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
   }
 
   std::vector<std::string> exchange(const std::string& text);
@@ -128,8 +128,9 @@ std::vector<std::string> ProcessGroup::Impl::exchange(const std::string& text) {
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "the ranks could not exchange a message through the store",
-                     backend_->place() + ", exchange " + std::to_string(round));
+    throw comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+                               .where = backend_->place() + ", exchange " + std::to_string(round),
+                               .expected = "a message of every rank"});
   }
 }
 

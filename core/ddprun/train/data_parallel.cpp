@@ -34,8 +34,8 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
   if (precision.scales_loss()) {
     throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
                        .where = where,
-                       .got = {},
-                       .expected = {},
+                       .got = "a precision that scales the loss",
+                       .expected = "one that does not",
                        .hint = "parameters are updated before their gradients could be scaled "
                                "back: take another precision, or remove optimizer.overlap"});
   }
@@ -44,7 +44,7 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
                              "arrived while others travel",
                      .where = where,
                      .got = "a strategy that does not",
-                     .expected = {},
+                     .expected = "one that calls range_ready()",
                      .hint = "take another strategy, remove optimizer.overlap, or let the strategy "
                              "call range_ready()"});
 }
@@ -92,8 +92,10 @@ void DataParallel::on_range_ready(Range range) {
   if (!begun_lr_) return;  // a backward without a step, as a run's proof makes it
   if (!backward_done_) {
     throw Error({.what = "the strategy reported a range before backward was done",
-                 .expected = "range_ready() from finish_backward() on: backward still reads "
-                             "parameters"});
+                 .where = "range_ready()",
+                 .got = "a call during backward, which still reads parameters",
+                 .expected = "calls from finish_backward() on",
+                 .hint = "the strategy is at fault: see docs/writing_a_plugin.md"});
   }
   const ProfilerRange profiled("update");
   Device& device = context_.group().device();
@@ -118,6 +120,7 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
   }
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
+                 .where = "DataParallel::backward",
                  .got = std::to_string(gradients_seen_) + " gradients",
                  .expected = std::to_string(buffers_.count()) + ", one for each parameter",
                  .hint = "a parameter that the loss does not depend on must not be given to "
@@ -134,9 +137,11 @@ void DataParallel::finish_backward() {
   backward_done_ = true;
   strategy_.finish_backward();
   if (overlap_ && begun_lr_ && early_updates_ == 0) {
-    throw Error(
-        {.what = "the strategy reported no range, so optimizer.overlap had no effect",
-         .expected = "range_ready() within finish_backward(), as its reports_ranges() says"});
+    throw Error({.what = "the strategy reported no range, so optimizer.overlap had no effect",
+                 .where = "finish_backward()",
+                 .got = "no call of range_ready()",
+                 .expected = "range_ready() within it, as reports_ranges() says",
+                 .hint = "the strategy is at fault: see docs/writing_a_plugin.md"});
   }
 }
 
@@ -153,9 +158,11 @@ void DataParallel::check_begun(double lr, double clip_norm) const {
   if (begun && *begun_lr_ == lr && !(overlap_ && clip_norm > 0.0)) return;
   throw Error(
       {.what = "step() can only complete what begin_step() began",
+       .where = "DataParallel::step",
        .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
        .expected = begun ? fmt::format("lr {}{}", *begun_lr_, overlap_ ? " and clip_norm 0" : "")
-                         : "begin_step() before the backward that synchronizes"});
+                         : "begin_step() before the backward that synchronizes",
+       .hint = "a training loop of your own: begin_step(lr), backward, step(lr, clip_norm)"});
 }
 
 GradientScale DataParallel::agreed_scale() {

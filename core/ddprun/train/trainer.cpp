@@ -34,7 +34,8 @@ Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, P
   });
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
                                                   experiment.optimizer);
-  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == KernelSet::fused)
+    model_.use_memory(data_parallel_->buffers().slots());
 }
 
 void Trainer::load_inputs(std::int64_t index) {
@@ -106,7 +107,8 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   const Mark begin = device_.mark();
   load_inputs(index);
   data_parallel_->begin_step(lr_);
-  if (experiment_.execution.mode == "cuda_graph" && index >= ExecutionConfig::kEagerSteps) {
+  if (experiment_.execution.mode == ExecutionMode::cuda_graph &&
+      index >= ExecutionConfig::kEagerSteps) {
     launch_step();
   } else {
     run_step(on_synchronized);

@@ -330,7 +330,7 @@ TEST(Connect, SaysThatThePortIsTaken) {
 
 TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   CommConfig config;
-  config.backend = "gloo";
+  config.backend = BackendKind::gloo;
   config.interface = "nosuch0";
   try {
     connect({}, config, "run");
