@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "runner/command/command_line.h"
 #include "runner/command/request.h"
 
 int main(int argc, char** argv) {

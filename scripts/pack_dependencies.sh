@@ -16,7 +16,7 @@ readonly kSources=(fmtlib spdlog yaml-cpp highway benchmark googletest)
 readonly kLeftOut=(bench bindings debian doc docs example examples g3doc samples test)
 # What of setup.sh's table the pack stands for: compiled, as installed headers, and in part.
 readonly kBuilt=(libyaml-cpp-dev libspdlog-dev libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev)
-readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev)
+readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev libxxhash-dev)
 readonly kBoost=libboost-dev
 
 say() { printf 'pack: %s\n' "$*"; }

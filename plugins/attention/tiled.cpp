@@ -184,11 +184,11 @@ struct TiledBackward final : ddprun::KernelNode {
 
 class Tiled final : public ddprun::Attention {
  public:
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device != ddprun::DeviceKind::cpu) {
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device != ddprun::DeviceKind::cpu) {
       return ddprun::Refusal{.reason = "it runs on the CPU alone", .expected = "world.device cpu"};
     }
-    const at::ScalarType dtype = setup.compute_dtype;
+    const at::ScalarType dtype = run.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
     return ddprun::Refusal{
         .reason = std::string("it does not compute in ") + c10::getDtypeNames(dtype).first,

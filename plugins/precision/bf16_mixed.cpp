@@ -11,8 +11,8 @@ class Bf16Mixed final : public ddprun::Precision {
     options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks");
   }
 
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    return ddprun::below_capability(setup, 80, "products in bfloat16");
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -6,15 +6,15 @@ namespace {
 
 class Bf16True final : public ddprun::Precision {
  public:
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == ddprun::KernelSet::fused) {
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::fused) {
       return ddprun::Refusal{.reason =
                                  "its parameters and gradients are bfloat16, and the fused "
                                  "kernels want them in float32",
                              .expected = "model.kernels reference",
                              .hint = "set `kernels: reference` under `model:`"};
     }
-    return ddprun::below_capability(setup, 80, "products in bfloat16");
+    return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
   at::ScalarType compute_dtype() const override { return at::kBFloat16; }

@@ -31,8 +31,8 @@ class Fp16Mixed final : public ddprun::Precision {
                    {.min = 1, .max = std::numeric_limits<int>::max()});
   }
 
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == ddprun::KernelSet::reference) return {};
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::reference) return {};
     return ddprun::Refusal{.reason = "the fused kernels do not compute in float16",
                            .expected = "model.kernels reference",
                            .hint = "set `kernels: reference` under `model:`"};

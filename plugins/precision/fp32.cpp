@@ -11,8 +11,8 @@ using ddprun::Float32Products;
 
 class Fp32 final : public ddprun::Precision {
  public:
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device == ddprun::DeviceKind::cpu) return {};
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == ddprun::DeviceKind::cpu) return {};
     return ddprun::tf32_override("0");
   }
 

@@ -130,8 +130,8 @@ class Fp8 final : public ddprun::Precision {
     options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks");
   }
 
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.kernels == ddprun::KernelSet::fused) {
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::fused) {
       return ddprun::Refusal{.reason = "the fused kernels do not multiply in 8 bits",
                              .expected = "model.kernels reference",
                              .hint = "set `kernels: reference` under `model:`"};
@@ -142,16 +142,16 @@ class Fp8 final : public ddprun::Precision {
                              .hint = "remove one of them"};
     }
     for (const auto& [what, size] :
-         {std::pair{"d_model", setup.heads * setup.head_dim},
-          {"d_ff", setup.d_ff},
-          {"tokens in a micro-batch", setup.micro_batch * setup.context_length}}) {
+         {std::pair{"d_model", run.heads * run.head_dim},
+          {"d_ff", run.d_ff},
+          {"tokens in a micro-batch", run.micro_batch * run.context_length}}) {
       if (size % kMultiple == 0) continue;
       return ddprun::Refusal{
           .reason = std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
                     std::to_string(size),
           .expected = std::string(what) + " a multiple of 16"};
     }
-    return ddprun::below_capability(setup, 89, "products in 8 bits");
+    return ddprun::below_capability(run, 89, "products in 8 bits");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -11,13 +11,13 @@ using ddprun::Float32Products;
 
 class Tf32 final : public ddprun::Precision {
  public:
-  std::optional<ddprun::Refusal> unsupported(const ddprun::Setup& setup) const override {
-    if (setup.device == ddprun::DeviceKind::cpu) {
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == ddprun::DeviceKind::cpu) {
       return ddprun::Refusal{.reason = "TF32 is a format of GPUs",
                              .expected = "world.device cuda",
                              .hint = "on the CPU there is fp32"};
     }
-    if (auto refusal = ddprun::below_capability(setup, 80, "TF32 products")) return refusal;
+    if (auto refusal = ddprun::below_capability(run, 80, "TF32 products")) return refusal;
     return ddprun::tf32_override("1");
   }
 

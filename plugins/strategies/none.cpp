@@ -14,10 +14,10 @@ class None final : public Strategy {
         "run on several ranks, whose models then drift apart: a control, for timing only");
   }
 
-  std::optional<Refusal> unsupported(const Setup& setup) const override {
-    if (setup.world_size == 1 || unsynchronized_) return {};
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (run.world_size == 1 || unsynchronized_) return {};
     return Refusal{
-        .reason = "gradients are never synchronized, so " + std::to_string(setup.world_size) +
+        .reason = "gradients are never synchronized, so " + std::to_string(run.world_size) +
                   " ranks would train different models",
         .expected = "1 rank",
         .hint = "set `unsynchronized: true` under `strategy:` to time that as a control"};

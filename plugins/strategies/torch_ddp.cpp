@@ -24,8 +24,8 @@ class TorchDdp final : public Strategy {
                    {.min = 0.001, .max = 1e6});
   }
 
-  std::optional<Refusal> unsupported(const Setup& setup) const override {
-    if (setup.execution == ExecutionMode::eager) return {};
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (run.execution == ExecutionMode::eager) return {};
     return Refusal{.reason =
                        "the Reducer takes times of its own in its first ten steps, which "
                        "cannot be captured",

@@ -10,6 +10,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/model/transformer.h"

@@ -1,4 +1,6 @@
-// The command line: parsing, and which command it is.
+// Parses the command line, and calls the command that it names.
+#include "runner/command/command_line.h"
+
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -13,7 +15,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/batch.h"
 #include "runner/command/commands.h"

@@ -1,4 +1,5 @@
 // The commands besides run: validate, list, describe, verify, and the text of --version.
+// Family: commands.cpp verify_command.cpp
 #pragma once
 
 #include <string>

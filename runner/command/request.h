@@ -24,7 +24,4 @@ struct Request {
   std::int64_t launch_ns = 0;             ///< when the process started, in now_ns()
 };
 
-/// Parses the command line and runs the command. Returns the exit status.
-int run_command_line(int argc, char** argv);
-
 }  // namespace ddprun

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "ddprun/comm/launch_environment.h"
 #include "runner/command/commands.h"
 #include "runner/launch/execute.h"
 #include "runner/launch/plan.h"

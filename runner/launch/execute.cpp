@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/train/placement.h"
+#include "ddprun/train/affinity.h"
+#include "ddprun/train/run_rank.h"
+#include "ddprun/train/verify_rank.h"
 
 namespace ddprun {
 
@@ -55,8 +57,8 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
-    texts = exchange_in_launch(info, run_id,
-                               json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
+    texts = all_gather_object_in_launch(
+        info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
   } catch (const CommError&) {
     return;  // a rank is gone, or its row ended well: the launch cannot go on
   }
@@ -99,9 +101,13 @@ Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
 Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
                       const std::filesystem::path& folder, bool last) {
   const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
+    const RunContext context{.info = info,
+                             .run_id = run_id,
+                             .launch_ns = launch_ns,
+                             .folder = folder,
+                             .on_progress = on_progress};
     json ranks = json::array();
-    for (const RankResult& result :
-         run_rank(row.experiment, *row.registry, info, run_id, launch_ns, folder, on_progress)) {
+    for (const RankResult& result : run_rank(row.experiment, *row.registry, context)) {
       ranks.push_back(to_json(result));
     }
     return ranks;
@@ -121,7 +127,8 @@ Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int
 
 Outcome Executor::verify(const PlannedRow& row, const std::string& run_id) {
   const RankBody body = [&](const RankInfo& info, const auto&) {
-    return differences_json(verify_rank(row.experiment, *row.registry, info, run_id));
+    const RunContext context{.info = info, .run_id = run_id};
+    return differences_json(verify_rank(row.experiment, *row.registry, context));
   };
   return execute(row.experiment.world.size, body);
 }

@@ -15,14 +15,14 @@ namespace ddprun {
 
 class Executor {
  public:
-  /// `joined`: this process's place in an existing launch (rank_info_from_environment()), or
+  /// `joined`: this process's place in an existing launch (rank_info_from_environment() tells), or
   /// nothing: ranks are forked.
   Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
 
-  /// Trains or benchmarks; the result is the ranks' results, a JSON list. `folder`: for the files
-  /// that the experiment asks of its ranks. `last`: no row follows. In a launch that was joined,
-  /// the ranks of a row that failed agree whether the next one can run: it can if memory ran out on
-  /// some, and the others failed for nothing but that.
+  /// Runs the experiment; the result is the ranks' results, a JSON list. `run_id`, `launch_ns` and
+  /// `folder` are RunContext's. `last`: no run follows. In a launch that was joined, the ranks of a
+  /// run that failed agree whether the next one can run: it can if memory ran out on some, and the
+  /// others failed because of that alone.
   Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
               const std::filesystem::path& folder, bool last);
   /// Compares with one process; the result is a JSON list of differences.

@@ -8,13 +8,16 @@
 #include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/sweep.h"
 #include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/emulated_ranks.h"
+#include "ddprun/train/run_plugins.h"
 
 namespace ddprun {
 
@@ -43,22 +46,21 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
 
 /// Asks the plugin whether it can run as the experiment wants it, then writes its options out in
 /// full.
-void check_plugin(Plugin& plugin, PluginChoice& choice, const Setup& setup) {
-  if (const auto refusal = plugin.unsupported(setup)) {
+void check_plugin(Plugin& plugin, PluginChoice& choice, const RunDescription& run) {
+  if (const auto refusal = plugin.unsupported(run)) {
     const char* const kind = to_string(choice.kind);
-    throw ConfigError(
-        {.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind, choice.name,
-                             refusal->reason),
-         .where = choice.options.origin,
-         .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
-                            "sequences in a micro-batch",
-                            setup.world_size, setup.world_size == 1 ? "" : "s",
-                            name_of(setup.device), name_of(setup.backend), setup.heads,
-                            setup.head_dim, setup.context_length, setup.micro_batch),
-         .expected = refusal->expected,
-         .hint = refusal->hint.empty()
-                     ? fmt::format("take another {}: `ddprun list` shows them", kind)
-                     : refusal->hint});
+    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
+                                           choice.name, refusal->reason),
+                       .where = choice.options.origin,
+                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
+                                          "sequences in a micro-batch",
+                                          run.world_size, run.world_size == 1 ? "" : "s",
+                                          name_of(run.device), name_of(run.backend), run.heads,
+                                          run.head_dim, run.context_length, run.micro_batch),
+                       .expected = refusal->expected,
+                       .hint = refusal->hint.empty()
+                                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
+                                   : refusal->hint});
   }
   const std::string origin = choice.options.origin;
   choice.options = write_options([&](Options& options) { plugin.declare_options(options); });
@@ -70,13 +72,6 @@ std::string version_of(const PluginRegistry& registry, const PluginChoice& choic
     if (info.kind == choice.kind && info.name == choice.name) return info.version;
   }
   return {};
-}
-
-/// FNV-1a, 64 bits: tells configurations apart, protects from nobody.
-std::string hashed(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return fmt::format("{:016x}", hash);
 }
 
 /// The software and processor that timings depend on.
@@ -100,7 +95,7 @@ std::string fingerprint_of(const PlannedRow& row) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
                         version_of(*row.registry, *choice));
   }
-  return hashed(text + "\n" + platform_text());
+  return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
 
 /// That the host has the devices that its ranks need.
@@ -128,17 +123,15 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   PlannedRow row;
   row.registry = cache.registry(plugin_search_path(folders), libraries);
   check_devices(experiment, options);
-  Setup setup = experiment.setup();
-  setup.compute_capability = compute_capability(experiment.world.device);
-  const auto precision = make_precision(*row.registry, experiment.precision);
-  setup.compute_dtype = precision->compute_dtype();
-  check_plugin(*precision, experiment.precision, setup);
-  const auto strategy = make_strategy(*row.registry, experiment.strategy);
-  check_plugin(*strategy, experiment.strategy, setup);
+  const RunPlugins plugins = make_plugins(*row.registry, experiment);
+  const RunDescription run = describe_run(experiment, *plugins.precision);
+  check_plugin(*plugins.precision, experiment.precision, run);
+  check_plugin(*plugins.strategy, experiment.strategy, run);
   if (experiment.optimizer.overlap) {
-    check_overlap(*strategy, *precision, origin_of(experiment.document, "optimizer.overlap"));
+    check_overlap(*plugins.strategy, *plugins.precision,
+                  origin_of(experiment.document, "optimizer.overlap"));
   }
-  check_plugin(*make_attention(*row.registry, experiment.attention), experiment.attention, setup);
+  check_plugin(*plugins.attention, experiment.attention, run);
   cache.check_data(experiment);
   row.experiment = std::move(experiment);
   row.resolved = resolve(row.experiment);

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "ddprun/train/run_rank.h"
+#include "ddprun/train/run_context.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {

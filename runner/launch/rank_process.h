@@ -13,7 +13,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/train/run_rank.h"
+#include "ddprun/train/run_context.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {
@@ -58,13 +58,11 @@ struct ForkedRank {
 /// Forks a rank that runs `body` and never returns here. The child dies with its parent
 /// (PR_SET_PDEATHSIG), leaves Ctrl-C to it, writes nothing to stdout, logs through the pipe, and
 /// closes `close_in_child`. Events:
-///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most ten a
-///   second
+///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1
 ///   {"event":"result","result":..}                                     rank 0
-///   {"event":"done"}                                                   every rank that ends well,
-///   then exit status 0
+///   {"event":"done"}                                                   then exit status 0
 /// Throws std::system_error if the system has no process or pipe left.
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
                      const std::vector<int>& close_in_child);

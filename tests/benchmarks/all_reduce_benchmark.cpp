@@ -68,7 +68,7 @@ void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::
       {"shm_outside", outside, [&] { shm.all_reduce(outside, ReduceOp::sum, "outside").wait(); }},
       {"copy_slices", own, [&] { copy_slices(parts, begin, end); }},
       {"gloo", outside, [&] { gloo.all_reduce(outside, ReduceOp::sum, "gloo").wait(); }}};
-  const auto texts = shm.exchange(json(test::measure(shm, sides, rounds)).dump());
+  const auto texts = shm.all_gather_object(json(test::measure(shm, sides, rounds)).dump());
   if (shm.rank() != 0) return;
   json line = {{"benchmark", "all_reduce"},
                {"bytes", count * 4},
@@ -94,7 +94,7 @@ int run_rank(const RankInfo& info, const Memory& memory, const std::vector<std::
   RankInfo second = info;  // the store's socket is taken: another port
   second.listen_fd = -1;
   if (info.rank == 0) std::tie(second.listen_fd, second.master_port) = listen_on_free_port();
-  second.master_port = std::stoi(shm->exchange(std::to_string(second.master_port))[0]);
+  second.master_port = std::stoi(shm->all_gather_object(std::to_string(second.master_port))[0]);
   const auto gloo = connect(second, gloo_config, "gloo");
   for (const std::int64_t size : sizes) run_size(*shm, *gloo, memory, size);
   gloo->shutdown();

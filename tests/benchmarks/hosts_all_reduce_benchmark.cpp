@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "benchmarks/sides.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/experiment.h"
 
 namespace ddprun {
@@ -24,7 +24,7 @@ void run_size(ProcessGroup& gloo, ProcessGroup& hierarchical, std::int64_t megab
       {"gloo", own, [&] { gloo.all_reduce(own, ReduceOp::sum, "gloo").wait(); }},
       {"hierarchical", shared,
        [&] { hierarchical.all_reduce(shared, ReduceOp::sum, "hierarchical").wait(); }}};
-  const auto texts = gloo.exchange(json(test::measure(gloo, sides, rounds)).dump());
+  const auto texts = gloo.all_gather_object(json(test::measure(gloo, sides, rounds)).dump());
   if (gloo.rank() != 0) return;
   json line = {{"benchmark", "hosts_all_reduce"},
                {"megabytes", megabytes},

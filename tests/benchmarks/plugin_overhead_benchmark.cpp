@@ -65,8 +65,7 @@ void tiny_step(benchmark::State& state) {
   at::set_num_threads(1);
   test::run_ranks(1, [&](ProcessGroup& group) {
     const Experiment experiment = tiny_experiment();
-    const auto strategy = make_strategy(registry(), experiment.strategy);
-    Trainer trainer(experiment, registry(), group, *strategy);
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     std::int64_t index = 0;
     trainer.step(index++);
     for (auto _ : state) trainer.step(index++);

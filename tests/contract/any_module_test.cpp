@@ -84,9 +84,7 @@ TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   PluginChoice choice;
   choice.kind = PluginKind::strategy;
   choice.name = std::get<0>(GetParam());
-  ddprun::Setup setup;
-  setup.world_size = 3;
-  const auto refusal = make_strategy(registry(), choice)->unsupported(setup);
+  const auto refusal = make_strategy(registry(), choice)->unsupported({.world_size = 3});
   if (refusal) GTEST_SKIP() << refusal->reason;
 
   class Alone : public Strategy {

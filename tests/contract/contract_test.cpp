@@ -44,22 +44,17 @@ std::string name_of(const Combination& combination) {
 
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
 
-ddprun::Setup setup_of(const Experiment& experiment) {
-  ddprun::Setup setup = experiment.setup();
-  setup.compute_dtype = make_precision(registry(), experiment.precision)->compute_dtype();
-  return setup;
-}
-
 /// Why one of the experiment's plugins cannot run in it.
 std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
-  const ddprun::Setup setup = setup_of(experiment);
+  const auto precision = make_precision(registry(), experiment.precision);
+  const RunDescription run = describe_run(experiment, *precision);
   switch (kind) {
     case PluginKind::strategy:
-      return make_strategy(registry(), experiment.strategy)->unsupported(setup);
+      return make_strategy(registry(), experiment.strategy)->unsupported(run);
     case PluginKind::precision:
-      return make_precision(registry(), experiment.precision)->unsupported(setup);
+      return precision->unsupported(run);
     case PluginKind::attention:
-      return make_attention(registry(), experiment.attention)->unsupported(setup);
+      return make_attention(registry(), experiment.attention)->unsupported(run);
   }
   return {};
 }
@@ -170,7 +165,7 @@ struct Outcome {
 };
 
 Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strategy) {
-  Trainer trainer(experiment, registry(), group, strategy);
+  Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
   Outcome outcome;
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
@@ -294,9 +289,8 @@ TEST_P(Contract, SmallIntegersAverageExactly) {
   test::run_ranks(
       GetParam().ranks,
       [&](ProcessGroup& group) {
-        const auto strategy = make_strategy(registry(), experiment().strategy);
         const Experiment mine = experiment();
-        Trainer trainer(mine, registry(), group, *strategy);
+        Trainer trainer(mine, make_plugins(registry(), mine), group);
         trainer.step(0);
         checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
       },

@@ -1,9 +1,10 @@
 // Experiments small enough for tests: a two-layer transformer on random tokens.
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/train/run_plugins.h"
 
 namespace ddprun::test {
 
@@ -33,6 +34,14 @@ inline Experiment small_experiment(int world_size) {
   experiment.precision.kind = PluginKind::precision;
   experiment.attention.kind = PluginKind::attention;
   return experiment;
+}
+
+/// The plugins of the experiment, but for the strategy: that is the caller's, which outlives them.
+inline RunPlugins plugins_with(Strategy& strategy, const PluginRegistry& registry,
+                               const Experiment& experiment) {
+  return {.strategy = std::shared_ptr<Strategy>(std::shared_ptr<void>(), &strategy),
+          .precision = make_precision(registry, experiment.precision),
+          .attention = make_attention(registry, experiment.attention)};
 }
 
 }  // namespace ddprun::test

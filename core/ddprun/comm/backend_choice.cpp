@@ -9,7 +9,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/hierarchical_backend.h"
 #include "ddprun/comm/recording_backend.h"
@@ -94,8 +94,9 @@ class Choice {
 
   std::unique_ptr<ProcessGroup> hierarchical() const {
     std::vector<HostClaim> ranks;
-    for (const auto& text : exchange(*store_, "hosts", place_.rank, place_.world_size,
-                                     place_.claim.text(), to_milliseconds(config_.timeout_s))) {
+    for (const auto& text :
+         all_gather_object(*store_, "hosts", place_.rank, place_.world_size, place_.claim.text(),
+                           to_milliseconds(config_.timeout_s))) {
       ranks.push_back(HostClaim::of(text));
     }
     if (const auto refusal = refuse_hosts(ranks)) {

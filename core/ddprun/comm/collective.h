@@ -20,8 +20,8 @@ const char* to_string(CollectiveKind kind);
 /// One collective as it ran on this rank. Times: nanoseconds of now_ns().
 struct CollectiveRecord {
   CollectiveKind kind = CollectiveKind::barrier;
-  std::int64_t bytes = 0;  ///< payload: bytes of the (unsharded) tensor; docs/measurement.md
-                           ///< derives bytes on the wire
+  /// Payload: bytes of the (unsharded) tensor. wire_bytes() derives what is sent.
+  std::int64_t bytes = 0;
   std::string label;
   std::int64_t enqueue_ns = 0;     ///< the call
   std::int64_t start_ns = 0;       ///< a communication thread became free for it

@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_arguments.h"
@@ -88,7 +88,7 @@ HierarchicalBackend::HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& 
     refusal = refused.what();
   }
   for (const auto& other :
-       exchange(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
+       all_gather_object(*store, "refusals", place.rank(), place.size(), refusal, timeout)) {
     if (!other.empty()) throw ShmRefused(other);
   }
   network_ =

@@ -1,11 +1,12 @@
 // Reads a rank's place from the variables of the launcher that started it: torchrun, Slurm, Open
 // MPI.
+#include "ddprun/comm/launch_environment.h"
+
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/rendezvous.h"
 
 namespace ddprun {
 

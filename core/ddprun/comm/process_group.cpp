@@ -1,10 +1,10 @@
-// The process group: checks its arguments, hands collectives to the recording backend, exchanges
-// texts through the store.
+// The process group: checks its arguments, hands collectives to the recording backend.
 #include "ddprun/comm/process_group.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/device/device.h"
 
@@ -50,13 +50,6 @@ std::string shape_of(const at::Tensor& tensor) {
   return tensor.is_contiguous() ? text : text + ", not contiguous";
 }
 
-/// A TCPStore refuses messages above 8 MiB; the samples of a long run are more.
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-
-std::string piece_key(const std::string& key, std::size_t piece) {
-  return key + "/" + std::to_string(piece);
-}
-
 }  // namespace
 
 class ProcessGroup::Impl {
@@ -94,10 +87,7 @@ class ProcessGroup::Impl {
          .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
   }
 
-  std::vector<std::string> exchange(const std::string& text);
-  /// Puts the text under `key` in pieces; returns all keys that it made.
-  std::vector<std::string> post(const std::string& key, const std::string& text);
-  std::string fetch(const std::string& key);
+  std::vector<std::string> all_gather_object(const std::string& text);
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
   Device& device_;
@@ -105,53 +95,21 @@ class ProcessGroup::Impl {
   c10::intrusive_ptr<c10d::Store> store_;
   std::string reason_;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
-  std::int64_t exchanges_ = 0;
-  std::vector<std::string> posted_;  // this rank's keys of the last exchange
+  std::int64_t rounds_ = 0;  // of all_gather_object()
 };
 
-std::vector<std::string> ProcessGroup::Impl::exchange(const std::string& text) {
-  const int size = backend_->getSize();
-  const std::int64_t round = exchanges_++;
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < size; ++rank) {
-    keys.push_back("exchange/" + std::to_string(round) + "/" + std::to_string(rank));
-  }
+std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string& text) {
+  const std::string round = "all_gather_object/" + std::to_string(rounds_++);
   try {
-    std::vector<std::string> posted = post(keys[backend_->getRank()], text);
-    store_->wait(keys, backend_->getBackendOptions()->timeout);
-    std::vector<std::string> texts;
-    for (const auto& key : keys) texts.push_back(fetch(key));
-    // Everyone's text of this round is there, so everyone has read the round before.
-    for (const auto& key : posted_) store_->deleteKey(key);
-    posted_ = std::move(posted);
-    return texts;
+    return ddprun::all_gather_object(*store_, round, backend_->getRank(), backend_->getSize(), text,
+                                     backend_->getBackendOptions()->timeout);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
     throw comm_error(failure, {.what = "the ranks could not exchange a message through the store",
-                               .where = backend_->place() + ", exchange " + std::to_string(round),
+                               .where = backend_->place() + ", " + round,
                                .expected = "a message of every rank"});
   }
-}
-
-std::vector<std::string> ProcessGroup::Impl::post(const std::string& key, const std::string& text) {
-  std::vector<std::string> posted;
-  for (std::size_t begin = 0; begin < text.size(); begin += kPieceBytes) {
-    posted.push_back(piece_key(key, posted.size()));
-    store_->set(posted.back(), text.substr(begin, kPieceBytes));
-  }
-  store_->set(key, std::to_string(posted.size()));  // last: whoever sees it finds the pieces
-  posted.push_back(key);
-  return posted;
-}
-
-std::string ProcessGroup::Impl::fetch(const std::string& key) {
-  const std::size_t pieces = std::stoull(store_->get_to_str(key));
-  std::string text;
-  for (std::size_t piece = 0; piece < pieces; ++piece) {
-    text += store_->get_to_str(piece_key(key, piece));
-  }
-  return text;
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
@@ -233,8 +191,8 @@ void ProcessGroup::barrier(std::string_view label) {
   impl_->device_.synchronize();
 }
 
-std::vector<std::string> ProcessGroup::exchange(const std::string& text) {
-  return impl_->exchange(text);
+std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text) {
+  return impl_->all_gather_object(text);
 }
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
 std::vector<CollectiveRecord> ProcessGroup::take_records() {

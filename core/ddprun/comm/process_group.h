@@ -22,7 +22,7 @@ namespace ddprun {
 class Device;
 Device& cpu_device();
 
-/// A handle of a collective under way. Copyable; all copies mean the same collective.
+/// A handle of a collective under way. Copies are handles of the same collective.
 class Work {
  public:
   struct State;
@@ -32,25 +32,26 @@ class Work {
   Work(const Work&);
   Work& operator=(const Work&);
 
-  /// Blocks until the result is in the tensor (for ReduceOp::avg: divided); on a GPU lets the
-  /// current stream wait for that instead. Throws CommError if the collective failed.
+  /// Blocks until the result is in the tensor. On a GPU, the current stream waits instead of the
+  /// caller. Throws CommError if the collective failed.
   void wait();
 
  private:
   std::shared_ptr<State> state_;
 };
 
-/// Collectives over a c10d::Backend (PyTorch's own interface: gloo, NCCL, our own). All calls
-/// return at once; tensors must be contiguous, on the group's device, stay alive and untouched
-/// until wait(). Every rank must make the same calls in the same order. One thread at a time may
-/// call (the training thread, or autograd's while that one waits in backward). Errors: CommError,
-/// naming the collective, its label and this rank; a dead peer or a timeout shows there.
+/// Collectives over a c10d::Backend: gloo, NCCL, or one of our own. A call returns at once. Its
+/// tensors must be contiguous and on the group's device, and must stay alive and untouched until
+/// wait(). Every rank must make the same calls in the same order. One thread at a time may call:
+/// the training thread, or autograd's while the training thread waits in backward. A failure (a
+/// dead peer, a timeout) throws CommError that names the collective, its label and this rank.
 class ProcessGroup {
  public:
-  /// `store`: for exchange() and for c10d code; must be private to this group (a PrefixStore).
-  /// `workers`: how many collectives the backend runs at a time (gloo's thread count); start_ns
-  /// derives from it. The backend's Works must supply futures, its options the timeout. `reason`:
-  /// why it is this backend, for reports. `device`: of the tensors; it outlives the group.
+  /// `backend`: its Works must supply futures, its options the timeout. `store`: carries
+  /// all_gather_object() and messages of c10d code; it must be private to this group (a
+  /// PrefixStore). `workers`: how many collectives the backend runs at a time (gloo's threads);
+  /// start_ns is derived from it. `reason`: why this backend was taken, for reports. `device`: of
+  /// the tensors; it outlives the group.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
                int workers, std::string reason = "", Device& device = cpu_device());
   ~ProcessGroup();
@@ -61,46 +62,48 @@ class ProcessGroup {
   int size() const;
   Device& device() const;
   std::string backend_name() const;
-  /// "asked for", "auto: all 2 ranks are on this host"
+  /// Why this backend was taken: "asked for", "auto: all 2 ranks are on this host".
   const std::string& backend_reason() const;
 
-  /// A zeroed tensor (elements,) whose memory the group's collectives reach without a copy, if its
-  /// backend has such memory; it may outlive the group. A collective call that blocks: all ranks,
-  /// in the same order, as many elements. Throws CommError if a rank cannot have it.
+  /// A zeroed tensor (elements,). Collectives on it copy nothing, if the backend has memory of that
+  /// kind. It may outlive the group. All ranks call it in the same order for the same number of
+  /// elements, and it blocks. Throws CommError if the memory is refused to a rank.
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
 
-  /// In place: tensor = op over ranks. avg = sum, then one division by size() (exact wherever the
-  /// mean is), on the backend's thread: end_ns is after it.
+  /// In place: tensor = op over the ranks' tensors. ReduceOp::avg is the sum, divided once by
+  /// size(): exact wherever the mean is. The division is part of the recorded time.
   Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
   /// In place: tensor = tensor of rank `root`.
   Work broadcast(const at::Tensor& tensor, int root, std::string_view label);
-  /// output = this rank's slice (of size() equal ones, in rank order) of op over the ranks' inputs.
+  /// output = this rank's slice of op over the ranks' inputs. There are size() equal slices, in
+  /// rank order.
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                       std::string_view label);
-  /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's slice
+  /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's part
   /// of `output`.
   Work all_gather(const at::Tensor& output, const at::Tensor& input, std::string_view label);
-  /// Returns when every rank has called it. Recorded, as the others.
+  /// Returns when every rank has called it. It is recorded too.
   void barrier(std::string_view label = "barrier");
 
-  /// Every rank's text, in rank order: control messages, through the store, not recorded.
-  std::vector<std::string> exchange(const std::string& text);
+  /// Every rank's text, in rank order, of any length. It travels through the store, for control
+  /// messages, and is not recorded. Blocks; all ranks call it in the same order.
+  std::vector<std::string> all_gather_object(const std::string& text);
 
-  /// This group as PyTorch's own c10d::ProcessGroup, for code written against that (c10d::Reducer).
-  /// Its collectives are recorded here too, labelled with their c10d names.
+  /// This group as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
+  /// collectives are recorded here too, labelled with their c10d names.
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
-  /// Completed collectives since the last call, in the order of enqueueing; start_ns filled in.
-  /// On the CPU it waits for none: those under way come with a later call. Records are kept until
-  /// taken, but if nobody takes any, the last 65,536 at least and twice as many at most.
+  /// The collectives completed since the last call, in the order of enqueueing. On the CPU it does
+  /// not wait: those under way come with a later call. If nobody takes records, between 65,536 and
+  /// twice as many are kept.
   std::vector<CollectiveRecord> take_records();
 
-  /// For who launches captured work: the collectives within it have run again, and take_records()
-  /// is to have them.
+  /// Call after a launch of captured work: its collectives have run again, and take_records() will
+  /// have a record of each.
   void replay();
 
-  /// Leaves in order: barrier, then the backend's threads end. Called once at the end of a run that
-  /// succeeded; the destructor alone (after an error) just drops the connections.
+  /// Leaves in order: a barrier, then the backend's threads end. Call it once at the end of a run
+  /// that succeeded. After an error, the destructor alone drops the connections.
   void shutdown();
 
  private:

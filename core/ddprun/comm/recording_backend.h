@@ -1,4 +1,4 @@
-// A c10d::Backend that passes every collective on to another one and records when it ran.
+// A c10d::Backend that passes each collective on to another backend, and records when it ran.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -20,30 +20,33 @@
 
 namespace ddprun {
 
-/// A collective from its call until someone takes its record. The atomics are written by the
-/// backend's thread and by whoever waits; the rest is fixed at the call. Marks become times when
-/// the record is taken.
+/// A collective, from its call until its record is taken. The backend's thread and the thread that
+/// waits write the atomics; the rest is fixed at the call. Marks become times when the record is
+/// taken.
 struct CollectiveEntry {
-  CollectiveRecord record;    ///< without times
-  Mark enqueue = 0;           ///< behind what the tensors' values wait for
-  std::atomic<Mark> end = 0;  ///< 0: the device does not know of it yet
+  /// Without its times.
+  CollectiveRecord record;
+  /// The call. On a GPU, the mark is behind the work that computes the tensors.
+  Mark enqueue = 0;
+  /// The result was there; 0: not yet, or on a GPU not yet enqueued.
+  std::atomic<Mark> end = 0;
   std::atomic<Mark> wait_begin = 0;
   std::atomic<Mark> wait_end = 0;
   bool taken = false;
 
-  /// What a profiler shows: from the call until the collective is done and, if someone waits for
-  /// it, the first wait is over. (On a GPU the operation counts as done once it is enqueued.)
+  /// What a profiler shows of the collective. It begins at the call. It ends when the collective is
+  /// done (on a GPU: enqueued) and, if someone waits, when the first wait is over.
   std::optional<ProfilerSpan> span;
-  /// Called when the operation is done, and when nobody is going to wait any more.
+  /// Called twice: when the operation is done, and when the first wait is over or none can come.
   void release_span() {
     if (--span_holders == 0) span.reset();
   }
   std::atomic<int> span_holders = 2;
 };
 
-/// The work of a recorded collective. Its future completes after the record does, and carries
-/// failures as CommError, so that code which waits for the future (c10d::Reducer) sees both as
-/// well.
+/// The c10d::Work of a recorded collective. Its future completes after the record is complete, and
+/// carries a failure as CommError. So code that waits for the future alone (c10d::Reducer) finds
+/// the record complete, and throws our error.
 class RecordedWork final : public c10d::Work {
  public:
   RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
@@ -55,8 +58,8 @@ class RecordedWork final : public c10d::Work {
   bool isSuccess() const override { return future_->hasValue(); }
   std::exception_ptr exception() const override { return future_->exception_ptr(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  /// The first call is the one whose times are recorded. The backend's own timeout ends it, none
-  /// given here can. On a GPU the current stream waits, not the caller.
+  /// Waits for the result; on a GPU, the current stream waits instead of the caller. The times of
+  /// the first call are recorded. No `timeout` may be given: the backend's own ends the wait.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
  private:
@@ -65,31 +68,33 @@ class RecordedWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// Wraps `inner`, whose Works must supply futures: completed on the CPU when the result is there;
-/// on a GPU when it is enqueued, with what waits for it. Everything that a ProcessGroup sends goes
-/// through here, whether by its own methods (`record`) or by c10d code that holds this object as
-/// its backend (the overrides).
+/// Wraps another backend. Everything that a ProcessGroup sends goes through here: its own methods
+/// call record(), and c10d code that holds this object as its backend calls the overrides.
 class RecordingBackend final : public c10d::Backend {
  public:
-  /// `device`: of the tensors; it outlives this.
+  /// `inner`: its Works must supply futures. A future completes on the CPU when the result is
+  /// there, and on a GPU when the operation is enqueued. `workers`: how many collectives `inner`
+  /// runs at a time. `device`: of the tensors; it outlives this object.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device);
 
+  /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
 
   using Call = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
   /// Starts a collective by `call` and records it. Throws CommError if it could not be started.
   c10::intrusive_ptr<RecordedWork> record(CollectiveKind kind, std::int64_t bytes,
                                           std::string_view label, const Call& call);
-  /// Of every collective that is done and was not taken before; of these, if nobody takes them, the
-  /// last kKeptRecords at least.
+  /// The records of all collectives that are done and were not taken before, in the order of the
+  /// calls.
   std::vector<CollectiveRecord> take_records();
-  /// The collectives that were recorded while the device captured have run once more: their records
-  /// come with the next take_records(). Of a capture alone there are none.
+  /// Says that the captured collectives have run once more: the next take_records() has a record of
+  /// each. A capture alone makes no records.
   void replay();
-  /// Ends the wrapped backend in order; all ranks do so, with nothing under way. Throws CommError.
+  /// Ends the wrapped backend in order. All ranks call it, with no collective under way. Throws
+  /// CommError.
   void shutdown() override;
-  /// Drops the wrapped backend as it is; later collectives throw CommError. Does nothing the second
-  /// time.
+  /// Drops the wrapped backend at once; later collectives throw CommError. A second call does
+  /// nothing.
   void release() { inner_.reset(); }
   /// "rank 1 of 2"
   std::string place() const;
@@ -111,7 +116,7 @@ class RecordingBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
-  /// Not recorded. Throws CommError.
+  /// The wrapped backend's memory; not recorded. Throws CommError.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
@@ -124,9 +129,11 @@ class RecordingBackend final : public c10d::Backend {
   const std::string name_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
-  std::vector<std::shared_ptr<CollectiveEntry>> captured_;  ///< with marks of the captured work
-  std::vector<CollectiveRecord> done_;                      ///< not taken yet, older than entries_
-  /// When each of the backend's threads finished the last collective dropped from entries_.
+  /// Collectives of the captured work: replay() copies them to entries_.
+  std::vector<std::shared_ptr<CollectiveEntry>> captured_;
+  /// Records not taken yet, older than entries_.
+  std::vector<CollectiveRecord> done_;
+  /// For each of the backend's threads: when it ended the last collective dropped from entries_.
   std::vector<std::int64_t> worker_free_ns_;
 };
 

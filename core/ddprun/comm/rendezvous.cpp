@@ -22,8 +22,8 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/descriptor.h"
 #include "ddprun/base/failure.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/backend_choice.h"
-#include "ddprun/comm/exchange.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
 
@@ -229,14 +229,14 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                     config, device);
 }
 
-std::vector<std::string> exchange_in_launch(const RankInfo& info, const std::string& round,
-                                            const std::string& text, double timeout_s) {
+std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
+                                                     const std::string& text, double timeout_s) {
   const QuietLog quiet;
   const auto timeout = to_milliseconds(timeout_s);
   try {
     const StorePtr store =
         c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
-    return exchange(*store, round, info.rank, info.world_size, text, timeout);
+    return all_gather_object(*store, round, info.rank, info.world_size, text, timeout);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {

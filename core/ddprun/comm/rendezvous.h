@@ -1,9 +1,7 @@
-// How ranks find each other: an existing launch's variables, or the ports of a launch of our own;
-// then the process group.
+// How ranks find each other: a store that rank 0 or the launcher serves, then the process group.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,19 +22,13 @@ struct RankInfo {
   int local_size = 1;  ///< ranks on this host
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
-  int listen_fd =
-      -1;  ///< rank 0 of a launch of our own: the socket, already bound and listening, of the store
-  bool agent_store = false;  ///< the launcher (torchrun's agent) already serves the store
-  std::string launcher =
-      kOwnLauncher;  ///< who started the ranks: "ddprun", "torchrun", "slurm", "openmpi"
+  /// The store's socket, already bound and listening; only rank 0 of a launch of our own has it.
+  int listen_fd = -1;
+  /// The launcher (torchrun's agent) serves the store, not rank 0.
+  bool agent_store = false;
+  /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
+  std::string launcher = kOwnLauncher;
 };
-
-/// Reads the variables of the launch that this process belongs to: torchrun's (RANK, WORLD_SIZE,
-/// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE), Slurm's
-/// (SLURM_PROCID, SLURM_NTASKS, ...) or Open MPI's (OMPI_COMM_WORLD_RANK, ...), in this order;
-/// nothing if none is there. Throws ConfigError naming the variable if one is missing or malformed,
-/// or rank >= world size.
-std::optional<RankInfo> rank_info_from_environment();
 
 /// A TCP socket bound to 127.0.0.1 and a free port, listening; .second is the port. The caller owns
 /// the descriptor.
@@ -56,11 +48,11 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                                       const std::string& host = host_identity(),
                                       Device& device = cpu_device());
 
-/// Every rank's text, in rank order, through the store of a launch that was joined, while no group
-/// connects the ranks. `round`: a name that is used once. Throws CommError if a rank does not come
-/// within `timeout_s`.
-std::vector<std::string> exchange_in_launch(const RankInfo& info, const std::string& round,
-                                            const std::string& text, double timeout_s);
+/// all_gather_object() through the store of a launch that was joined, while no group connects the
+/// ranks: every rank's text, in rank order. `round`: a name that is used once. Throws CommError if
+/// a rank does not come within `timeout_s`.
+std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
+                                                     const std::string& text, double timeout_s);
 
 /// For tests: `world_size` groups over one in-process store, one for each thread that plays a
 /// rank. Call from every thread with the same `store` (make_thread_store()). Of `info` only ranks

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/exchange.h"
+#include "ddprun/comm/all_gather_object.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -114,14 +114,14 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPl
       control().token = mine.token;
     });
   }
-  const auto texts = exchange(*store, "introduction", place.rank, place.size,
-                              refusal.empty() ? mine.text() : refusal, timeout);
+  const auto texts = all_gather_object(*store, "introduction", place.rank, place.size,
+                                       refusal.empty() ? mine.text() : refusal, timeout);
   throw_refusals(texts);
   attempt([&] {
     if (place.rank != 0) join(texts[0]);
     watch_processes(texts);
   });
-  throw_refusals(exchange(*store, "joined", place.rank, place.size, refusal, timeout));
+  throw_refusals(all_gather_object(*store, "joined", place.rank, place.size, refusal, timeout));
 }
 
 void ShmChannel::throw_refusals(const std::vector<std::string>& texts) const {

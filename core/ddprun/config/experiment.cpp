@@ -8,6 +8,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
@@ -176,21 +177,6 @@ std::int64_t Experiment::batch_per_rank() const {
 }
 std::int64_t Experiment::micro_batch() const { return batch_per_rank() / train.accumulate; }
 std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.size; }
-
-Setup Experiment::setup() const {
-  return {.world_size = static_cast<int>(world.size),
-          .device = world.device,
-          .compute_capability = 0,  // which the plan asks the driver for
-          .backend = world.comm.backend,
-          .execution = execution.mode,
-          .micro_batch = micro_batch(),
-          .context_length = model.context_length,
-          .heads = model.heads,
-          .head_dim = model.head_dim(),
-          .d_ff = model.d_ff,
-          .compute_dtype = c10::kFloat,  // the plan asks the precision
-          .kernels = model.kernels};
-}
 
 ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, int world_size) {

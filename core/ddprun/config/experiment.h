@@ -37,7 +37,6 @@ struct Experiment {
   std::int64_t batch_per_rank() const;  ///< sequences of one rank per optimizer step
   std::int64_t micro_batch() const;     ///< sequences of one forward
   std::int64_t global_batch() const;
-  Setup setup() const;  ///< what plugins are asked about
   ConfigNode document;  ///< what it was read from
 };
 

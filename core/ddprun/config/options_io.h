@@ -1,4 +1,5 @@
 // The visitors of declared options: read them from YAML strictly, write their values, list them.
+// Family: options_io.cpp options_list.cpp
 #pragma once
 
 #include <functional>

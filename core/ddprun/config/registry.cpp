@@ -336,10 +336,10 @@ std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoi
   const auto plugin =
       std::dynamic_pointer_cast<Interface>(registry.create(kind, choice.name, choice.path, where));
   if (plugin == nullptr) {
-    throw PluginError({.what = fmt::format("the {} '{}' is of a class of another kind",
+    throw PluginError({.what = fmt::format("the {0} '{1}' is of a class that is no {0}",
                                            to_string(kind), choice.name),
                        .where = where,
-                       .got = "a class that is no " + std::string(to_string(kind)),
+                       .got = "a class of another kind",
                        .expected = "a class derived from the interface of its kind",
                        .hint = "its library exports it with the wrong macro"});
   }

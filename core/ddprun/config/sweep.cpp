@@ -1,4 +1,6 @@
-// Edits of a document before it is read: values at dotted paths, `--set` overrides, and sweeps.
+// Walks dotted paths through the tree, and multiplies documents by their sweeps.
+#include "ddprun/config/sweep.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,7 +8,6 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/config_node.h"
 
 namespace ddprun {
 

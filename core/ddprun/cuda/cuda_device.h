@@ -1,4 +1,6 @@
 // One GPU as a device of the core, and the functions that other files of this library define.
+// Family: cuda_device.cpp cuda_graph.cpp cuda_links.cpp cuda_probe.cpp
+// Family: library.cpp memory_history.cpp
 #pragma once
 
 #include <atomic>

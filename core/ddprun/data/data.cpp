@@ -13,23 +13,13 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/data/text_corpus.h"
 #include "ddprun/data/token_files.h"
 
 namespace ddprun {
 
 namespace {
-
-// 1234567 -> "1,234,567"
-std::string with_commas(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto i = static_cast<std::int64_t>(text.size()) - 3; i > 0; i -= 3) text.insert(i, 1, ',');
-  return text;
-}
-
-std::string joined(const std::vector<std::string>& paths) {
-  return fmt::format("{}", fmt::join(paths, ", "));
-}
 
 class RandomTokens final : public DataSource {
  public:
@@ -38,7 +28,7 @@ class RandomTokens final : public DataSource {
 
   std::int64_t tokens() const override { return 0; }
   std::string description() const override {
-    return "random: uniform in [0, " + with_commas(vocab_size_) + ")";
+    return "random: uniform in [0, " + with_thousands(vocab_size_) + ")";
   }
 
  private:
@@ -82,9 +72,9 @@ std::unique_ptr<DataSource> make_finite(Tokens tokens, const DataConfig& config,
   if (tokens.size() <= context_length) {
     throw ConfigError(
         {.what = "the data is too short for one sample",
-         .where = joined(config.path),
-         .got = with_commas(tokens.size()) + " tokens",
-         .expected = "at least model.context_length + 1 = " + with_commas(context_length + 1),
+         .where = fmt::format("{}", fmt::join(config.path, ", ")),
+         .got = with_thousands(tokens.size()) + " tokens",
+         .expected = "at least model.context_length + 1 = " + with_thousands(context_length + 1),
          .hint = "add data, or lower model.context_length"});
   }
   return std::make_unique<FiniteTokens<Tokens>>(std::move(tokens), std::move(description),
@@ -119,9 +109,9 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
                        .hint = "raise model.vocab_size"});
   }
   TextCorpus text(config.path);
-  std::string description = "text: " + with_commas(text.size()) + " bytes of " +
-                            with_commas(text.files()) + (text.files() == 1 ? " file" : " files") +
-                            " under " + joined(config.path);
+  std::string description = fmt::format("text: {} bytes of {} file{} under {}",
+                                        with_thousands(text.size()), with_thousands(text.files()),
+                                        text.files() == 1 ? "" : "s", fmt::join(config.path, ", "));
   if (!text.skipped().empty()) description += " (skipped: " + text.skipped() + ")";
   return make_finite(std::move(text), config, std::move(description), context_length, seed);
 }
@@ -130,8 +120,8 @@ template <class Token>
 std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,
                                         std::int64_t context_length, std::uint64_t seed) {
   TokenFiles<Token> tokens(config.path, vocab_size);
-  std::string description = "tokens: " + with_commas(tokens.size()) + " " +
-                            name_of(config.token_type) + " of " + joined(config.path);
+  std::string description = fmt::format("tokens: {} {} of {}", with_thousands(tokens.size()),
+                                        name_of(config.token_type), fmt::join(config.path, ", "));
   return make_finite(std::move(tokens), config, std::move(description), context_length, seed);
 }
 

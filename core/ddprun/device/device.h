@@ -1,4 +1,4 @@
-// What a rank computes on: where its tensors live, marks in the order of its work, and what joins
+// The device of a rank: where tensors live, when work was done, memory, and the backend that joins
 // ranks on it.
 #pragma once
 
@@ -22,29 +22,29 @@ namespace ddprun {
 
 class MemoryHistory;
 
-/// A point in a device's work, never 0. On the CPU, which has done what it was told when the call
-/// returns, it is the time; on a GPU, which runs behind the CPU, an event in a stream.
+/// A point in the order of a device's work; never 0. On the CPU, where work is done when the call
+/// returns, a mark is a time. On a GPU, which works behind the CPU, it is an event in a stream.
 using Mark = std::int64_t;
 
-/// Bytes and events of a device's allocator since reset_memory(), or now.
+/// What a device's allocator holds now, and its peaks and events since reset_memory().
 struct DeviceMemory {
   std::int64_t allocated_bytes = 0;  ///< in tensors, now
   std::int64_t reserved_bytes = 0;   ///< taken from the driver, now
   std::int64_t peak_allocated_bytes = 0;
   std::int64_t peak_reserved_bytes = 0;
-  std::int64_t retries = 0;  ///< the cache was emptied because memory ran out
+  std::int64_t retries = 0;  ///< how often the cache was emptied because memory ran out
 };
 
-/// Work that a device was given once and does again as a whole: a CUDA graph.
+/// Work that was captured once and can be replayed as a whole: a CUDA graph.
 class CapturedWork {
  public:
   virtual ~CapturedWork();
-  /// Gives the device all of it, behind what the calling thread has given it so far. Never waits.
+  /// Enqueues all of the work, behind what the calling thread has enqueued so far. Never waits.
   virtual void launch() = 0;
 };
 
-/// One device, as the core sees it. One a rank; created in the rank's own process, where the driver
-/// has not been used before a fork.
+/// A rank's device, as the core sees it. Each rank creates its own after the fork, because a driver
+/// that was used before a fork does not work after it.
 class Device {
  public:
   virtual ~Device();
@@ -52,49 +52,50 @@ class Device {
   /// Where the rank's tensors live: "cpu", "cuda:1".
   virtual c10::Device torch_device() const = 0;
 
-  /// Puts a mark behind the work that the calling thread has given the device so far (to its
-  /// current stream). Never waits. Any thread.
+  /// Puts a mark behind the work that the calling thread has enqueued so far (on its current
+  /// stream). Never waits. Any thread.
   virtual Mark mark() = 0;
-  /// When the device reached the mark, nanoseconds of now_ns(); waits until it has. Throws
-  /// CommError if a collective before it cannot end. Of old marks (the last 500,000 are kept)
-  /// throws Error.
+  /// When the device reached the mark, in nanoseconds of now_ns(). Waits until it has. Throws
+  /// CommError if a collective before the mark cannot end, and Error for an old mark (the last
+  /// 500,000 are kept).
   virtual std::int64_t time_of(Mark mark) = 0;
-  /// Returns when all work given so far is done. Throws as time_of() does.
+  /// Returns when all work enqueued so far is done. Throws as time_of() does.
   virtual void synchronize() = 0;
 
-  /// Calls `work` once and keeps what it gives the device instead of doing it. `work` waits for
-  /// nothing on the device, and computes in memory that stays where it is. Marks within it are told
-  /// for the last launch; they stay as long as the device. Null if the device cannot capture.
-  /// Throws Error: something in `work` cannot be captured.
+  /// Calls `work` once. What it enqueues is not done but captured. `work` must not wait for the
+  /// device, and must compute in memory that stays where it is. time_of() a mark within it is the
+  /// time in the last launch; such marks are kept as long as the device. Returns null if the device
+  /// cannot capture. Throws Error if something in `work` cannot be captured.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
-  /// Whether `work` of capture() is being called.
+  /// True while capture() calls its `work`.
   virtual bool capturing() const = 0;
 
   virtual DeviceMemory memory() const = 0;
   virtual void reset_memory() = 0;
-  /// Counts memory until the returned object is gone. On the CPU, where nothing is counted without,
-  /// that is of the calling thread and of autograd's. Null: it is counted all the time.
+  /// Counts memory() until the returned object is gone. The CPU counts only then, and only for the
+  /// calling thread and autograd's. Null: this device counts all the time.
   virtual std::shared_ptr<void> count_memory();
-  /// Records the allocator's history; null where there is none.
+  /// Records the allocator's history from now on. Null: this device has none.
   virtual std::unique_ptr<MemoryHistory> record_memory();
 
-  /// The device as its maker calls it, "NVIDIA H200"; empty of the CPU.
+  /// The product's name, "NVIDIA H200"; empty for the CPU.
   virtual std::string name() const;
-  /// Facts for result.json, in order: of the CPU none, environment.h has them.
+  /// Facts for result.json, in order. None for the CPU: environment.h has those.
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 
-  /// The view that the device's own backend has of this host, as a file's text (NCCL's topology,
-  /// XML); empty if there is none, and on other ranks than 0.
+  /// How the device's own backend sees this host, as the text of a file (NCCL's topology, XML).
+  /// Empty if there is none, and on all ranks but 0.
   virtual std::string topology() const { return {}; }
 
-  /// The device's own backend (NCCL); null if gloo and shm join its ranks. A collective call.
-  /// `timeout`: for connecting and for every collective. Throws CommError.
+  /// Connects the ranks by the device's own backend (NCCL); null if it has none and gloo or shm
+  /// connects them. All ranks call it. `timeout`: for connecting and for every collective. Throws
+  /// CommError.
   virtual c10::intrusive_ptr<c10d::Backend> make_backend(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
       std::chrono::milliseconds timeout) = 0;
 };
 
-/// The CPU: marks are times.
+/// The CPU, whose marks are times.
 Device& cpu_device();
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 // The residual stream, (rows, d_model) with one row a token, is float32. What the matrix products
 // read and write has the dtype of ParameterSlot::compute, called T below. There are no second
 // derivatives.
+// Family: fused_layers.cpp fused_loss.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -17,44 +17,43 @@ std::int64_t align(std::int64_t elements) {
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// An error of one parameter.
-[[noreturn]] void refuse(const NamedTensor& parameter, ErrorText text) {
-  text.where = "parameter \"" + parameter.name + "\"";
+[[noreturn]] void refuse(ErrorText text) {
+  text.where = "the model's parameters";
   throw ConfigError(std::move(text));
 }
 
 void check(const NamedTensor& parameter, const at::Tensor& first) {
   const at::Tensor& tensor = parameter.tensor;
+  const std::string name = "\"" + parameter.name + "\"";
   if (!tensor.defined()) {
-    refuse(parameter, {.what = "a parameter is undefined",
-                       .got = "an empty handle",
-                       .expected = "a tensor",
-                       .hint = "give the model its parameters before"});
+    refuse({.what = "parameter " + name + " is undefined",
+            .got = "an empty handle",
+            .expected = "a tensor",
+            .hint = "give the model its parameters before"});
   }
   if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
-    refuse(parameter,
-           {.what = "a parameter cannot move into a flat buffer",
+    refuse({.what = "parameter " + name + " cannot move into a flat buffer",
             .got = tensor.toString(),
             .expected = "a dense float32 tensor",
             .hint = "precision plugins compute in other types and keep float32 parameters"});
   }
   if (!tensor.is_leaf()) {
-    refuse(parameter, {.what = "a parameter is not a leaf of the autograd graph",
-                       .got = "the result of an operation",
-                       .expected = "a leaf, as module->parameters() holds",
-                       .hint = "detach() it, then requires_grad_()"});
+    refuse({.what = "parameter " + name + " is not a leaf of the autograd graph",
+            .got = "the result of an operation",
+            .expected = "a leaf, as module->parameters() holds",
+            .hint = "detach() it, then requires_grad_()"});
   }
   if (!tensor.requires_grad()) {
-    refuse(parameter, {.what = "a parameter does not require a gradient",
-                       .got = "requires_grad = false",
-                       .expected = "requires_grad = true",
-                       .hint = "leave frozen parameters out of the list"});
+    refuse({.what = "parameter " + name + " does not require a gradient",
+            .got = "requires_grad = false",
+            .expected = "requires_grad = true",
+            .hint = "leave frozen parameters out of the list"});
   }
   if (tensor.device() != first.device()) {
-    refuse(parameter, {.what = "a parameter is on another device than the first",
-                       .got = tensor.device().str(),
-                       .expected = first.device().str(),
-                       .hint = "move the whole model to one device"});
+    refuse({.what = "parameter " + name + " is on another device than the first",
+            .got = tensor.device().str(),
+            .expected = first.device().str(),
+            .hint = "move the whole model to one device"});
   }
 }
 
@@ -74,10 +73,10 @@ void check_all(const std::vector<NamedTensor>& parameters) {
     const bool new_data =
         parameter.tensor.numel() == 0 || data.insert(parameter.tensor.const_data_ptr()).second;
     if (!new_name || !new_data) {
-      refuse(parameter, {.what = "a parameter appears twice",
-                         .got = new_name ? "memory of an earlier parameter" : "its name",
-                         .expected = "each parameter once",
-                         .hint = "list a tied weight once, under one of its names"});
+      refuse({.what = "parameter \"" + parameter.name + "\" appears twice",
+              .got = new_name ? "memory of an earlier parameter" : "its name",
+              .expected = "each parameter once",
+              .hint = "list a tied weight once, under one of its names"});
     }
   }
 }

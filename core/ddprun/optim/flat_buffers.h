@@ -1,5 +1,5 @@
-// Parameters and gradients in two contiguous buffers, in the order in which backward produces
-// gradients.
+// All parameters in one contiguous buffer and all gradients in another, in the order in which
+// backward produces gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,64 +23,67 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// The dtypes of what accompanies the float32 parameters: float32 (nothing) or bfloat16.
+/// The dtypes of the buffers besides the float32 parameters. Each is float32 or bfloat16.
 struct BufferDtypes {
-  at::ScalarType compute = at::kFloat;  ///< of a copy of the parameters, for the matrix products
-  at::ScalarType reduce = at::kFloat;   ///< of the gradients as ranks exchange them
-  /// Of the model's own tensors, and of gradients while they are accumulated. Bfloat16: so are the
-  /// two above, the tensors are views of the copy, and what the optimizer updates is a float32
-  /// master.
+  /// Of the copy of the parameters that the matrix products read. With float32 there is no copy.
+  at::ScalarType compute = at::kFloat;
+  /// Of the gradients that ranks exchange.
+  at::ScalarType reduce = at::kFloat;
+  /// Of the model's own tensors, and of gradients while backward accumulates them. If it is
+  /// bfloat16, so must be the two above: the model's tensors are then views of the copy, and the
+  /// optimizer updates float32 masters.
   at::ScalarType model = at::kFloat;
 };
 
-/// Gives a zeroed tensor (elements,) of these options, on a 64-byte boundary.
+/// Makes a zeroed tensor (elements,) of these options, on a 64-byte boundary.
 using Allocate = std::function<at::Tensor(std::int64_t elements, const at::TensorOptions& options)>;
 
-/// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of each
-/// buffer; i counts in reverse order of registration, which is the order in which backward
-/// completes. Each range starts on a 64-byte boundary (of bfloat16 32); the padding between ranges
-/// is zero in all buffers and stays so under any reduction.
+/// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of every
+/// buffer. Index 0 is the parameter that was registered last, because backward completes it first.
+/// Each range starts on a 64-byte boundary (in a bfloat16 buffer: 32-byte). The padding between
+/// ranges is zero in all buffers, and no reduction changes that.
 class FlatBuffers {
  public:
-  /// Moves the parameters (given in registration order, float32 leaves that require grad, one
-  /// device) into the flat buffer: each tensor becomes a view of it, or of its copy (set_data),
-  /// with .grad unset. The tensors stay the user's. Throws ConfigError naming the parameter if one
-  /// is not a float32 leaf or appears twice, and if the dtypes do not fit each other. `allocate` is
-  /// called for what collectives work on: parameters and gradients.
+  /// Moves the parameters into the flat buffer. They are given in registration order, and are
+  /// float32 leaves that require grad, on one device. Each tensor stays the user's and becomes a
+  /// view of the buffer (set_data), or of the copy if dtypes.model is bfloat16; its .grad is unset.
+  /// `allocate` makes what collectives work on: the parameters, and the gradients that ranks
+  /// exchange. Throws ConfigError that names the parameter if one is not such a leaf or appears
+  /// twice, and ConfigError if the dtypes do not fit each other.
   explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {},
                        const Allocate& allocate = allocate_private);
 
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }
-  /// The user's tensor: a view in its own shape of the flat buffer, or of the copy.
+  /// The user's tensor, in its own shape: a view of the flat buffer, or of the copy.
   const at::Tensor& parameter(int index) const { return tensors_[index]; }
 
   Range range(int index) const { return ranges_[index]; }
-  /// From the begin of `first` to the end of `last` (inclusive); ranges between are contiguous but
-  /// for padding.
+  /// From the begin of parameter `first` to the end of parameter `last`, padding between included.
   Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
   Range all() const { return {0, parameters_.numel()}; }
 
-  /// 1-D views, no copies. Parameters are the float32 ones that the optimizer updates; gradients
-  /// are in the dtype in which ranks exchange them.
+  /// A 1-D view of the float32 parameters, which the optimizer updates.
   at::Tensor parameters(Range range) const;
+  /// A 1-D view of the gradients, in the dtype in which ranks exchange them.
   at::Tensor gradients(Range range) const;
   std::int64_t gradient_bytes(Range range) const;
-  /// The copy of the parameters for the matrix products; undefined if there is none, or nobody has
-  /// asked for slots() yet.
+  /// A 1-D view of the copy that the matrix products read; undefined if there is no copy (yet:
+  /// slots() may make one).
   at::Tensor compute_copy(Range range) const;
-  /// Call after writing parameters by other means than the optimizer: renews the copy.
+  /// Renews the copy. Call it after anything but the optimizer wrote parameters.
   void parameters_changed(Range range);
 
-  /// For fused kernels, in registration order. The first call makes the copy of the parameters that
-  /// they read: PyTorch's own operators, and so a model without fused kernels, have no use for it
-  /// unless it is the model's own. Throws ConfigError for dtypes that fused kernels do not have.
+  /// The parameters for fused kernels, in registration order. The first call makes the copy that
+  /// these kernels read; PyTorch's own operators do not need one. Throws ConfigError if fused
+  /// kernels do not have these dtypes.
   std::vector<ParameterSlot> slots();
 
-  /// A backward has added to .grad of parameter `index`: whatever it is now becomes a view of the
-  /// gradient buffer. False if there is no gradient.
+  /// Makes .grad of parameter `index` a view of the gradient buffer, with the value that backward
+  /// gave it. Call it after backward wrote or added to .grad. False if .grad is undefined.
   bool adopt_gradient(int index);
-  /// After the last adopt_gradient() of a step: gradients(range(index)) holds the gradient.
+  /// Makes gradients(range(index)) hold the gradient in the dtype that ranks exchange. Call it once
+  /// a step, after the last adopt_gradient() of this parameter.
   void finish_gradient(int index);
 
   /// Number of parameters without padding.
@@ -98,8 +101,8 @@ class FlatBuffers {
   std::vector<Range> ranges_;
   at::Tensor parameters_;  // (elements,) float32
   at::Tensor gradients_;   // (elements,) dtypes_.model: what backward accumulates
-  at::Tensor reduced_;     // (elements,) dtypes_.reduce: what ranks exchange; it may be gradients_
-  at::Tensor compute_;     // (elements,) dtypes_.compute, or undefined
+  at::Tensor reduced_;     // (elements,) dtypes_.reduce: what ranks exchange; may be gradients_
+  at::Tensor compute_;     // (elements,) dtypes_.compute: the copy, or undefined
   BufferDtypes dtypes_;
   std::int64_t parameter_count_ = 0;
 };

@@ -10,21 +10,22 @@
 
 namespace ddprun {
 
-/// Updates ranges of the parameters from the gradients. Per step: begin_step once, perhaps
-/// scale_gradients, then update over disjoint ranges, any number, any order: the cuts do not change
-/// the result. State (moments) is allocated zeroed on first touch of a range.
+/// Updates ranges of the parameters from the gradients. In each step: begin_step() once, then at
+/// most one scale_gradients(), then update() for disjoint ranges in any order. How the parameters
+/// are cut into ranges does not change the result. State (moments) is allocated, zeroed, when a
+/// range is first updated.
 class Optimizer {
  public:
   virtual ~Optimizer();
 
-  /// `lr` is this step's learning rate. The only call of a step that is not captured with it in a
-  /// CUDA graph.
+  /// Begins a step with learning rate `lr`. A CUDA graph of the step does not contain this call.
   void begin_step(double lr);
-  /// Of this step, before its first update. A step with overflow is not counted.
+  /// Multiplies this step's gradients, and skips its updates if there was an overflow. A skipped
+  /// step is not counted.
   void scale_gradients(const GradientScale& scale);
-  /// parameters[range] -= ..., and their copy for the matrix products in the same pass; what the
-  /// gradients hold afterwards is not defined. Throws Error if this step has updated a part of
-  /// `range` before.
+  /// Updates the parameters of `range`, and their copy for the matrix products in the same pass.
+  /// The gradients of `range` are undefined afterwards. Throws Error if this step has updated a
+  /// part of `range` before.
   void update(Range range);
   /// Updates all that this step has not updated yet.
   void update_all();

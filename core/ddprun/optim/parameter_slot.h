@@ -9,14 +9,15 @@
 
 namespace ddprun {
 
-/// One parameter of a model that computes by fused kernels. A gradient follows PyTorch's own
-/// convention: while parameter.grad() is undefined there is none yet, and the first one is written,
-/// not added.
+/// One parameter of a model that computes by fused kernels. Gradients follow PyTorch's convention:
+/// while parameter.grad() is undefined there is none, and the first one is written, not added.
 struct ParameterSlot {
-  at::Tensor parameter;  ///< the leaf, float32
-  at::Tensor compute;    ///< its copy in the dtype of the matrix products; undefined: none
-  at::Tensor gradient;  ///< float32, contiguous, its shape: memory for the gradient; undefined: the
-                        ///< memory is allocated when needed
+  /// The leaf, float32.
+  at::Tensor parameter;
+  /// Its copy in the dtype of the matrix products; undefined: there is none.
+  at::Tensor compute;
+  /// Memory for its gradient: float32, contiguous, of its shape. Undefined: allocated when needed.
+  at::Tensor gradient;
 
   /// What the matrix products read.
   const at::Tensor& weight() const { return compute.defined() ? compute : parameter; }
@@ -24,22 +25,22 @@ struct ParameterSlot {
 
 using Slots = std::span<const ParameterSlot* const>;
 
-/// The matrices (out_i, in) under each other, (sum of out_i, in), in the dtype of the products:
-/// without a copy where they lie so in memory.
+/// The matrices (out_i, in) stacked to one (sum of out_i, in), in the dtype of the products.
+/// Nothing is copied if they are neighbours in memory.
 at::Tensor stack_weights(Slots slots);
 
-/// Writes a matrix (rows, columns), float32: out = it, or out += it.
+/// Writes a float32 matrix (rows, columns) to `out`, or adds it to `out`.
 using GradientProduct = std::function<void(bool add, at::Tensor& out)>;
 
-/// Adds what `product` writes, (sum of out_i, columns), to the gradients of matrices under each
-/// other: in one call, and in place, where these lie so in memory. Backward, no grad mode.
+/// Adds what `product` writes, (sum of out_i, columns), to the gradients of stacked matrices. If
+/// these are neighbours in memory, that is one call and in place. Call it in backward, without grad
+/// mode.
 void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product);
 
-/// The gradient to add to, zeroed if this is the first addition; it is the parameter's .grad from
-/// then on.
+/// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.
 float* gradient_to_add_to(const ParameterSlot& slot);
 
-/// True while .grad is undefined: `slot.gradient` is nobody's yet.
+/// True while .grad is undefined, so that `slot.gradient` is unused.
 bool gradient_is_free(const ParameterSlot& slot);
 
 }  // namespace ddprun

@@ -17,9 +17,9 @@
 
 namespace ddprun {
 
-/// The setting that a plugin is asked to run in, known before any rank starts. All sizes are of one
-/// rank.
-struct Setup {
+/// The run that a plugin is asked about, known before any rank starts; describe_run() makes it. All
+/// sizes are of one rank.
+struct RunDescription {
   int world_size = 1;
   DeviceKind device = DeviceKind::cpu;
   int compute_capability = 0;  ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
@@ -52,9 +52,10 @@ class Plugin {
   /// everything else; in the launching process and again in every rank.
   virtual void declare_options(Options& options);
 
-  /// Why the plugin, with its options as read, cannot run in this setup; nothing if it can. Called
-  /// in the launching process, so that an impossible combination is refused before any rank starts.
-  virtual std::optional<Refusal> unsupported(const Setup& setup) const;
+  /// Why the plugin, with its options as read, cannot take part in this run; nothing if it can.
+  /// Called in the launching process, so that an impossible combination is refused before any rank
+  /// starts.
+  virtual std::optional<Refusal> unsupported(const RunDescription& run) const;
 };
 
 enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };

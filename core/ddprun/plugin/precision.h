@@ -14,56 +14,61 @@
 
 namespace ddprun {
 
-/// Dtypes around a step. Every default does nothing: fp32. One object per rank, used on the
-/// training thread.
+/// Decides in which dtype each stage of a step computes. The defaults are those of fp32: they
+/// change nothing. One object per rank, used on the training thread.
 class Precision : public Plugin {
  public:
   ~Precision() override;
 
-  /// Whatever must be undone when the forward is over (its destructor does); see forward_guard().
+  /// Switches something on for the forward; its destructor switches it off. See forward_guard().
   class Guard {
    public:
     virtual ~Guard();
   };
 
-  /// Once, before the parameters move into the flat buffers: may convert them in place (set_data),
-  /// and shows on which device the run is.
+  /// Called once, before the parameters move into the flat buffers. May convert them in place
+  /// (set_data). Their device is the run's device.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
-  /// The dtype of the matrix products and of what they read and write. The fused kernels go by it,
-  /// where it is float32 or bfloat16, and keep a copy of the parameters in it; PyTorch's own
-  /// operators go by what forward_guard() switches on. Asked in the launching process too.
+  /// The dtype of the matrix products and of what they read and write. The fused kernels compute in
+  /// it, if it is float32 or bfloat16, and keep a copy of the parameters in it. PyTorch's own
+  /// operators do not know it: they compute as forward_guard() makes them. Also called in the
+  /// launching process.
   virtual at::ScalarType compute_dtype() const;
 
-  /// The dtype in which gradients travel: float32 or bfloat16.
+  /// The dtype in which ranks exchange gradients: float32 or bfloat16.
   virtual at::ScalarType reduce_dtype() const;
 
-  /// The dtype of the model's own tensors, and in which their gradients are accumulated: float32;
-  /// or bfloat16, if the two above are. The optimizer updates float32 masters either way.
+  /// The dtype of the model's own tensors, in which their gradients are accumulated too. It is
+  /// float32, or it is bfloat16 together with the two dtypes above. The optimizer updates float32
+  /// masters in both cases.
   virtual at::ScalarType parameter_dtype() const;
 
-  /// Held during the forward and the loss of each micro-batch; null means nothing to do.
+  /// The core holds the guard during the forward and the loss of each micro-batch. Null: there is
+  /// nothing to switch on.
   virtual std::unique_ptr<Guard> forward_guard();
 
-  /// x (..., in) weight^T (out, in), differentiable: the product of a linear layer, for models that
-  /// let the precision compute it. Called within a forward_guard(). Default: at::linear.
+  /// The product of a linear layer, x weight^T, differentiable, for models that let the precision
+  /// compute it. x: (..., in); weight: (out, in); result: (..., out). Called within a
+  /// forward_guard(). Default: at::linear.
   virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
 
-  /// Whether the next two are to be called. Such a precision cannot run with optimizer.overlap,
-  /// which updates parameters before all gradients are known. Asked in the launching process too.
+  /// True if this precision scales the loss: only then are the next two called. It cannot run with
+  /// optimizer.overlap, which updates parameters before all gradients are known. Also called in the
+  /// launching process.
   virtual bool scales_loss() const;
 
-  /// The loss that backward starts from: a scalar, made from `loss` (micro-batch by micro-batch).
+  /// The scaled loss, a scalar, from which backward starts. Called for each micro-batch.
   virtual at::Tensor scale_loss(const at::Tensor& loss);
 
-  /// After the gradients are synchronized: what undoes scale_loss, and whether gradients overflowed
-  /// on this rank. Tensors on the gradients' device; do not wait for them. On return from the step
-  /// `overflow` holds, in place, the maximum over all ranks, which all heed: one all-reduce of four
-  /// bytes.
+  /// Called when the gradients are synchronized. Returns the factor that undoes scale_loss(), and
+  /// whether gradients overflowed on this rank. Both are tensors on the gradients' device; do not
+  /// wait for their values. The core all-reduces `overflow` in place (four bytes) to the maximum
+  /// over the ranks, so that all ranks skip the same steps.
   virtual GradientScale gradient_scale(const at::Tensor& gradients);
 
-  /// What the matrix products multiply, for their share of the device's peak (MFU) in reports:
-  /// float32, tf32, bfloat16, float16 or float8. Default: compute_dtype().
+  /// The format of the factors in matrix products: float32, tf32, bfloat16, float16 or float8.
+  /// Reports divide by the device's peak for it (MFU). Default: compute_dtype().
   virtual std::string matmul_dtype() const;
 };
 
@@ -76,7 +81,8 @@ constexpr at::ScalarType dtype_of(ReduceDtype dtype) {
 
 /// For unsupported(): a refusal if the setup is of GPUs below compute capability `least` (80 is
 /// 8.0), which `what` needs ("TF32 products").
-std::optional<Refusal> below_capability(const Setup& setup, int least, const std::string& what);
+std::optional<Refusal> below_capability(const RunDescription& run, int least,
+                                        const std::string& what);
 
 }  // namespace ddprun
 

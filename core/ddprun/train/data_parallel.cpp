@@ -4,7 +4,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -34,8 +33,8 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
   if (precision.scales_loss()) {
     throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
                        .where = where,
-                       .got = "a precision that scales the loss",
-                       .expected = "one that does not",
+                       .got = "a precision that scales it",
+                       .expected = "a precision that leaves gradients as they are",
                        .hint = "parameters are updated before their gradients could be scaled "
                                "back: take another precision, or remove optimizer.overlap"});
   }
@@ -44,7 +43,7 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
                              "arrived while others travel",
                      .where = where,
                      .got = "a strategy that does not",
-                     .expected = "one that calls range_ready()",
+                     .expected = "a strategy whose reports_ranges() is true",
                      .hint = "take another strategy, remove optimizer.overlap, or let the strategy "
                              "call range_ready()"});
 }
@@ -61,8 +60,8 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
       strategy_(strategy),
       precision_(precision),
       optimizer_(make_optimizer(optimizer, buffers_)),
-      overlap_(optimizer.overlap) {
-  if (overlap_) {
+      order_(optimizer.overlap) {
+  if (optimizer.overlap) {
     check_overlap(strategy, precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { on_range_ready(range); });
   }
@@ -81,27 +80,20 @@ DataParallel::~DataParallel() {
 
 void DataParallel::on_accumulated(int index) {
   if (!buffers_.adopt_gradient(index)) return;
-  if (last_micro_batch_) buffers_.finish_gradient(index);
+  const bool last = order_.phase() == StepPhase::last_backward;
+  if (last) buffers_.finish_gradient(index);
   if (++gradients_seen_ == buffers_.count()) {
     marks_.last_gradient = context_.group().device().mark();
   }
-  if (last_micro_batch_) strategy_.on_gradient(index);
+  if (last) strategy_.on_gradient(index);
 }
 
 void DataParallel::on_range_ready(Range range) {
-  if (!begun_lr_) return;  // a backward without a step, as a run's proof makes it
-  if (!backward_done_) {
-    throw Error({.what = "the strategy reported a range before backward was done",
-                 .where = "range_ready()",
-                 .got = "a call during backward, which still reads parameters",
-                 .expected = "calls from finish_backward() on",
-                 .hint = "the strategy is at fault: see docs/writing_a_plugin.md"});
-  }
+  if (!order_.may_update()) return;
   const ProfilerRange profiled("update");
   Device& device = context_.group().device();
   const Mark begin = device.mark();
   optimizer_->update(range);
-  ++early_updates_;
   marks_.updates.emplace_back(begin, device.mark());
 }
 
@@ -110,7 +102,7 @@ void DataParallel::before_forward(bool last) {
 }
 
 BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
-  last_micro_batch_ = last;
+  order_.start_backward(last);
   gradients_seen_ = 0;
   Device& device = context_.group().device();
   marks_ = {.begin = device.mark()};
@@ -133,36 +125,14 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
 
 void DataParallel::finish_backward() {
   const PhaseScope phase(Phase::synchronize);
-  early_updates_ = 0;
-  backward_done_ = true;
+  order_.start_synchronizing();
   strategy_.finish_backward();
-  if (overlap_ && begun_lr_ && early_updates_ == 0) {
-    throw Error({.what = "the strategy reported no range, so optimizer.overlap had no effect",
-                 .where = "finish_backward()",
-                 .got = "no call of range_ready()",
-                 .expected = "range_ready() within it, as reports_ranges() says",
-                 .hint = "the strategy is at fault: see docs/writing_a_plugin.md"});
-  }
+  order_.end_synchronizing(marks_.updates.size());
 }
 
 void DataParallel::begin_step(double lr) {
   optimizer_->begin_step(lr);
-  begun_lr_ = lr;
-  backward_done_ = false;
-}
-
-/// With optimizer.overlap parts of the parameters are updated by now, at begin_step's rate and from
-/// gradients that were not clipped.
-void DataParallel::check_begun(double lr, double clip_norm) const {
-  const bool begun = begun_lr_ && backward_done_;
-  if (begun && *begun_lr_ == lr && !(overlap_ && clip_norm > 0.0)) return;
-  throw Error(
-      {.what = "step() can only complete what begin_step() began",
-       .where = "DataParallel::step",
-       .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
-       .expected = begun ? fmt::format("lr {}{}", *begun_lr_, overlap_ ? " and clip_norm 0" : "")
-                         : "begin_step() before the backward that synchronizes",
-       .hint = "a training loop of your own: begin_step(lr), backward, step(lr, clip_norm)"});
+  order_.begin(lr);
 }
 
 GradientScale DataParallel::agreed_scale() {
@@ -183,12 +153,7 @@ std::vector<PlannedCollective> DataParallel::planned() const {
 
 StepOutcome DataParallel::step(double lr, double clip_norm) {
   const PhaseScope phase(Phase::optimizer);
-  if (!begun_lr_ && !overlap_) {  // which only overlap needs before backward
-    begin_step(lr);
-    backward_done_ = true;
-  }
-  check_begun(lr, clip_norm);
-  begun_lr_.reset();
+  if (!order_.complete(lr, clip_norm)) optimizer_->begin_step(lr);
   StepOutcome outcome;
   GradientScale scale = agreed_scale();
   outcome.overflow = scale.overflow;

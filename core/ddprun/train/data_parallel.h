@@ -1,5 +1,5 @@
-// Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. The step
-// loop, and a user's own, call it.
+// Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. ddprun's
+// step loop calls it, and so can a training loop of your own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,7 @@
 #include "ddprun/device/device.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/train/step_order.h"
 
 namespace torch::autograd {
 struct Node;
@@ -21,40 +22,45 @@ struct Node;
 
 namespace ddprun {
 
-/// When the phases of one micro-batch's backward ended: marks of the group's device, whose
-/// time_of() gives the times once the step is over.
+/// The marks of one micro-batch's backward, in the order of time. They are marks of the group's
+/// device: its time_of() turns them into times once the step is over.
 struct BackwardMarks {
   Mark begin = 0;
-  Mark last_gradient = 0;  ///< the last gradient was final: end of `backward`
-  Mark synchronized = 0;   ///< every gradient is the mean: end of `exposed communication`
-  /// Between these two, begin and end of each update (optimizer.overlap).
+  /// The last gradient was final: `backward` ends, exposed communication begins.
+  Mark last_gradient = 0;
+  /// Every gradient is the mean: exposed communication ends.
+  Mark synchronized = 0;
+  /// The updates between the last two marks, begin and end of each (optimizer.overlap).
   std::vector<std::pair<Mark, Mark>> updates = {};
 };
 
-/// What became of a step. The calls wait for the device.
+/// How a step ended. Both calls wait for the device.
 struct StepOutcome {
-  bool skipped() const;  ///< gradients overflowed: parameters are as before
-  /// Before clipping, if that was asked for and the step was not skipped.
+  /// True if gradients overflowed: the parameters are then as before the step.
+  bool skipped() const;
+  /// The norm before clipping; empty if nothing was clipped or the step was skipped.
   std::optional<double> gradient_norm() const;
 
   at::Tensor overflow = {};  ///< as GradientScale::overflow
   at::Tensor norm = {};      ///< float64 scalar (), or undefined
 };
 
-/// `optimizer.overlap` asks the strategy to report ranges, and the precision to leave gradients as
-/// they are; throws ConfigError if they do not. `where`: of the option.
+/// Checks what `optimizer.overlap` needs: a strategy that reports ranges, and a precision that does
+/// not scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
 void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where);
 
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
-/// `precision` outlive it. After an exception it is not used again: collectives may be under way.
+/// `precision` outlive it. After an exception it must not be used again, because collectives may
+/// still be under way.
 ///     DataParallel ddp(model->named_parameters(), group, *strategy, *precision, optimizer_config);
 ///     ddp.before_forward(true); loss = ...; ddp.backward(loss, true); ddp.step(lr, clip_norm);
-/// With optimizer.overlap, and where the step is to be captured, ddp.begin_step(lr) stands before
-/// that backward.
+/// Two cases need ddp.begin_step(lr) before that backward: optimizer.overlap, and a step that is to
+/// be captured. StepOrder refuses calls that come out of order.
 class DataParallel {
  public:
-  /// Moves the parameters into flat buffers, runs strategy.setup(), and sets hooks. `parameters` in
-  /// registration order. Throws ConfigError, as check_overlap() does too.
+  /// Moves the parameters into flat buffers, calls strategy.setup(), and sets the hooks.
+  /// `parameters` are in registration order. Throws ConfigError, as FlatBuffers and check_overlap()
+  /// do.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer);
   ~DataParallel();
@@ -63,20 +69,20 @@ class DataParallel {
   const StrategyContext& context() const { return context_; }
   Optimizer& optimizer() { return *optimizer_; }
 
-  /// Before a micro-batch's forward. `last`: its backward will synchronize.
+  /// Call before each micro-batch's forward. `last`: the backward of this micro-batch synchronizes.
   void before_forward(bool last);
-  /// loss.backward() with hooks; if `last`, returns when every gradient is the mean over the ranks.
-  /// The caller has divided the loss by the number of micro-batches. Throws Error if a parameter
-  /// got no gradient.
+  /// loss.backward() with the hooks. If `last`, it returns when every gradient is the mean over the
+  /// ranks. The caller has divided the loss by the number of micro-batches. Throws Error if a
+  /// parameter got no gradient; with optimizer.overlap also if the strategy reported no range.
   BackwardMarks backward(const at::Tensor& loss, bool last);
-  /// The learning rate of the step, given before the backward that synchronizes. With
-  /// optimizer.overlap that backward then updates each range that the strategy reports, and throws
-  /// Error if none is. Never captured: a captured step takes the rate of the last call.
+  /// Tells the learning rate of a step before the backward that synchronizes. With
+  /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
+  /// is never captured: a replayed step takes the rate of the latest call.
   void begin_step(double lr);
-  /// Clips to `clip_norm` (0: no clipping), updates the parameters (what backward has not updated),
-  /// unsets the gradients. Waits for no GPU. Throws Error if `lr` is not what begin_step() was
-  /// given, if that was called at all; with optimizer.overlap it must have been, and `clip_norm` be
-  /// 0.
+  /// Clips to `clip_norm` (0: no clipping), updates the parameters that backward has not updated,
+  /// and unsets the gradients. Does not wait for a GPU. Throws Error if no backward synchronized;
+  /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
+  /// called, or if `clip_norm` is not 0.
   StepOutcome step(double lr, double clip_norm);
   /// The collectives of a synchronized step: the strategy's, and what the precision needs.
   std::vector<PlannedCollective> planned() const;
@@ -86,7 +92,6 @@ class DataParallel {
   void on_accumulated(int index);
   void on_range_ready(Range range);
   void finish_backward();
-  void check_begun(double lr, double clip_norm) const;
   GradientScale agreed_scale();
 
   FlatBuffers buffers_;
@@ -94,15 +99,11 @@ class DataParallel {
   Strategy& strategy_;
   Precision& precision_;
   std::unique_ptr<Optimizer> optimizer_;
-  bool last_micro_batch_ = false;
-  BackwardMarks marks_;  // of the backward under way
-  int gradients_seen_ = 0;
-  const bool overlap_;
-  std::optional<double> begun_lr_;  // begin_step() was called for the step under way
-  bool backward_done_ = false;      // of it: parameters may change
-  int early_updates_ = 0;
-  /// The end of each parameter in the autograd graph, and the hook there. Autograd keeps no
-  /// reference of its own to these nodes.
+  StepOrder order_;
+  BackwardMarks marks_;     // of the backward under way
+  int gradients_seen_ = 0;  // in the backward under way
+  /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd
+  /// itself keeps no reference to these nodes.
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;
 };
 

@@ -11,35 +11,29 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <functional>
-#include <locale>
 #include <map>
 #include <memory>
+
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
 namespace {
 
-struct ThousandsSeparator : std::numpunct<char> {
-  char do_thousands_sep() const override { return ','; }
-  std::string do_grouping() const override { return "\3"; }
-};
-
-constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
-constexpr int kIntegerRange =
-    3;  // rank values lie in size * [-3, 3]: sums stay exact in bfloat16 up to 9 ranks
+constexpr std::int64_t kGrain = 32768;             // elements worth a thread's start
+constexpr std::int64_t kHashedAtATime = 16 << 20;  // elements on the way from a GPU
+/// Values of a rank lie in size * [-3, 3]: their sums are exact in bfloat16 up to 9 ranks.
+constexpr int kIntegerRange = 3;
 
 /// A small integer that depends on the element and the rank, without a pattern that a shifted
 /// buffer would also fit.
 int small_integer(std::int64_t element, int rank) {
-  std::uint64_t x = static_cast<std::uint64_t>(element) * 0x9E3779B97F4A7C15ULL +
-                    static_cast<std::uint64_t>(rank + 1) * 0xD1B54A32D192ED03ULL;
-  x ^= x >> 32;
-  x *= 0xBF58476D1CE4E5B9ULL;
-  x ^= x >> 29;
-  return static_cast<int>(x % (2 * kIntegerRange + 1)) - kIntegerRange;
+  const std::uint64_t bits =
+      counter_hash(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(element));
+  return static_cast<int>(bits % (2 * kIntegerRange + 1)) - kIntegerRange;
 }
 
 /// Backward of a term of the loss whose gradient with respect to one parameter is this rank's
@@ -101,28 +95,18 @@ std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int
                              std::plus<>());
 }
 
-/// 1234567 as "1,234,567".
-std::string group_digits(std::int64_t value) {
-  return fmt::format(std::locale(std::locale::classic(), new ThousandsSeparator), "{:L}", value);
-}
-
 }  // namespace
 
 std::uint64_t hash_parameters(const FlatBuffers& buffers) {
-  const at::Tensor flat = buffers.parameters(buffers.all()).cpu();
-  const auto* bytes = static_cast<const unsigned char*>(flat.const_data_ptr());
-  const std::size_t words = flat.nbytes() / sizeof(std::uint64_t);  // ranges are 64-byte multiples
-  std::uint64_t lanes[4] = {1, 2, 3, 4};
-  for (std::size_t i = 0; i < words; ++i) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes + i * sizeof(word), sizeof(word));
-    auto& lane = lanes[i % 4];
-    lane = (std::rotl(lane, 29) ^ word) * 0x9E3779B97F4A7C15ULL;
+  Hash64 hash;
+  const std::int64_t end = buffers.all().end;
+  for (std::int64_t begin = 0; begin < end; begin += kHashedAtATime) {
+    // No copy of what is on the CPU.
+    const at::Tensor piece =
+        buffers.parameters({begin, std::min(begin + kHashedAtATime, end)}).cpu();
+    hash.add(piece.const_data_ptr(), piece.nbytes());
   }
-  std::uint64_t hash = words;
-  for (const std::uint64_t lane : lanes)
-    hash = (std::rotl(hash, 31) ^ lane) * 0xD1B54A32D192ED03ULL;
-  return hash;
+  return hash.value();
 }
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) {
@@ -141,13 +125,13 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
                                             : count_wrong(buffers, range, me, me + 1, size);
     if (count > 0) {
       wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
-                          group_digits(count), group_digits(range.size()), buffers.name(index));
+                          with_thousands(count), with_thousands(range.size()), buffers.name(index));
     }
   }
   buffers.zero_grad();
 
   bool all_right = true;
-  const auto messages = group.exchange(wrong);
+  const auto messages = group.all_gather_object(wrong);
   for (int rank = 0; rank < size; ++rank) {
     if (messages[rank].empty()) continue;
     if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
@@ -160,13 +144,13 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
   }
   return {"integer_gradients", "passed",
           fmt::format("all {} gradients equal the exact mean over {} rank{}",
-                      group_digits(buffers.parameter_count()), size, size == 1 ? "" : "s")};
+                      with_thousands(buffers.parameter_count()), size, size == 1 ? "" : "s")};
 }
 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const auto hashes =
-      group.exchange(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
+      group.all_gather_object(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
   const bool equal = std::all_of(hashes.begin(), hashes.end(),
                                  [&](const std::string& hash) { return hash == hashes[0]; });
   if (equal) {
@@ -181,19 +165,18 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
 
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
                               const std::vector<PlannedCollective>& planned) {
-  std::map<std::pair<CollectiveKind, std::int64_t>, int>
-      surplus;  // (kind, bytes) -> ran minus planned
+  // (kind, bytes) -> how many ran, minus how many were planned
+  std::map<std::pair<CollectiveKind, std::int64_t>, int> surplus;
   for (const auto& record : records) ++surplus[{record.kind, record.bytes}];
   for (const auto& collective : planned) --surplus[{collective.kind, collective.bytes}];
-  std::string difference;
+  std::vector<std::string> differences;
   for (const auto& [what, count] : surplus) {
     if (count == 0) continue;
-    difference +=
-        fmt::format("{}{} {} of {} bytes {}", difference.empty() ? "" : "; ", std::abs(count),
-                    to_string(what.first), group_digits(what.second),
-                    count > 0 ? "ran but were not planned" : "were planned but did not run");
+    differences.push_back(fmt::format(
+        "{} {} of {} bytes {}", std::abs(count), to_string(what.first), with_thousands(what.second),
+        count > 0 ? "ran but were not planned" : "were planned but did not run"));
   }
-  return difference;
+  return fmt::format("{}", fmt::join(differences, "; "));
 }
 
 }  // namespace ddprun

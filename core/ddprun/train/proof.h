@@ -10,8 +10,7 @@
 
 namespace ddprun {
 
-/// 64-bit hash of the parameters' bytes; equal parameters hash equal on any machine of the same
-/// byte order.
+/// XXH3 of the parameters' bytes. Equal parameters hash equal on all machines of one byte order.
 std::uint64_t hash_parameters(const FlatBuffers& buffers);
 
 /// Fills every gradient with small integers that differ by rank, through a real backward with the

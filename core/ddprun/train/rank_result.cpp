@@ -13,6 +13,9 @@ namespace ddprun {
 
 namespace {
 
+constexpr const char* kWhere = "a rank's result";
+constexpr const char* kHint = "it was written by another version of ddprun, or is damaged";
+
 using nlohmann::json;
 
 /// JSON has no infinities and no NaN, but a diverging loss has.
@@ -29,10 +32,10 @@ double to_number(const json& value) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
   if (text == "-inf") return -std::numeric_limits<double>::infinity();
   throw Error({.what = "not a number in a rank's result",
-               .where = {},
+               .where = kWhere,
                .got = text,
                .expected = "a number, \"nan\", \"inf\", \"-inf\"",
-               .hint = {}});
+               .hint = kHint});
 }
 
 /// Text, as most readers of JSON keep only 53 bits of an integer.
@@ -50,7 +53,7 @@ std::uint64_t from_hex(const std::string& text) {
                  .where = "parameter_hash",
                  .got = text,
                  .expected = "up to 16 hexadecimal digits",
-                 .hint = {}});
+                 .hint = kHint});
   }
   return value;
 }
@@ -64,8 +67,8 @@ CollectiveKind kind_from(const std::string& text) {
   throw Error({.what = "unknown collective in a rank's result",
                .where = "last_step",
                .got = text,
-               .expected = {},
-               .hint = "the result was written by another version of ddprun"});
+               .expected = "a kind of collective that this ddprun has",
+               .hint = kHint});
 }
 
 /// Every double of a StepSample that is always there: one list for both directions.
@@ -265,10 +268,10 @@ RankResult rank_result_from_json(const json& in) {
     return parse(in);
   } catch (const json::exception& error) {
     throw Error({.what = "a rank's result is malformed",
-                 .where = {},
+                 .where = kWhere,
                  .got = error.what(),
-                 .expected = {},
-                 .hint = "the result was written by another version of ddprun"});
+                 .expected = "every key that this ddprun writes",
+                 .hint = kHint});
   }
 }
 

@@ -11,10 +11,11 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/train/affinity.h"
 #include "ddprun/train/emulated_ranks.h"
-#include "ddprun/train/placement.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/run_observer.h"
+#include "ddprun/train/run_plugins.h"
 #include "ddprun/train/trainer.h"
 
 namespace ddprun {
@@ -33,8 +34,7 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
 
 /// Runs all steps; collects samples and compares each step's collectives with the plan.
 void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
-             RunObserver& observer, std::int64_t launch_ns,
-             const std::function<void(const Progress&)>& on_progress, RankResult& result) {
+             RunObserver& observer, const RunContext& context, RankResult& result) {
   Device& device = group.device();
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   std::string off_plan;
@@ -45,12 +45,15 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     observer.before_step(index);
     StepSample sample = trainer.step(index);
     observer.after_step(index);
-    if (index == 0) result.first_step_done_s = static_cast<double>(now_ns() - launch_ns) * 1e-9;
+    if (index == 0)
+      result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
     if (off_plan.empty()) {
       off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
       if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
     }
-    if (on_progress) on_progress({index + 1, steps, sample.loss, sample.step_ms});
+    if (context.on_progress) {
+      context.on_progress({index + 1, steps, sample.loss, sample.step_ms});
+    }
     result.samples.push_back(std::move(sample));
   }
   result.device_memory = device.memory();
@@ -71,25 +74,24 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
 }  // namespace
 
 std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                 const RankInfo& info, const std::string& run_id,
-                                 std::int64_t launch_ns, const std::filesystem::path& folder,
-                                 const std::function<void(const Progress&)>& on_progress) {
+                                 const RunContext& context) {
+  const RankInfo& info = context.info;
   RankResult result;
   result.rank = info.rank;
-  const Placement placement = place(experiment.world, info);
-  result.cores = placement.cores;
-  result.threads = placement.threads;
+  const Affinity affinity = set_affinity(experiment.world, info);
+  result.cores = affinity.cores;
+  result.threads = affinity.threads;
   const auto device = open_rank_device(experiment.world, info);
   RunObserver observer(experiment.profile, *device, observed_step(experiment),
-                       info.rank == 0 ? folder : "");
-  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
+                       info.rank == 0 ? context.folder : "");
+  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
   result.device_name = device->name();
   result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
   if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
   {
-    const auto strategy = make_strategy(registry, experiment.strategy);
+    const RunPlugins plugins = make_plugins(registry, experiment);
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
-    Trainer trainer(experiment, registry, *group, *strategy);
+    Trainer trainer(experiment, plugins, *group);
     setup.reset();
     auto& data_parallel = trainer.data_parallel();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
@@ -97,9 +99,9 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
         check_parameters_equal(data_parallel, *group, "initial_parameters_equal"));
     result.checks.push_back(check_integer_gradients(data_parallel, *group));
     give_back_freed_memory();
-    measure(trainer, *group, experiment, observer, launch_ns, on_progress, result);
+    measure(trainer, *group, experiment, observer, context, result);
     observer.add_to(result);
-    result.matmul_dtype = trainer.precision().matmul_dtype();
+    result.matmul_dtype = plugins.precision->matmul_dtype();
     result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
     result.parameter_hash = hash_parameters(data_parallel.buffers());
     result.peak_resident_bytes = peak_resident_bytes();
@@ -108,7 +110,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   }
 
   std::vector<RankResult> results;
-  for (const auto& text : group->exchange(to_json(result).dump())) {
+  for (const auto& text : group->all_gather_object(to_json(result).dump())) {
     results.push_back(rank_result_from_json(nlohmann::json::parse(text)));
   }
   group->shutdown();

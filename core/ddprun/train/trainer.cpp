@@ -15,25 +15,23 @@
 
 namespace ddprun {
 
-Trainer::Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
-                 Strategy& strategy)
+Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
     : experiment_(experiment),
       group_(group),
       device_(group.device()),
-      attention_(make_attention(registry, experiment.attention)),
-      precision_(make_precision(registry, experiment.precision)),
-      model_(experiment.model, *attention_, static_cast<std::uint64_t>(experiment.train.seed),
-             device_.torch_device()),
+      plugins_(std::move(plugins)),
+      model_(experiment.model, *plugins_.attention,
+             static_cast<std::uint64_t>(experiment.train.seed), device_.torch_device()),
       data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
-  precision_->convert(model_.parameters());
+  plugins_.precision->convert(model_.parameters());
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
-    return precision_->linear(x, weight);
+    return plugins_.precision->linear(x, weight);
   });
-  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, strategy, *precision_,
-                                                  experiment.optimizer);
+  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
+                                                  *plugins_.precision, experiment.optimizer);
   if (experiment.model.kernels == KernelSet::fused)
     model_.use_memory(data_parallel_->buffers().slots());
 }
@@ -67,13 +65,13 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   {
     const PhaseScope phase(Phase::forward);
     data_parallel_->before_forward(last);
-    const auto guard = precision_->forward_guard();
+    const auto guard = plugins_.precision->forward_guard();
     loss = model_.loss(ids, targets);
   }
   at::Tensor& sum = state_.loss_sum;
   sum = sum.defined() ? sum + loss.detach() : loss.detach();
   if (micro_batches_ > 1) loss = loss / micro_batches_;
-  if (precision_->scales_loss()) loss = precision_->scale_loss(loss);
+  if (plugins_.precision->scales_loss()) loss = plugins_.precision->scale_loss(loss);
   marks.forward_end = device_.mark();
   marks.backward = data_parallel_->backward(loss, last);
 }
@@ -87,7 +85,7 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_.end = device_.mark();
 }
 
-void Trainer::launch_step() {
+void Trainer::replay_step() {
   if (!graph_) {
     graph_ = device_.capture([this] { run_step({}); });
     TORCH_CHECK(graph_, "experiment_check refuses graphs on a device without them");
@@ -109,7 +107,7 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   data_parallel_->begin_step(lr_);
   if (experiment_.execution.mode == ExecutionMode::cuda_graph &&
       index >= ExecutionConfig::kEagerSteps) {
-    launch_step();
+    replay_step();
   } else {
     run_step(on_synchronized);
   }
@@ -125,8 +123,8 @@ at::Tensor Trainer::gradients() const {
   const FlatBuffers& buffers = data_parallel_->buffers();
   const at::Tensor gradients =
       buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  if (!precision_->scales_loss()) return gradients;
-  return gradients / precision_->scale_loss(at::ones({}, gradients.options()));
+  if (!plugins_.precision->scales_loss()) return gradients;
+  return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
 }
 
 std::vector<PhaseTime> Trainer::last_phases() const {

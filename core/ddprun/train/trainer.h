@@ -5,31 +5,29 @@
 #include <memory>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/registry.h"
 #include "ddprun/data/data.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/rank_result.h"
+#include "ddprun/train/run_plugins.h"
 
 namespace ddprun {
 
-/// Everything of one rank but the process: the step loop of run_rank(), and of its single-process
-/// reference. Training thread only.
+/// What run_rank() and verify_rank() call step by step. Training thread only.
 class Trainer {
  public:
-  /// `experiment`, `group` and `strategy` outlive the trainer. The rank takes its slice of the
-  /// experiment's global batch by group.rank() of group.size(), in micro-batches of
-  /// experiment.micro_batch() sequences. Throws Error.
-  Trainer(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
-          Strategy& strategy);
+  /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
+  /// global batch by group.rank() of group.size(), in micro-batches of experiment.micro_batch()
+  /// sequences. Throws Error.
+  Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
 
-  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) sees
-  /// the averaged gradients before clipping and (but for optimizer.overlap) update; not in steps
-  /// that are launched as a graph.
+  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
+  /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
+  /// for an update. Steps that replay a graph do not call it.
   StepSample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
-  /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, with the scale of
-  /// the loss taken out again.
+  /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
+  /// scale of the loss.
   at::Tensor gradients() const;
 
   /// The collectives of the last step, in the order of enqueueing, and when it began.
@@ -40,7 +38,6 @@ class Trainer {
 
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }
-  const Precision& precision() const { return *precision_; }
 
  private:
   /// Marks of one micro-batch: its forward begins where the one before ends.
@@ -48,8 +45,7 @@ class Trainer {
     Mark forward_end = 0;
     BackwardMarks backward = {};
   };
-  /// What run_step() leaves: of a captured step the same for every launch, with that launch's
-  /// values.
+  /// What run_step() leaves. A captured step leaves it once, and each replay renews the values.
   struct StepState {
     std::vector<MicroBatchMarks> micro_batches = {};
     Mark end = 0;
@@ -62,21 +58,21 @@ class Trainer {
   /// Forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);
-  /// run_step() by the graph, which is captured at the first call.
-  void launch_step();
+  /// run_step() as a graph: the first call captures it, each call replays it.
+  void replay_step();
   /// After the step: marks and records become times. `begin`: of the step.
   void fill_times(Mark begin, StepSample& sample);
 
   const Experiment& experiment_;
   ProcessGroup& group_;
   Device& device_;
-  std::shared_ptr<Attention> attention_;
-  std::shared_ptr<Precision> precision_;
+  RunPlugins plugins_;
   Transformer model_;
   std::unique_ptr<DataSource> data_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::int64_t micro_batches_;
-  std::vector<Batch> inputs_;  ///< of each micro-batch, on the device, in the same memory each step
+  /// Of each micro-batch, on the device. On a GPU they stay in the same memory.
+  std::vector<Batch> inputs_;
   double lr_ = 0.0;
   StepState state_;
   std::unique_ptr<CapturedWork> graph_;

@@ -1,12 +1,13 @@
-// `ddprun verify`: the same training by many ranks and by one process, compared parameter by
-// parameter.
+// Trains by many ranks, then by one process, and compares.
+#include "ddprun/train/verify_rank.h"
+
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "ddprun/train/affinity.h"
 #include "ddprun/train/emulated_ranks.h"
-#include "ddprun/train/placement.h"
-#include "ddprun/train/run_rank.h"
+#include "ddprun/train/run_plugins.h"
 #include "ddprun/train/trainer.h"
 
 namespace ddprun {
@@ -49,15 +50,15 @@ std::pair<double, double> max_and_mean(const at::Tensor& a, const at::Tensor& b,
 }  // namespace
 
 std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                    const RankInfo& info, const std::string& run_id) {
-  place(experiment.world, info);
+                                    const RunContext& context) {
+  const RankInfo& info = context.info;
+  set_affinity(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   const auto device = open_rank_device(experiment.world, info);
-  const auto group = connect(info, experiment.world.comm, run_id, host_identity(), *device);
+  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
   Outcome together;
   {
-    const auto strategy = make_strategy(registry, experiment.strategy);
-    Trainer trainer(experiment, registry, *group, *strategy);
+    Trainer trainer(experiment, make_plugins(registry, experiment), *group);
     together = train(trainer, steps);
   }
   group->shutdown();
@@ -75,8 +76,9 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   whole.execution = {};
   const auto alone_group =
       connect_thread(make_thread_store(), 0, 1, experiment.world.comm, *device);
-  Alone alone_strategy;
-  Trainer trainer(whole, registry, *alone_group, alone_strategy);
+  RunPlugins plugins = make_plugins(registry, whole);
+  plugins.strategy = std::make_shared<Alone>();
+  Trainer trainer(whole, plugins, *alone_group);
   const Outcome alone = train(trainer, steps);
   std::vector<Difference> differences;
   const auto& buffers = trainer.data_parallel().buffers();

@@ -6,13 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/all_gather_object.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -139,19 +142,31 @@ TEST_P(Ranks, BarrierWaitsForTheLast) {
   });
 }
 
-TEST_P(Ranks, ExchangeGivesTextsInRankOrder) {
+TEST_P(Ranks, AllGatherObjectGivesTextsInRankOrder) {
   run([](ProcessGroup& group) {
     for (int round = 0; round < 50; ++round) {
-      const auto texts =
-          group.exchange("round " + std::to_string(round) + " of " + std::to_string(group.rank()));
+      const auto texts = group.all_gather_object("round " + std::to_string(round) + " of " +
+                                                 std::to_string(group.rank()));
       ASSERT_EQ(texts.size(), static_cast<std::size_t>(group.size()));
       for (int rank = 0; rank < group.size(); ++rank) {
         EXPECT_EQ(texts[rank], "round " + std::to_string(round) + " of " + std::to_string(rank));
       }
     }
-    EXPECT_EQ(group.exchange(""), std::vector<std::string>(static_cast<std::size_t>(group.size())));
+    EXPECT_EQ(group.all_gather_object(""),
+              std::vector<std::string>(static_cast<std::size_t>(group.size())));
     EXPECT_TRUE(group.take_records().empty()) << "messages are no collectives";
   });
+}
+
+TEST(AllGatherObject, LeavesNoKeyInTheStore) {
+  const auto store = make_thread_store();
+  const std::string text(9'000'000, 'x');
+  std::thread rank_1([&] {
+    EXPECT_EQ(all_gather_object(*store, "round", 1, 2, text, std::chrono::seconds(30)).at(0), "");
+  });
+  EXPECT_EQ(all_gather_object(*store, "round", 0, 2, "", std::chrono::seconds(30)).at(1), text);
+  rank_1.join();
+  EXPECT_EQ(store->getNumKeys(), 0);
 }
 
 TEST_P(Ranks, ManyUnderWayAtOnce) {

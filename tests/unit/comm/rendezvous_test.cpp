@@ -12,6 +12,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/launch_environment.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
@@ -198,8 +199,8 @@ TEST(Connect, ProcessesMeetAndLeaveInOrder) {
     for (const int world_size : {1, 2, 3}) {
       const auto ends = run_process_ranks(world_size, [](const RankInfo& info) {
         const auto group = connect(info, {}, "run");
-        const bool right =
-            sums_ranks(*group) && group->exchange("hello").size() == std::size_t(info.world_size);
+        const bool right = sums_ranks(*group) &&
+                           group->all_gather_object("hello").size() == std::size_t(info.world_size);
         group->shutdown();
         return right ? 0 : 1;
       });
@@ -208,7 +209,7 @@ TEST(Connect, ProcessesMeetAndLeaveInOrder) {
   }
 }
 
-TEST(Connect, ExchangesMoreThanOneMessageOfTheStoreHolds) {
+TEST(Connect, AllGatherObjectTakesMoreThanOneMessageOfTheStoreHolds) {
   const auto ends = run_process_ranks(2, [](const RankInfo& info) {
     const auto group = connect(info, {}, "run");
     const auto text_of = [](int rank, int round) {
@@ -218,12 +219,28 @@ TEST(Connect, ExchangesMoreThanOneMessageOfTheStoreHolds) {
     };
     bool right = true;
     for (const int round : {0, 1}) {
-      const auto texts = group->exchange(text_of(info.rank, round));
+      const auto texts = group->all_gather_object(text_of(info.rank, round));
       right = right && texts[0] == text_of(0, round) && texts[1] == text_of(1, round);
     }
-    right = right && group->exchange("").at(1).empty();
+    right = right && group->all_gather_object("").at(1).empty();
     group->shutdown();
     return right ? 0 : 1;
+  });
+  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+}
+
+TEST(AllGatherObjectInLaunch, TakesMoreThanOneMessageOfTheStoreHolds) {
+  const auto ends = run_process_ranks(3, [](const RankInfo& own) {
+    RankInfo joined = own;
+    joined.launcher = "torchrun";
+    const auto text_of = [](int rank) {
+      return std::string(9'000'000, static_cast<char>('a' + rank));
+    };
+    for (const char* round : {"first", "second"}) {
+      const auto texts = all_gather_object_in_launch(joined, round, text_of(own.rank), 30);
+      if (texts != std::vector<std::string>{text_of(0), text_of(1), text_of(2)}) return 1;
+    }
+    return 0;
   });
   EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
 }

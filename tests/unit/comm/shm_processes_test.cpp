@@ -119,7 +119,7 @@ TEST(ShmProcesses, APeerKilledInTheMiddleOfTransfersIsNoticed) {
 TEST(ShmProcesses, AStoppedPeerIsATimeout) {
   const auto body = [](const RankInfo& info) {
     const auto group = connect(info, shm(0.5), "run");
-    const std::string peer = group->exchange(std::to_string(::getpid()))[1];
+    const std::string peer = group->all_gather_object(std::to_string(::getpid()))[1];
     if (info.rank == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(60));  // is stopped, and killed
       return 1;

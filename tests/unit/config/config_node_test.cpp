@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "ddprun/base/error.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 namespace {

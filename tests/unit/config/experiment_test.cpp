@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "ddprun/base/error.h"
+#include "ddprun/train/run_plugins.h"
 
 namespace ddprun {
 namespace {
@@ -108,12 +109,15 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(e.batch_per_rank(), 6);
   EXPECT_EQ(e.global_batch(), 12);
   EXPECT_EQ(e.micro_batch(), 2);
-  EXPECT_EQ(e.setup().world_size, 2);
-  EXPECT_EQ(e.setup().micro_batch, 2);
-  EXPECT_EQ(e.setup().context_length, 128);
-  EXPECT_EQ(e.setup().head_dim, 64);
-  EXPECT_EQ(e.setup().d_ff, e.model.d_ff);
-  EXPECT_EQ(e.setup().kernels, KernelSet::fused);
+  class : public Precision {
+  } precision;
+  const RunDescription run = describe_run(e, precision);
+  EXPECT_EQ(run.world_size, 2);
+  EXPECT_EQ(run.micro_batch, 2);
+  EXPECT_EQ(run.context_length, 128);
+  EXPECT_EQ(run.head_dim, 64);
+  EXPECT_EQ(run.d_ff, e.model.d_ff);
+  EXPECT_EQ(run.kernels, KernelSet::fused);
 }
 
 TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {

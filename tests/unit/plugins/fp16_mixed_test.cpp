@@ -149,8 +149,7 @@ TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
   experiment.precision.options = parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");
   experiment.attention.name = "sdpa";
   test::run_ranks(2, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), experiment.strategy);
-    Trainer trainer(experiment, registry(), group, *strategy);
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     FlatBuffers& buffers = trainer.data_parallel().buffers();
     const at::Tensor before = buffers.parameters(buffers.all()).clone();
     EXPECT_TRUE(trainer.step(0).skipped);

@@ -179,22 +179,22 @@ TEST_F(Fp8, SizesThatAGpuCannotMultiplyAreRefused) {
 }
 
 TEST_F(Fp8, RefusesInWords) {
-  const ddprun::Setup fits{
+  const RunDescription fits{
       .micro_batch = 2, .context_length = 8, .heads = 2, .head_dim = 8, .d_ff = 32};
   const auto reason = [&](auto change, const std::string& options = "{}") {
-    ddprun::Setup setup = fits;
-    change(setup);
-    return words_of(make_fp8(options)->unsupported(setup));
+    RunDescription run = fits;
+    change(run);
+    return words_of(make_fp8(options)->unsupported(run));
   };
-  EXPECT_EQ(reason([](ddprun::Setup&) {}), "");
-  EXPECT_THAT(reason([](ddprun::Setup& s) { s.head_dim = 10; }), HasSubstr("d_model is 20"));
-  EXPECT_THAT(reason([](ddprun::Setup& s) { s.d_ff = 40; }), HasSubstr("d_ff is 40"));
-  EXPECT_THAT(reason([](ddprun::Setup& s) { s.micro_batch = 1; }), HasSubstr("micro-batch is 8"));
-  EXPECT_THAT(reason([](ddprun::Setup& s) { s.kernels = ddprun::KernelSet::fused; }),
+  EXPECT_EQ(reason([](RunDescription&) {}), "");
+  EXPECT_THAT(reason([](RunDescription& s) { s.head_dim = 10; }), HasSubstr("d_model is 20"));
+  EXPECT_THAT(reason([](RunDescription& s) { s.d_ff = 40; }), HasSubstr("d_ff is 40"));
+  EXPECT_THAT(reason([](RunDescription& s) { s.micro_batch = 1; }), HasSubstr("micro-batch is 8"));
+  EXPECT_THAT(reason([](RunDescription& s) { s.kernels = ddprun::KernelSet::fused; }),
               HasSubstr("`kernels: reference`"));
-  EXPECT_THAT(reason([](ddprun::Setup&) {}, "{history: 8}"), HasSubstr("no effect"));
+  EXPECT_THAT(reason([](RunDescription&) {}, "{history: 8}"), HasSubstr("no effect"));
   const auto on_gpu = [&](int capability) {
-    return reason([&](ddprun::Setup& s) {
+    return reason([&](RunDescription& s) {
       s.device = ddprun::DeviceKind::cuda;
       s.compute_capability = capability;
     });

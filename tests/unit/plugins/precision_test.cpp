@@ -178,7 +178,7 @@ TEST(Float32Products, EachPrecisionHasItsOwnAndPutsBackWhatWasThere) {
 TEST(Float32Products, NvidiasOwnOverrideIsRefusedWhereItWouldDecide) {
   const auto fp32 = load_plugin<Precision>("precision", "fp32");
   const auto tf32 = load_plugin<Precision>("precision", "tf32");
-  const ddprun::Setup hopper{.device = ddprun::DeviceKind::cuda, .compute_capability = 90};
+  const RunDescription hopper{.device = ddprun::DeviceKind::cuda, .compute_capability = 90};
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
   EXPECT_EQ(words_of(fp32->unsupported(hopper)), "");
   EXPECT_THAT(words_of(tf32->unsupported(hopper)), HasSubstr("NVIDIA_TF32_OVERRIDE=0 decides"));

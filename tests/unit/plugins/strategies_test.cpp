@@ -163,8 +163,7 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
 }
 
 TEST(None, RefusesSeveralRanksUnlessAsked) {
-  ddprun::Setup two;
-  two.world_size = 2;
+  const RunDescription two{.world_size = 2};
   EXPECT_EQ(words_of(make("{name: none}")->unsupported({})), "");
   EXPECT_THAT(words_of(make("{name: none}")->unsupported(two)),
               testing::HasSubstr("unsynchronized: true"));

@@ -69,11 +69,8 @@ Trained train(ProcessGroup& group, ExecutionMode mode) {
   experiment.optimizer.schedule = {.name = Schedule::cosine,
                                    .warmup_steps = 4};  // a rate of its own each
   experiment.execution.mode = mode;
-  PluginChoice choice = experiment.strategy;
-  choice.kind = PluginKind::strategy;
-  choice.name = "overlap";
-  const auto strategy = make_strategy(registry, choice);
-  Trainer trainer(experiment, registry, group, *strategy);
+  experiment.strategy.name = "overlap";
+  Trainer trainer(experiment, make_plugins(registry, experiment), group);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
     trained.samples.push_back(trainer.step(step, [&] { ++trained.seen; }));

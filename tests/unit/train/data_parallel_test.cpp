@@ -94,6 +94,16 @@ TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
   EXPECT_FALSE(model.first.grad().defined());
 }
 
+TEST_F(OneRank, AStepNeedsABackwardThatSynchronized) {
+  DataParallel ddp = make();
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "no backward";
+  ddp.backward(model.loss(), false);
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "gradients of this rank alone";
+  ddp.backward(model.loss(), true);
+  ddp.step(0.1, 0.0);
+  EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "the gradients are used up";
+}
+
 TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
   DataParallel ddp = make();
   ddp.backward(model.loss(), true);

@@ -190,7 +190,7 @@ StepSample trainer_step() {
   test::run_ranks(1, [&](ProcessGroup& group) {
     Reporter strategy;
     strategy.ranges = {{0, 64}};
-    Trainer trainer(experiment, registry, group, strategy);
+    Trainer trainer(experiment, test::plugins_with(strategy, registry, experiment), group);
     sample = trainer.step(0);
   });
   return sample;

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "ddprun/train/placement.h"
+#include "ddprun/train/affinity.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
@@ -61,7 +61,7 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
       std::vector<double> losses(ranks);
       test::run_ranks(ranks, [&](ProcessGroup& group) {
         Listener listener;
-        Trainer trainer(experiment, registry(), group, listener);
+        Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
         losses[group.rank()] = trainer.step(0).loss;
       });
       const std::int64_t share = experiment.global_batch() / ranks;
@@ -81,7 +81,7 @@ TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
   experiment.model.kernels = KernelSet::reference;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
-    Trainer trainer(experiment, registry(), group, listener);
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
     trainer.step(0);
     std::vector<int> expected(trainer.data_parallel().buffers().count());
     std::iota(expected.begin(), expected.end(), 0);
@@ -94,7 +94,7 @@ TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
   const Experiment experiment = make_experiment(1);
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
-    Trainer trainer(experiment, registry(), group, listener);
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
     trainer.step(0);
     auto next = listener.order.begin();
     int first = 0;
@@ -113,10 +113,10 @@ TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
 TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
   Experiment experiment = make_experiment(1);
   experiment.model.vocab_size = 20'000;
-  place(experiment.world, {});
+  set_affinity(experiment.world, {});
   const auto group = connect_thread(make_thread_store(), 0, 1, {});
   Listener listener;
-  Trainer trainer(experiment, registry(), *group, listener);
+  Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), *group);
   const auto faults = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -150,7 +150,7 @@ TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
   const Experiment experiment = make_experiment(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     AllAtOnce strategy;
-    Trainer trainer(experiment, registry(), group, strategy);
+    Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
     const StepSample sample = trainer.step(0);
     double delay_ns = 0;
     const auto count = static_cast<double>(trainer.last_records().size());
@@ -169,7 +169,7 @@ TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
   const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/skipping"});
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
-    Trainer trainer(experiment, plugins, group, listener);
+    Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
     auto& buffers = trainer.data_parallel().buffers();
     for (int step = 0; step < 4; ++step) {
       const at::Tensor before = buffers.parameters(buffers.all()).detach().clone();
@@ -192,7 +192,7 @@ TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
     experiment.optimizer.clip_norm = 1e-2;
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;
-      Trainer trainer(experiment, plugins, group, listener);
+      Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
       norms.push_back(trainer.step(0).gradient_norm);
       auto& buffers = trainer.data_parallel().buffers();
       parameters.push_back(buffers.parameters(buffers.all()).clone());
@@ -209,7 +209,7 @@ TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
     experiment.optimizer.clip_norm = clip_norm;
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;
-      Trainer trainer(experiment, registry(), group, listener);
+      Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
       EXPECT_EQ(trainer.step(0).gradient_norm.has_value(), clip_norm > 0.0);
     });
   }
@@ -220,7 +220,7 @@ TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   experiment.optimizer.lr = INFINITY;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
-    Trainer trainer(experiment, registry(), group, listener);
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
     EXPECT_TRUE(std::isfinite(trainer.step(0).loss));
     EXPECT_TRUE(std::isnan(trainer.step(1).loss));
   });

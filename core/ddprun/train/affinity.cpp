@@ -1,5 +1,5 @@
-// Pins a rank to its cores, sets the number of torch's threads, and keeps freed memory.
-#include "ddprun/train/placement.h"
+// Binds a rank to its cores, sets the number of torch's threads, and keeps freed memory.
+#include "ddprun/train/affinity.h"
 
 #include <ATen/Parallel.h>
 #ifdef __GLIBC__
@@ -27,17 +27,17 @@ void keep_freed_memory() {
 
 }  // namespace
 
-Placement place(const WorldConfig& world, const RankInfo& info) {
+Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   keep_freed_memory();
-  Placement placement;
+  Affinity affinity;
   const auto host_cores = usable_cores();
-  placement.cores = world.pin ? pin_to_share(info.local_rank, info.local_size) : host_cores;
-  placement.threads = static_cast<int>(world.threads_per_rank);
-  if (placement.threads == 0) {
-    placement.threads = std::max(1, static_cast<int>(host_cores.size()) / info.local_size);
+  affinity.cores = world.pin ? pin_to_share(info.local_rank, info.local_size) : host_cores;
+  affinity.threads = static_cast<int>(world.threads_per_rank);
+  if (affinity.threads == 0) {
+    affinity.threads = std::max(1, static_cast<int>(host_cores.size()) / info.local_size);
   }
-  at::set_num_threads(placement.threads);
-  return placement;
+  at::set_num_threads(affinity.threads);
+  return affinity;
 }
 
 void give_back_freed_memory() {

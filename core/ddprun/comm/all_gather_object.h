@@ -1,0 +1,20 @@
+// Texts that ranks tell one another through a store, of any length.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+namespace ddprun {
+
+/// Every rank's text, in rank order, on every rank: torch.distributed.all_gather_object for texts,
+/// without a backend. Blocks until all texts are there, and on rank 0 until all ranks have read
+/// them, because rank 0 may serve the store and end right after. Leaves no key in the store.
+/// `round`: a name that is used once in this store. Throws c10d's error if a rank does not come
+/// within `timeout`.
+std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
+                                           int size, const std::string& text,
+                                           std::chrono::milliseconds timeout);
+
+}  // namespace ddprun

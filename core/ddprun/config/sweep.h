@@ -1,0 +1,33 @@
+// Edits of a document before it is read: values at dotted paths, `--set` overrides, and sweeps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddprun/config/config_node.h"
+
+namespace ddprun {
+
+/// Puts `value` at a dotted path ("model.layers", "strategy.bucket_mb"), creating mappings on the
+/// way. A scalar in the way (`strategy: mine`) becomes {name: mine}. Throws ConfigError if the path
+/// is malformed or runs through a list.
+void set_path(ConfigNode& root, const std::string& path, ConfigNode value);
+
+/// Applies one `--set key.path=value`; the value is parsed as YAML (so lists and mappings work).
+/// What follows `sweep.` is one key of the sweep: "sweep.world.size=[1, 2]".
+void apply_override(ConfigNode& root, const std::string& assignment);
+
+/// One point of a sweep: the document without `sweep:`, and the swept values ("strategy=mine,
+/// world.size=2").
+struct SweepPoint {
+  ConfigNode document;
+  std::string label;
+};
+
+/// Expands `sweep: {path: [values...], ...}` as a cross product, the last key varying fastest;
+/// values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an
+/// empty one, gives itself, with an empty label. Throws ConfigError if `sweep:` is not a mapping of
+/// non-empty lists, or if it would hide an override or an earlier key.
+std::vector<SweepPoint> expand_sweep(const ConfigNode& document);
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// Makes the plugins of a run by their names, and describes the run to them.
+#include "ddprun/train/run_plugins.h"
+
+#include "ddprun/device/device_library.h"
+
+namespace ddprun {
+
+RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment) {
+  return {.strategy = make_strategy(registry, experiment.strategy),
+          .precision = make_precision(registry, experiment.precision),
+          .attention = make_attention(registry, experiment.attention)};
+}
+
+RunDescription describe_run(const Experiment& experiment, const Precision& precision) {
+  const ModelConfig& model = experiment.model;
+  return {.world_size = static_cast<int>(experiment.world.size),
+          .device = experiment.world.device,
+          .compute_capability = compute_capability(experiment.world.device),
+          .backend = experiment.world.comm.backend,
+          .execution = experiment.execution.mode,
+          .micro_batch = experiment.micro_batch(),
+          .context_length = model.context_length,
+          .heads = model.heads,
+          .head_dim = model.head_dim(),
+          .d_ff = model.d_ff,
+          .compute_dtype = precision.compute_dtype(),
+          .kernels = model.kernels};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,26 @@
+// The three plugins of a run, and the run as plugins are told of it.
+#pragma once
+
+#include <memory>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/registry.h"
+
+namespace ddprun {
+
+/// One object of each kind, options read: what a rank trains with.
+struct RunPlugins {
+  std::shared_ptr<Strategy> strategy;
+  std::shared_ptr<Precision> precision;
+  std::shared_ptr<Attention> attention;
+};
+
+/// The plugins that the experiment names. Throws PluginError or ConfigError, as make_strategy() and
+/// its siblings do.
+RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment);
+
+/// The run that plugins are asked about (Plugin::unsupported()). On GPUs it asks the driver of this
+/// host, after check_device().
+RunDescription describe_run(const Experiment& experiment, const Precision& precision);
+
+}  // namespace ddprun
