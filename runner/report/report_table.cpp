@@ -134,7 +134,7 @@ TextTable report_table(const std::vector<Row>& rows) {
       table.lines[i].cells.push_back(proof_cell(rows[i]));
     } else {
       const std::string reason = first_line(rows[i].reason);
-      table.lines[i].note = {to_string(rows[i].status) + (reason.empty() ? "" : ": " + reason),
+      table.lines[i].note = {name_of(rows[i].status) + (reason.empty() ? "" : ": " + reason),
                              Colour::red};
     }
   }

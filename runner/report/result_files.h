@@ -38,8 +38,4 @@ std::string row_folder(std::size_t number);
 std::filesystem::path write_result(ResultFolder& folder, const ResultContext& context,
                                    const std::vector<Row>& rows);
 
-/// A YAML tree as JSON: plain scalars become numbers, booleans and null where YAML's core schema
-/// says so.
-nlohmann::json to_json(const ConfigNode& node);
-
 }  // namespace ddprun

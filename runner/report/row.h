@@ -1,11 +1,13 @@
 // A row of a report: a run, its name, and how it ended.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/result/run.h"
 
 namespace ddprun {
@@ -18,8 +20,9 @@ enum class RowStatus : std::uint8_t {
   proof_failed,  // it ran, but what it computed is wrong
   diverged,      // measured and proved, but a value that should be finite was not
 };
-/// "out of memory"
-const char* to_string(RowStatus status);
+constexpr auto choice_names(RowStatus) {
+  return std::array{"not run", "ok", "failed", "out of memory", "proof failed", "diverged"};
+}
 
 struct Row : Run {
   /// The experiment file's `name:`.

@@ -115,7 +115,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
     const at::Tensor weight = at::ones({4, 8}).requires_grad_();
     Unsynchronized strategy;
     OptimizerConfig sgd;
-    sgd.name = "sgd";
+    sgd.name = OptimizerKind::sgd;
     sgd.lr = 0.5;
     DataParallel ddp({{"weight", weight}}, group, strategy, *fp16, sgd);
     const auto run = [&](double input) {
@@ -144,7 +144,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
 
 TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
   Experiment experiment = test::small_experiment(2);
-  experiment.model.kernels = "reference";
+  experiment.model.kernels = KernelSet::reference;
   experiment.strategy.name = "flat";
   experiment.precision.name = "fp16_mixed";
   experiment.precision.options = parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");

@@ -79,7 +79,7 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
 
 TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
   Experiment experiment = make_experiment(1);
-  experiment.model.kernels = "reference";
+  experiment.model.kernels = KernelSet::reference;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
