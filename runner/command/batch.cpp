@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 namespace {
 
 bool ranks_write(const PlannedFile& file) {
-  return std::any_of(file.rows.begin(), file.rows.end(),
-                     [](const PlannedRow& row) { return row.experiment.profile.memory_snapshot; });
+  return std::any_of(file.runs.begin(), file.runs.end(),
+                     [](const PlannedRun& run) { return run.experiment.profile.memory_snapshot; });
 }
 
 class Batch {
@@ -39,7 +39,7 @@ class Batch {
         ProgressDisplay& display)
       : request_(request), files_(std::move(files)), executor_(executor), display_(display) {
     for (const PlannedFile& file : files_) {
-      for (const PlannedRow& planned : file.rows) rows_.push_back(unrun_row(file, planned));
+      for (const PlannedRun& planned : file.runs) rows_.push_back(unrun_row(file, planned));
       if (!file.error.empty()) {
         rows_.push_back(refused_row(file));
       }
@@ -56,7 +56,7 @@ class Batch {
     }
     std::size_t first = 0;  // row of the file
     for (std::size_t f = 0; f < files_.size(); ++f) {
-      const std::size_t count = std::max<std::size_t>(1, files_[f].rows.size());
+      const std::size_t count = std::max<std::size_t>(1, files_[f].runs.size());
       if (files_[f].error.empty()) {
         run_file(files_[f], first);
       } else {
@@ -84,11 +84,11 @@ class Batch {
     if (executor_.reports() && ranks_write(file)) {
       folder.emplace(file.output_dir, file.name, time);
     }
-    for (std::size_t i = first; i < first + file.rows.size() && interrupted_ == 0; ++i) {
+    for (std::size_t i = first; i < first + file.runs.size() && interrupted_ == 0; ++i) {
       if (const auto found = earlier.find(rows_[i].fingerprint); found != earlier.end()) {
         take_over(i, found->second);
       } else {
-        run_row(file.rows[i - first], i,
+        run_row(file.runs[i - first], i,
                 folder ? folder->hidden(row_folder(i - first + 1)) : fs::path());
         anything_new = anything_new || interrupted_ == 0;
       }
@@ -113,7 +113,7 @@ class Batch {
     }
   }
 
-  void run_row(const PlannedRow& planned, std::size_t index, const fs::path& folder) {
+  void run_row(const PlannedRun& planned, std::size_t index, const fs::path& folder) {
     Row& row = rows_[index];
     row.launcher = executor_.launcher();
     if (executor_.joined() && failed_in_joined_launch_) {
@@ -122,7 +122,7 @@ class Batch {
       return;
     }
     if (executor_.reports()) {
-      display_.begin_row(static_cast<int>(index) + 1, static_cast<int>(rows_.size()),
+      display_.begin_run(static_cast<int>(index) + 1, static_cast<int>(rows_.size()),
                          names_[index] + (row.emulated ? " (emulated)" : ""), row.world_size);
     }
     const std::int64_t launch_ns =
@@ -136,7 +136,7 @@ class Batch {
     }
     finish_row(row, outcome);
     failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
-    if (executor_.reports()) display_.end_row(end_text(row));
+    if (executor_.reports()) display_.end_run(end_text(row));
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
       display_.message(names_[index] + ": " + outcome_text(row));
     }
@@ -161,7 +161,7 @@ class Batch {
   void write(const PlannedFile& file, std::size_t first, const std::string& time,
              std::optional<ResultFolder>& folder) {
     const auto begin = static_cast<std::ptrdiff_t>(first);
-    const auto end = static_cast<std::ptrdiff_t>(first + file.rows.size());
+    const auto end = static_cast<std::ptrdiff_t>(first + file.runs.size());
     const fs::path& newest = found_in_[first];
     if (!newest.empty() && std::all_of(found_in_.begin() + begin, found_in_.begin() + end,
                                        [&](const fs::path& each) { return each == newest; })) {
@@ -171,7 +171,7 @@ class Batch {
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
     ResultContext context{
         file.name, time, request_.command_line, describe_environment(), to_yaml(file.document), {}};
-    for (const PlannedRow& planned : file.rows)
+    for (const PlannedRun& planned : file.runs)
       context.resolved_yaml.push_back(to_yaml(planned.resolved));
     if (!folder) folder.emplace(file.output_dir, file.name, time);
     written_.push_back(write_result(*folder, context, rows));

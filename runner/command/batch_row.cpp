@@ -17,7 +17,7 @@ void set_failed(Row& row, RowStatus status, const std::string& reason) {
 
 }  // namespace
 
-Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
+Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
   const Experiment& e = planned.experiment;
   Row row;
   row.kind = &training();

@@ -10,7 +10,7 @@
 namespace ddprun {
 
 /// A row whose ranks have not started yet.
-Row unrun_row(const PlannedFile& file, const PlannedRow& planned);
+Row unrun_row(const PlannedFile& file, const PlannedRun& planned);
 
 /// The row of a file whose YAML was refused.
 Row refused_row(const PlannedFile& file);

@@ -80,11 +80,11 @@ int validate_command(const Request& request) {
       status = kExitUsage;
       continue;
     }
-    std::cout << fmt::format("{}: valid, {} experiment{}\n", file.string(), plan.rows.size(),
-                             plan.rows.size() == 1 ? "" : "s");
-    for (const PlannedRow& row : plan.rows) {
+    std::cout << fmt::format("{}: valid, {} experiment{}\n", file.string(), plan.runs.size(),
+                             plan.runs.size() == 1 ? "" : "s");
+    for (const PlannedRun& run : plan.runs) {
       if (request.verbosity > 0)
-        std::cout << "--- # " << row.experiment.label << "\n" << to_yaml(row.resolved) << "\n";
+        std::cout << "--- # " << run.experiment.label << "\n" << to_yaml(run.resolved) << "\n";
     }
   }
   return status;

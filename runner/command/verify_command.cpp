@@ -91,18 +91,18 @@ int verify_command(const Request& request) {
   const Terminal terminal = terminal_of(stdout);
   int status = kExitDone;
   for (const PlannedFile& file : files) {
-    for (std::size_t i = 0; i < file.rows.size(); ++i) {
-      const PlannedRow& row = file.rows[i];
-      const std::string& label = row.experiment.label;
+    for (std::size_t i = 0; i < file.runs.size(); ++i) {
+      const PlannedRun& run = file.runs[i];
+      const std::string& label = run.experiment.label;
       if (executor.reports()) {
         std::cout << fmt::format(
                          "{}{}: {} rank{} against one process, gradients of the first step, "
                          "parameters after the last\n",
-                         file.name, label.empty() ? "" : " " + label, row.experiment.world.size,
-                         row.experiment.world.size == 1 ? "" : "s")
+                         file.name, label.empty() ? "" : " " + label, run.experiment.world.size,
+                         run.experiment.world.size == 1 ? "" : "s")
                   << std::flush;
       }
-      const Outcome outcome = executor.verify(row, fmt::format("verify/{}/{}", file.name, i));
+      const Outcome outcome = executor.verify(run, fmt::format("verify/{}/{}", file.name, i));
       if (outcome.status == Outcome::Status::interrupted) return kExitSignal + outcome.signal;
       if (outcome.status != Outcome::Status::ok) {
         std::cerr << "error: " << outcome.reason << "\n";

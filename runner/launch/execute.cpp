@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Seconds that ranks of a row that failed wait for one another, at least.
+/// Seconds that ranks of a run that failed wait for one another, at least.
 constexpr double kLeastAgreementS = 30;
 
 json differences_json(const std::vector<Difference>& differences) {
@@ -52,15 +52,15 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
   }
 }
 
-/// All ranks of a row that failed come here. Where memory ran out on one, that is the row's reason
-/// on all; the next row can run if the others say nothing but that a peer was gone.
+/// All ranks of a run that failed come here. Where memory ran out on one, that is the run's reason
+/// on all; the next run can run if the others say nothing but that a peer was gone.
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
     texts = all_gather_object_in_launch(
         info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
   } catch (const CommError&) {
-    return;  // a rank is gone, or its row ended well: the launch cannot go on
+    return;  // a rank is gone, or its run ended well: the launch cannot go on
   }
   bool memory = false;
   bool nothing_else = true;
@@ -98,7 +98,7 @@ Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
   return run_ranks(static_cast<int>(world_size), body, *signals_, {shown_progress(), on_log});
 }
 
-Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
                       const std::filesystem::path& folder, bool last) {
   const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
     const RunContext context{.info = info,
@@ -107,12 +107,12 @@ Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int
                              .folder = folder,
                              .on_progress = on_progress};
     json ranks = json::array();
-    for (const RankResult& result : run_rank(row.experiment, *row.registry, context)) {
+    for (const RankResult& result : run_rank(run.experiment, *run.registry, context)) {
       ranks.push_back(to_json(result));
     }
     return ranks;
   };
-  if (!joined_ || last) return execute(row.experiment.world.size, body);
+  if (!joined_ || last) return execute(run.experiment.world.size, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
   if (!ended.failure) return std::move(ended.outcome);
   give_back_freed_memory();
@@ -120,17 +120,17 @@ Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int
   const std::string& reason = ended.outcome.reason;
   display_.message(reason.substr(0, reason.find('\n')) + "; asking the other ranks");
   // A peer may notice only when its collective times out.
-  const double timeout_s = row.experiment.world.comm.timeout_s;
+  const double timeout_s = run.experiment.world.comm.timeout_s;
   agree(*joined_, run_id, std::max(2 * timeout_s, kLeastAgreementS), ended);
   return std::move(ended.outcome);
 }
 
-Outcome Executor::verify(const PlannedRow& row, const std::string& run_id) {
+Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
   const RankBody body = [&](const RankInfo& info, const auto&) {
     const RunContext context{.info = info, .run_id = run_id};
-    return differences_json(verify_rank(row.experiment, *row.registry, context));
+    return differences_json(verify_rank(run.experiment, *run.registry, context));
   };
-  return execute(row.experiment.world.size, body);
+  return execute(run.experiment.world.size, body);
 }
 
 }  // namespace ddprun

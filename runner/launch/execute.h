@@ -23,10 +23,10 @@ class Executor {
   /// `folder` are RunContext's. `last`: no run follows. In a launch that was joined, the ranks of a
   /// run that failed agree whether the next one can run: it can if memory ran out on some, and the
   /// others failed because of that alone.
-  Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
+  Outcome run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
               const std::filesystem::path& folder, bool last);
   /// Compares with one process. The result is a JSON list of differences.
-  Outcome verify(const PlannedRow& row, const std::string& run_id);
+  Outcome verify(const PlannedRun& run, const std::string& run_id);
 
   bool joined() const { return joined_.has_value(); }
   /// Whether this process prints and writes the report.

@@ -84,16 +84,16 @@ std::string platform_text() {
   return text;
 }
 
-std::string fingerprint_of(const PlannedRow& row) {
-  Experiment experiment = row.experiment;
+std::string fingerprint_of(const PlannedRun& planned) {
+  Experiment experiment = planned.experiment;
   experiment.label.clear();  // the same configuration, whichever sweep it comes from
   experiment.output_dir = "results";
   experiment.plugin_path.clear();
   std::string text = to_yaml(resolve(experiment));
-  for (const PluginChoice* choice :
-       {&row.experiment.strategy, &row.experiment.precision, &row.experiment.attention}) {
+  for (const PluginChoice* choice : {&planned.experiment.strategy, &planned.experiment.precision,
+                                     &planned.experiment.attention}) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
-                        version_of(*row.registry, *choice));
+                        version_of(*planned.registry, *choice));
   }
   return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
@@ -111,7 +111,7 @@ void check_devices(const Experiment& experiment, const PlanOptions& options) {
                origin_of(experiment.document, "world.device"));
 }
 
-PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
+PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   if (!options.output.empty()) experiment.output_dir = options.output;
   std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
   folders.insert(folders.end(), options.plugin_paths.begin(), options.plugin_paths.end());
@@ -120,10 +120,10 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
        {&experiment.strategy, &experiment.precision, &experiment.attention}) {
     if (!choice->path.empty()) libraries.emplace_back(choice->path);
   }
-  PlannedRow row;
-  row.registry = cache.registry(plugin_search_path(folders), libraries);
+  PlannedRun planned;
+  planned.registry = cache.registry(plugin_search_path(folders), libraries);
   check_devices(experiment, options);
-  const RunPlugins plugins = make_plugins(*row.registry, experiment);
+  const RunPlugins plugins = make_plugins(*planned.registry, experiment);
   const RunDescription run = describe_run(experiment, *plugins.precision);
   check_plugin(*plugins.precision, experiment.precision, run);
   check_plugin(*plugins.strategy, experiment.strategy, run);
@@ -133,21 +133,21 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   }
   check_plugin(*plugins.attention, experiment.attention, run);
   cache.check_data(experiment);
-  row.experiment = std::move(experiment);
-  row.resolved = resolve(row.experiment);
-  row.fingerprint = fingerprint_of(row);
-  return row;
+  planned.experiment = std::move(experiment);
+  planned.resolved = resolve(planned.experiment);
+  planned.fingerprint = fingerprint_of(planned);
+  return planned;
 }
 
-/// As plan_row; an error names the point of the sweep.
-PlannedRow plan_point(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
+/// As plan_run; an error names the point of the sweep.
+PlannedRun plan_point(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   const std::string label = experiment.label;
   const auto at_point = [&label](ErrorText text) {
     text.where += (text.where.empty() ? "" : ", ") + std::string("in the sweep at ") + label;
     return text;
   };
   try {
-    return plan_row(std::move(experiment), options, cache);
+    return plan_run(std::move(experiment), options, cache);
   } catch (const ConfigError& error) {
     if (label.empty()) throw;
     throw ConfigError(at_point(error.text()));
@@ -223,12 +223,12 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
     plan.name = read.name;
     plan.document = std::move(read.document);
     for (Experiment& experiment : read.experiments) {
-      plan.rows.push_back(plan_point(std::move(experiment), options, cache));
+      plan.runs.push_back(plan_point(std::move(experiment), options, cache));
     }
-    plan.output_dir = plan.rows.at(0).experiment.output_dir;
+    plan.output_dir = plan.runs.at(0).experiment.output_dir;
   } catch (const Error& error) {
     plan.error = error.what();
-    plan.rows.clear();
+    plan.runs.clear();
   }
   return plan;
 }

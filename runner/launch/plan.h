@@ -22,7 +22,7 @@ struct PlanOptions {
 };
 
 /// One experiment, ready to run.
-struct PlannedRow {
+struct PlannedRun {
   Experiment experiment;  ///< plugin options written out in full
   std::shared_ptr<const PluginRegistry> registry;
   ConfigNode resolved;  ///< what the experiment says with every default written out
@@ -34,8 +34,8 @@ struct PlannedFile {
   std::string name;
   std::string output_dir;
   ConfigNode document;  ///< with overrides applied, before the sweep
-  std::vector<PlannedRow> rows;
-  std::string error;  ///< why it was refused; rows is then empty
+  std::vector<PlannedRun> runs;
+  std::string error;  ///< why it was refused; runs is then empty
 };
 
 /// Files as given, and folders as their *.yaml and *.yml in order of name.

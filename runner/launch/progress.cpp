@@ -36,13 +36,13 @@ std::string progress_text(const Progress& progress, double seconds_left, int bar
   return text;
 }
 
-void ProgressDisplay::begin_row(int index, int count, const std::string& name, std::int64_t ranks) {
-  row_ = fmt::format("[{}/{}] {}", index, count, name);
+void ProgressDisplay::begin_run(int index, int count, const std::string& name, std::int64_t ranks) {
+  name_ = fmt::format("[{}/{}] {}", index, count, name);
   begin_ns_ = now_ns();
   first_ns_ = 0;
   last_line_ns_ = begin_ns_;
   const std::string text =
-      fmt::format("{}: starting {} rank{}", row_, ranks, ranks == 1 ? "" : "s");
+      fmt::format("{}: starting {} rank{}", name_, ranks, ranks == 1 ? "" : "s");
   if (mode_ == Mode::bar) draw(text);
   if (mode_ == Mode::plain || mode_ == Mode::verbose) message(text);
 }
@@ -62,19 +62,19 @@ void ProgressDisplay::update(const Progress& progress) {
     const std::string text =
         progress_text(progress, seconds_left, width_ < kNarrowTerminal ? 10 : 20);
     const int room = width_ - 1 - display_width("  " + text);
-    draw(cut_to_width(row_, std::max(kLeastNameWidth, room)) + "  " + text);
+    draw(cut_to_width(name_, std::max(kLeastNameWidth, room)) + "  " + text);
   }
   if (mode_ == Mode::verbose && now - last_line_ns_ >= kLineIntervalNs) {
     last_line_ns_ = now;
-    message(fmt::format("{}: step {} of {}, loss {:.3f}, {:.1f} ms/step", row_, progress.step,
+    message(fmt::format("{}: step {} of {}, loss {:.3f}, {:.1f} ms/step", name_, progress.step,
                         progress.steps, progress.loss, progress.step_ms));
   }
 }
 
-void ProgressDisplay::end_row(const std::string& text) {
+void ProgressDisplay::end_run(const std::string& text) {
   if (mode_ == Mode::silent) return;
   const double seconds = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
-  message(fmt::format("{}: {} ({:.1f} s)", row_, text, seconds));
+  message(fmt::format("{}: {} ({:.1f} s)", name_, text, seconds));
 }
 
 void ProgressDisplay::message(const std::string& text) {

@@ -15,7 +15,7 @@ class ProgressDisplay {
  public:
   enum class Mode {
     silent,   ///< messages only (--quiet)
-    plain,    ///< a line when a row starts and ends
+    plain,    ///< a line when a run starts and ends
     verbose,  ///< plain, and a line a second (-v, not on a terminal)
     bar,      ///< one line that moves
   };
@@ -26,10 +26,10 @@ class ProgressDisplay {
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
-  void begin_row(int index, int count, const std::string& name, std::int64_t ranks);
+  void begin_run(int index, int count, const std::string& name, std::int64_t ranks);
   void update(const Progress& progress);
-  /// `text`: "12.3 ms/step" or why the row failed.
-  void end_row(const std::string& text);
+  /// `text`: "12.3 ms/step" or why the run failed.
+  void end_run(const std::string& text);
   /// A line of its own (a log line, a warning), whatever the mode.
   void message(const std::string& text);
 
@@ -40,8 +40,8 @@ class ProgressDisplay {
   std::FILE* stream_;
   Mode mode_;
   int width_;
-  std::string row_;            ///< "[2/6] flat"
-  std::int64_t begin_ns_ = 0;  ///< of the row
+  std::string name_;           ///< "[2/6] flat"
+  std::int64_t begin_ns_ = 0;  ///< of the run
   std::int64_t first_ns_ = 0;  ///< its first update, from which the remaining time is estimated
   std::int64_t first_step_ = 0;
   std::int64_t last_line_ns_ = 0;

@@ -16,17 +16,18 @@ constexpr const char* kOption = "world.emulate_ranks_on_one_gpu";
 
 bool is_host_id(const std::string& name) { return name == "NCCL_HOSTID"; }
 
-/// NCCL reads its host id once in a process, and a launch that was joined runs all rows in one.
+/// NCCL reads its host id once in a process, and a launch that was joined runs all of a batch in
+/// one.
 void require_same_as_before(bool emulated) {
   static std::optional<bool> before;
   if (before.value_or(emulated) != emulated) {
     throw ConfigError(
-        {.what = "ranks of a joined launch cannot share a GPU in one row and have "
+        {.what = "ranks of a joined launch cannot share a GPU in one run and have "
                  "GPUs of their own in another",
          .where = kOption,
-         .got = emulated ? "true, after a row with false" : "false, after a row with true",
-         .expected = "one of the two in all rows of a launch",
-         .hint = "NCCL keeps its host id until a process ends: launch the rows apart"});
+         .got = emulated ? "true, after a run with false" : "false, after a run with true",
+         .expected = "one of the two in all runs of a launch",
+         .hint = "NCCL keeps its host id until a process ends: launch the runs apart"});
   }
   before = emulated;
 }
