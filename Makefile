@@ -6,11 +6,12 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-asan test-tsan test-gpu bench bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-gpu bench bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
 	@echo 'make test         set up, build, and run all tests'
+	@echo 'make test-shuffled   the same, each suite in a random order; SEED=n repeats the order that it printed'
 	@echo 'make setup        install what is missing (scripts/setup.sh --check only reports it)'
 	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -46,6 +47,13 @@ quickstart: configure
 	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
 
 test: build
+	@ctest --preset $(PRESET) -j $(JOBS)
+
+# The same cases in another order: none may count on what an earlier one left.
+test-shuffled: export GTEST_SHUFFLE = 1
+test-shuffled: export GTEST_RANDOM_SEED := $(or $(SEED),$(shell shuf -i 1-99999 -n 1))
+test-shuffled: build
+	@echo 'in a random order; again with SEED=$(GTEST_RANDOM_SEED)'
 	@ctest --preset $(PRESET) -j $(JOBS)
 
 test-asan:

@@ -11,16 +11,16 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/launch_environment.h"
-#include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/model/transformer.h"
+#include "runner/command/batch_row.h"
 #include "runner/launch/execute.h"
 #include "runner/launch/plan.h"
+#include "runner/report/earlier_rows.h"
 #include "runner/report/memory_table.h"
-#include "runner/report/report_statistics.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
+#include "runner/report/row_names.h"
 
 namespace ddprun {
 
@@ -28,68 +28,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
-  const Experiment& e = planned.experiment;
-  Row row;
-  row.name = file.name;
-  row.label = e.label;
-  row.config = to_json(planned.resolved);
-  row.fingerprint = planned.fingerprint;
-  row.world_size = e.world.size;
-  row.emulated = e.world.emulated();
-  row.global_batch = e.global_batch();
-  row.context_length = e.model.context_length;
-  row.flops_per_token = matmul_flops_per_token(e.model);
-  return row;
-}
-
 bool ranks_write(const PlannedFile& file) {
   return std::any_of(file.rows.begin(), file.rows.end(),
                      [](const PlannedRow& row) { return row.experiment.profile.memory_snapshot; });
-}
-
-void set_failed(Row& row, const char* status, const std::string& reason) {
-  row.status = status;
-  row.reason = reason;
-}
-
-/// Turns an outcome into the row's status, results and reason.
-void finish_row(Row& row, const Outcome& outcome) {
-  if (outcome.status != Outcome::Status::ok) {
-    const bool memory = outcome.status == Outcome::Status::out_of_memory;
-    set_failed(row, memory ? row_status::kOutOfMemory : row_status::kFailed, outcome.reason);
-    return;
-  }
-  try {
-    for (const nlohmann::json& rank : outcome.result)
-      row.ranks.push_back(rank_result_from_json(rank));
-    compute_statistics(row.ranks, row.global_batch, row.context_length);
-  } catch (const std::exception& error) {
-    row.ranks.clear();
-    set_failed(row, row_status::kFailed,
-               std::string("the ranks' results make no sense: ") + error.what());
-    return;
-  }
-  row.status = row_status::kOk;
-  for (const Check& check : summarize_proof(row.ranks).checks) {
-    if (check.status == "failed") {
-      set_failed(row, row_status::kProofFailed, check.name + ": " + check.detail);
-      return;
-    }
-  }
-  if (const std::string sentence = divergence(row.ranks); !sentence.empty()) {
-    set_failed(row, row_status::kDiverged, sentence);
-  }
-}
-
-std::string end_text(const Row& row) {
-  if (!row.measured()) return row.status + ": " + row.reason;
-  const RunStatistics s = compute_statistics(row.ranks, row.global_batch, row.context_length);
-  std::string text =
-      row.emulated ? fmt::format("emulated, loss {:.3f}", s.loss_last)
-                   : fmt::format("{:.1f} ms/step, loss {:.3f}", s.step_ms().median, s.loss_last);
-  if (!row.ok()) text += "; " + row.status + ": " + row.reason;
-  return text;
 }
 
 class Batch {
@@ -100,9 +41,7 @@ class Batch {
     for (const PlannedFile& file : files_) {
       for (const PlannedRow& planned : file.rows) rows_.push_back(unrun_row(file, planned));
       if (!file.error.empty()) {
-        rows_.push_back({});
-        rows_.back().name = file.name;
-        set_failed(rows_.back(), row_status::kFailed, file.error);
+        rows_.push_back(refused_row(file));
       }
     }
     names_ = row_names(rows_).names;
@@ -199,7 +138,7 @@ class Batch {
     failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
     if (executor_.reports()) display_.end_row(end_text(row));
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
-      display_.message(names_[index] + ": " + row.status + ": " + row.reason);
+      display_.message(names_[index] + ": " + outcome_text(row));
     }
   }
 

@@ -1,4 +1,4 @@
-// Runs one experiment's ranks: forked here, or this process alone as a rank of a launch that it
+// Runs one experiment's ranks: forks them, or runs this process as one rank of a launch that it
 // joined.
 #pragma once
 
@@ -25,7 +25,7 @@ class Executor {
   /// others failed because of that alone.
   Outcome run(const PlannedRow& row, const std::string& run_id, std::int64_t launch_ns,
               const std::filesystem::path& folder, bool last);
-  /// Compares with one process; the result is a JSON list of differences.
+  /// Compares with one process. The result is a JSON list of differences.
   Outcome verify(const PlannedRow& row, const std::string& run_id);
 
   bool joined() const { return joined_.has_value(); }

@@ -1,5 +1,5 @@
-// What a user sees while rows run: a bar on a terminal, plain lines elsewhere. On stderr, so that
-// stdout is the report's.
+// Shows progress while experiments run: a bar on a terminal, plain lines elsewhere. It goes to
+// stderr, so that stdout has the report alone.
 #pragma once
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 
 namespace ddprun {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process wait in fd() instead of
-/// acting: whatever is under way (a result being written) is finished first. A signal that was
-/// ignored at the start (nohup, a background job of a script) stays ignored. One at a time; the
-/// process must be single-threaded.
+/// As long as this object lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process wait in fd()
+/// instead of acting. So whatever is under way, such as writing a result, is finished first. A
+/// signal that was ignored at the start (nohup, a background job of a script) stays ignored. There
+/// is one such object at a time, and the process must be single-threaded.
 class SignalWatch {
  public:
   SignalWatch();
@@ -20,8 +20,8 @@ class SignalWatch {
   /// Empties fd(). Returns the stop signal that arrived since the last call (the last, if several),
   /// or 0.
   int take();
-  /// In a forked child: closes fd(), makes it deaf to Ctrl-C and hang-up (the parent decides), and
-  /// unblocks the rest.
+  /// Call it in a forked child. It closes fd(), ignores Ctrl-C and hang-up, about which the parent
+  /// decides, and unblocks the other signals.
   void leave_to_parent();
 
  private:

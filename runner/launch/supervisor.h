@@ -9,7 +9,7 @@
 
 namespace ddprun {
 
-/// How a run of ranks ended.
+/// How the ranks of a run ended.
 struct Outcome {
   enum class Status { ok, failed, out_of_memory, interrupted };
   Status status = Status::ok;
@@ -19,19 +19,19 @@ struct Outcome {
   bool next_can_run = false;  ///< a launch that was joined: not ok, yet all ranks can go on
 };
 
-/// What happens meanwhile; called on the parent's only thread.
+/// Hears what happens meanwhile. Called on the parent's only thread.
 struct RankObserver {
   std::function<void(const Progress&)> on_progress;
   std::function<void(int rank, const std::string& level, const std::string& text)> on_log;
 };
 
-/// Forks `world_size` ranks, each running `body`, and waits. The calling process must be
-/// single-threaded and must not have run a tensor operation (a forked child of a process with a
-/// thread pool hangs in it).
+/// Forks `world_size` ranks, each running `body`, and waits for them. The calling process must be
+/// single-threaded and must not have run a tensor operation, because a child of a process with a
+/// thread pool hangs in it.
 ///
 /// The first rank that fails ends the run: the others get SIGTERM, and SIGKILL two seconds later. A
-/// rank that fails only because a peer is gone (CommError) is not blamed at once: half a second is
-/// left for the peer's own cause to show. On return no rank is left, whatever happened; if this
+/// rank that fails only because a peer is gone (CommError) is not blamed at once. It waits half a
+/// second for the peer's own failure to show. On return no rank is left, whatever happened. If this
 /// process is killed, the kernel kills the ranks.
 Outcome run_ranks(int world_size, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer);

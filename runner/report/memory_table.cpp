@@ -5,44 +5,26 @@
 
 #include <algorithm>
 
-#include "runner/report/report_table.h"
+#include "runner/report/row_names.h"
 
 namespace ddprun {
 
 namespace {
 
-/// The phase on each rank that has it; of these the one with the highest peak counts.
-std::vector<PhaseMemory> highest(const Row& row) {
-  std::vector<PhaseMemory> out;
-  for (const RankResult& rank : row.ranks) {
-    for (const PhaseMemory& each : rank.memory_phases) {
-      const auto known = std::find_if(out.begin(), out.end(),
-                                      [&](const auto& o) { return o.phase == each.phase; });
-      if (known == out.end()) {
-        out.push_back(each);
-      } else if (each.memory.peak_allocated_bytes > known->memory.peak_allocated_bytes) {
-        *known = each;
-      }
-    }
-  }
-  return out;
-}
-
 std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) * 1e-6);
 }
 
-}  // namespace
-
-MemoryPeak memory_peak(const Row& row) {
-  MemoryPeak peak;
-  for (const PhaseMemory& each : highest(row)) {
-    if (each.memory.peak_allocated_bytes > peak.bytes) {
-      peak = {each.phase, each.memory.peak_allocated_bytes};
-    }
-  }
-  return peak;
+/// The phase with the highest peak; empty: memory was not looked at.
+std::string largest_phase(const Row& row) {
+  const std::vector<PhaseMemory> phases = highest_memory(row);
+  const auto largest = std::max_element(phases.begin(), phases.end(), [](auto& a, auto& b) {
+    return a.memory.peak_allocated_bytes < b.memory.peak_allocated_bytes;
+  });
+  return largest == phases.end() ? "" : largest->phase;
 }
+
+}  // namespace
 
 TextTable memory_table(const std::vector<Row>& rows) {
   const RowNames names = row_names(rows);
@@ -56,8 +38,8 @@ TextTable memory_table(const std::vector<Row>& rows) {
   }
   table.columns.push_back({"", false});
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string largest = memory_peak(rows[i]).phase;
-    for (const auto& [phase, memory] : highest(rows[i])) {
+    const std::string largest = largest_phase(rows[i]);
+    for (const auto& [phase, memory] : highest_memory(rows[i])) {
       TextTable::Line line{{{names.names[i]},
                             {phase},
                             {megabytes(memory.allocated_bytes)},

@@ -1,7 +1,6 @@
 // The memory of each phase, for the report.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "runner/report/row.h"
@@ -9,15 +8,8 @@
 
 namespace ddprun {
 
-/// The phase whose peak is the highest of a row's ranks.
-struct MemoryPeak {
-  std::string phase;  ///< empty: memory was not looked at
-  std::int64_t bytes = 0;
-};
-MemoryPeak memory_peak(const Row& row);
-
-/// One line for each row and phase, each figure that of the rank with the highest peak in that
-/// phase; no line if no row's memory was looked at.
+/// One line for each row and phase. The figures are those of the rank with the highest peak in that
+/// phase. No line if no row's memory was measured.
 TextTable memory_table(const std::vector<Row>& rows);
 
 }  // namespace ddprun

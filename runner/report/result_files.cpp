@@ -3,15 +3,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <fstream>
 #include <set>
 
-#include "ddprun/base/error.h"
 #include "runner/report/memory_table.h"
+#include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
+#include "runner/report/row_names.h"
+#include "runner/report/steps_csv.h"
 #include "runner/report/timeline_file.h"
 
 namespace ddprun {
@@ -20,17 +19,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  out += '"';
-  return out;
-}
 
 std::string quoted_for_shell(const std::string& word) {
   const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
@@ -42,18 +30,6 @@ std::string quoted_for_shell(const std::string& word) {
   }
   out += '\'';
   return out;
-}
-
-Row read_row(const json& in, const fs::path& folder) {
-  Row row = row_from_json(in);
-  if (row.taken_from.empty()) row.taken_from = folder.string();
-  return row;
-}
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("it cannot be opened");
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 /// The facts of the machine, and what carried the collectives of the rows.
@@ -106,43 +82,18 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
   return out;
 }
 
-std::string steps_csv(const std::vector<Row>& rows) {
-  std::string out =
-      "row,label,emulated,rank,step,warmup,step_ms,forward_ms,backward_ms,exposed_ms,optimizer_ms,"
-      "communication_ms,overlapped_ms,launch_delay_ms,loss,gradient_norm,skipped,collectives,"
-      "bytes\n";
-  const RowNames names = row_names(rows);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const RankResult& rank : rows[i].ranks) {
-      for (const StepSample& s : rank.samples) {
-        out += fmt::format(
-            "{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},"
-            "{}"
-            "\n",
-            i + 1, csv_field(names.names[i]), rows[i].emulated ? 1 : 0, rank.rank, s.step,
-            s.warmup ? 1 : 0, s.step_ms, s.forward_ms, s.backward_ms, s.exposed_ms, s.optimizer_ms,
-            s.communication_ms, s.overlapped_ms, s.launch_delay_ms, s.loss,
-            s.gradient_norm ? fmt::format("{}", *s.gradient_norm) : "", s.skipped ? 1 : 0,
-            s.collectives, s.bytes);
-      }
-    }
-  }
-  return out;
-}
-
 std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows) {
-  std::string out = "# " + context.name + "\n\n" + context.time + "\n\n```sh\n";
-  for (std::size_t i = 0; i < context.command_line.size(); ++i) {
-    if (i > 0) out += ' ';
-    out += quoted_for_shell(context.command_line[i]);
-  }
-  out += "\n```\n\n" + report_table(rows).markdown() + "\n";
-  for (const std::string& line : proof_lines(rows)) out += "- " + line + "\n";
+  std::vector<std::string> words;
+  for (const std::string& word : context.command_line) words.push_back(quoted_for_shell(word));
+  std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
+                                fmt::join(words, " "));
+  out += report_table(rows).markdown() + "\n";
+  for (const ReportLine& line : report_lines(rows)) out += "- " + line.text + "\n";
   const RowNames names = row_names(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
-      out += "\n" + names.names[i] + " (" + rows[i].status + "):\n\n```\n" + rows[i].reason +
-             "\n```\n";
+      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names.names[i], name_of(rows[i].status),
+                         rows[i].reason);
     }
     if (!rows[i].taken_from.empty()) {
       out += "\n" + names.names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
@@ -179,39 +130,6 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
     break;
   }
   return folder.commit();
-}
-
-std::map<std::string, EarlierRow> earlier_rows(const fs::path& folder) {
-  std::map<std::string, EarlierRow> rows;
-  if (!fs::is_directory(folder)) return rows;
-  std::vector<fs::path> results;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const bool hidden = entry.path().filename().string().starts_with(".");
-    if (!hidden && !entry.is_symlink() && fs::exists(entry.path() / "result.json")) {
-      results.push_back(entry.path());
-    }
-  }
-  std::sort(results.begin(), results.end());  // by time
-  for (const fs::path& result : results) {
-    try {
-      const json in = json::parse(read_text(result / "result.json"));
-      if (in.at("schema_version") != kResultSchemaVersion) {
-        spdlog::warn("{}: written by another version of ddprun, not resumed from", result.string());
-        continue;
-      }
-      for (const json& row : in.at("rows")) {
-        if (row.at("status") == row_status::kOk)
-          rows[row.at("fingerprint")] = {read_row(row, result), result};
-      }
-    } catch (const std::exception& error) {
-      throw ConfigError({.what = "an earlier result cannot be read",
-                         .where = (result / "result.json").string(),
-                         .got = error.what(),
-                         .expected = "a result.json as ddprun wrote it",
-                         .hint = "move it away, or run without --resume"});
-    }
-  }
-  return rows;
 }
 
 }  // namespace ddprun

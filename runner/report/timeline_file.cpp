@@ -25,7 +25,7 @@ class RankTimeline {
     }
     std::vector<std::int64_t> busy_until;  // of each lane
     for (const CollectiveRecord& record : rank_.last_step) {
-      const std::string name = std::string(to_string(record.kind)) + ": " + record.label;
+      const std::string name = std::string(name_of(record.kind)) + ": " + record.label;
       if (record.wait_begin_ns != 0) {
         add_span(kTraining, "wait for " + name, record.wait_begin_ns, record.wait_end_ns,
                  json::object());

@@ -36,7 +36,7 @@ def over_ranks(run, column, combine):
 
 def waiting_for_others(run):
     """The mean over ranks of what each waited, less the least: a rank that waited longer waited for another to compute."""
-    return over_ranks(run, "exposed_ms", lambda exposed: statistics.fmean(exposed) - min(exposed))
+    return over_ranks(run, "synchronize_ms", lambda waited: statistics.fmean(waited) - min(waited))
 
 
 def step_values(run):
@@ -47,7 +47,7 @@ def step_values(run):
 QUANTITIES = {
     "step": ("ms", step_values),
     # The last rank to finish computing waits for communication alone, and least of all (docs/measurement.md).
-    "exposed communication": ("ms", lambda run: over_ranks(run, "exposed_ms", min)),
+    "exposed communication": ("ms", lambda run: over_ranks(run, "synchronize_ms", min)),
     "skew": ("ms", waiting_for_others),
     "optimizer": ("ms", lambda run: over_ranks(run, "optimizer_ms", statistics.fmean)),
     "peak memory of a rank": ("MB", lambda run: [max(rank["peak_resident_bytes"] for rank in run["ranks"]) / 1e6]),

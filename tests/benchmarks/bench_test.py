@@ -16,7 +16,7 @@ from peer.sizes import SIZES
 
 def run_of(*ranks):
     """A run whose ranks took these steps, in milliseconds; the first of each is a warm-up."""
-    return {"ranks": [{"samples": [{"step_ms": ms, "exposed_ms": ms / 10, "optimizer_ms": 1.0,
+    return {"ranks": [{"samples": [{"step_ms": ms, "synchronize_ms": ms / 10, "optimizer_ms": 1.0,
                                     "warmup": index == 0} for index, ms in enumerate(steps)],
                        "peak_resident_bytes": 1e6 * len(ranks) + rank, "first_step_done_s": 1.0 + rank}
                       for rank, steps in enumerate(ranks)]}

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -42,7 +43,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 3);
+  EXPECT_EQ(json["schema_version"], 4);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
@@ -53,7 +54,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(row["ranks"].size(), 2u);
   EXPECT_EQ(row["statistics"]["step_ms"]["count"], 3);
   EXPECT_EQ(row["proof"]["status"], "passed");
-  EXPECT_EQ(row["statistics"]["collectives_per_step"], 1.0);
+  EXPECT_EQ(row["statistics"]["collectives"]["mean"], 1.0);
 }
 
 TEST(Command, AResolvedFileRunsAgain) {
@@ -242,6 +243,21 @@ TEST(Command, ResumeTakesOverWhatIsDone) {
       run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
   EXPECT_THAT(all.err, Not(HasSubstr("starting")));
   EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
+}
+
+TEST(Command, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
+  const std::filesystem::path file = only_result(folder, "one") / "result.json";
+  json older = json::parse(read_file(file));
+  older["schema_version"] = 3;
+  std::ofstream(file) << older;
+  const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
+                                       "version 4"),
+                             HasSubstr("starting"), Not(HasSubstr("taken over"))));
 }
 
 TEST(Command, VerifyComparesWithOneProcess) {

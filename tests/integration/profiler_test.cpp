@@ -85,7 +85,7 @@ TEST(Memory, OfEachPhaseHoldsWhatTheStepNeeds) {
         nlohmann::json::parse(read_file(only_result(folder, "run") / "result.json"));
     const auto& row = result["rows"][0];
     // One all-reduce of all gradients, so its payload is what one buffer takes.
-    const double buffer = row["statistics"]["bytes_per_step"];
+    const double buffer = row["statistics"]["bytes"]["mean"];
     for (const auto& rank : row["ranks"]) {
       std::map<std::string, double> allocated, peak;
       for (const auto& each : rank["memory_phases"]) {

@@ -3,42 +3,44 @@
 
 #include <string>
 
+#include "ddprun/train/training.h"
 #include "runner/report/row.h"
 
 namespace ddprun::test {
 
 /// Two ranks: one warm-up step of 1000 ms, then steps of 10, 20 and 30 ms on rank 0, and 2 ms more
-/// on rank 1. A quarter of each step is forward, half is exposed communication. Of 8 ms of
+/// on rank 1. A quarter of each step is forward, half is synchronization. Of 8 ms of
 /// communication 2 ms are overlapped. Collectives start 0.5 ms late on rank 0 and 1 ms on rank 1.
 inline Row known_row(const std::string& label) {
+  const Training& q = training();
   Row row;
+  row.kind = &q;
   row.name = "known";
   row.label = label;
-  row.status = row_status::kOk;
+  row.status = RowStatus::ok;
   row.fingerprint = "f-" + label;
   row.world_size = 2;
-  row.global_batch = 8;
-  row.context_length = 16;
+  row.work = {{"sequences", 8}, {"tokens", 8 * 16}, {"flops", 0}};
   for (int rank = 0; rank < 2; ++rank) {
     RankResult result;
     result.rank = rank;
     for (int step = 0; step < 4; ++step) {
-      StepSample s;
+      Sample s(q);
       s.step = step;
       s.warmup = step == 0;
-      s.step_ms = step == 0 ? 1000 : 10 * step + 2 * rank;
-      s.forward_ms = s.step_ms / 4;
-      s.exposed_ms = s.step_ms / 2;
-      s.communication_ms = 8;
-      s.overlapped_ms = 2;
-      s.launch_delay_ms = 0.5 + 0.5 * rank;
-      s.loss = 5 - step + rank;
-      s.collectives = 3;
-      s.bytes = 2'500'000;
+      s[q.step_ms] = step == 0 ? 1000 : 10 * step + 2 * rank;
+      s[q.forward_ms] = s[q.step_ms] / 4;
+      s[q.synchronize_ms] = s[q.step_ms] / 2;
+      s[q.communication_ms] = 8;
+      s[q.overlapped_ms] = 2;
+      s[q.launch_delay_ms] = 0.5 + 0.5 * rank;
+      s[q.loss] = 5 - step + rank;
+      s[q.collectives] = 3;
+      s[q.bytes] = 2'500'000;
       result.samples.push_back(s);
     }
-    result.checks = {{"integer_gradients", "passed", "equal"},
-                     {"parameters_equal", "passed", "equal"}};
+    result.checks = {{"integer_gradients", CheckStatus::passed, "equal"},
+                     {"parameters_equal", CheckStatus::passed, "equal"}};
     row.ranks.push_back(result);
   }
   return row;

@@ -39,6 +39,16 @@ constexpr std::optional<E> choice_of(std::string_view name) {
   return std::nullopt;
 }
 
+/// Throws Error: `name` is none of `names`. A text of ours says so, from an earlier version.
+[[noreturn]] void throw_unknown_name(std::string_view name, std::span<const char* const> names);
+
+/// The value of that name in a text that ddprun wrote itself. Throws Error if there is none.
+template <NamedEnum E>
+E value_named(std::string_view name) {
+  if (const auto value = choice_of<E>(name)) return *value;
+  throw_unknown_name(name, kChoiceNames<E>);
+}
+
 /// A variable of any such enum, for code that reads and writes options.
 class ChoiceTarget {
  public:

@@ -1,8 +1,11 @@
 // What a collective is, and the record of one that ran.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+
+#include "ddprun/base/choice.h"
 
 namespace ddprun {
 
@@ -13,9 +16,11 @@ enum class CollectiveKind : std::uint8_t {
   all_gather,
   barrier
 };
-enum class ReduceOp : std::uint8_t { sum, avg, max };
+constexpr auto choice_names(CollectiveKind) {
+  return std::array{"all_reduce", "broadcast", "reduce_scatter", "all_gather", "barrier"};
+}
 
-const char* to_string(CollectiveKind kind);
+enum class ReduceOp : std::uint8_t { sum, avg, max };
 
 /// One collective as it ran on this rank. Times: nanoseconds of now_ns().
 struct CollectiveRecord {

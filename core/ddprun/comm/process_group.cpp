@@ -79,7 +79,7 @@ class ProcessGroup::Impl {
     }
     throw CommError(
         {.what = "a collective was called with tensors that it cannot take",
-         .where = backend_->place() + ", " + to_string(kind) + " '" + std::string(label) + "'",
+         .where = backend_->place() + ", " + name_of(kind) + " '" + std::string(label) + "'",
          .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +

@@ -98,11 +98,11 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   entry->record.kind = kind;
   entry->record.bytes = bytes;
   entry->record.label = label;
-  entry->span.emplace(to_string(kind), entry->record.label, bytes);
+  entry->span.emplace(name_of(kind), entry->record.label, bytes);
   entry->enqueue = device_.mark();
   const auto describe = [rank = getRank(), size = getSize(), entry] {
-    return place_of(rank, size) + ", " + to_string(entry->record.kind) + " '" +
-           entry->record.label + "'";
+    return place_of(rank, size) + ", " + name_of(entry->record.kind) + " '" + entry->record.label +
+           "'";
   };
   c10::intrusive_ptr<c10::ivalue::Future> done;
   try {

@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// The launcher of ranks that ddprun started itself, on this host and for one run.
+/// RankInfo::launcher of ranks that ddprun started itself, on this host and for one run.
 inline constexpr const char* kOwnLauncher = "ddprun";
 
 /// A rank's place in the world, and where rank 0's store listens.
@@ -30,19 +30,20 @@ struct RankInfo {
   std::string launcher = kOwnLauncher;
 };
 
-/// A TCP socket bound to 127.0.0.1 and a free port, listening; .second is the port. The caller owns
-/// the descriptor.
+/// Returns a listening TCP socket on 127.0.0.1, and its port. The caller owns the descriptor.
 std::pair<int, int> listen_on_free_port();
 
-/// Connects this rank to all others, by config.backend: `auto` takes shm if all ranks are on this
-/// host, hierarchical if there are several hosts of several ranks each, in both cases if shared
-/// memory can join those of a host; else gloo. The group says which and why. `run_id` keeps
-/// the keys of runs that share a store apart: the store of a launch that was joined stays open
-/// until the process ends. `host`: equal on the ranks of one host, and different elsewhere.
-/// `device`: what the ranks compute on; one with a backend of its own takes that. It outlives the
-/// group. Throws CommError naming the address and the ranks that did not come within
-/// config.timeout_s; ConfigError if shm or hierarchical is asked for where the ranks' hosts do not
-/// allow it.
+/// Connects this rank to all others, on config.backend. `auto` takes shm if all ranks are on this
+/// host, and hierarchical if there are several hosts of several ranks each, provided that shared
+/// memory can join the ranks of a host. Otherwise it takes gloo. The group says which and why.
+///
+/// `run_id` keeps apart the keys of runs that share a store: the store of a joined launch stays
+/// open until the process ends. `host` is equal on the ranks of one host and different elsewhere.
+/// `device` is what the ranks compute on; if it has a backend of its own, the group takes that. It
+/// outlives the group.
+///
+/// Throws CommError naming the address and the ranks that did not come within config.timeout_s.
+/// Throws ConfigError if shm or hierarchical is asked for and the ranks' hosts do not allow it.
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id,
                                       const std::string& host = host_identity(),
@@ -54,9 +55,9 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
 std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
                                                      const std::string& text, double timeout_s);
 
-/// For tests: `world_size` groups over one in-process store, one for each thread that plays a
-/// rank. Call from every thread with the same `store` (make_thread_store()). Of `info` only ranks
-/// and sizes count.
+/// For tests: `world_size` groups over one in-process store, one for each thread that plays a rank.
+/// Every thread calls it with the same `store` (make_thread_store()). Only ranks and sizes of
+/// `info` count.
 c10::intrusive_ptr<c10d::Store> make_thread_store();
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
                                              int world_size, const CommConfig& config,

@@ -30,11 +30,11 @@ struct ConfigNode {
 /// several documents, an unreadable or empty file.
 ConfigNode read_yaml(const std::filesystem::path& file);
 
-/// The same from text, except that empty text gives null; `origin` takes the place of the file's
-/// name.
+/// The same from text, but empty text gives null. `origin` takes the place of the file's name in
+/// messages.
 ConfigNode parse_yaml(const std::string& text, const std::string& origin);
 
-/// The tree as YAML text, comments lost; reading it again gives the same tree.
+/// The tree as YAML text, without comments. Reading it again gives the same tree.
 std::string to_yaml(const ConfigNode& node);
 
 /// The tree on one line, for messages and labels: "{name: mine, bucket_mb: 5}".

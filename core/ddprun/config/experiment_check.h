@@ -1,4 +1,4 @@
-// What one experiment must satisfy beyond the limits of each single option.
+// Checks what one experiment must satisfy beyond the limits of each single option.
 #pragma once
 
 #include <string>

@@ -1,4 +1,6 @@
-// The visitors of declared options: read them from YAML strictly, write their values, list them.
+// Visitors of declared options: they read options strictly from YAML, write their values, and list
+// them.
+//
 // Family: options_io.cpp options_list.cpp
 #pragma once
 
@@ -12,10 +14,10 @@
 namespace ddprun {
 
 /// Runs `declare` with a visitor that sets each declared option from `node` (null or a mapping) and
-/// then refuses what is left. Throws ConfigError: unknown key (with the nearest declared one and
-/// all of them), wrong type, value out of limits; each with origin, got, expected. `ignore`: keys
-/// that someone else reads (a plugin's "name" and "path"). `where` is the dotted path of the node
-/// for messages ("strategy").
+/// then refuses what is left. `ignore` are keys that someone else reads (a plugin's "name" and
+/// "path"). Messages call the node by its dotted path `where` ("strategy"). Throws ConfigError for
+/// an unknown key (with the nearest declared one and all of them), a wrong type, or a value out of
+/// limits; each with origin, got and expected.
 void read_options(const ConfigNode& node, const std::string& where,
                   const std::function<void(Options&)>& declare,
                   const std::vector<std::string>& ignore = {});
@@ -33,8 +35,8 @@ struct OptionInfo {
 };
 std::vector<OptionInfo> list_options(const std::function<void(Options&)>& declare);
 
-/// The candidate nearest to `name` (edit distance at most a third of the longer, and transpositions
-/// count one), or empty.
+/// The candidate nearest to `name`, or empty. The edit distance, in which a transposition counts
+/// one, is at most a third of the longer text.
 std::string nearest(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace ddprun

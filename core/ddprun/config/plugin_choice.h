@@ -13,8 +13,8 @@ struct PluginChoice {
   PluginKind kind = PluginKind::strategy;
   std::string name;
   std::string path;  ///< a library to load besides the search path; empty: none
-  /// The mapping from which the plugin reads its options. "name" and "path", if there, are not its
-  /// own.
+  /// The mapping from which the plugin reads its options. "name" and "path" in it are not the
+  /// plugin's.
   ConfigNode options;
 };
 

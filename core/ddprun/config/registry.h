@@ -31,9 +31,10 @@ struct PluginInfo {
 /// unknown kind; malformed name; missing function.
 class PluginRegistry {
  public:
-  /// Scans folders in order for *.so; a library that fails its handshake is kept in refused(), not
-  /// thrown: it matters only to who asks for it. Two libraries of one kind and name in one folder:
-  /// both are refused with a sentence that names both; in different folders the first folder wins.
+  /// Scans folders in order for *.so. A library that fails its handshake throws nothing but is
+  /// noted in refused(), because it matters only to those who ask for it. If two libraries in one
+  /// folder have the same kind and name, both are refused, with a sentence that names both. In
+  /// different folders the first folder wins.
   explicit PluginRegistry(const std::vector<std::filesystem::path>& folders);
   ~PluginRegistry();
   PluginRegistry(const PluginRegistry&) = delete;
@@ -46,10 +47,11 @@ class PluginRegistry {
   std::vector<std::string> refused() const;  ///< one message per library that failed
   const std::vector<std::filesystem::path>& folders() const;
 
-  /// A new plugin, options not yet declared; if `file` is given, from that library (added before)
-  /// and no other. `where` is who asks, for messages. Throws PluginError for an unknown name: the
-  /// nearest, all known of that kind, the folders searched, and what was refused; also if the
-  /// plugin's constructor throws.
+  /// Makes a new plugin; its options are not yet declared. If `file` is given, it comes from that
+  /// library, which was added before, and from no other. Messages call the asker `where`. Throws
+  /// PluginError if the name is unknown; the message has the nearest name, all known names of that
+  /// kind, the folders searched, and what was refused. Throws PluginError also if the plugin's
+  /// constructor throws.
   std::shared_ptr<Plugin> create(PluginKind kind, const std::string& name,
                                  const std::filesystem::path& file = {},
                                  const std::string& where = {}) const;
@@ -59,16 +61,16 @@ class PluginRegistry {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Where plugins are looked for: `first` (the YAML's, then --plugin-path), DDPRUN_PLUGIN_PATH
-/// (colon-separated), then beside the executable (<exe>/../lib/ddprun/plugins and <exe>/plugins).
-/// Never the current directory by itself. Throws PluginError if a folder of `first` or of the
-/// variable is not there.
+/// The folders where plugins are looked for: `first` (the YAML's, then --plugin-path), then
+/// DDPRUN_PLUGIN_PATH (colon-separated), then beside the executable (<exe>/../lib/ddprun/plugins
+/// and <exe>/plugins). The current directory is never searched by itself. Throws PluginError if a
+/// folder of `first` or of the variable does not exist.
 std::vector<std::filesystem::path> plugin_search_path(
     const std::vector<std::filesystem::path>& first);
 
-/// create() + read_options() of the choice; the plugin is ready for setup. If the choice has a
-/// path, the caller has added that library before (add_library), and the plugin comes from it.
-/// Throws PluginError or ConfigError.
+/// These call create() and read_options() for the choice; the plugin is then ready for setup. If
+/// the choice has a path, the caller has added that library before (add_library), and the plugin
+/// comes from it. Throw PluginError or ConfigError.
 std::shared_ptr<Strategy> make_strategy(const PluginRegistry& registry, const PluginChoice& choice);
 std::shared_ptr<Precision> make_precision(const PluginRegistry& registry,
                                           const PluginChoice& choice);

@@ -8,12 +8,12 @@
 
 namespace ddprun {
 
-/// Puts `value` at a dotted path ("model.layers", "strategy.bucket_mb"), creating mappings on the
-/// way. A scalar in the way (`strategy: mine`) becomes {name: mine}. Throws ConfigError if the path
+/// Puts `value` at a dotted path ("model.layers", "strategy.bucket_mb"). It creates mappings on the
+/// way. A scalar on the way (`strategy: mine`) becomes {name: mine}. Throws ConfigError if the path
 /// is malformed or runs through a list.
 void set_path(ConfigNode& root, const std::string& path, ConfigNode value);
 
-/// Applies one `--set key.path=value`; the value is parsed as YAML (so lists and mappings work).
+/// Applies one `--set key.path=value`. The value is parsed as YAML, so lists and mappings work.
 /// What follows `sweep.` is one key of the sweep: "sweep.world.size=[1, 2]".
 void apply_override(ConfigNode& root, const std::string& assignment);
 
@@ -24,10 +24,10 @@ struct SweepPoint {
   std::string label;
 };
 
-/// Expands `sweep: {path: [values...], ...}` as a cross product, the last key varying fastest;
-/// values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an
-/// empty one, gives itself, with an empty label. Throws ConfigError if `sweep:` is not a mapping of
-/// non-empty lists, or if it would hide an override or an earlier key.
+/// Expands `sweep: {path: [values...], ...}` as a cross product; the last key varies fastest.
+/// Values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an
+/// empty one, gives one point: itself, with an empty label. Throws ConfigError if `sweep:` is not a
+/// mapping of non-empty lists, or if it would hide an override or an earlier key.
 std::vector<SweepPoint> expand_sweep(const ConfigNode& document);
 
 }  // namespace ddprun

@@ -86,10 +86,10 @@ class FlatBuffers {
   /// a step, after the last adopt_gradient() of this parameter.
   void finish_gradient(int index);
 
-  /// Number of parameters without padding.
+  /// The number of elements of all parameters, without padding.
   std::int64_t parameter_count() const { return parameter_count_; }
 
-  /// Unsets every .grad: the next backward writes gradients instead of adding to them.
+  /// Unsets every .grad, so that the next backward writes gradients instead of adding to them.
   void zero_grad();
 
  private:

@@ -18,8 +18,8 @@ struct PlannedCollective {
   std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
 };
 
-/// What a strategy works with. Owned by the core, one per rank. It outlives every call of the
-/// strategy but its destructor, which must not use it.
+/// What a strategy works with. The core owns one per rank. It outlives every call of the strategy
+/// except its destructor, which must not use it.
 class StrategyContext {
  public:
   StrategyContext(ProcessGroup& group, FlatBuffers& buffers) : group_(group), buffers_(buffers) {}
@@ -30,9 +30,9 @@ class StrategyContext {
   /// Copies rank 0's parameters to all ranks (one broadcast of the flat buffer), in place.
   void broadcast_parameters();
 
-  /// Declares one collective of a synchronized step; each run compares what ran with the sum of
-  /// these. Declared in setup(), or later by clear_plan() and anew, if the first steps decide
-  /// (PyTorch's Reducer rebuilds its buckets).
+  /// Declares one collective of a synchronized step. Each run compares the collectives that ran
+  /// with these. Declare them in setup(). If the first steps decide (PyTorch's Reducer rebuilds its
+  /// buckets), call clear_plan() then and declare them anew.
   void plan(CollectiveKind kind, std::int64_t bytes) { plan_.push_back({kind, bytes}); }
   void clear_plan() { plan_.clear(); }
 
@@ -46,15 +46,16 @@ class StrategyContext {
     before_forward_.push_back(std::move(callback));
   }
 
-  /// From finish_backward() on: the gradients of `range` are the mean, and the strategy will not
-  /// touch them again in this step. With `optimizer.overlap` their parameters are updated before
-  /// this returns; call it while other collectives are under way. Without, it does nothing.
-  /// Training thread. Throws Error if it comes earlier, or twice for an element.
+  /// Tells the core that the gradients of `range` are the mean, and that the strategy will not
+  /// touch them again in this step. With `optimizer.overlap` it updates their parameters before it
+  /// returns, so call it while other collectives are under way. Without, it does nothing. Call it
+  /// on the training thread, in finish_backward() or later. Throws Error if it comes earlier, or
+  /// twice for an element.
   void range_ready(Range range) const {
     if (on_range_ready_) on_range_ready_(range);
   }
 
-  /// For the core: what range_ready() calls.
+  /// For the core: sets what range_ready() calls.
   void on_range_ready(std::function<void(Range)> callback) {
     on_range_ready_ = std::move(callback);
   }
@@ -72,32 +73,33 @@ class StrategyContext {
   bool synchronized_ = true;
 };
 
-/// A way of synchronizing gradients. One object per rank; every rank must issue the same
+/// A way of synchronizing gradients. There is one object per rank. Every rank must issue the same
 /// collectives in the same order. With gradient accumulation, only the last micro-batch of a step
-/// calls on_gradient and finish_backward.
+/// calls on_gradient() and finish_backward().
 class Strategy : public Plugin {
  public:
   ~Strategy() override;
 
-  /// Once, after the model is built: make the parameters equal on all ranks and declare the
-  /// communication plan. Training thread. Keep a pointer to `context` for the calls below.
+  /// Called once on the training thread, after the model is built. Must make the parameters equal
+  /// on all ranks and declare the communication plan. Keep a pointer to `context` for the calls
+  /// below.
   virtual void setup(StrategyContext& context) = 0;
 
-  /// Gradient `index` (FlatBuffers order) of this step is final on this rank, all micro-batches
-  /// accumulated. Autograd thread (on CPU the one that called backward), in the order in which
-  /// backward completes; must not block.
+  /// Called when gradient `index` (FlatBuffers order) of this step is final on this rank, with all
+  /// micro-batches accumulated. Calls come on the autograd thread (on the CPU the one that called
+  /// backward), in the order in which backward completes. Must not block.
   virtual void on_gradient(int index);
 
-  /// Backward is done on this rank. Training thread. On return every gradient is the mean over all
-  /// ranks.
+  /// Called on the training thread when backward is done on this rank. On return every gradient is
+  /// the mean over all ranks.
   virtual void finish_backward() = 0;
 
-  /// Applies the optimizer to what range_ready() has not: by default to all of that. Overridden by
-  /// strategies that own only a part of the buffer. Training thread, after clipping.
+  /// Updates the parameters that range_ready() has not. The default updates all of them. Strategies
+  /// that own only a part of the buffer override it. Called on the training thread, after clipping.
   virtual void optimizer_step(Optimizer& optimizer);
 
-  /// True if finish_backward() calls range_ready(): what `optimizer.overlap` needs. Default: false.
-  /// Asked in the launching process too.
+  /// Returns true if finish_backward() calls range_ready(), which `optimizer.overlap` needs.
+  /// Default: false. Called in the launching process too.
   virtual bool reports_ranges() const;
 };
 

@@ -84,7 +84,7 @@ class DataParallel {
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
   /// called, or if `clip_norm` is not 0.
   StepOutcome step(double lr, double clip_norm);
-  /// The collectives of a synchronized step: the strategy's, and what the precision needs.
+  /// The planned collectives of a synchronized step: the strategy's, and the precision's.
   std::vector<PlannedCollective> planned() const;
 
  private:

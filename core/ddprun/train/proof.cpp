@@ -137,12 +137,12 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
     if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
     all_right = false;
   }
-  if (!all_right) return {"integer_gradients", "failed", wrong};
+  if (!all_right) return {"integer_gradients", CheckStatus::failed, wrong};
   if (!synchronized) {
-    return {"integer_gradients", "control",
+    return {"integer_gradients", CheckStatus::control,
             "gradients stay each rank's own, as the strategy declares"};
   }
-  return {"integer_gradients", "passed",
+  return {"integer_gradients", CheckStatus::passed,
           fmt::format("all {} gradients equal the exact mean over {} rank{}",
                       with_thousands(buffers.parameter_count()), size, size == 1 ? "" : "s")};
 }
@@ -154,13 +154,14 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
   const bool equal = std::all_of(hashes.begin(), hashes.end(),
                                  [&](const std::string& hash) { return hash == hashes[0]; });
   if (equal) {
-    return {name, "passed", fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
+    return {name, CheckStatus::passed,
+            fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
   }
   const std::string detail = fmt::format("hashes by rank: {}", fmt::join(hashes, ", "));
   if (!data_parallel.context().synchronized()) {
-    return {name, "control", "ranks drift apart, as the strategy declares; " + detail};
+    return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
-  return {name, "failed", detail};
+  return {name, CheckStatus::failed, detail};
 }
 
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
@@ -173,7 +174,7 @@ std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
   for (const auto& [what, count] : surplus) {
     if (count == 0) continue;
     differences.push_back(fmt::format(
-        "{} {} of {} bytes {}", std::abs(count), to_string(what.first), with_thousands(what.second),
+        "{} {} of {} bytes {}", std::abs(count), name_of(what.first), with_thousands(what.second),
         count > 0 ? "ran but were not planned" : "were planned but did not run"));
   }
   return fmt::format("{}", fmt::join(differences, "; "));

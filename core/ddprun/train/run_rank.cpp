@@ -17,6 +17,7 @@
 #include "ddprun/train/run_observer.h"
 #include "ddprun/train/run_plugins.h"
 #include "ddprun/train/trainer.h"
+#include "ddprun/train/training.h"
 
 namespace ddprun {
 
@@ -43,7 +44,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     group.barrier(
         "step");  // ranks start a step together; skew of one step does not leak into the next
     observer.before_step(index);
-    StepSample sample = trainer.step(index);
+    Sample sample = trainer.step(index);
     observer.after_step(index);
     if (index == 0)
       result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
@@ -52,7 +53,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
       if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
     }
     if (context.on_progress) {
-      context.on_progress({index + 1, steps, sample.loss, sample.step_ms});
+      context.on_progress({index + 1, steps, sample[training().loss], sample[training().step_ms]});
     }
     result.samples.push_back(std::move(sample));
   }
@@ -65,10 +66,10 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
   std::int64_t bytes = 0;
   for (const auto& collective : planned) bytes += collective.bytes;
   result.checks.push_back(
-      off_plan.empty() ? Check{"collectives_as_planned", "passed",
+      off_plan.empty() ? Check{"collectives_as_planned", CheckStatus::passed,
                                fmt::format("{} collectives of {} bytes in all, in each of {} steps",
                                            planned.size(), bytes, steps)}
-                       : Check{"collectives_as_planned", "failed", off_plan});
+                       : Check{"collectives_as_planned", CheckStatus::failed, off_plan});
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
 
   std::vector<RankResult> results;
   for (const auto& text : group->all_gather_object(to_json(result).dump())) {
-    results.push_back(rank_result_from_json(nlohmann::json::parse(text)));
+    results.push_back(rank_result_from_json(nlohmann::json::parse(text), training()));
   }
   group->shutdown();
   return results;

@@ -1,11 +1,12 @@
-// One rank of one experiment, from connecting to its result: build, prove, warm up, measure, prove.
+// Runs one rank of one experiment, from connecting to its result: build, prove, warm up, measure,
+// prove.
 #pragma once
 
 #include <vector>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
-#include "ddprun/train/rank_result.h"
+#include "ddprun/result/rank_result.h"
 #include "ddprun/train/run_context.h"
 
 namespace ddprun {

@@ -12,6 +12,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/train/training.h"
 
 namespace ddprun {
 
@@ -94,8 +95,9 @@ void Trainer::replay_step() {
   group_.replay();
 }
 
-StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
-  StepSample sample;
+Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
+  const Training& q = training();
+  Sample sample(q);
   sample.step = index;
   sample.warmup = index < experiment_.train.warmup_steps;
   const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
@@ -113,9 +115,9 @@ StepSample Trainer::step(std::int64_t index, const std::function<void()>& on_syn
   }
   phase.reset();
   fill_times(begin, sample);
-  sample.skipped = state_.outcome.skipped();
-  sample.gradient_norm = state_.outcome.gradient_norm();
-  sample.loss = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
+  sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
+  if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
+  sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
 
@@ -146,39 +148,43 @@ std::vector<PhaseTime> Trainer::last_phases() const {
   return phases;
 }
 
-void Trainer::fill_times(Mark begin, StepSample& sample) {
+void Trainer::fill_times(Mark begin, Sample& sample) {
+  const Training& q = training();
   const auto between_ns = [this](Mark from, Mark to) {
     return device_.time_of(to) - device_.time_of(from);
   };
   step_begin_ns_ = device_.time_of(begin);
-  sample.step_ms = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
   Mark forward_begin = begin;  // what the first needs from the host included
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     std::int64_t update_ns = 0;
     for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
-    sample.forward_ms += to_ms(between_ns(forward_begin, forward_end));
-    sample.backward_ms += to_ms(between_ns(forward_end, backward.last_gradient));
-    sample.exposed_ms +=
+    sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end));
+    sample[q.backward_ms] += to_ms(between_ns(forward_end, backward.last_gradient));
+    sample[q.synchronize_ms] +=
         to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
-    sample.optimizer_ms += to_ms(update_ns);
+    sample[q.optimizer_ms] += to_ms(update_ns);
     forward_begin = backward.synchronized;
   }
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  sample.optimizer_ms += to_ms(between_ns(last.synchronized, state_.end));
+  sample[q.optimizer_ms] += to_ms(between_ns(last.synchronized, state_.end));
+  fill_communication(device_.time_of(last.last_gradient), sample);
+}
 
-  const std::int64_t last_gradient_ns = device_.time_of(last.last_gradient);
+void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) {
+  const Training& q = training();
   records_ = group_.take_records();
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
-    sample.bytes += record.bytes;
-    sample.launch_delay_ms +=
+    sample[q.bytes] += static_cast<double>(record.bytes);
+    sample[q.launch_delay_ms] +=
         to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
     intervals.push_back({record.start_ns, record.end_ns});
   }
-  sample.collectives = static_cast<std::int64_t>(records_.size());
-  sample.communication_ms = to_ms(union_length(intervals));
+  sample[q.collectives] = static_cast<double>(records_.size());
+  sample[q.communication_ms] = to_ms(union_length(intervals));
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
-  sample.overlapped_ms = to_ms(union_length(intervals));
+  sample[q.overlapped_ms] = to_ms(union_length(intervals));
 }
 
 }  // namespace ddprun

@@ -7,13 +7,13 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/data/data.h"
 #include "ddprun/model/transformer.h"
+#include "ddprun/result/rank_result.h"
 #include "ddprun/train/data_parallel.h"
-#include "ddprun/train/rank_result.h"
 #include "ddprun/train/run_plugins.h"
 
 namespace ddprun {
 
-/// What run_rank() and verify_rank() call step by step. Training thread only.
+/// run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:
   /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
@@ -24,7 +24,7 @@ class Trainer {
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
   /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
   /// for an update. Steps that replay a graph do not call it.
-  StepSample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
+  Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss.
@@ -53,15 +53,18 @@ class Trainer {
     StepOutcome outcome = {};
   };
 
-  /// Into inputs_, without waiting for the device.
+  /// Copies the step's batches into inputs_, without waiting for the device.
   void load_inputs(std::int64_t index);
-  /// Forward, backward, synchronization and update of the step that was loaded and begun.
+  /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);
-  /// run_step() as a graph: the first call captures it, each call replays it.
+  /// Runs run_step() as a graph: the first call captures it, and each call replays it.
   void replay_step();
-  /// After the step: marks and records become times. `begin`: of the step.
-  void fill_times(Mark begin, StepSample& sample);
+  /// Turns marks and records into times, after the step. `begin` is the begin of the step.
+  void fill_times(Mark begin, Sample& sample);
+  /// Fills in the step's collectives, after the step. What ran before the last gradient overlapped
+  /// backward.
+  void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
 
   const Experiment& experiment_;
   ProcessGroup& group_;
@@ -71,7 +74,7 @@ class Trainer {
   std::unique_ptr<DataSource> data_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::int64_t micro_batches_;
-  /// Of each micro-batch, on the device. On a GPU they stay in the same memory.
+  /// The batch of each micro-batch, on the device. On a GPU they stay in the same memory.
   std::vector<Batch> inputs_;
   double lr_ = 0.0;
   StepState state_;

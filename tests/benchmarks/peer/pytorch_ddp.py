@@ -295,7 +295,7 @@ def sample_of(clock, moments):
     sample = {"step_ms": clock.ms(begin, end), "forward_ms": clock.ms(begin, forward),
               "backward_ms": clock.ms(forward, backward or synchronized), "optimizer_ms": clock.ms(synchronized, end)}
     if backward is not None:
-        sample["exposed_ms"] = clock.ms(backward, synchronized)
+        sample["synchronize_ms"] = clock.ms(backward, synchronized)
     return sample
 
 

@@ -263,7 +263,7 @@ TEST(ProcessGroup, WireBytes) {
   EXPECT_EQ(wire_bytes(CollectiveKind::broadcast, 1000, 4), 1000.0);
   EXPECT_EQ(wire_bytes(CollectiveKind::broadcast, 1000, 1), 0.0);
   EXPECT_EQ(wire_bytes(CollectiveKind::barrier, 0, 4), 0.0);
-  EXPECT_STREQ(to_string(CollectiveKind::reduce_scatter), "reduce_scatter");
+  EXPECT_STREQ(name_of(CollectiveKind::reduce_scatter), "reduce_scatter");
 }
 
 }  // namespace

@@ -6,11 +6,14 @@
 #include <set>
 #include <sstream>
 
+#include "ddprun/base/text.h"
+#include "ddprun/result/run_statistics.h"
 #include "runner/report/memory_table.h"
-#include "runner/report/report_statistics.h"
+#include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
-#include "runner/report/utilization.h"
+#include "runner/report/row_names.h"
+#include "runner/report/steps_csv.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {
@@ -28,6 +31,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::vector<std::string> line_texts(const std::vector<Row>& rows) {
+  std::vector<std::string> texts;
+  for (const ReportLine& line : report_lines(rows)) texts.push_back(line.text);
+  return texts;
+}
+
 /// The cells of a line of Markdown.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
@@ -42,49 +51,50 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 TEST(ReportStatistics, StepsAreOfTheSlowestRankAndPhasesTheMean) {
   const Row row = known_row("a=1");
-  const RunStatistics s = compute_statistics(row.ranks, 8, 16);
-  EXPECT_EQ(s.step_ms().count, 3);  // warm-up left out
-  EXPECT_DOUBLE_EQ(s.step_ms().median, 22);
-  EXPECT_DOUBLE_EQ(s.step_ms().max, 32);
-  EXPECT_DOUBLE_EQ(s.forward_ms().median, 21.0 / 4);
-  EXPECT_DOUBLE_EQ(s.exposed_ms().median, 20.0 / 2);  // of the rank that waited least
-  EXPECT_DOUBLE_EQ(s.exposed_share, (20.0 / 2) / 22);
-  EXPECT_DOUBLE_EQ(s.overlapped_share, 0.25);
-  EXPECT_DOUBLE_EQ(s.skew_ms().mean, 0.5);  // ranks waited 1 ms differently
-  EXPECT_DOUBLE_EQ(s.launch_delay_ms().median, 0.75);
-  EXPECT_DOUBLE_EQ(s.rank_step_ms[0].median, 20);
-  EXPECT_DOUBLE_EQ(s.rank_step_ms[1].median, 22);
-  EXPECT_DOUBLE_EQ(s.samples_per_s, 8 / 0.022);
-  EXPECT_DOUBLE_EQ(s.tokens_per_s, 8 * 16 / 0.022);
-  EXPECT_DOUBLE_EQ(s.loss_first, 5.5);
-  EXPECT_DOUBLE_EQ(s.loss_last, 2.5);
-  EXPECT_DOUBLE_EQ(s.collectives_per_step, 3);
+  const Training& q = training();
+  const RunStatistics s(row);
+  EXPECT_EQ(s[q.step_ms].steps.count, 3);  // warm-up left out
+  EXPECT_DOUBLE_EQ(s[q.step_ms].steps.median, 22);
+  EXPECT_DOUBLE_EQ(s[q.step_ms].steps.max, 32);
+  EXPECT_DOUBLE_EQ(s[q.forward_ms].steps.median, 21.0 / 4);
+  EXPECT_DOUBLE_EQ(s[q.exposed_ms].steps.median, 20.0 / 2);  // of the rank that waited least
+  EXPECT_DOUBLE_EQ(s.figure(q.exposed_share).value.value(), (20.0 / 2) / 22);
+  EXPECT_DOUBLE_EQ(s.figure(q.overlapped_share).value.value(), 0.25);
+  EXPECT_DOUBLE_EQ(s[q.skew_ms].steps.mean, 0.5);  // ranks waited 1 ms differently
+  EXPECT_DOUBLE_EQ(s[q.launch_delay_ms].steps.median, 0.75);
+  EXPECT_DOUBLE_EQ(s.rank_steps()[0].median, 20);
+  EXPECT_DOUBLE_EQ(s.rank_steps()[1].median, 22);
+  EXPECT_DOUBLE_EQ(s.figure(q.samples_per_s).value.value(), 8 / 0.022);
+  EXPECT_DOUBLE_EQ(s.figure(q.tokens_per_s).value.value(), 8 * 16 / 0.022);
+  EXPECT_DOUBLE_EQ(s[q.loss].first, 5.5);
+  EXPECT_DOUBLE_EQ(s[q.loss].last, 2.5);
+  EXPECT_DOUBLE_EQ(s.figure(q.collectives).value.value(), 3);
 }
 
 TEST(ReportStatistics, RefusesRanksWithOtherSteps) {
   Row row = known_row("a=1");
   row.ranks[1].samples.pop_back();
-  EXPECT_THROW(compute_statistics(row.ranks, 8, 16), std::invalid_argument);
+  EXPECT_THROW(RunStatistics{row}, std::invalid_argument);
   row.ranks.clear();
-  EXPECT_THROW(compute_statistics(row.ranks, 8, 16), std::invalid_argument);
+  EXPECT_THROW(RunStatistics{row}, std::invalid_argument);
 }
 
 TEST(Proof, TheStrictestRankCounts) {
   Row row = known_row("a=1");
-  EXPECT_EQ(summarize_proof(row.ranks).status, "passed");
-  row.ranks[0].checks[1].status = "control";
-  EXPECT_EQ(summarize_proof(row.ranks).status, "control");
-  row.ranks[1].checks[1] = {"parameters_equal", "failed", "hash differs"};
-  const Proof proof = summarize_proof(row.ranks);
-  EXPECT_EQ(proof.status, "failed");
+  EXPECT_EQ(summarize_proof(row).status, CheckStatus::passed);
+  row.ranks[0].checks[1].status = CheckStatus::control;
+  EXPECT_EQ(summarize_proof(row).status, CheckStatus::control);
+  row.ranks[1].checks[1] = {"parameters_equal", CheckStatus::failed, "hash differs"};
+  const Proof proof = summarize_proof(row);
+  EXPECT_EQ(proof.status, CheckStatus::failed);
   EXPECT_EQ(proof.checks[1].detail, "rank 1: hash differs");
-  EXPECT_EQ(summarize_proof({}).status, "unchecked");
+  EXPECT_EQ(summarize_proof(ddprun::Run()).status, CheckStatus::unchecked);
 }
 
 TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=long(x=1, y=2)")};
-  rows[1].ranks[1].checks[0] = {"integer_gradients", "failed", "index 3 differs"};
-  rows[1].status = row_status::kProofFailed;
+  rows[1].ranks[1].checks[0] = {"integer_gradients", CheckStatus::failed, "index 3 differs"};
+  rows[1].status = RowStatus::proof_failed;
   const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_TRUE(lines[0].starts_with("strategy             step ms"));
@@ -95,7 +105,7 @@ TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
   EXPECT_EQ(display_width(lines[1].substr(0, lines[1].find("✓"))),
             display_width(lines[2].substr(0, lines[2].find("✗"))));
   EXPECT_THAT(
-      proof_lines(rows),
+      line_texts(rows),
       ElementsAre(HasSubstr("proved in 1 of 2 rows"),
                   "NOT PROVED: long (x=1, y=2): integer_gradients: rank 1: index 3 differs"));
 }
@@ -103,7 +113,7 @@ TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
 TEST(ReportTable, AFailedRowSaysWhy) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
   rows[1].ranks.clear();
-  rows[1].status = row_status::kFailed;
+  rows[1].status = RowStatus::failed;
   rows[1].reason = "rank 1 failed: it broke\n  hint: mend it";
   const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
   EXPECT_EQ(lines[2], "b         failed: rank 1 failed: it broke");
@@ -126,10 +136,10 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
 TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
   std::vector<Row> rows = {known_row("a"), known_row("b"), known_row("c")};
   for (RankResult& rank : rows[0].ranks) {
-    for (StepSample& sample : rank.samples) sample.collectives = 0;
+    for (Sample& sample : rank.samples) sample[training().collectives] = 0;
   }
   for (RankResult& rank : rows[1].ranks) {
-    for (StepSample& sample : rank.samples) sample.backward_ms = 3.3;
+    for (Sample& sample : rank.samples) sample[training().backward_ms] = 3.3;
   }
   for (Row& row : rows) row.config = {{"strategy", row.label}, {"precision", "fp32"}};
   rows[2].config["precision"] = "bf16";
@@ -144,7 +154,7 @@ TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
 /// 128 tokens in 22 ms on two ranks, and so much work that each does 100 TFLOP/s.
 Row row_on(const std::string& device, const std::string& dtype) {
   Row row = known_row("strategy=a");
-  row.flops_per_token = 100e12 * 2 * 0.022 / 128;
+  row.work["flops"] = 100e12 * 2 * 0.022;
   for (RankResult& rank : row.ranks) {
     rank.device_name = device;
     rank.matmul_dtype = dtype;
@@ -154,34 +164,34 @@ Row row_on(const std::string& device, const std::string& dtype) {
 
 TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   const Row row = row_on("NVIDIA A100-SXM4-80GB", "bfloat16");
-  const RunStatistics statistics = compute_statistics(row.ranks, 8, 16);
-  EXPECT_NEAR(utilization(row, statistics).tflops, 100, 1e-9);
-  EXPECT_NEAR(utilization(row, statistics).mfu.value(), 100.0 / 312, 1e-12);
+  const RunStatistics statistics(row);
+  EXPECT_NEAR(statistics.figure(training().tflops).value.value(), 100, 1e-9);
+  EXPECT_NEAR(statistics.figure(training().mfu).value.value(), 100.0 / 312, 1e-12);
   EXPECT_NEAR(to_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
   EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 100 | 32.1 % |"));
-  EXPECT_THAT(proof_lines({row}), testing::Each(Not(HasSubstr("MFU"))));
+  EXPECT_THAT(line_texts({row}), testing::Each(Not(HasSubstr("MFU"))));
 }
 
 TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   const Row unknown = row_on("NVIDIA Unheard Of", "bfloat16");
   EXPECT_TRUE(to_json(unknown)["statistics"]["mfu"].is_null());
   EXPECT_THAT(
-      proof_lines({unknown, unknown}),
+      line_texts({unknown, unknown}),
       ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
   EXPECT_THAT(report_table({unknown}).markdown(), HasSubstr("| 100 | – |"));
 
   Row mixed = row_on("NVIDIA H200", "tf32");
   mixed.ranks[1].device_name = "NVIDIA B200";
-  EXPECT_THAT(proof_lines({mixed}), testing::Contains("no MFU: the ranks' devices differ"));
+  EXPECT_THAT(line_texts({mixed}), testing::Contains("no MFU: the ranks' devices differ"));
 
   Row emulated = row_on("NVIDIA H200", "bfloat16");
   emulated.emulated = true;
   EXPECT_THAT(to_json(emulated)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("shared"));
-  EXPECT_THAT(proof_lines({emulated}), testing::Each(Not(HasSubstr("MFU"))));
+  EXPECT_THAT(line_texts({emulated}), testing::Each(Not(HasSubstr("MFU"))));
 
   const Row cpu = row_on("", "float32");
   EXPECT_THAT(to_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
-  EXPECT_THAT(proof_lines({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
+  EXPECT_THAT(line_texts({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
 }
 
 TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
@@ -223,19 +233,21 @@ TEST(Terminal, WidthOfText) {
 
 TEST(ReportTable, ALossThatIsNoNumberIsSaidBelowTheTable) {
   Row row = known_row("a");
-  EXPECT_THAT(proof_lines({row}), testing::Each(testing::Not(testing::HasSubstr("DIVERGED"))));
-  row.ranks[1].samples[2].loss = std::nan("");
-  EXPECT_THAT(proof_lines({row}),
+  EXPECT_THAT(line_texts({row}), testing::Each(testing::Not(testing::HasSubstr("DIVERGED"))));
+  row.ranks[1].samples[2][training().loss] = std::nan("");
+  EXPECT_THAT(line_texts({row}),
               testing::Contains(testing::HasSubstr("the loss was nan in step 2 on rank 1")));
 }
 
 TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
   Row row = known_row("a");
-  EXPECT_THAT(proof_lines({row}), testing::Each(testing::Not(HasSubstr("SKIPPED"))));
-  for (RankResult& rank : row.ranks) rank.samples[0].skipped = rank.samples[2].skipped = true;
-  EXPECT_EQ(to_json(row)["statistics"]["skipped_steps"], 2);
-  EXPECT_EQ(compute_statistics(row.ranks, 8, 16).step_ms().count, 3) << "their times count";
-  EXPECT_THAT(proof_lines({row}), testing::Contains(HasSubstr("2 of 4 steps")));
+  EXPECT_THAT(line_texts({row}), testing::Each(testing::Not(HasSubstr("SKIPPED"))));
+  for (RankResult& rank : row.ranks) {
+    for (const int step : {0, 2}) rank.samples[step][training().skipped] = 1;
+  }
+  EXPECT_EQ(to_json(row)["statistics"]["skipped"], 2);
+  EXPECT_EQ(RunStatistics(row)[training().step_ms].steps.count, 3) << "their times count";
+  EXPECT_THAT(line_texts({row}), testing::Contains(HasSubstr("2 of 4 steps")));
 }
 
 TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
@@ -254,7 +266,7 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   const auto shared = cells_of(lines[2]);
   const auto own = cells_of(lines[3]);
   EXPECT_EQ(shared[0], "2 (emulated)");
-  const std::set<std::string> no_times = {"world.size", "MB/step", "calls", "loss", "proof"};
+  const std::set<std::string> no_times = {"world.size", "MB/step", "collectives", "loss", "proof"};
   for (std::size_t i = 0; i < titles.size(); ++i) {
     if (no_times.contains(titles[i])) {
       EXPECT_NE(shared[i], "–") << titles[i];
@@ -265,10 +277,10 @@ TEST(Report, EmulatedRowsShowNoTimes) {
       EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
     }
   }
-  EXPECT_THAT(proof_lines(rows),
+  EXPECT_THAT(line_texts(rows),
               testing::Contains(
                   AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));
-  EXPECT_THAT(proof_lines({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
+  EXPECT_THAT(line_texts({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
 }
 
 TEST(ResultFiles, EmulatedRowsSaySo) {
@@ -296,7 +308,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,0,1,1000.000000,250.000000"))
       << lines[1];
-  EXPECT_TRUE(lines[1].ends_with(",5,,0,3,2500000")) << "no gradient norm: " << lines[1];
+  EXPECT_TRUE(lines[1].ends_with(",2500000,3,5,,0")) << "no gradient norm: " << lines[1];
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 // A result folder appears whole or not at all.
 #include "runner/report/result_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "ddprun/base/error.h"
+#include "runner/report/earlier_rows.h"
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
 #include "support/report_rows.h"
@@ -12,6 +16,8 @@ namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
 
 TEST(ResultFolder, NothingStaysWithoutCommit) {
   TemporaryFolder folder;
@@ -55,7 +61,7 @@ TEST(ResultFolder, AFileInTheWayIsAConfigError) {
 TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   TemporaryFolder folder;
   Row failed = known_row("a=2");
-  failed.status = row_status::kFailed;
+  failed.status = RowStatus::failed;
   const ResultContext context{"known",          "T1",     {"ddprun", "it's.yaml"},
                               {{"torch", "2"}}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
   Row measured = known_row("a=1");
@@ -69,7 +75,21 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   EXPECT_EQ(rows.at("f-a=1").row.taken_from, result.string());
   EXPECT_NE(folder.read("known/T1/summary.md").find("ddprun 'it'\\''s.yaml'"), std::string::npos);
 
-  folder.write("known/T2/result.json", "{ half");
+  // Of an older schema: its rows count for nothing, and the warning names it and both versions.
+  auto older = nlohmann::json::parse(folder.read("known/T1/result.json"));
+  older["schema_version"] = 3;
+  older["rows"] = "of another form";
+  for (const char* name : {"known/T0/result.json", "known/T2/result.json"}) {
+    folder.write(name, older.dump());
+  }
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(earlier_rows(folder.path() / "known").size(), 1u);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStdout(),
+      AllOf(HasSubstr("known/T2/result.json has schema version 3"),
+            HasSubstr("reads version 4: its rows run again"), HasSubstr("(and those of 1 more)")));
+
+  folder.write("known/T3/result.json", "{ half");
   EXPECT_THROW(earlier_rows(folder.path() / "known"), ConfigError);
 }
 

@@ -84,22 +84,22 @@ Check integer_check() {
 
 TEST(IntegerGradients, PassForAMean) {
   const Check check = integer_check<OneByOne>();
-  EXPECT_EQ(check.status, "passed");
+  EXPECT_EQ(check.status, CheckStatus::passed);
   EXPECT_EQ(check.detail, "all 22 gradients equal the exact mean over 2 ranks");
 }
 
 TEST(IntegerGradients, CatchAForgottenParameter) {
   const Check check = integer_check<ForgetsOne>();
-  EXPECT_EQ(check.status, "failed");
+  EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_THAT(check.detail, HasSubstr("gradients of first differ from the exact mean"));
 }
 
 TEST(IntegerGradients, CatchASumInsteadOfAMean) {
-  EXPECT_EQ(integer_check<Sums>().status, "failed");
+  EXPECT_EQ(integer_check<Sums>().status, CheckStatus::failed);
 }
 
 TEST(IntegerGradients, AreAControlWithoutSynchronization) {
-  EXPECT_EQ(integer_check<Unsynchronized>().status, "control");
+  EXPECT_EQ(integer_check<Unsynchronized>().status, CheckStatus::control);
 }
 
 /// The most bytes of tensors on the CPU that exist at a time, beyond those of before.
@@ -131,7 +131,7 @@ TEST(IntegerGradients, TakeTheMemoryOfAParameterAndNotOfTheModel) {
     const auto memory = std::make_shared<PeakMemory>();
     {
       const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
-      EXPECT_EQ(check_integer_gradients(ddp, group).status, "passed");
+      EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);
     }
     EXPECT_GE(memory->peak(), kParameterBytes) << "what the check allocates was not seen";
     EXPECT_LE(memory->peak(), 2 * kParameterBytes);
@@ -143,12 +143,12 @@ TEST(ParametersEqual, CatchesADriftingRank) {
     OneByOne strategy;
     Precision precision;
     DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
-    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, "passed");
+    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, CheckStatus::passed);
     if (group.rank() == 1) {
       auto flat = ddp.buffers().parameters(ddp.buffers().range(0)).detach();
       flat[3] += 1e-7;
     }
-    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, "failed");
+    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, CheckStatus::failed);
   });
 }
 

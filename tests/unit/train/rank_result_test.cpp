@@ -1,5 +1,5 @@
 // A rank's result survives JSON text bit for bit.
-#include "ddprun/train/rank_result.h"
+#include "ddprun/result/rank_result.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
+#include "ddprun/train/training.h"
 
 namespace ddprun {
 namespace {
@@ -16,22 +17,26 @@ namespace {
 RankResult example() {
   RankResult result;
   result.rank = 3;
-  result.samples = {{.step = 0, .warmup = true, .step_ms = 0.1, .loss = 1.0 / 3.0},
-                    {.step = 1,
-                     .warmup = false,
-                     .step_ms = 12.345678901234567,
-                     .forward_ms = 1e-300,
-                     .backward_ms = 2,
-                     .exposed_ms = 3,
-                     .optimizer_ms = 4,
-                     .communication_ms = 5,
-                     .overlapped_ms = 6,
-                     .launch_delay_ms = 0.5,
-                     .loss = std::numeric_limits<double>::quiet_NaN(),
-                     .gradient_norm = std::numeric_limits<double>::infinity(),
-                     .skipped = true,
-                     .collectives = 7,
-                     .bytes = std::int64_t{1} << 60}};
+  const Training& q = training();
+  result.samples.assign(2, Sample(q));
+  result.samples[0].warmup = true;
+  result.samples[0][q.step_ms] = 0.1;
+  result.samples[0][q.loss] = 1.0 / 3.0;
+  Sample& sample = result.samples[1];
+  sample.step = 1;
+  sample[q.step_ms] = 12.345678901234567;
+  sample[q.forward_ms] = 1e-300;
+  sample[q.backward_ms] = 2;
+  sample[q.synchronize_ms] = 3;
+  sample[q.optimizer_ms] = 4;
+  sample[q.communication_ms] = 5;
+  sample[q.overlapped_ms] = 6;
+  sample[q.launch_delay_ms] = 0.5;
+  sample[q.loss] = std::numeric_limits<double>::quiet_NaN();
+  sample[q.gradient_norm] = std::numeric_limits<double>::infinity();
+  sample[q.skipped] = 1;
+  sample[q.collectives] = 7;
+  sample[q.bytes] = static_cast<double>(std::int64_t{1} << 60);
   result.last_step = {{.kind = CollectiveKind::reduce_scatter,
                        .bytes = 64,
                        .label = "layers.0.\"attn\"\n",
@@ -42,7 +47,7 @@ RankResult example() {
                        .wait_end_ns = (std::int64_t{1} << 62) + 1}};
   result.last_step_begin_ns = 123456789012345678;
   result.last_step_phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}};
-  result.checks = {{"parameters_equal", "passed", "hash 1f on 2 ranks"}};
+  result.checks = {{"parameters_equal", CheckStatus::passed, "hash 1f on 2 ranks"}};
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;
   result.cores = {0, 2};
@@ -64,7 +69,7 @@ RankResult example() {
 }
 
 RankResult through_text(const RankResult& result) {
-  return rank_result_from_json(nlohmann::json::parse(to_json(result).dump()));
+  return rank_result_from_json(nlohmann::json::parse(to_json(result).dump()), training());
 }
 
 TEST(RankResult, OfTheCpuSaysNothingOfDevices) {
@@ -89,23 +94,27 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.rank, 3);
   ASSERT_EQ(after.samples.size(), 2u);
   EXPECT_TRUE(after.samples[0].warmup);
-  const StepSample& sample = after.samples[1];
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(sample.step_ms),
-            std::bit_cast<std::uint64_t>(before.samples[1].step_ms));
-  EXPECT_EQ(sample.forward_ms, 1e-300);
-  EXPECT_EQ(sample.backward_ms, 2);
-  EXPECT_EQ(sample.exposed_ms, 3);
-  EXPECT_EQ(sample.optimizer_ms, 4);
-  EXPECT_EQ(sample.communication_ms, 5);
-  EXPECT_EQ(sample.overlapped_ms, 6);
-  EXPECT_EQ(sample.launch_delay_ms, 0.5);
-  EXPECT_TRUE(std::isnan(sample.loss));
-  EXPECT_EQ(sample.gradient_norm, std::numeric_limits<double>::infinity());
-  EXPECT_TRUE(sample.skipped);
-  EXPECT_FALSE(after.samples[0].skipped);
-  EXPECT_FALSE(after.samples[0].gradient_norm.has_value());
-  EXPECT_EQ(sample.collectives, 7);
-  EXPECT_EQ(sample.bytes, std::int64_t{1} << 60);
+  const Training& q = training();
+  const Sample& sample = after.samples[1];
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(sample[q.step_ms]),
+            std::bit_cast<std::uint64_t>(before.samples[1][q.step_ms]));
+  EXPECT_EQ(sample[q.forward_ms], 1e-300);
+  EXPECT_EQ(sample[q.backward_ms], 2);
+  EXPECT_EQ(sample[q.synchronize_ms], 3);
+  EXPECT_EQ(sample[q.optimizer_ms], 4);
+  EXPECT_EQ(sample[q.communication_ms], 5);
+  EXPECT_EQ(sample[q.overlapped_ms], 6);
+  EXPECT_EQ(sample[q.launch_delay_ms], 0.5);
+  EXPECT_TRUE(std::isnan(sample[q.loss]));
+  EXPECT_EQ(sample[q.gradient_norm], std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(sample[q.skipped]);
+  EXPECT_FALSE(after.samples[0][q.skipped]);
+  EXPECT_FALSE(after.samples[0].find(q.gradient_norm).has_value());
+  EXPECT_EQ(sample[q.collectives], 7);
+  EXPECT_EQ(sample[q.bytes], std::int64_t{1} << 60);
+  EXPECT_EQ(to_json(sample)["bytes"].dump(), "1152921504606846976");
+  EXPECT_EQ(to_json(sample)["skipped"].dump(), "true");
+  EXPECT_EQ(to_json(after.samples[0])["gradient_norm"].dump(), "null");
   ASSERT_EQ(after.last_step.size(), 1u);
   EXPECT_EQ(after.last_step[0].kind, CollectiveKind::reduce_scatter);
   EXPECT_EQ(after.last_step[0].label, "layers.0.\"attn\"\n");
@@ -117,7 +126,7 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.last_step_begin_ns, 123456789012345678);
   ASSERT_EQ(after.checks.size(), 1u);
   EXPECT_EQ(after.checks[0].name, "parameters_equal");
-  EXPECT_EQ(after.checks[0].status, "passed");
+  EXPECT_EQ(after.checks[0].status, CheckStatus::passed);
   EXPECT_EQ(after.checks[0].detail, "hash 1f on 2 ranks");
   EXPECT_EQ(after.parameter_hash, 0xFEDCBA9876543211u);
   EXPECT_EQ(after.peak_resident_bytes, 987654321);
@@ -131,15 +140,18 @@ TEST(RankResult, EmptyResult) { EXPECT_TRUE(through_text(RankResult()).samples.e
 
 TEST(RankResult, MalformedResultIsAnErrorOfOurs) {
   nlohmann::json json = to_json(example());
-  EXPECT_THROW(rank_result_from_json(nlohmann::json::object()), Error);
+  EXPECT_THROW(rank_result_from_json(nlohmann::json::object(), training()), Error);
   json["samples"][0]["loss"] = "large";
-  EXPECT_THROW(rank_result_from_json(json), Error);
+  EXPECT_THROW(rank_result_from_json(json, training()), Error);
   json = to_json(example());
   json["parameter_hash"] = "xyz";
-  EXPECT_THROW(rank_result_from_json(json), Error);
+  EXPECT_THROW(rank_result_from_json(json, training()), Error);
+  json = to_json(example());
+  json["checks"][0]["status"] = "fine";
+  EXPECT_THROW(rank_result_from_json(json, training()), Error);
   json = to_json(example());
   json["last_step"][0]["kind"] = "scatter";
-  EXPECT_THROW(rank_result_from_json(json), Error);
+  EXPECT_THROW(rank_result_from_json(json, training()), Error);
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+# ddprun_test_program(<program> <file>...): a GoogleTest program with the main of tests/support/test_main.cpp.
+function(ddprun_test_program program)
+  add_executable(${program} ${ARGN})
+  target_link_libraries(${program} PRIVATE ddprun_core ddprun_warnings test_main GTest::gtest GTest::gmock
+    nlohmann_json::nlohmann_json)
+  target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${program} PRIVATE DDPRUN_BUILD_DIR="${CMAKE_BINARY_DIR}" DDPRUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  # Compiling takes half as long as with -O3, and what is tested lies in libraries.
+  target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(program STREQUAL "test_main_cases")
+    target_precompile_headers(${program} PRIVATE ${DDPRUN_PRECOMPILED} <gmock/gmock.h> <gtest/gtest.h>)
+  else()
+    target_precompile_headers(${program} REUSE_FROM test_main_cases)
+  endif()
+endfunction()
+
+# ddprun_add_test(<program> LABEL <label> [PROCESS_PER_CASE] SOURCES <file>...): such a program and its ctest tests.
+# Each suite is a test, <label>.<Suite>, whose cases run in one process; a suite of many cases is split into tests of about the
+# same size, <label>.<Suite>.1of4. PROCESS_PER_CASE: each case is a test, <label>.<Suite>.<Case>.
+# ctest asks the program for its cases when it starts (list_tests.cmake), so a build folder's tests are those of its programs.
+function(ddprun_add_test program)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PROCESS_PER_CASE" "LABEL" "SOURCES")
+  ddprun_test_program(${program} ${arg_SOURCES})
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${program}_tests.cmake)
+  file(GENERATE OUTPUT ${script} CONTENT "include(${CMAKE_SOURCE_DIR}/cmake/list_tests.cmake)
+list_tests([[$<TARGET_FILE:${program}>]] [[${arg_LABEL}]] [[${arg_PROCESS_PER_CASE}]])\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+endfunction()

@@ -1,0 +1,30 @@
+// Declaration of quantities, and their tables for the docs.
+#include "ddprun/result/experiment_kind.h"
+
+#include <fmt/format.h>
+
+namespace ddprun {
+
+const Quantity& ExperimentKind::declare(Quantity quantity) {
+  quantity.index = quantities_.size();
+  return quantities_.emplace_back(std::move(quantity));
+}
+
+std::string samples_markdown(const ExperimentKind& kind) {
+  std::string out = "| sample | unit | meaning |\n|---|---|---|\n";
+  for (const Quantity& q : kind.quantities()) {
+    if (q.measured()) out += fmt::format("| `{}` | {} | {} |\n", q.key, q.unit, q.meaning);
+  }
+  return out;
+}
+
+std::string figures_markdown(const ExperimentKind& kind) {
+  std::string out = "| column | in result.json | unit | formula |\n|---|---|---|---|\n";
+  for (const Quantity& q : kind.quantities()) {
+    out += fmt::format("| {} | {} | {} | {} |\n", q.title.empty() ? "–" : q.title,
+                       q.compares ? "–" : "`" + q.key + "`", q.unit, q.formula());
+  }
+  return out;
+}
+
+}  // namespace ddprun

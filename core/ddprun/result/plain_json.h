@@ -1,0 +1,35 @@
+// JSON of a result's plain structs. Sources that write or read result.json include it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/comm/collective.h"
+#include "ddprun/device/device.h"
+#include "ddprun/measure/statistics.h"
+#include "ddprun/result/check.h"
+#include "ddprun/result/rank_result.h"
+
+namespace ddprun {
+
+/// Enums travel by their names.
+template <NamedEnum E>
+void to_json(nlohmann::json& out, E value) {
+  out = name_of(value);
+}
+template <NamedEnum E>
+void from_json(const nlohmann::json& in, E& value) {
+  value = value_named<E>(in.get<std::string>());
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Check, name, status, detail)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Proof, status, checks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Summary, count, mean, std, median, p95, min, max, ci95)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, label, enqueue_ns, start_ns,
+                                   end_ns, wait_begin_ns, wait_end_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceMemory, allocated_bytes, reserved_bytes,
+                                   peak_allocated_bytes, peak_reserved_bytes, retries)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseTime, phase, begin_ns, end_ns)
+
+}  // namespace ddprun

@@ -1,0 +1,142 @@
+// A rank's result as JSON and back, without loss.
+#include "ddprun/result/rank_result.h"
+
+#include <fmt/format.h>
+#include <array>
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/base/error.h"
+#include "ddprun/result/plain_json.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOtherVersion = "the result was written by another version of ddprun";
+
+/// What only a device's allocator counts: left out on the CPU.
+constexpr std::array kDeviceAlone = {"reserved_bytes", "peak_reserved_bytes", "retries"};
+
+/// Text, as most readers of JSON keep only 53 bits of an integer.
+std::string to_hex(std::uint64_t value) {
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
+  return {digits.data(), end};
+}
+
+std::uint64_t from_hex(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error({.what = "not a hash in a rank's result",
+                 .where = "parameter_hash",
+                 .got = text,
+                 .expected = "up to 16 hexadecimal digits",
+                 .hint = kOtherVersion});
+  }
+  return value;
+}
+
+json phases_to_json(const RankResult& result) {
+  json phases = json::array();
+  for (const auto& [phase, memory] : result.memory_phases) {
+    json out = memory;
+    if (result.device.empty()) {
+      for (const char* name : kDeviceAlone) out.erase(name);
+    }
+    out["phase"] = phase;
+    phases.push_back(std::move(out));
+  }
+  return phases;
+}
+
+std::vector<PhaseMemory> phases_from_json(const json& in) {
+  std::vector<PhaseMemory> phases;
+  for (json each : in) {
+    for (const char* name : kDeviceAlone) each.emplace(name, 0);
+    phases.push_back({each.at("phase"), each.get<DeviceMemory>()});
+  }
+  return phases;
+}
+
+/// Of ranks on the CPU there is nothing to say, and nothing is written.
+void add_device(json& out, const RankResult& result) {
+  if (result.device.empty()) return;
+  out["device"] = result.device;
+  out["device_name"] = result.device_name;
+  out["device_memory"] = result.device_memory;
+  if (!result.topology.empty()) out["topology"] = result.topology;
+}
+
+void read_device(const json& in, RankResult& result) {
+  if (!in.contains("device")) return;
+  in.at("device").get_to(result.device);
+  in.at("device_name").get_to(result.device_name);
+  in.at("device_memory").get_to(result.device_memory);
+  result.topology = in.value("topology", "");
+}
+
+RankResult parse(const json& in, const ExperimentKind& kind) {
+  RankResult result;
+  in.at("rank").get_to(result.rank);
+  for (const json& sample : in.at("samples")) {
+    result.samples.push_back(sample_from_json(sample, kind));
+  }
+  in.at("last_step").get_to(result.last_step);
+  in.at("last_step_begin_ns").get_to(result.last_step_begin_ns);
+  in.at("last_step_phases").get_to(result.last_step_phases);
+  in.at("checks").get_to(result.checks);
+  result.parameter_hash = from_hex(in.at("parameter_hash"));
+  in.at("peak_resident_bytes").get_to(result.peak_resident_bytes);
+  in.at("cores").get_to(result.cores);
+  in.at("threads").get_to(result.threads);
+  in.at("backend").get_to(result.backend);
+  in.at("first_step_done_s").get_to(result.first_step_done_s);
+  in.at("matmul_dtype").get_to(result.matmul_dtype);
+  result.memory_phases = phases_from_json(in.at("memory_phases"));
+  in.at("memory_snapshot").get_to(result.memory_snapshot);
+  read_device(in, result);
+  return result;
+}
+
+}  // namespace
+
+json to_json(const RankResult& result) {
+  json samples = json::array();
+  for (const Sample& sample : result.samples) samples.push_back(to_json(sample));
+  json out = {{"rank", result.rank},
+              {"samples", std::move(samples)},
+              {"last_step", result.last_step},
+              {"last_step_begin_ns", result.last_step_begin_ns},
+              {"last_step_phases", result.last_step_phases},
+              {"checks", result.checks},
+              {"parameter_hash", to_hex(result.parameter_hash)},
+              {"peak_resident_bytes", result.peak_resident_bytes},
+              {"cores", result.cores},
+              {"threads", result.threads},
+              {"backend", result.backend},
+              {"first_step_done_s", result.first_step_done_s},
+              {"matmul_dtype", result.matmul_dtype},
+              {"memory_phases", phases_to_json(result)},
+              {"memory_snapshot", result.memory_snapshot}};
+  add_device(out, result);
+  return out;
+}
+
+RankResult rank_result_from_json(const json& in, const ExperimentKind& kind) {
+  try {
+    return parse(in, kind);
+  } catch (const json::exception& error) {
+    throw Error({.what = "a rank's result is malformed",
+                 .where = "a rank's result",
+                 .got = error.what(),
+                 .expected = fmt::format("the result of a rank of kind {}", kind.name()),
+                 .hint = kOtherVersion});
+  }
+}
+
+}  // namespace ddprun

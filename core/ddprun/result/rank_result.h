@@ -1,0 +1,71 @@
+// What one rank measured and proved. Its JSON form goes to rank 0 and into result.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/comm/collective.h"
+#include "ddprun/device/device.h"
+#include "ddprun/result/check.h"
+#include "ddprun/result/sample.h"
+
+namespace ddprun {
+
+/// What the allocator counted in one phase: bytes at its end, peaks and retries within it. On the
+/// CPU only allocated_bytes and peak_allocated_bytes are set.
+struct PhaseMemory {
+  std::string phase;
+  DeviceMemory memory;
+};
+
+/// When a phase of a step ran, in nanoseconds of now_ns().
+struct PhaseTime {
+  std::string phase;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+struct RankResult {
+  int rank = 0;
+  /// The samples of all steps, warm-up included.
+  std::vector<Sample> samples;
+  /// The timeline of the last step.
+  std::vector<CollectiveRecord> last_step;
+  std::int64_t last_step_begin_ns = 0;
+  /// The training thread's phases, one after another. An update lies within `synchronize`.
+  std::vector<PhaseTime> last_step_phases = {};
+  std::vector<Check> checks;
+  std::uint64_t parameter_hash = 0;
+  std::int64_t peak_resident_bytes = 0;
+  std::vector<int> cores;
+  int threads = 0;
+  /// The backend that carried the collectives, and why: "shm (asked for)".
+  std::string backend;
+  /// Seconds from launch to the first completed step.
+  double first_step_done_s = 0;
+  /// Facts of a device that is not the CPU, and its allocator over the measured steps.
+  std::vector<std::pair<std::string, std::string>> device = {};
+  DeviceMemory device_memory = {};
+  /// Device::topology()
+  std::string topology = {};
+  /// Device::name(); empty for the CPU.
+  std::string device_name = {};
+  /// What the matrix products compute in: float32, tf32, bfloat16 ...
+  std::string matmul_dtype = {};
+  /// The memory of set-up and of the phases of the last warm-up step; empty if there was no such
+  /// step.
+  std::vector<PhaseMemory> memory_phases = {};
+  /// The memory snapshot's file in the result folder; empty if none was asked for.
+  std::string memory_snapshot = {};
+};
+
+/// Writing and reading loses nothing. The hash is hexadecimal text.
+nlohmann::json to_json(const RankResult& result);
+/// `kind` is that of the experiment; the samples have its quantities. Throws Error if a field is
+/// missing or of another type.
+RankResult rank_result_from_json(const nlohmann::json& json, const ExperimentKind& kind);
+
+}  // namespace ddprun

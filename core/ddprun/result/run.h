@@ -1,0 +1,35 @@
+// A run of an experiment: everything that the figures of a report are computed from.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "ddprun/result/rank_result.h"
+
+namespace ddprun {
+
+struct Run {
+  /// Null: the experiment was refused before its kind was known.
+  const ExperimentKind* kind = nullptr;
+  /// The resolved experiment; null if the YAML was refused.
+  nlohmann::json config = nullptr;
+  /// What all ranks together do in one step. The kind decides what stands here.
+  nlohmann::json work = nullptr;
+  /// Whether the ranks shared a GPU, so that its times mean nothing.
+  bool emulated = false;
+  /// The results of all ranks, in rank order. Empty unless the run came to its end.
+  std::vector<RankResult> ranks = {};
+
+  bool measured() const { return !ranks.empty(); }
+};
+
+/// The memory of each phase, taken from the rank with the highest peak in it. Empty if memory was
+/// not measured.
+std::vector<PhaseMemory> highest_memory(const Run& run);
+
+Proof summarize_proof(const Run& run);
+
+/// Says in which step a value that should be finite was not; empty if all were.
+std::string divergence(const Run& run);
+
+}  // namespace ddprun

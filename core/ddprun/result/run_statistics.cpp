@@ -1,0 +1,146 @@
+// Statistics over ranks and steps, and their JSON.
+#include "ddprun/result/run_statistics.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "ddprun/result/plain_json.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+void require_same_steps(const std::vector<RankResult>& ranks) {
+  if (ranks.empty()) throw std::invalid_argument("no rank has a result");
+  const auto& first = ranks[0].samples;
+  for (const RankResult& rank : ranks) {
+    const bool same = std::equal(
+        first.begin(), first.end(), rank.samples.begin(), rank.samples.end(),
+        [](const Sample& a, const Sample& b) { return a.step == b.step && a.warmup == b.warmup; });
+    if (!same) {
+      throw std::invalid_argument("rank " + std::to_string(rank.rank) +
+                                  " has other steps than rank " + std::to_string(ranks[0].rank));
+    }
+  }
+  if (first.empty() || first.back().warmup) throw std::invalid_argument("no step was measured");
+}
+
+double combine(const std::vector<double>& values, OverRanks how) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  switch (how) {
+    case OverRanks::mean:
+      return mean;
+    case OverRanks::max:
+      return *std::max_element(values.begin(), values.end());
+    case OverRanks::min:
+      return *std::min_element(values.begin(), values.end());
+    case OverRanks::mean_minus_min:
+      return mean - *std::min_element(values.begin(), values.end());
+  }
+  return mean;
+}
+
+/// The value of step `i` of those ranks that have one.
+std::optional<double> of_step(const std::vector<RankResult>& ranks, std::size_t i,
+                              const Quantity& quantity) {
+  const Quantity& measured = quantity.of == nullptr ? quantity : *quantity.of;
+  std::vector<double> values;
+  for (const RankResult& rank : ranks) {
+    if (const auto value = rank.samples[i].find(measured)) values.push_back(*value);
+  }
+  if (values.empty()) return {};
+  return combine(values, quantity.over_ranks);
+}
+
+json over_run_json(const Quantity& quantity, const OverRun& over_run) {
+  switch (quantity.over_steps) {
+    case OverSteps::median:
+    case OverSteps::mean:
+      return over_run.steps;
+    case OverSteps::ends:
+      return {{"first", over_run.first}, {"last", over_run.last}};
+    case OverSteps::count:
+      return over_run.count;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+RunStatistics::RunStatistics(const Run& run) : run_(&run) {
+  require_same_steps(run.ranks);
+  for (const Quantity& quantity : run.kind->quantities()) {
+    over_run_.push_back(quantity.of_steps() ? over_run(quantity) : OverRun{});
+  }
+}
+
+OverRun RunStatistics::over_run(const Quantity& quantity) const {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Sample>& steps = run_->ranks[0].samples;
+  OverRun out;
+  std::vector<double> measured;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::optional<double> value = of_step(run_->ranks, i, quantity);
+    if (i == 0) out.first = value.value_or(kNone);
+    if (i + 1 == steps.size()) out.last = value.value_or(kNone);
+    if (!value) continue;
+    if (*value != 0) ++out.count;
+    if (!steps[i].warmup) measured.push_back(*value);
+  }
+  out.steps = summarize(std::move(measured));
+  return out;
+}
+
+std::vector<Summary> RunStatistics::rank_steps() const {
+  const Quantity& time = run_->kind->quantities().front();
+  std::vector<Summary> out;
+  for (const RankResult& rank : run_->ranks) {
+    std::vector<double> own;
+    for (const Sample& sample : rank.samples) {
+      if (!sample.warmup) own.push_back(sample[time]);
+    }
+    out.push_back(summarize(std::move(own)));
+  }
+  return out;
+}
+
+Figure RunStatistics::figure(const Quantity& quantity) const {
+  if (quantity.follows) return quantity.follows(*this);
+  const OverRun& over_run = (*this)[quantity];
+  switch (quantity.over_steps) {
+    case OverSteps::median:
+      return over_run.steps.count == 0 ? Figure{} : Figure{over_run.steps.median};
+    case OverSteps::mean:
+      return over_run.steps.count == 0 ? Figure{} : Figure{over_run.steps.mean};
+    case OverSteps::ends:
+      return {over_run.last};
+    case OverSteps::count:
+      return {static_cast<double>(over_run.count)};
+  }
+  return {};
+}
+
+json to_json(const RunStatistics& statistics) {
+  json out;
+  for (const Quantity& quantity : statistics.run().kind->quantities()) {
+    if (quantity.of_steps()) {
+      out[quantity.key] = over_run_json(quantity, statistics[quantity]);
+    } else if (quantity.follows) {
+      const Figure figure = statistics.figure(quantity);
+      out[quantity.key] = figure.value ? json(*figure.value) : json(nullptr);
+      if (!figure.value && !figure.words.empty()) out["no_" + quantity.key] = figure.words;
+    }
+  }
+  out["rank_" + statistics.run().kind->quantities().front().key] = statistics.rank_steps();
+  return out;
+}
+
+}  // namespace ddprun

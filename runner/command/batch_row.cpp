@@ -1,0 +1,80 @@
+// From a plan to a row, and from an outcome to a row's status.
+#include "runner/command/batch_row.h"
+
+#include "ddprun/config/config_json.h"
+#include "ddprun/result/run_statistics.h"
+#include "ddprun/train/training.h"
+#include "runner/report/result_files.h"
+
+namespace ddprun {
+
+namespace {
+
+void set_failed(Row& row, RowStatus status, const std::string& reason) {
+  row.status = status;
+  row.reason = reason;
+}
+
+}  // namespace
+
+Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
+  const Experiment& e = planned.experiment;
+  Row row;
+  row.kind = &training();
+  row.name = file.name;
+  row.label = e.label;
+  row.config = to_json(planned.resolved);
+  row.fingerprint = planned.fingerprint;
+  row.world_size = e.world.size;
+  row.emulated = e.world.emulated();
+  row.work = training_work(e);
+  return row;
+}
+
+Row refused_row(const PlannedFile& file) {
+  Row row;
+  row.name = file.name;
+  set_failed(row, RowStatus::failed, file.error);
+  return row;
+}
+
+void finish_row(Row& row, const Outcome& outcome) {
+  if (outcome.status != Outcome::Status::ok) {
+    const bool memory = outcome.status == Outcome::Status::out_of_memory;
+    set_failed(row, memory ? RowStatus::out_of_memory : RowStatus::failed, outcome.reason);
+    return;
+  }
+  try {
+    for (const nlohmann::json& rank : outcome.result) {
+      row.ranks.push_back(rank_result_from_json(rank, *row.kind));
+    }
+    const RunStatistics checked(row);
+  } catch (const std::exception& error) {
+    row.ranks.clear();
+    set_failed(row, RowStatus::failed,
+               std::string("the ranks' results make no sense: ") + error.what());
+    return;
+  }
+  row.status = RowStatus::ok;
+  for (const Check& check : summarize_proof(row).checks) {
+    if (check.status == CheckStatus::failed) {
+      set_failed(row, RowStatus::proof_failed, check.name + ": " + check.detail);
+      return;
+    }
+  }
+  if (const std::string sentence = divergence(row); !sentence.empty()) {
+    set_failed(row, RowStatus::diverged, sentence);
+  }
+}
+
+std::string outcome_text(const Row& row) {
+  return std::string(name_of(row.status)) + ": " + row.reason;
+}
+
+std::string end_text(const Row& row) {
+  if (!row.measured()) return outcome_text(row);
+  const std::string text = row.kind->in_short(RunStatistics(row));
+  return row.ok() ? text : text + "; " + outcome_text(row);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,27 @@
+// Makes a batch's rows from the plan, and completes them when their ranks have ended.
+#pragma once
+
+#include <string>
+
+#include "runner/launch/plan.h"
+#include "runner/launch/supervisor.h"
+#include "runner/report/row.h"
+
+namespace ddprun {
+
+/// A row whose ranks have not started yet.
+Row unrun_row(const PlannedFile& file, const PlannedRow& planned);
+
+/// The row of a file whose YAML was refused.
+Row refused_row(const PlannedFile& file);
+
+/// Turns an outcome into the row's status, results and reason.
+void finish_row(Row& row, const Outcome& outcome);
+
+/// "proof failed: integer_gradients: ..."
+std::string outcome_text(const Row& row);
+
+/// For the line that ends a row: "31.2 ms/step, loss 2.500", or why it failed.
+std::string end_text(const Row& row);
+
+}  // namespace ddprun

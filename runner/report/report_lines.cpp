@@ -1,0 +1,137 @@
+// What was proved, what diverged, what is missing and why.
+#include "runner/report/report_lines.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "ddprun/result/run_statistics.h"
+#include "runner/report/row_names.h"
+
+namespace ddprun {
+
+namespace {
+
+/// A row that was measured, and how it is called.
+struct NamedRow {
+  const Row& row;
+  const std::string& name;
+};
+
+/// What a passed check means, in the words of the report.
+std::string in_words(const std::string& check) {
+  static const std::map<std::string, std::string> words = {
+      {"integer_gradients", "integer gradients averaged exactly"},
+      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
+      {"parameters_equal", "parameters equal on all ranks at the end"},
+      {"collectives_as_planned", "collectives as planned"}};
+  const auto found = words.find(check);
+  return found != words.end() ? found->second : check;
+}
+
+void add_once(std::vector<std::string>& texts, const std::string& text) {
+  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+}
+
+std::string in_capitals(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Proved, control, and each check that failed.
+void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::vector<std::string> checks, controls;
+  std::vector<ReportLine> failures;
+  std::size_t proved = 0;
+  for (const auto& [row, name] : rows) {
+    const Proof proof = summarize_proof(row);
+    if (proof.status == CheckStatus::passed) ++proved;
+    if (proof.status == CheckStatus::control) controls.push_back(name);
+    if (proof.status == CheckStatus::unchecked) {
+      failures.push_back({"not proved: " + name + ": no check was made"});
+    }
+    for (const Check& check : proof.checks) {
+      if (check.status == CheckStatus::failed) {
+        failures.push_back(
+            {fmt::format("NOT PROVED: {}: {}: {}", name, check.name, check.detail), true});
+      } else if (proof.status == CheckStatus::passed) {
+        add_once(checks, in_words(check.name));
+      }
+    }
+  }
+  if (proved > 0) {
+    lines.push_back(
+        {fmt::format("proved in {} of {} rows: {}", proved, rows.size(), fmt::join(checks, ", "))});
+  }
+  if (!controls.empty()) {
+    lines.push_back(
+        {fmt::format("control (not synchronized by design): {}", fmt::join(controls, ", "))});
+  }
+  lines.insert(lines.end(), failures.begin(), failures.end());
+}
+
+/// Values that were not finite, and steps that did something worth counting.
+void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
+  const auto& [row, name] = named;
+  if (const std::string sentence = divergence(row); !sentence.empty()) {
+    lines.push_back({"DIVERGED: " + name + ": " + sentence, true});
+  }
+  const RunStatistics statistics(row);
+  for (const Quantity& quantity : row.kind->quantities()) {
+    if (quantity.if_counted.empty() || statistics[quantity].count == 0) continue;
+    lines.push_back({fmt::format("{}: {}: {} of {} steps, warm-up included, {}",
+                                 in_capitals(quantity.key), name, statistics[quantity].count,
+                                 row.ranks[0].samples.size(), quantity.if_counted),
+                     true});
+  }
+}
+
+void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::vector<std::string> emulated;
+  for (const auto& [row, name] : rows) {
+    if (row.emulated) emulated.push_back(name);
+  }
+  if (emulated.empty()) return;
+  lines.push_back({fmt::format(
+      "emulated: {}: the ranks shared one GPU and met over sockets, so times would say nothing of "
+      "GPUs of their own: they are withheld, and result.json has the samples",
+      fmt::join(emulated, ", "))});
+}
+
+/// Why figures are missing, once each. On a CPU nobody expects those of a device.
+void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::vector<std::string> notes;
+  for (const auto& [row, name] : rows) {
+    if (row.emulated || row.ranks.front().device_name.empty()) continue;
+    const RunStatistics statistics(row);
+    for (const Quantity& quantity : row.kind->quantities()) {
+      if (!quantity.follows) continue;
+      const Figure figure = statistics.figure(quantity);
+      if (!figure.value && !figure.words.empty()) {
+        add_once(notes, "no " + quantity.title + ": " + figure.words);
+      }
+    }
+  }
+  for (const std::string& note : notes) lines.push_back({note});
+}
+
+}  // namespace
+
+std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
+  const RowNames names = row_names(rows);
+  std::vector<NamedRow> measured;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].measured()) measured.push_back({rows[i], names.names[i]});
+  }
+  std::vector<ReportLine> lines;
+  add_proof(measured, lines);
+  for (const NamedRow& row : measured) add_steps(row, lines);
+  add_emulated(measured, lines);
+  add_missing(measured, lines);
+  return lines;
+}
+
+}  // namespace ddprun

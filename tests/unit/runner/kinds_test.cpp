@@ -1,0 +1,117 @@
+// Rows, files and tables of a kind of experiment that trains nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/base/error.h"
+#include "ddprun/result/run_statistics.h"
+#include "runner/report/kinds.h"
+#include "runner/report/report_table.h"
+#include "runner/report/steps_csv.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+/// A benchmark of one collective, all of it.
+struct Transfers final : ExperimentKind {
+  Transfers() : ExperimentKind("transfers") {}
+  std::string in_short(const RunStatistics& run) const override {
+    return std::to_string(run[call_ms].steps.count) + " calls";
+  }
+  const Quantity& call_ms =
+      declare({.key = "call_ms", .unit = "ms", .over_ranks = OverRanks::max, .title = "call ms"});
+  const Quantity& retried = declare({.key = "retried",
+                                     .written = Written::boolean,
+                                     .over_ranks = OverRanks::max,
+                                     .over_steps = OverSteps::count,
+                                     .title = "retried"});
+  const Quantity& gap_ms = declare({.key = "gap_ms", .unit = "ms", .optional = true});
+  const Quantity& gb_per_s = declare({.key = "gb_per_s",
+                                      .unit = "GB/s",
+                                      .follows = speed,
+                                      .title = "GB/s",
+                                      .text = text_as("{:.2f}")});
+
+  static Figure speed(const RunStatistics& run);
+};
+
+const Transfers& transfers() {
+  static const Transfers kind;
+  return kind;
+}
+
+Figure Transfers::speed(const RunStatistics& run) {
+  const auto bytes = run.run().work.at("bytes").get<double>();
+  return {bytes / run[transfers().call_ms].steps.median * 1e-6};
+}
+
+Row transfer_row() {
+  Row row;
+  row.kind = &transfers();
+  row.name = row.label = "1 GB";
+  row.status = RowStatus::ok;
+  row.work = {{"bytes", 1e9}};
+  for (int rank = 0; rank < 2; ++rank) {
+    RankResult result;
+    result.rank = rank;
+    result.samples.assign(2, Sample(transfers()));
+    for (int step = 0; step < 2; ++step) {
+      result.samples[step].step = step;
+      result.samples[step][transfers().call_ms] = 100 * (1 + step + rank);
+    }
+    result.samples[1][transfers().retried] = rank;
+    row.ranks.push_back(result);
+  }
+  row.ranks[1].samples[0][transfers().gap_ms] = 0.5;
+  return row;
+}
+
+TEST(Kinds, ARowOfAnyKindHasItsColumnsAndStatistics) {
+  const std::string table = report_table({transfer_row()}).markdown();
+  EXPECT_THAT(table, StartsWith("| experiment | call ms | retried | GB/s | proof |"));
+  EXPECT_THAT(table, HasSubstr("| 1 GB | 250.0 | 1 | 4.00 | ✗ not checked |"));
+  const nlohmann::json json = to_json(transfer_row());
+  EXPECT_EQ(json["kind"], "transfers");
+  EXPECT_EQ(json["statistics"]["call_ms"]["median"], 250);
+  EXPECT_EQ(json["statistics"]["retried"], 1);
+  EXPECT_EQ(json["statistics"]["gap_ms"]["count"], 1) << "the steps that have one";
+  EXPECT_EQ(json["statistics"]["rank_call_ms"].size(), 2u);
+  EXPECT_EQ(transfers().in_short(RunStatistics(transfer_row())), "2 calls");
+}
+
+TEST(Kinds, SamplesOfAnyKindAreInTheCsvAndComeBackFromJson) {
+  const Row row = transfer_row();
+  EXPECT_EQ(steps_csv({row}),
+            "row,label,emulated,rank,step,warmup,call_ms,retried,gap_ms\n"
+            "1,1 GB,0,0,0,0,100.000000,0,\n"
+            "1,1 GB,0,0,1,0,200.000000,0,\n"
+            "1,1 GB,0,1,0,0,200.000000,0,0.500000\n"
+            "1,1 GB,0,1,1,0,300.000000,1,\n");
+  const nlohmann::json sample = to_json(row.ranks[1].samples[0]);
+  EXPECT_EQ(sample.dump(),
+            R"({"call_ms":200.0,"gap_ms":0.5,"retried":false,"step":0,"warmup":false})");
+  EXPECT_EQ(to_json(sample_from_json(sample, transfers())), sample);
+}
+
+TEST(Kinds, StandTogetherInOneTable) {
+  const std::vector<Row> rows = {known_row("a"), transfer_row()};
+  const std::string table = report_table(rows).markdown();
+  EXPECT_THAT(table, HasSubstr("| step ms |"));
+  EXPECT_THAT(table, HasSubstr("| call ms | retried | GB/s | proof |"));
+  EXPECT_THAT(table, HasSubstr("| – | – | – | ✓ proved |"));
+  EXPECT_THAT(steps_csv(rows), HasSubstr(",skipped,call_ms,retried,gap_ms\n"));
+}
+
+TEST(Kinds, AreFoundByName) {
+  EXPECT_EQ(&kind_named("training"), &training());
+  EXPECT_THROW(kind_named("transfers"), Error);
+}
+
+}  // namespace
+}  // namespace ddprun::test
