@@ -44,7 +44,8 @@ class Column {
                          : quantity.compares ? quantity.compares(*run, measured)
                                              : run->figure(quantity));
     }
-    decimals_ = common_decimals(figures_);
+    const bool counts = quantity.of_steps() && quantity.over_steps == OverSteps::count;
+    decimals_ = counts ? 0 : common_decimals(figures_);
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (figures_[i]) spread_width_ = std::max(spread_width_, number(spread_of(i)).size());
     }

@@ -21,4 +21,12 @@ double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
   return 0.0;
 }
 
+double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size) {
+  double sum = 0;
+  for (const CollectiveRecord& record : records) {
+    sum += wire_bytes(record.kind, record.bytes, world_size);
+  }
+  return sum;
+}
+
 }  // namespace ddprun

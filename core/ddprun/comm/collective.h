@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "ddprun/base/choice.h"
 
 #include "ddprun/base/choice.h"
 
@@ -39,5 +42,7 @@ struct CollectiveRecord {
 /// bandwidth-optimal (nccl-tests doc/PERFORMANCE.md). The factor is 2(n-1)/n for all-reduce,
 /// (n-1)/n for reduce-scatter and all-gather, 1 for broadcast (0 if n == 1).
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size);
+/// Of several collectives together.
+double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size);
 
 }  // namespace ddprun
