@@ -184,12 +184,15 @@ struct TiledBackward final : ddprun::KernelNode {
 
 class Tiled final : public ddprun::Attention {
  public:
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    if (run.device != "cpu") return "it runs on device cpu, not on " + run.device;
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device != ddprun::DeviceKind::cpu) {
+      return ddprun::Refusal{.reason = "it runs on the CPU alone", .expected = "world.device cpu"};
+    }
     const at::ScalarType dtype = run.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
-    return std::string("it computes in float32 or bfloat16, not in ") +
-           c10::getDtypeNames(dtype).first;
+    return ddprun::Refusal{
+        .reason = std::string("it does not compute in ") + c10::getDtypeNames(dtype).first,
+        .expected = "a precision that computes in float32 or bfloat16"};
   }
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -8,11 +8,10 @@ namespace {
 class Bf16Mixed final : public ddprun::Precision {
  public:
   void declare_options(ddprun::Options& options) override {
-    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks",
-                   {.one_of = {"float32", "bfloat16"}});
+    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks");
   }
 
-  std::string unsupported(const ddprun::RunDescription& run) const override {
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
     return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
@@ -21,16 +20,14 @@ class Bf16Mixed final : public ddprun::Precision {
   }
 
   at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  at::ScalarType reduce_dtype() const override {
-    return reduce_dtype_ == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  }
+  at::ScalarType reduce_dtype() const override { return ddprun::dtype_of(reduce_dtype_); }
 
   std::unique_ptr<Guard> forward_guard() override {
     return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);
   }
 
  private:
-  std::string reduce_dtype_ = "float32";
+  ddprun::ReduceDtype reduce_dtype_ = ddprun::ReduceDtype::float32;
   c10::DeviceType device_ = c10::kCPU;
 };
 

@@ -6,10 +6,13 @@ namespace {
 
 class Bf16True final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == "fused") {
-      return "its parameters and gradients are bfloat16, and the fused kernels want them in "
-             "float32: set `kernels: reference` under `model:`";
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::fused) {
+      return ddprun::Refusal{.reason =
+                                 "its parameters and gradients are bfloat16, and the fused "
+                                 "kernels want them in float32",
+                             .expected = "model.kernels reference",
+                             .hint = "set `kernels: reference` under `model:`"};
     }
     return ddprun::below_capability(run, 80, "products in bfloat16");
   }

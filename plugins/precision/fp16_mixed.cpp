@@ -31,9 +31,11 @@ class Fp16Mixed final : public ddprun::Precision {
                    {.min = 1, .max = std::numeric_limits<int>::max()});
   }
 
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels != "fused") return {};
-    return "the fused kernels do not compute in float16: set `kernels: reference` under `model:`";
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::reference) return {};
+    return ddprun::Refusal{.reason = "the fused kernels do not compute in float16",
+                           .expected = "model.kernels reference",
+                           .hint = "set `kernels: reference` under `model:`"};
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

@@ -11,8 +11,9 @@ using ddprun::Float32Products;
 
 class Fp32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    return run.device == "cpu" ? "" : ddprun::tf32_override("0");
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == ddprun::DeviceKind::cpu) return {};
+    return ddprun::tf32_override("0");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {

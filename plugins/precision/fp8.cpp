@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <utility>
@@ -114,33 +115,41 @@ struct Fp8LinearBackward final : ddprun::KernelNode {
   }
 };
 
+/// A tensor's scale comes from the tensor itself, or from its last uses.
+enum class Scaling { current, delayed };
+constexpr auto choice_names(Scaling) { return std::array{"current", "delayed"}; }
+
 class Fp8 final : public ddprun::Precision {
  public:
   void declare_options(ddprun::Options& options) override {
     options.option(
         "scaling", &scaling_,
-        "a tensor's scale from its own largest magnitude, or from those of its last uses",
-        {.one_of = {"current", "delayed"}});
+        "a tensor's scale from its own largest magnitude, or from those of its last uses");
     options.option("history", &history_, "with delayed scaling: uses that are remembered",
                    {.min = 1, .max = 65536});
-    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks",
-                   {.one_of = {"float32", "bfloat16"}});
+    options.option("reduce_dtype", &reduce_dtype_, "dtype in which gradients travel between ranks");
   }
 
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == "fused") {
-      return "the fused kernels do not multiply in 8 bits: set `kernels: reference` under `model:`";
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::fused) {
+      return ddprun::Refusal{.reason = "the fused kernels do not multiply in 8 bits",
+                             .expected = "model.kernels reference",
+                             .hint = "set `kernels: reference` under `model:`"};
     }
-    if (scaling_ == "current" && history_ != kHistory) {
-      return "history has no effect with scaling: current; remove one of them";
+    if (scaling_ == Scaling::current && history_ != kHistory) {
+      return ddprun::Refusal{.reason = "history has no effect with scaling: current",
+                             .expected = "scaling: delayed, or no history",
+                             .hint = "remove one of them"};
     }
     for (const auto& [what, size] :
          {std::pair{"d_model", run.heads * run.head_dim},
           {"d_ff", run.d_ff},
           {"tokens in a micro-batch", run.micro_batch * run.context_length}}) {
       if (size % kMultiple == 0) continue;
-      return std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
-             std::to_string(size);
+      return ddprun::Refusal{
+          .reason = std::string("products in 8 bits need multiples of 16, and ") + what + " is " +
+                    std::to_string(size),
+          .expected = std::string(what) + " a multiple of 16"};
     }
     return ddprun::below_capability(run, 89, "products in 8 bits");
   }
@@ -151,9 +160,7 @@ class Fp8 final : public ddprun::Precision {
 
   at::ScalarType compute_dtype() const override { return at::kBFloat16; }
   std::string matmul_dtype() const override { return "float8"; }
-  at::ScalarType reduce_dtype() const override {
-    return reduce_dtype_ == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  }
+  at::ScalarType reduce_dtype() const override { return ddprun::dtype_of(reduce_dtype_); }
 
   std::unique_ptr<Guard> forward_guard() override {
     return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);
@@ -162,7 +169,7 @@ class Fp8 final : public ddprun::Precision {
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) override {
     check(x, weight);
     const auto node = ddprun::make_node<Fp8LinearBackward>(x, weight);
-    const auto layer = scaling_ == "delayed" ? layer_of(weight) : nullptr;
+    const auto layer = scaling_ == Scaling::delayed ? layer_of(weight) : nullptr;
     at::Tensor y;
     {
       const ddprun::KernelGuard guard;
@@ -212,9 +219,9 @@ class Fp8 final : public ddprun::Precision {
     return layer;
   }
 
-  std::string scaling_ = "current";
+  Scaling scaling_ = Scaling::current;
   std::int64_t history_ = kHistory;
-  std::string reduce_dtype_ = "float32";
+  ddprun::ReduceDtype reduce_dtype_ = ddprun::ReduceDtype::float32;
   c10::DeviceType device_ = c10::kCPU;
   std::map<const c10::TensorImpl*, std::shared_ptr<Layer>> layers_;
 };

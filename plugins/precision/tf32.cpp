@@ -11,10 +11,14 @@ using ddprun::Float32Products;
 
 class Tf32 final : public ddprun::Precision {
  public:
-  std::string unsupported(const ddprun::RunDescription& run) const override {
-    if (run.device == "cpu") return "TF32 is a format of GPUs; on the CPU there is fp32";
-    const std::string reason = ddprun::below_capability(run, 80, "TF32 products");
-    return reason.empty() ? ddprun::tf32_override("1") : reason;
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.device == ddprun::DeviceKind::cpu) {
+      return ddprun::Refusal{.reason = "TF32 is a format of GPUs",
+                             .expected = "world.device cuda",
+                             .hint = "on the CPU there is fp32"};
+    }
+    if (auto refusal = ddprun::below_capability(run, 80, "TF32 products")) return refusal;
+    return ddprun::tf32_override("1");
   }
 
   std::string matmul_dtype() const override { return "tf32"; }

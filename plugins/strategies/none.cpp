@@ -14,22 +14,23 @@ class None final : public Strategy {
         "run on several ranks, whose models then drift apart: a control, for timing only");
   }
 
-  std::string unsupported(const RunDescription& run) const override {
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
     if (run.world_size == 1 || unsynchronized_) return {};
-    return "gradients are never synchronized, so " + std::to_string(run.world_size) +
-           " ranks would train different models; set unsynchronized: true to time that as a "
-           "control";
+    return Refusal{
+        .reason = "gradients are never synchronized, so " + std::to_string(run.world_size) +
+                  " ranks would train different models",
+        .expected = "1 rank",
+        .hint = "set `unsynchronized: true` under `strategy:` to time that as a control"};
   }
 
   void setup(StrategyContext& context) override {
     const int world_size = context.group().size();
-    const std::string reason = unsupported({.world_size = world_size});
-    if (!reason.empty()) {
-      throw ConfigError({.what = reason,
+    if (const auto refusal = unsupported({.world_size = world_size})) {
+      throw ConfigError({.what = refusal->reason,
                          .where = "strategy",
                          .got = std::to_string(world_size) + " ranks",
-                         .expected = "1 rank",
-                         .hint = {}});
+                         .expected = refusal->expected,
+                         .hint = refusal->hint});
     }
     if (world_size > 1) context.declare_unsynchronized();
   }

@@ -24,9 +24,13 @@ class TorchDdp final : public Strategy {
                    {.min = 0.001, .max = 1e6});
   }
 
-  std::string unsupported(const RunDescription& run) const override {
-    if (run.execution == "eager") return {};
-    return "the Reducer takes times of its own in its first ten steps, which cannot be captured";
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (run.execution == ExecutionMode::eager) return {};
+    return Refusal{.reason =
+                       "the Reducer takes times of its own in its first ten steps, which "
+                       "cannot be captured",
+                   .expected = "execution.mode eager",
+                   .hint = "set `mode: eager` under `execution:`"};
   }
 
   void setup(StrategyContext& context) override {
@@ -37,8 +41,8 @@ class TorchDdp final : public Strategy {
           {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
            .where = "precision",
            .got = std::string("reduce_dtype ") + at::toString(gradients.scalar_type()),
-           .expected = at::toString(dtype),
-           .hint = ""});
+           .expected = std::string("reduce_dtype ") + at::toString(dtype),
+           .hint = "take a precision that exchanges gradients so, or another strategy"});
     }
     context_ = &context;
     context.broadcast_parameters();

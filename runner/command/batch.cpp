@@ -169,10 +169,10 @@ class Batch {
       return;
     }
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
-    ResultContext context{file.name, time, request_.command_line, describe_environment(),
-                          file.yaml, {}};
+    ResultContext context{
+        file.name, time, request_.command_line, describe_environment(), to_yaml(file.document), {}};
     for (const PlannedRow& planned : file.rows)
-      context.resolved_yaml.push_back(planned.resolved_yaml);
+      context.resolved_yaml.push_back(to_yaml(planned.resolved));
     if (!folder) folder.emplace(file.output_dir, file.name, time);
     written_.push_back(write_result(*folder, context, rows));
   }

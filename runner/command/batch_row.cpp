@@ -1,6 +1,7 @@
 // From a plan to a row, and from an outcome to a row's status.
 #include "runner/command/batch_row.h"
 
+#include "ddprun/config/config_json.h"
 #include "ddprun/result/run_statistics.h"
 #include "ddprun/train/training.h"
 #include "runner/report/result_files.h"
@@ -22,7 +23,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRow& planned) {
   row.kind = &training();
   row.name = file.name;
   row.label = e.label;
-  row.config = to_json(parse_yaml(planned.resolved_yaml, file.file.string()));
+  row.config = to_json(planned.resolved);
   row.fingerprint = planned.fingerprint;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
@@ -67,7 +68,7 @@ void finish_row(Row& row, const Outcome& outcome) {
 }
 
 std::string outcome_text(const Row& row) {
-  return std::string(to_string(row.status)) + ": " + row.reason;
+  return std::string(name_of(row.status)) + ": " + row.reason;
 }
 
 std::string end_text(const Row& row) {

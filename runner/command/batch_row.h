@@ -1,4 +1,4 @@
-// A batch's rows: made from the plan, and finished by how their ranks ended.
+// Makes a batch's rows from the plan, and completes them when their ranks have ended.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace ddprun {
 
-/// Before its ranks start.
+/// A row whose ranks have not started yet.
 Row unrun_row(const PlannedFile& file, const PlannedRow& planned);
 
-/// Of a file whose YAML was refused.
+/// The row of a file whose YAML was refused.
 Row refused_row(const PlannedFile& file);
 
 /// Turns an outcome into the row's status, results and reason.

@@ -26,8 +26,21 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kCommands = {"run",      "validate", "list",
-                                                       "describe", "verify",   "doctor"};
+struct Command {
+  std::string_view name;
+  int (*run)(const Request&);
+};
+constexpr std::array<Command, 6> kCommands = {{{"run", run_batch},
+                                               {"validate", validate_command},
+                                               {"list", list_command},
+                                               {"describe", describe_command},
+                                               {"verify", verify_command},
+                                               {"doctor", doctor_command}}};
+
+const Command* find_command(std::string_view name) {
+  const auto found = std::ranges::find(kCommands, name, &Command::name);
+  return found == kCommands.end() ? nullptr : &*found;
+}
 
 constexpr const char* kExamples = R"(Examples:
   ddprun configs/quickstart.yaml                 compare what the file's sweep lists
@@ -135,25 +148,17 @@ void set_up_logging(const Request& request) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-int dispatch(const CLI::App& app, const Request& request) {
-  const std::string command = app.get_subcommands().front()->get_name();
-  if (command == "validate") return validate_command(request);
-  if (command == "list") return list_command(request);
-  if (command == "describe") return describe_command(request);
-  if (command == "verify") return verify_command(request);
-  if (command == "doctor") return doctor_command(request);
-  return run_batch(request);
-}
-
 /// A word that is neither a command nor a file, but almost a command.
 void refuse_mistyped_command(const std::string& word) {
   const bool plain = word.find_first_of("./-") == std::string::npos;
   if (!plain || std::filesystem::exists(word)) return;
-  const std::string near = nearest(word, {kCommands.begin(), kCommands.end()});
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string near = nearest(word, names);
   if (near.empty()) return;
   throw ConfigError({.what = "no such command, file or folder",
                      .where = word,
-                     .got = {},
+                     .got = "nothing of that name",
                      .expected = "a command, an experiment's YAML file, or a folder of them",
                      .hint = "did you mean `ddprun " + near + "`?"});
 }
@@ -162,9 +167,8 @@ void refuse_mistyped_command(const std::string& word) {
 std::vector<std::string> parser_arguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string first = arguments.empty() ? "" : arguments[0];
-  const bool is_command = std::find(kCommands.begin(), kCommands.end(), first) != kCommands.end();
   const bool is_about = first == "--help" || first == "-h" || first == "--version";
-  if (!is_command && !is_about) {
+  if (find_command(first) == nullptr && !is_about) {
     refuse_mistyped_command(first);
     arguments.insert(arguments.begin(), "run");
   }
@@ -194,7 +198,7 @@ int run_command_line(int argc, char** argv) {
       return app.exit(error) == 0 ? kExitDone : kExitUsage;
     }
     set_up_logging(request);
-    return dispatch(app, request);
+    return find_command(app.get_subcommands().front()->get_name())->run(request);
   } catch (const ConfigError& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kExitUsage;

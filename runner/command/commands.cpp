@@ -2,6 +2,7 @@
 #include "runner/command/commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
@@ -57,17 +58,13 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
   std::vector<std::string> known;
   for (const auto& [section, options] : describe_sections()) known.push_back(section);
   for (const PluginInfo& info : registry.list()) known.push_back(info.name);
-  std::string all;
-  for (const std::string& each : known) {
-    if (!all.empty()) all += ", ";
-    all += each;
-  }
   const std::string near = nearest(name, known);
   throw ConfigError({.what = "nothing of that name to describe",
-                     .where = {},
+                     .where = "the command line",
                      .got = name,
-                     .expected = all,
-                     .hint = near.empty() ? "" : "did you mean \"" + near + "\"?"});
+                     .expected = fmt::format("{}", fmt::join(known, ", ")),
+                     .hint = near.empty() ? "`ddprun list` shows the plugins"
+                                          : "did you mean \"" + near + "\"?"});
 }
 
 }  // namespace
@@ -87,7 +84,7 @@ int validate_command(const Request& request) {
                              plan.rows.size() == 1 ? "" : "s");
     for (const PlannedRow& row : plan.rows) {
       if (request.verbosity > 0)
-        std::cout << "--- # " << row.experiment.label << "\n" << row.resolved_yaml << "\n";
+        std::cout << "--- # " << row.experiment.label << "\n" << to_yaml(row.resolved) << "\n";
     }
   }
   return status;

@@ -43,23 +43,21 @@ double timed_all_reduces(ProcessGroup& group) {
       throw Error({.what = "the all-reduce gave a wrong sum",
                    .where = "rank " + std::to_string(group.rank()),
                    .got = fmt::format("{} to {}", lowest, highest),
-                   .expected = std::to_string(group.size())});
+                   .expected = std::to_string(group.size()),
+                   .hint = "the backend or the network is at fault: try another backend"});
     }
   }
   std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
   return times[kRuns / 2];
 }
 
-/// Starts the processes of `world`, which meet over `backend` and all-reduce.
-Finding all_reduce(const std::string& backend, const WorldConfig& world) {
+/// Starts the processes of `world`, which meet and all-reduce.
+Finding all_reduce(const WorldConfig& world) {
   const auto ranks = static_cast<int>(world.size);
-  Finding finding{backend + " all-reduce", Health::ok, {}};
+  Finding finding{name_of(world.comm.backend) + std::string(" all-reduce"), Health::ok, {}};
   const RankBody body = [&](const RankInfo& info, const auto&) -> json {
-    CommConfig config;
-    config.backend = backend;
-    config.timeout_s = 20;
     const auto device = open_rank_device(world, info);
-    const auto group = connect(info, config, "doctor", host_identity(), *device);
+    const auto group = connect(info, world.comm, "doctor", host_identity(), *device);
     const double microseconds = timed_all_reduces(*group);
     group->shutdown();
     return microseconds;
@@ -81,6 +79,8 @@ Finding all_reduce(const std::string& backend, const WorldConfig& world) {
   }
   return finding;
 }
+
+CommConfig over(BackendKind backend) { return {.backend = backend, .timeout_s = 20}; }
 
 Finding host_name() {
   const auto facts = describe_environment();
@@ -107,8 +107,9 @@ std::string tracing() {
 }  // namespace
 
 std::vector<Finding> examine_ranks() {
-  const WorldConfig two = {.size = 2, .comm = {}};
-  std::vector<Finding> findings = {host_name(), all_reduce("gloo", two), all_reduce("shm", two)};
+  std::vector<Finding> findings = {host_name(),
+                                   all_reduce({.size = 2, .comm = over(BackendKind::gloo)}),
+                                   all_reduce({.size = 2, .comm = over(BackendKind::shm)})};
   Finding& shm = findings.back();
   shm.text += ", " + tracing();
   if (shm.health == Health::failed) {
@@ -123,9 +124,9 @@ std::vector<Finding> examine_ranks() {
 std::vector<Finding> examine_cuda() {
   DeviceProbe probe;
   try {
-    probe = probe_device("cuda");
+    probe = probe_device(DeviceKind::cuda);
   } catch (const ConfigError& error) {
-    const bool built = std::filesystem::exists(device_library_file("cuda"));
+    const bool built = std::filesystem::exists(device_library_file(name_of(DeviceKind::cuda)));
     const ErrorText& text = error.text();
     return {{"cuda", built ? Health::failed : Health::absent,
              text.what + (text.got.empty() ? "" : ": " + text.got), text.hint}};
@@ -138,12 +139,11 @@ std::vector<Finding> examine_cuda() {
   for (const auto& [name, text] : probe.facts) findings.push_back({name, Health::ok, text});
   for (const auto& [name, text] : probe.devices) findings.push_back({name, Health::ok, text});
   for (const auto& text : probe.warnings) findings.push_back({"cuda", Health::warning, text});
-  if (probe.count > 1) {
-    findings.push_back(all_reduce("nccl", {.size = probe.count, .device = "cuda", .comm = {}}));
-  } else {
-    findings.push_back(all_reduce(
-        "nccl", {.size = 2, .device = "cuda", .emulate_ranks_on_one_gpu = true, .comm = {}}));
-  }
+  const bool alone = probe.count == 1;
+  findings.push_back(all_reduce({.size = alone ? 2 : probe.count,
+                                 .device = DeviceKind::cuda,
+                                 .emulate_ranks_on_one_gpu = alone,
+                                 .comm = over(BackendKind::nccl)}));
   return findings;
 }
 

@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace ddprun {
+#include "runner/launch/exit_status.h"
 
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;    ///< a run failed
-inline constexpr int kExitUsage = 2;     ///< bad usage or configuration; nothing ran
-inline constexpr int kExitSignal = 128;  ///< plus the signal: 130 after Ctrl-C
+namespace ddprun {
 
 struct Request {
   std::vector<std::string> paths;         ///< files and folders

@@ -34,7 +34,7 @@ json differences_json(const std::vector<Difference>& differences) {
 
 struct InPlace {
   Outcome outcome;
-  std::string error_type;  ///< of a RankError; empty: none
+  std::optional<FailureKind> failure;
 };
 
 InPlace run_in_place(const RankInfo& info, const RankBody& body,
@@ -43,12 +43,12 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
     return {{Outcome::Status::ok, {}, 0, body(info, on_progress)}, {}};
   } catch (...) {
     const RankError error = describe_current_exception();
-    const bool memory = error.type == "out_of_memory";
+    const bool memory = error.kind == FailureKind::out_of_memory;
     return {{memory ? Outcome::Status::out_of_memory : Outcome::Status::failed,
-             "rank " + std::to_string(info.rank) + " failed: " + error.text,
+             reason_of(error, info.rank, info.world_size),
              0,
              {}},
-            error.type};
+            error.kind};
   }
 }
 
@@ -57,8 +57,8 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
-    texts = all_gather_object_in_launch(info, run_id,
-                                        json({own.error_type, own.outcome.reason}).dump(), limit_s);
+    texts = all_gather_object_in_launch(
+        info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
   } catch (const CommError&) {
     return;  // a rank is gone, or its row ended well: the launch cannot go on
   }
@@ -66,12 +66,13 @@ void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPl
   bool nothing_else = true;
   for (const std::string& text : texts) {
     const json rank = json::parse(text);
-    const std::string type = rank.at(0);
-    if (type == "out_of_memory" && !std::exchange(memory, true)) {
+    const auto kind = choice_of<FailureKind>(rank.at(0).get<std::string>());
+    if (kind == FailureKind::out_of_memory && !std::exchange(memory, true)) {
       own.outcome.status = Outcome::Status::out_of_memory;
       own.outcome.reason = rank.at(1);
     }
-    nothing_else = nothing_else && (type == "out_of_memory" || type == "comm");
+    nothing_else =
+        nothing_else && (kind == FailureKind::out_of_memory || kind == FailureKind::comm);
   }
   own.outcome.next_can_run = memory && nothing_else;
 }
@@ -113,7 +114,7 @@ Outcome Executor::run(const PlannedRow& row, const std::string& run_id, std::int
   };
   if (!joined_ || last) return execute(row.experiment.world.size, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
-  if (ended.error_type.empty()) return std::move(ended.outcome);
+  if (!ended.failure) return std::move(ended.outcome);
   give_back_freed_memory();
   // Now, in short: a launcher may end this rank while it waits.
   const std::string& reason = ended.outcome.reason;

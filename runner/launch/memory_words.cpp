@@ -38,29 +38,34 @@ std::string host_memory() {
   return text;
 }
 
-}  // namespace
-
-std::string memory_words(const std::exception& failure) {
-  const std::string message = message_of(failure);
+/// What could not be allocated, and where.
+std::string memory_words(const std::string& message) {
   static const std::regex on_gpu(
       R"(Tried to allocate ([0-9.]+ \w+)\. GPU (\d+) has a total capacity of ([0-9.]+ \w+) of which ([0-9.]+ \w+) is free)");
   static const std::regex on_cpu(R"(tried to allocate (\d+) bytes)");
   std::smatch found;
   if (std::regex_search(message, found, on_gpu)) {
-    return fmt::format("tried to allocate {} on GPU {}, which has {} of {} free\n  {}",
-                       found[1].str(), found[2].str(), found[4].str(), found[3].str(), message);
+    return fmt::format("tried to allocate {} on GPU {}, which has {} of {} free", found[1].str(),
+                       found[2].str(), found[4].str(), found[3].str());
   }
   if (std::regex_search(message, found, on_cpu)) {
     return fmt::format("tried to allocate {}; the host has {}", size_text(std::stod(found[1])),
                        host_memory());
   }
-  if (message == std::bad_alloc().what()) {
-    return fmt::format("an allocation was refused; the host has {}", host_memory());
-  }
   for (const char* of_the_device : {"CUDA", "Cuda", "NCCL"}) {
-    if (message.find(of_the_device) != std::string::npos) return message;
+    if (message.find(of_the_device) != std::string::npos) return "the GPU has no more";
   }
-  return fmt::format("{}\n  the host has {}", message, host_memory());
+  return fmt::format("an allocation was refused; the host has {}", host_memory());
+}
+
+}  // namespace
+
+ErrorText memory_error(const std::exception& failure) {
+  const std::string message = message_of(failure);
+  return {.what = "out of memory: " + memory_words(message),
+          .got = message,
+          .expected = "that parameters, gradients, optimizer state and activations fit",
+          .hint = "a smaller batch, context or model"};
 }
 
 std::int64_t kernel_memory_kills() {

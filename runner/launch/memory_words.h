@@ -3,14 +3,15 @@
 
 #include <cstdint>
 #include <exception>
-#include <string>
+
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 
-/// "tried to allocate 20.00 GiB on GPU 0, which has 512.00 MiB of 79.10 GiB free", and torch's own
-/// words below where they say more; of the CPU with what is available. For failures of which
+/// "out of memory: tried to allocate 20.00 GiB on GPU 0, which has 512.00 MiB of 79.10 GiB free",
+/// and torch's own words in `got`; of the CPU with what is available. For failures of which
 /// says_out_of_memory() is true.
-std::string memory_words(const std::exception& failure);
+ErrorText memory_error(const std::exception& failure);
 
 /// How many processes the kernel has killed because memory ran out, since it started; 0 if it does
 /// not say. A rank that was killed (SIGKILL) while it grew was killed for that.

@@ -37,40 +37,30 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
   if (files.empty()) {
     throw ConfigError({.what = "the folder holds no YAML file",
                        .where = folder.string(),
-                       .got = {},
+                       .got = "no *.yaml and no *.yml",
                        .expected = "*.yaml or *.yml directly in it",
-                       .hint = {}});
+                       .hint = "name a folder that holds experiments, or a file"});
   }
   return files;
-}
-
-/// The name becomes a folder under the output folder.
-void require_usable_name(const PlannedFile& plan) {
-  const bool usable = !plan.name.empty() && plan.name[0] != '.' &&
-                      plan.name.find('/') == std::string::npos && plan.name != "latest";
-  if (usable) return;
-  throw ConfigError({.what = "the experiment's name cannot be the name of a result folder",
-                     .where = plan.file.string(),
-                     .got = plan.name,
-                     .expected = "a name without '/', not beginning with '.', and not \"latest\"",
-                     .hint = "set `name:` in the YAML"});
 }
 
 /// Asks the plugin whether it can run as the experiment wants it, then writes its options out in
 /// full.
 void check_plugin(Plugin& plugin, PluginChoice& choice, const RunDescription& run) {
-  const std::string reason = plugin.unsupported(run);
-  if (!reason.empty()) {
-    throw ConfigError(
-        {.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", to_string(choice.kind),
-                             choice.name, reason),
-         .where = choice.options.origin,
-         .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
-                            "sequences in a micro-batch",
-                            run.world_size, run.world_size == 1 ? "" : "s", run.device, run.backend,
-                            run.heads, run.head_dim, run.context_length, run.micro_batch),
-         .expected = {},
-         .hint = {}});
+  if (const auto refusal = plugin.unsupported(run)) {
+    const char* const kind = to_string(choice.kind);
+    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
+                                           choice.name, refusal->reason),
+                       .where = choice.options.origin,
+                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
+                                          "sequences in a micro-batch",
+                                          run.world_size, run.world_size == 1 ? "" : "s",
+                                          name_of(run.device), name_of(run.backend), run.heads,
+                                          run.head_dim, run.context_length, run.micro_batch),
+                       .expected = refusal->expected,
+                       .hint = refusal->hint.empty()
+                                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
+                                   : refusal->hint});
   }
   const std::string origin = choice.options.origin;
   choice.options = write_options([&](Options& options) { plugin.declare_options(options); });
@@ -99,7 +89,7 @@ std::string fingerprint_of(const PlannedRow& row) {
   experiment.label.clear();  // the same configuration, whichever sweep it comes from
   experiment.output_dir = "results";
   experiment.plugin_path.clear();
-  std::string text = to_yaml(experiment);
+  std::string text = to_yaml(resolve(experiment));
   for (const PluginChoice* choice :
        {&row.experiment.strategy, &row.experiment.precision, &row.experiment.attention}) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
@@ -144,7 +134,7 @@ PlannedRow plan_row(Experiment experiment, const PlanOptions& options, PlanCache
   check_plugin(*plugins.attention, experiment.attention, run);
   cache.check_data(experiment);
   row.experiment = std::move(experiment);
-  row.resolved_yaml = to_yaml(row.experiment);
+  row.resolved = resolve(row.experiment);
   row.fingerprint = fingerprint_of(row);
   return row;
 }
@@ -181,7 +171,7 @@ FileList collect_files(const std::vector<std::string>& paths) {
     } else {
       throw ConfigError({.what = "no such file or folder",
                          .where = path,
-                         .got = {},
+                         .got = "nothing of that name",
                          .expected = "an experiment's YAML file, or a folder of them",
                          .hint = "a command is the first word: `ddprun --help` lists them"});
     }
@@ -209,7 +199,8 @@ std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::
 void PlanCache::check_data(const Experiment& experiment) {
   const DataConfig& data = experiment.data;
   const ModelConfig& model = experiment.model;
-  std::vector<std::string> key = {data.source, data.token_type, std::to_string(model.vocab_size),
+  std::vector<std::string> key = {name_of(data.source), name_of(data.token_type),
+                                  std::to_string(model.vocab_size),
                                   std::to_string(model.context_length)};
   key.insert(key.end(), data.path.begin(), data.path.end());
   if (opened_.contains(key)) return;
@@ -230,10 +221,7 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
   try {
     ExperimentFile read = load_experiments(file, options.overrides, options.joined_world_size);
     plan.name = read.name;
-    require_usable_name(plan);
-    ConfigNode document = read_yaml(file);
-    for (const std::string& assignment : options.overrides) apply_override(document, assignment);
-    plan.yaml = to_yaml(document);
+    plan.document = std::move(read.document);
     for (Experiment& experiment : read.experiments) {
       plan.rows.push_back(plan_point(std::move(experiment), options, cache));
     }

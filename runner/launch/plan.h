@@ -25,7 +25,7 @@ struct PlanOptions {
 struct PlannedRow {
   Experiment experiment;  ///< plugin options written out in full
   std::shared_ptr<const PluginRegistry> registry;
-  std::string resolved_yaml;
+  ConfigNode resolved;  ///< what the experiment says with every default written out
   std::string fingerprint;
 };
 
@@ -33,7 +33,7 @@ struct PlannedFile {
   std::filesystem::path file;
   std::string name;
   std::string output_dir;
-  std::string yaml;  ///< the document with overrides applied, before the sweep
+  ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<PlannedRow> rows;
   std::string error;  ///< why it was refused; rows is then empty
 };

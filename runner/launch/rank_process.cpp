@@ -2,6 +2,7 @@
 #include "runner/launch/rank_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
+#include "runner/launch/exit_status.h"
 #include "runner/launch/memory_words.h"
 
 namespace ddprun {
@@ -22,14 +24,14 @@ namespace ddprun {
 namespace {
 
 constexpr std::int64_t kProgressIntervalNs = 100'000'000;
-constexpr int kExitFailed = 1;
 
 /// Writes events to the parent. Thread-safe: any thread may log.
 class EventWriter {
  public:
   explicit EventWriter(int fd) : fd_(fd) {}
 
-  void send(const nlohmann::json& event) {
+  void send(RankEvent kind, nlohmann::json event = nlohmann::json::object()) {
+    event["event"] = name_of(kind);
     const std::string line =
         event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     const std::lock_guard lock(mutex_);
@@ -54,8 +56,8 @@ class PipeSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     const auto level = spdlog::level::to_string_view(message.level);
-    writer_.send({{"event", "log"},
-                  {"level", std::string(level.data(), level.size())},
+    writer_.send(RankEvent::log,
+                 {{"level", std::string(level.data(), level.size())},
                   {"text", std::string(message.payload.data(), message.payload.size())}});
   }
   void flush_() override {}
@@ -78,19 +80,18 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
       const std::int64_t now = now_ns();
       if (info.rank != 0 || now - last_sent < kProgressIntervalNs) return;
       last_sent = now;
-      writer.send({{"event", "progress"},
-                   {"step", progress.step},
-                   {"steps", progress.steps},
-                   {"loss", progress.loss},
-                   {"step_ms", progress.step_ms}});
+      writer.send(RankEvent::progress, {{"step", progress.step},
+                                        {"steps", progress.steps},
+                                        {"loss", progress.loss},
+                                        {"step_ms", progress.step_ms}});
     };
     nlohmann::json result = body(info, on_progress);
-    if (info.rank == 0) writer.send({{"event", "result"}, {"result", std::move(result)}});
-    writer.send({{"event", "done"}});
-    return 0;
+    if (info.rank == 0) writer.send(RankEvent::result, {{"result", std::move(result)}});
+    writer.send(RankEvent::done);
+    return kExitDone;
   } catch (...) {
     const RankError error = describe_current_exception();
-    writer.send({{"event", "error"}, {"type", error.type}, {"text", error.text}});
+    writer.send(RankEvent::error, {{"kind", name_of(error.kind)}, {"text", error.text}});
     return kExitFailed;
   }
 }
@@ -116,18 +117,40 @@ RankError describe_current_exception() {
   try {
     throw;
   } catch (const ConfigError& error) {
-    return {"config", error.what()};
+    return {FailureKind::config, error.text()};
   } catch (const PluginError& error) {
-    return {"plugin", error.what()};
+    return {FailureKind::plugin, error.text()};
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
-    return {"comm", error.what()};
+    return {FailureKind::comm, error.text()};
   } catch (const std::exception& error) {
-    if (says_out_of_memory(error))
-      return {"out_of_memory", "out of memory: " + memory_words(error)};
-    return {"other", message_of(error)};
+    if (says_out_of_memory(error)) {
+      return {FailureKind::out_of_memory, memory_error(error)};
+    }
+    if (const auto* own = dynamic_cast<const Error*>(&error)) {
+      return {FailureKind::other, own->text()};
+    }
+    return {FailureKind::other,
+            {.what = first_line_of(error),
+             .got = message_of(error),
+             .expected = "no exception but ddprun's own",
+             .hint = "these are the words of LibTorch, of the system or of a plugin"}};
   } catch (...) {
-    return {"other", "an exception that is no std::exception"};
+    return {FailureKind::other,
+            {.what = "an exception that is no std::exception",
+             .got = "nothing that could be shown",
+             .expected = "exceptions derived from std::exception",
+             .hint = "a plugin of your own throws it"}};
   }
+}
+
+std::string reason_of(const RankError& error, int rank, int world_size, pid_t process) {
+  ErrorText text = error.text;
+  text.what = fmt::format("rank {} failed: {}", rank, text.what);
+  if (text.where.empty()) {
+    text.where = fmt::format("rank {} of {}", rank, world_size);
+    if (process != 0) text.where += fmt::format(", process {}", process);
+  }
+  return Error(text).what();
 }
 
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,

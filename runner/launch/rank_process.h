@@ -4,30 +4,50 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/choice.h"
+#include "ddprun/base/error.h"
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/train/run_context.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
+
 /// What a rank does. Rank 0's value is the run's result; the others' is ignored.
 using RankBody = std::function<nlohmann::json(
     const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
 
+/// What a rank failed of; `died`: it left no message of its own.
+enum class FailureKind { config, plugin, comm, out_of_memory, other, died };
+constexpr auto choice_names(FailureKind) {
+  return std::array{"config", "plugin", "comm", "out_of_memory", "other", "died"};
+}
+
 /// Why a rank failed.
 struct RankError {
-  /// config | plugin | comm | out_of_memory | other | died (no message of its own)
-  std::string type;
-  std::string text;
+  FailureKind kind = FailureKind::other;
+  ErrorText text;
 };
 
 /// Says what the exception in flight means. Call inside a catch block.
 RankError describe_current_exception();
+
+/// The error as the run's reason: "rank 1 failed: ...". An error that says no place of its own is
+/// where its rank is: `process` 0 leaves the number of its process out.
+std::string reason_of(const RankError& error, int rank, int world_size, pid_t process = 0);
+
+/// What a rank says to its parent.
+enum class RankEvent { progress, log, error, result, done };
+constexpr auto choice_names(RankEvent) {
+  return std::array{"progress", "log", "error", "result", "done"};
+}
 
 /// The child's side of a forked rank.
 struct ForkedRank {
@@ -40,7 +60,7 @@ struct ForkedRank {
 /// closes `close_in_child`. Events:
 ///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
-///   {"event":"error","type":..,"text":..}                              then exit status 1
+///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1
 ///   {"event":"result","result":..}                                     rank 0
 ///   {"event":"done"}                                                   then exit status 0
 /// Throws std::system_error if the system has no process or pipe left.

@@ -22,20 +22,41 @@ namespace {
 constexpr std::int64_t kRootCauseGraceNs = 500'000'000;
 constexpr std::int64_t kTerminateGraceNs = 2'000'000'000;
 
-/// Why a rank ended that did not say so. `memory_killed`: the kernel has killed a process for want
-/// of memory meanwhile.
-RankError describe_exit(int status, bool memory_killed) {
-  if (!WIFSIGNALED(status)) {
-    return {"died", "ended before it was done, exit status " + std::to_string(WEXITSTATUS(status)) +
-                        ", without an error message"};
+constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
+
+/// Why a rank was killed. `memory_killed`: the kernel has killed a process for want of memory
+/// meanwhile.
+RankError describe_signal(int signal, bool memory_killed) {
+  const std::string name = std::to_string(signal) + " (" + strsignal(signal) + ")";
+  if (signal != SIGKILL) {
+    return {FailureKind::died,
+            {.what = "killed by signal " + name,
+             .got = "no error message",
+             .expected = kEndsByItself,
+             .hint = "it crashed, most likely in a plugin: run the debug or asan preset"}};
   }
-  const int signal = WTERMSIG(status);
-  const std::string text =
-      "killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
-  if (signal != SIGKILL) return {"died", text};
-  if (memory_killed) return {"out_of_memory", text + ", by the kernel, whose memory ran out"};
-  return {"died",
-          text + "\n  hint: the kernel says nothing of memory that ran out: who killed it?"};
+  if (memory_killed) {
+    return {FailureKind::out_of_memory,
+            {.what = "killed by signal " + name + ", by the kernel, whose memory ran out",
+             .got = "the kernel counted a process that it killed for want of memory",
+             .expected = kEndsByItself,
+             .hint = "a smaller batch or model, or fewer ranks"}};
+  }
+  return {FailureKind::died,
+          {.what = "killed by signal " + name,
+           .got = "the kernel says nothing of memory that ran out",
+           .expected = kEndsByItself,
+           .hint = "who killed it? A user, a launcher or a container's limit can"}};
+}
+
+/// Why a rank ended that did not say so.
+RankError describe_exit(int status, bool memory_killed) {
+  if (WIFSIGNALED(status)) return describe_signal(WTERMSIG(status), memory_killed);
+  return {FailureKind::died,
+          {.what = "ended before it was done",
+           .got = "exit status " + std::to_string(WEXITSTATUS(status)) + ", no error message",
+           .expected = kEndsByItself,
+           .hint = "something called exit() in it, perhaps a plugin"}};
 }
 
 class Supervisor {
@@ -148,20 +169,27 @@ class Supervisor {
 
   void handle_event(Rank& rank, const std::string& line) {
     nlohmann::json event = nlohmann::json::parse(line);
-    const std::string kind = event.at("event");
-    if (kind == "progress") {
-      const nlohmann::json& loss = event.at("loss");  // null: not a number
-      observer_.on_progress({event.at("step"), event.at("steps"),
-                             loss.is_null() ? std::nan("") : loss.get<double>(),
-                             event.at("step_ms")});
-    } else if (kind == "log") {
-      observer_.on_log(rank.rank, event.at("level"), event.at("text"));
-    } else if (kind == "error") {
-      fail(rank, {event.at("type"), event.at("text")});
-    } else if (kind == "result") {
-      result_ = std::move(event.at("result"));
-    } else if (kind == "done") {
-      rank.done = true;
+    switch (choice_of<RankEvent>(event.at("event").get<std::string>()).value()) {
+      case RankEvent::progress: {
+        const nlohmann::json& loss = event.at("loss");  // null: not a number
+        observer_.on_progress({event.at("step"), event.at("steps"),
+                               loss.is_null() ? std::nan("") : loss.get<double>(),
+                               event.at("step_ms")});
+        break;
+      }
+      case RankEvent::log:
+        observer_.on_log(rank.rank, event.at("level"), event.at("text"));
+        break;
+      case RankEvent::error:
+        fail(rank, {choice_of<FailureKind>(event.at("kind").get<std::string>()).value(),
+                    event.at("text").get<ErrorText>()});
+        break;
+      case RankEvent::result:
+        result_ = std::move(event.at("result"));
+        break;
+      case RankEvent::done:
+        rank.done = true;
+        break;
     }
   }
 
@@ -180,7 +208,7 @@ class Supervisor {
   void fail(Rank& rank, RankError error) {
     if (rank.failed || terminating()) return;
     rank.failed = true;
-    const bool may_be_a_peers_fault = error.type == "comm";
+    const bool may_be_a_peers_fault = error.kind == FailureKind::comm;
     failures_.push_back({rank.rank, std::move(error)});
     if (!may_be_a_peers_fault) {
       blamed_ = failures_.size() - 1;
@@ -227,9 +255,10 @@ class Supervisor {
     }
     if (!failures_.empty()) {
       const Failure& failure = failures_[blamed_];
-      const bool memory = failure.error.type == "out_of_memory";
+      const bool memory = failure.error.kind == FailureKind::out_of_memory;
       return {memory ? Outcome::Status::out_of_memory : Outcome::Status::failed,
-              "rank " + std::to_string(failure.rank) + " failed: " + failure.error.text,
+              reason_of(failure.error, failure.rank, static_cast<int>(ranks_.size()),
+                        ranks_[failure.rank].pid),
               0,
               {}};
     }

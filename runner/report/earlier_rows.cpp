@@ -39,7 +39,7 @@ std::vector<fs::path> result_files(const fs::path& folder) {
 
 void add_rows(const json& result, const fs::path& folder, std::map<std::string, EarlierRow>& rows) {
   for (const json& each : result.at("rows")) {
-    if (each.at("status") != to_string(RowStatus::ok)) continue;
+    if (each.at("status") != name_of(RowStatus::ok)) continue;
     Row row = row_from_json(each);
     if (row.taken_from.empty()) row.taken_from = folder.string();
     rows[row.fingerprint] = {row, folder};

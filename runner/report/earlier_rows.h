@@ -10,15 +10,15 @@
 namespace ddprun {
 
 struct EarlierRow {
-  /// taken_from: the result that it was measured for.
+  /// Its taken_from is the result that it was measured for.
   Row row;
   /// The newest result that has it.
   std::filesystem::path folder;
 };
 
-/// The rows with status ok of all results in `folder` (`<output>/<name>`), by fingerprint, the
-/// newest of each. Results of another schema are left out, with one warning. Throws ConfigError if
-/// a result.json cannot be read.
+/// Returns the newest row with status ok for each fingerprint, from all results in `folder`
+/// (`<output>/<name>`). Results of another schema are left out, with one warning. Throws
+/// ConfigError if a result.json cannot be read.
 std::map<std::string, EarlierRow> earlier_rows(const std::filesystem::path& folder);
 
 }  // namespace ddprun

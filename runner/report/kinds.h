@@ -1,4 +1,4 @@
-// The kinds of experiment by name, for rows that are read from a file.
+// Finds kinds of experiment by name, for rows that are read from a file.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// Throws Error: no kind has that name.
+/// Throws Error if no kind has that name.
 const ExperimentKind& kind_named(const std::string& name);
 
 }  // namespace ddprun

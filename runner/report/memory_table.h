@@ -8,8 +8,8 @@
 
 namespace ddprun {
 
-/// One line for each row and phase, each figure that of the rank with the highest peak in that
-/// phase; no line if no row's memory was looked at.
+/// One line for each row and phase. The figures are those of the rank with the highest peak in that
+/// phase. No line if no row's memory was measured.
 TextTable memory_table(const std::vector<Row>& rows);
 
 }  // namespace ddprun

@@ -10,11 +10,11 @@ namespace ddprun {
 
 struct ReportLine {
   std::string text;
-  /// The figures of a row are not to be relied on.
+  /// Whether it says that a row's figures cannot be relied on.
   bool bad = false;
 };
 
-/// What was proved, in words, and what was not, and which figure is missing why: one line each.
+/// Says in words what was proved, what was not, and why a figure is missing: one line each.
 std::vector<ReportLine> report_lines(const std::vector<Row>& rows);
 
 }  // namespace ddprun

@@ -44,7 +44,8 @@ class Column {
                          : quantity.compares ? quantity.compares(*run, measured)
                                              : run->figure(quantity));
     }
-    decimals_ = common_decimals(figures_);
+    const bool counts = quantity.of_steps() && quantity.over_steps == OverSteps::count;
+    decimals_ = counts ? 0 : common_decimals(figures_);
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (figures_[i]) spread_width_ = std::max(spread_width_, number(spread_of(i)).size());
     }
@@ -133,7 +134,7 @@ TextTable report_table(const std::vector<Row>& rows) {
       table.lines[i].cells.push_back(proof_cell(rows[i]));
     } else {
       const std::string reason = first_line(rows[i].reason);
-      table.lines[i].note = {to_string(rows[i].status) + (reason.empty() ? "" : ": " + reason),
+      table.lines[i].note = {name_of(rows[i].status) + (reason.empty() ? "" : ": " + reason),
                              Colour::red};
     }
   }

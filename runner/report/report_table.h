@@ -1,4 +1,4 @@
-// The comparison of rows: the table, and what a terminal shows of it.
+// Compares rows: the table, and what a terminal shows of it.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace ddprun {
 
-/// One line a row; the columns are the titled quantities of the rows' kinds. The first row that has
-/// times is what the others are compared with.
+/// One line for each row. The columns are the quantities of the rows' kinds that have a title. The
+/// others are compared with the first row that has times.
 TextTable report_table(const std::vector<Row>& rows);
 
 /// The table and its notes for a terminal (or a pipe).

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <set>
 
 #include "runner/report/memory_table.h"
@@ -33,25 +32,6 @@ std::string quoted_for_shell(const std::string& word) {
   return out;
 }
 
-template <class Number>
-bool parse_whole(const std::string& text, Number& out) {
-  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, out);
-  return error == std::errc() && stop == end;
-}
-
-json scalar_json(const ConfigNode& node) {
-  const std::string& text = node.scalar;
-  if (node.quoted || text.empty()) return text;
-  if (text == "true" || text == "false") return text == "true";
-  if (text == "null" || text == "~") return nullptr;
-  if (std::int64_t integer = 0; parse_whole(text, integer)) return integer;
-  // from_chars also takes "inf" and "nan", which are text in YAML.
-  double number = 0;
-  const bool numeric = text.find_first_of("0123456789") != std::string::npos;
-  if (numeric && parse_whole(text, number)) return number;
-  return text;
 }
 
 /// The facts of the machine, and what carried the collectives of the rows.
@@ -90,26 +70,6 @@ std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std:
 
 }  // namespace
 
-json to_json(const ConfigNode& node) {
-  switch (node.kind) {
-    case ConfigNode::Kind::null:
-      return nullptr;
-    case ConfigNode::Kind::scalar:
-      return scalar_json(node);
-    case ConfigNode::Kind::list: {
-      json out = json::array();
-      for (const ConfigNode& element : node.list) out.push_back(to_json(element));
-      return out;
-    }
-    case ConfigNode::Kind::map: {
-      json out = json::object();
-      for (const auto& [key, value] : node.map) out[key] = to_json(value);
-      return out;
-    }
-  }
-  return nullptr;
-}
-
 json result_json(const ResultContext& context, const std::vector<Row>& rows) {
   json environment = json::object();
   for (const auto& [key, value] : environment_of(context, rows)) environment[key] = value;
@@ -134,7 +94,7 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
   const RowNames names = row_names(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
-      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names.names[i], to_string(rows[i].status),
+      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names.names[i], name_of(rows[i].status),
                          rows[i].reason);
     }
     if (!rows[i].taken_from.empty()) {

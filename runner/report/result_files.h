@@ -1,4 +1,4 @@
-// What stands in a result folder: result.json, steps.csv, summary.md, timelines, the YAML.
+// Writes the files of a result folder: result.json, steps.csv, summary.md, timelines, the YAML.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-/// Raised when a reader of the earlier form would misread result.json.
+/// Raised whenever a reader of the earlier form would misread result.json.
 inline constexpr int kResultSchemaVersion = 4;
 
 /// What all rows of a result have in common.
@@ -29,17 +29,13 @@ struct ResultContext {
 nlohmann::json result_json(const ResultContext& context, const std::vector<Row>& rows);
 std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows);
 
-/// Where the timeline of row `number` (1 is the first) stands in the result folder, and the files
-/// that its ranks write.
+/// The folder within the result folder for the timeline of row `number` (1 is the first) and the
+/// files that its ranks write.
 std::string row_folder(std::size_t number);
 
-/// Writes all files of a result beside those that ranks wrote, and shows the folder; returns it.
-/// Throws Error.
+/// Writes all files of a result beside those that ranks wrote. Makes the folder visible and returns
+/// it. Throws Error.
 std::filesystem::path write_result(ResultFolder& folder, const ResultContext& context,
                                    const std::vector<Row>& rows);
-
-/// A YAML tree as JSON: plain scalars become numbers, booleans and null where YAML's core schema
-/// says so.
-nlohmann::json to_json(const ConfigNode& node);
 
 }  // namespace ddprun

@@ -26,7 +26,7 @@ constexpr const char* kHiddenPrefix = ".unfinished-";  // then the writer's proc
   throw Error({.what = "cannot write a result",
                .where = path.string(),
                .got = why,
-               .expected = {},
+               .expected = "a folder that can be written",
                .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
 }
 

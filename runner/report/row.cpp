@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ddprun/base/enum_names.h"
 #include "ddprun/result/plain_json.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/kinds.h"
@@ -14,16 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr EnumNames<RowStatus, 6> kStatusNames = {{{RowStatus::not_run, "not run"},
-                                                   {RowStatus::ok, "ok"},
-                                                   {RowStatus::failed, "failed"},
-                                                   {RowStatus::out_of_memory, "out of memory"},
-                                                   {RowStatus::proof_failed, "proof failed"},
-                                                   {RowStatus::diverged, "diverged"}}};
-
 }  // namespace
-
-const char* to_string(RowStatus status) { return name_of(kStatusNames, status); }
 
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
   std::vector<const ExperimentKind*> kinds;
@@ -38,7 +28,7 @@ json to_json(const Row& row) {
   json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())},
               {"name", row.name},
               {"label", row.label},
-              {"status", to_string(row.status)},
+              {"status", row.status},
               {"reason", row.reason},
               {"config", row.config},
               {"fingerprint", row.fingerprint},
@@ -64,7 +54,7 @@ Row row_from_json(const json& in) {
   row.kind = &kind_named(in.at("kind"));
   in.at("name").get_to(row.name);
   in.at("label").get_to(row.label);
-  row.status = value_named(kStatusNames, in.at("status").get<std::string>(), "status of a row");
+  in.at("status").get_to(row.status);
   in.at("reason").get_to(row.reason);
   row.config = in.at("config");
   in.at("fingerprint").get_to(row.fingerprint);

@@ -1,11 +1,13 @@
-// One row of a report: a run, what became of it, and how it is called.
+// A row of a report: a run, its name, and how it ended.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/result/run.h"
 
 namespace ddprun {
@@ -18,23 +20,24 @@ enum class RowStatus : std::uint8_t {
   proof_failed,  // it ran, but what it computed is wrong
   diverged,      // measured and proved, but a value that should be finite was not
 };
-/// "out of memory"
-const char* to_string(RowStatus status);
+constexpr auto choice_names(RowStatus) {
+  return std::array{"not run", "ok", "failed", "out of memory", "proof failed", "diverged"};
+}
 
 struct Row : Run {
   /// The experiment file's `name:`.
   std::string name = {};
-  /// Of the sweep point; empty without a sweep.
+  /// The label of the sweep point; empty without a sweep.
   std::string label = {};
   RowStatus status = RowStatus::not_run;
   /// Why the status is not ok.
   std::string reason = {};
-  /// Equal fingerprints: the same experiment on the same software and CPU.
+  /// Rows with equal fingerprints are the same experiment on the same software and CPU.
   std::string fingerprint = {};
   /// Who started the ranks.
   std::string launcher = {};
   std::int64_t world_size = 0;
-  /// --resume: the result folder that this row was measured for; else empty.
+  /// With --resume, the result folder that this row was measured for; else empty.
   std::string taken_from = {};
 
   bool ok() const { return status == RowStatus::ok; }
@@ -43,7 +46,8 @@ struct Row : Run {
 /// The kinds of the rows, in order of appearance.
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows);
 
-/// A row in result.json, statistics and proof included; the latter are computed anew on reading.
+/// The row as it stands in result.json, with statistics and proof. Reading does not use these: they
+/// are computed anew.
 nlohmann::json to_json(const Row& row);
 /// Throws Error or nlohmann::json::exception.
 Row row_from_json(const nlohmann::json& json);

@@ -1,4 +1,4 @@
-// How rows are called when they stand together.
+// The names of rows in a common table.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace ddprun {
 
-/// The sweep's label (its value alone when only one key is swept), the file's name, or both.
+/// A name is the sweep's label (its value alone if only one key is swept), the file's name, or
+/// both.
 struct RowNames {
-  /// Of the column.
+  /// The title of the column of names.
   std::string title;
   std::vector<std::string> names;
 };

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "ddprun/comm/collective.h"
+
 namespace ddprun {
 
 namespace {
@@ -15,7 +17,8 @@ constexpr int kTraining = 0;  // the thread of that number; from 1 on the lanes 
 
 class RankTimeline {
  public:
-  RankTimeline(const RankResult& rank, json& events) : rank_(rank), events_(events) {}
+  RankTimeline(const RankResult& rank, std::int64_t world_size, json& events)
+      : rank_(rank), world_size_(world_size), events_(events) {}
 
   void add() {
     add_name("process_name", kTraining, "rank " + std::to_string(rank_.rank));
@@ -25,7 +28,7 @@ class RankTimeline {
     }
     std::vector<std::int64_t> busy_until;  // of each lane
     for (const CollectiveRecord& record : rank_.last_step) {
-      const std::string name = std::string(to_string(record.kind)) + ": " + record.label;
+      const std::string name = std::string(name_of(record.kind)) + ": " + record.label;
       if (record.wait_begin_ns != 0) {
         add_span(kTraining, "wait for " + name, record.wait_begin_ns, record.wait_end_ns,
                  json::object());
@@ -39,13 +42,22 @@ class RankTimeline {
       *lane = record.end_ns;
       add_span(static_cast<int>(lane - busy_until.begin()) + 1, name, record.start_ns,
                record.end_ns,
-               {{"bytes", record.bytes}, {"asked for at, us", since_begin_us(record.enqueue_ns)}});
+               {{"bytes", record.bytes},
+                {"busbw, GB/s", busbw_gb_per_s(record)},
+                {"asked for at, us", since_begin_us(record.enqueue_ns)}});
     }
   }
 
  private:
   double since_begin_us(std::int64_t ns) const {
     return static_cast<double>(ns - rank_.last_step_begin_ns) * 1e-3;
+  }
+
+  /// Bus bandwidth, as docs/measurement.md defines it.
+  double busbw_gb_per_s(const CollectiveRecord& record) const {
+    const std::int64_t ns = record.end_ns - record.start_ns;
+    const double bytes = wire_bytes(record.kind, record.bytes, static_cast<int>(world_size_));
+    return ns > 0 ? bytes / static_cast<double>(ns) : 0;
   }
 
   void add_name(const char* what, int thread, const std::string& name) {
@@ -68,6 +80,7 @@ class RankTimeline {
   }
 
   const RankResult& rank_;
+  std::int64_t world_size_;
   json& events_;
 };
 
@@ -75,7 +88,7 @@ class RankTimeline {
 
 std::string timeline_json(const Row& row) {
   json events = json::array();
-  for (const RankResult& rank : row.ranks) RankTimeline(rank, events).add();
+  for (const RankResult& rank : row.ranks) RankTimeline(rank, row.world_size, events).add();
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(
              -1, ' ', false, json::error_handler_t::replace) +
          "\n";

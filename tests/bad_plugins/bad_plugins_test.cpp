@@ -118,6 +118,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(BadPlugins, AMissingFileIsRefused) {
   const auto text = refusal(folder_of("nowhere") / "nothing.so");
   EXPECT_EQ(text.what, "the plugin library is not a file");
+  EXPECT_EQ(text.got, "No such file or directory");
+  EXPECT_EQ(text.expected, "a shared library (.so)");
+  EXPECT_EQ(text.hint, "build it, or correct the path");
 }
 
 TEST(BadPlugins, ATruncatedLibraryIsRefusedAtAnyLength) {

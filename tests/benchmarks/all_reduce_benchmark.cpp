@@ -88,8 +88,8 @@ void run_size(ProcessGroup& shm, ProcessGroup& gloo, const Memory& memory, std::
 int run_rank(const RankInfo& info, const Memory& memory, const std::vector<std::int64_t>& sizes) {
   at::set_num_threads(1);
   pin_to_share(info.rank, info.world_size);
-  const CommConfig shm_config{.backend = "shm", .timeout_s = 60};
-  const CommConfig gloo_config{.backend = "gloo", .timeout_s = 60};
+  const CommConfig shm_config{.backend = BackendKind::shm, .timeout_s = 60};
+  const CommConfig gloo_config{.backend = BackendKind::gloo, .timeout_s = 60};
   const auto shm = connect(info, shm_config, "shm");
   RankInfo second = info;  // the store's socket is taken: another port
   second.listen_fd = -1;

@@ -44,7 +44,7 @@ json rates(Device& device, const std::vector<Pass>& passes, int rounds) {
 }
 
 json measure(const std::string& name, std::int64_t megabytes, int rounds) {
-  const auto device = open_device(name, 0);
+  const auto device = open_device(choice_of<DeviceKind>(name).value(), 0);
   const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
   const std::int64_t elements = megabytes * 1'000'000 / 4;
   const at::Tensor from = at::ones({elements}, options);

@@ -45,8 +45,8 @@ int main() {
     return 2;
   }
   at::set_num_threads(1);
-  const auto gloo = connect(*info, {.backend = "gloo"}, "gloo");
-  const auto hierarchical = connect(*info, {.backend = "hierarchical"}, "hierarchical");
+  const auto gloo = connect(*info, {.backend = BackendKind::gloo}, "gloo");
+  const auto hierarchical = connect(*info, {.backend = BackendKind::hierarchical}, "hierarchical");
   for (const std::int64_t megabytes : {1, 10, 100}) run_size(*gloo, *hierarchical, megabytes);
   hierarchical->shutdown();
   gloo->shutdown();

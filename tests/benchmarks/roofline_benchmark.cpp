@@ -1,6 +1,6 @@
 // Measures the rates that a step is compared with: matrix products of the model's own shapes, large
 // ones, and memory, by one thread on each of some cores at the same time. Prints one JSON line.
-// build/release/bin/roofline_benchmark [preset=peer-small] [batch=2] [fp32 | bf16] [cores=1]
+//     build/release/bin/roofline_benchmark [preset=peer-small] [batch=2] [fp32 | bf16] [cores=1]
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>

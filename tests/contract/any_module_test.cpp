@@ -51,7 +51,7 @@ std::vector<NamedTensor> named(const torch::nn::Sequential& module) {
 
 OptimizerConfig sgd() {
   OptimizerConfig config;
-  config.name = "sgd";
+  config.name = OptimizerKind::sgd;
   config.lr = 0.1;
   config.weight_decay = 0.0;
   return config;
@@ -78,14 +78,14 @@ std::vector<torch::Tensor> train(ProcessGroup& group, Strategy& strategy) {
 }
 
 /// A strategy and a backend.
-class AnyModule : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+class AnyModule : public testing::TestWithParam<std::tuple<std::string, BackendKind>> {};
 
 TEST_P(AnyModule, TrainsAsOneProcessDoes) {
   PluginChoice choice;
   choice.kind = PluginKind::strategy;
   choice.name = std::get<0>(GetParam());
-  const std::string reason = make_strategy(registry(), choice)->unsupported({.world_size = 3});
-  if (!reason.empty()) GTEST_SKIP() << reason;
+  const auto refusal = make_strategy(registry(), choice)->unsupported({.world_size = 3});
+  if (refusal) GTEST_SKIP() << refusal->reason;
 
   class Alone : public Strategy {
     void setup(StrategyContext&) override {}
@@ -120,9 +120,9 @@ std::vector<std::string> strategies() {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, AnyModule,
                          testing::Combine(testing::ValuesIn(strategies()),
-                                          testing::Values("gloo", "shm")),
+                                          testing::Values(BackendKind::gloo, BackendKind::shm)),
                          [](const auto& info) {
-                           return std::get<0>(info.param) + "__" + std::get<1>(info.param);
+                           return std::get<0>(info.param) + "__" + name_of(std::get<1>(info.param));
                          });
 
 }  // namespace

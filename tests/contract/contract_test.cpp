@@ -34,19 +34,20 @@ struct Combination {
   std::string strategy, precision, attention;
   int ranks = 1;
   ConfigNode strategy_options = {};  // null: the defaults
-  std::string backend = "gloo";
+  BackendKind backend = BackendKind::gloo;
 };
 
 std::string name_of(const Combination& combination) {
   const auto& [strategy, precision, attention, ranks, options, backend] = combination;
   return strategy + (options.map.empty() ? "" : "_at_its_minimum") + "__" + precision + "__" +
-         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") + backend;
+         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") +
+         name_of(backend);
 }
 
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
 
-/// Why one of the experiment's plugins cannot run in it; empty if it can.
-std::string refusal(PluginKind kind, const Experiment& experiment) {
+/// Why one of the experiment's plugins cannot run in it.
+std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
   const auto precision = make_precision(registry(), experiment.precision);
   const RunDescription run = describe_run(experiment, *precision);
   switch (kind) {
@@ -68,15 +69,14 @@ Experiment experiment_of(const Combination& combination) {
   experiment.attention.name = combination.attention;
   experiment.world.comm.backend = combination.backend;
   experiment.world.comm.timeout_s = 30;
-  if (!refusal(PluginKind::precision, experiment).empty()) experiment.model.kernels = "reference";
+  if (refusal(PluginKind::precision, experiment)) experiment.model.kernels = KernelSet::reference;
   return experiment;
 }
 
-/// Why a plugin cannot run in that combination; empty if all can.
-std::string unsupported(const Combination& combination) {
+bool supported(const Combination& combination) {
   const Experiment experiment = experiment_of(combination);
-  return refusal(PluginKind::strategy, experiment) + refusal(PluginKind::precision, experiment) +
-         refusal(PluginKind::attention, experiment);
+  return !refusal(PluginKind::strategy, experiment) &&
+         !refusal(PluginKind::precision, experiment) && !refusal(PluginKind::attention, experiment);
 }
 
 /// Options at their lower limits: with the model of these tests, a bucket of the default size would
@@ -125,7 +125,7 @@ std::vector<Combination> combinations() {
       }
     // What a backend carries does not depend on the other plugins.
     for (const int ranks : {1, 2, 4}) {
-      all.push_back({strategy, "fp32", attentions[0], ranks, {}, "shm"});
+      all.push_back({strategy, "fp32", attentions[0], ranks, {}, BackendKind::shm});
     }
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
@@ -135,7 +135,7 @@ std::vector<Combination> combinations() {
         all.push_back({strategy, precision, attentions[0], ranks, limits.node});
       }
   }
-  std::erase_if(all, [](const Combination& one) { return !unsupported(one).empty(); });
+  std::erase_if(all, [](const Combination& one) { return !supported(one); });
   return all;
 }
 

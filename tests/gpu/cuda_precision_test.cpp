@@ -25,14 +25,15 @@ class CudaPrecision : public GpuTest {
  protected:
   /// Why a precision cannot run on these GPUs; empty if it can.
   std::string refusal(const std::string& precision) const {
-    return load_plugin<Precision>("precision", precision)
-        ->unsupported({.device = "cuda", .compute_capability = probe_.compute_capability});
+    return words_of(load_plugin<Precision>("precision", precision)
+                        ->unsupported({.device = DeviceKind::cuda,
+                                       .compute_capability = probe_.compute_capability}));
   }
 
   /// Runs `body` in a process that has GPU 0; it must return 0.
   static void on_gpu(const std::function<int(const at::TensorOptions&)>& body) {
     const auto ends = run_process_ranks(1, [&](const RankInfo&) {
-      const auto device = open_device("cuda", 0);
+      const auto device = open_device(DeviceKind::cuda, 0);
       return body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
     });
     EXPECT_THAT(ends, ::testing::Each(0));

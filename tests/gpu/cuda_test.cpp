@@ -38,7 +38,7 @@ void check(bool holds, const char* what) {
 
 TEST_F(Cuda, MarksFollowTheDevicesWork) {
   in_ranks(1, [](const RankInfo&) {
-    const auto device = open_device("cuda", 0);
+    const auto device = open_device(DeviceKind::cuda, 0);
     const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
     const at::Tensor a = at::ones({4096, 4096}, options);
     at::mm(a, a);  // the first call sets things up
@@ -61,7 +61,7 @@ TEST_F(Cuda, MarksFollowTheDevicesWork) {
 
 TEST_F(Cuda, MemoryIsCounted) {
   in_ranks(1, [](const RankInfo&) {
-    const auto device = open_device("cuda", 0);
+    const auto device = open_device(DeviceKind::cuda, 0);
     constexpr std::int64_t kBytes = 64 << 20;
     const auto options = at::TensorOptions(device->torch_device()).dtype(at::kByte);
     const std::int64_t before = device->memory().allocated_bytes;

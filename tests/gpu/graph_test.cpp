@@ -35,7 +35,7 @@ class CudaGraph : public GpuTest {
 
 /// In a process of its own, as a rank is: 0, or the number of the statement that does not hold.
 int capture_and_launch() {
-  const auto device = open_device("cuda", 0);
+  const auto device = open_device(DeviceKind::cuda, 0);
   const auto options = at::TensorOptions(device->torch_device()).dtype(at::kFloat);
   const at::Tensor a = at::ones({2048, 2048}, options);
   at::Tensor sum = at::zeros({}, options);

@@ -136,8 +136,9 @@ TEST_F(Nccl, ARankThatNeverConnectsIsACommError) {
   const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
     const auto device = open_rank_device(world, info);
     if (info.rank == 1) {  // comes to the store, and then waits for gloo
-      return comm_error([&] { connect(info, {.backend = "gloo", .timeout_s = kTimeoutS}, "run"); },
-                        "");
+      return comm_error(
+          [&] { connect(info, {.backend = BackendKind::gloo, .timeout_s = kTimeoutS}, "run"); },
+          "");
     }
     _exit(comm_error(
         [&] { connect(info, {.timeout_s = kTimeoutS}, "run", host_identity(), *device); },

@@ -53,7 +53,7 @@ TEST(Doctor, APluginThatDoesNotFitIsAFailure) {
 
 TEST(Cuda, WithoutAGpuAnExperimentIsRefusedBeforeAnyRankStarts) {
   try {
-    if (probe_device("cuda").count > 0) GTEST_SKIP() << "there is a GPU";
+    if (probe_device(DeviceKind::cuda).count > 0) GTEST_SKIP() << "there is a GPU";
   } catch (const ConfigError&) {  // not built: refused as well
   }
   TemporaryFolder folder;

@@ -22,12 +22,12 @@ inline Experiment small_experiment(int world_size) {
   experiment.model.d_ff = 64;
   experiment.model.layers = 2;
   experiment.model.heads = 2;
-  experiment.data.source = "random";
+  experiment.data.source = DataKind::random;
   experiment.world.size = world_size;
   experiment.train.global_batch = 8;
   experiment.train.warmup_steps = 0;
   experiment.train.steps = 20;
-  experiment.optimizer.name = "sgd";
+  experiment.optimizer.name = OptimizerKind::sgd;
   experiment.optimizer.lr = 0.05;
   experiment.optimizer.weight_decay = 0.0;
   experiment.strategy.kind = PluginKind::strategy;

@@ -17,7 +17,7 @@ namespace ddprun::test {
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
-    probe_ = probe_device("cuda");
+    probe_ = probe_device(DeviceKind::cuda);
     if (probe_.count == 0) GTEST_SKIP() << probe_.refusal.what << ": " << probe_.refusal.got;
   }
 
@@ -28,7 +28,7 @@ class GpuTest : public testing::Test {
 /// two.
 inline WorldConfig gpu_world(int gpus, int ranks = 0) {
   WorldConfig world;
-  world.device = "cuda";
+  world.device = DeviceKind::cuda;
   world.size = ranks > 0 ? ranks : gpus > 1 ? gpus : 2;
   world.emulate_ranks_on_one_gpu = ranks > 0 || gpus < 2;
   return world;

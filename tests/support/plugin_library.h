@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -27,3 +28,15 @@ std::shared_ptr<Interface> load_plugin(const std::string& kind, const std::strin
 }
 
 }  // namespace ddprun::testing
+
+namespace ddprun {
+
+/// What a plugin's unsupported() says; empty if it can run.
+inline std::string words_of(const std::optional<Refusal>& refusal) {
+  if (!refusal) return {};
+  EXPECT_NE(refusal->reason, "");
+  EXPECT_NE(refusal->expected, "");
+  return refusal->reason + "; " + refusal->expected + "; " + refusal->hint;
+}
+
+}  // namespace ddprun

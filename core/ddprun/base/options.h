@@ -9,9 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "ddprun/base/choice.h"
+
 namespace ddprun {
 
-/// What values an option may take. Bounds are inclusive and hold for every element of a list.
+/// What values an option may take. Bounds are inclusive and hold for every element of a list. An
+/// enum has no limits of its own: it takes its names.
 struct Limits {
   std::optional<double> min = {};
   std::optional<double> max = {};
@@ -19,8 +22,11 @@ struct Limits {
 };
 
 /// The variable that an option sets. Its value on declaration is the option's default.
-using OptionTarget = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<double>*,
-                                  std::vector<std::int64_t>*, std::vector<std::string>*>;
+/// Where the values are known, the variable is an enum with names (choice.h), and no text is
+/// compared.
+using OptionTarget =
+    std::variant<bool*, std::int64_t*, double*, std::string*, ChoiceTarget, std::vector<double>*,
+                 std::vector<std::int64_t>*, std::vector<std::string>*>;
 
 /// One declared option.
 struct OptionSpec {
@@ -42,9 +48,7 @@ class Options {
 
   /// Declares one option. Returns true if the user's input gave it a value.
   bool option(const std::string& key, OptionTarget target, const std::string& help,
-              Limits limits = {}) {
-    return visit({key, help, std::move(limits)}, target);
-  }
+              Limits limits = {});
 
   /// Declares a nested mapping; `declare` is called once with the options inside it.
   virtual void section(const std::string& key, const std::string& help,

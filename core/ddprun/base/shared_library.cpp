@@ -33,8 +33,11 @@ void check_complete(const fs::path& file, const std::string& noun) {
   const std::uintmax_t needed = std::max<std::uintmax_t>(
       sizeof header, header.e_shoff + std::uintmax_t{header.e_shnum} * header.e_shentsize);
   if (const auto size = fs::file_size(file); size < needed) {
-    throw PluginError({noun + " is incomplete", file.string(), fmt::format("{} bytes", size),
-                       fmt::format("at least {} bytes", needed), "copy or build it again"});
+    throw PluginError({.what = noun + " is incomplete",
+                       .where = file.string(),
+                       .got = fmt::format("{} bytes", size),
+                       .expected = fmt::format("at least {} bytes", needed),
+                       .hint = "copy or build it again"});
   }
 }
 
@@ -44,9 +47,11 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
                            const std::string& rebuild) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) {
-    throw PluginError({noun + " is not a file", file.string(),
-                       error ? error.message() : "a folder or a special file", "a shared library",
-                       ""});
+    throw PluginError({.what = noun + " is not a file",
+                       .where = file.string(),
+                       .got = error ? error.message() : "a folder or a special file",
+                       .expected = "a shared library (.so)",
+                       .hint = "build it, or correct the path"});
   }
   check_complete(file, noun);
   static auto& handles = *new std::vector<std::unique_ptr<boost::dll::shared_library>>;
@@ -56,11 +61,17 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
     const char* text = dlerror();
     const std::string reason = text == nullptr ? "" : text;
     if (reason.find("undefined symbol") != std::string::npos) {
-      throw PluginError({noun + " needs a symbol that this ddprun does not have", file.string(),
-                         reason, "", rebuild});
+      throw PluginError({.what = noun + " needs a symbol that this ddprun does not have",
+                         .where = file.string(),
+                         .got = reason,
+                         .expected = "symbols of this ddprun and its LibTorch",
+                         .hint = rebuild});
     }
-    throw PluginError({noun + " cannot be loaded", file.string(), reason,
-                       "a shared library for this machine", rebuild});
+    throw PluginError({.what = noun + " cannot be loaded",
+                       .where = file.string(),
+                       .got = reason,
+                       .expected = "a shared library for this machine",
+                       .hint = rebuild});
   }
   handles.push_back(std::move(library));
   const auto& loaded = *handles.back();

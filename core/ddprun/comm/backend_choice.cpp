@@ -3,12 +3,11 @@
 #include "ddprun/comm/backend_choice.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <array>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
@@ -24,8 +23,6 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-constexpr std::array kBackends = {"auto", "gloo", "shm", "hierarchical", "nccl"};
-
 /// Makes the group of one rank.
 class Choice {
  public:
@@ -34,32 +31,34 @@ class Choice {
 
   std::unique_ptr<ProcessGroup> make() {
     const bool on_gpu = !device_.torch_device().is_cpu();
-    if (on_gpu && !asked_for("auto") && !asked_for("nccl")) {
+    if (on_gpu && !asked_for(BackendKind::automatic) && !asked_for(BackendKind::nccl)) {
       throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
                          .where = "world.backend",
-                         .got = config_.backend,
-                         .expected = "auto or nccl"});
+                         .got = name_of(config_.backend),
+                         .expected = "auto or nccl",
+                         .hint = "remove `backend:` under `world:`"});
     }
     if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size,
                                         to_milliseconds(config_.timeout_s))) {
       return group(std::move(own), 1,
-                   asked_for("auto") ? "auto: the ranks are on GPUs" : "asked for");
+                   asked_for(BackendKind::automatic) ? "auto: the ranks are on GPUs" : "asked for");
     }
-    if (asked_for("nccl")) {
+    if (asked_for(BackendKind::nccl)) {
       throw ConfigError({.what = "backend nccl joins ranks on GPUs",
                          .where = "world.backend",
                          .got = "device " + device_.torch_device().str(),
                          .expected = "device cuda",
-                         .hint = ""});
+                         .hint = "on the CPU take auto, gloo, shm or hierarchical"});
     }
-    if (asked_for("gloo")) return gloo("asked for");
+    if (asked_for(BackendKind::gloo)) return gloo("asked for");
     const bool one_host = place_.claim.local_size >= place_.world_size;
-    if (asked_for("shm") || (asked_for("auto") && one_host)) return shm(one_host);
+    if (asked_for(BackendKind::shm) || (asked_for(BackendKind::automatic) && one_host))
+      return shm(one_host);
     return hierarchical();
   }
 
  private:
-  bool asked_for(const char* backend) const { return config_.backend == backend; }
+  bool asked_for(BackendKind backend) const { return config_.backend == backend; }
   StorePtr part(const char* name) const {
     return c10::make_intrusive<c10d::PrefixStore>(name, store_);
   }
@@ -81,12 +80,13 @@ class Choice {
                          .where = "world.backend",
                          .got = fmt::format("this host has {} of {} ranks", place_.claim.local_size,
                                             place_.world_size),
-                         .expected = "auto, hierarchical or gloo",
-                         .hint = ""});
+                         .expected = "all ranks on one host",
+                         .hint = "take auto, hierarchical or gloo"});
     }
     const std::string reason =
-        asked_for("shm") ? "asked for"
-                         : fmt::format("auto: all ranks ({}) are on this host", place_.world_size);
+        asked_for(BackendKind::shm)
+            ? "asked for"
+            : fmt::format("auto: all ranks ({}) are on this host", place_.world_size);
     return in_shared_memory(1, reason, [this] {
       return c10::make_intrusive<ShmBackend>(part("shm"), place_.rank, place_.world_size, config_);
     });
@@ -100,7 +100,7 @@ class Choice {
       ranks.push_back(HostClaim::of(text));
     }
     if (const auto refusal = refuse_hosts(ranks)) {
-      if (asked_for("hierarchical")) throw ConfigError(*refusal);
+      if (asked_for(BackendKind::hierarchical)) throw ConfigError(*refusal);
       return gloo(
           fmt::format("auto: the ranks are on several hosts; {}: {}", refusal->what, refusal->got));
     }
@@ -108,7 +108,7 @@ class Choice {
     const HostPlace host{place_.rank / local_size, place_.world_size / local_size,
                          place_.claim.local_rank, local_size};
     const std::string reason =
-        asked_for("hierarchical")
+        asked_for(BackendKind::hierarchical)
             ? "asked for"
             : fmt::format("auto: {} hosts of {} ranks each", host.hosts, host.local_size);
     return in_shared_memory(config_.gloo_threads, reason, [this, &host] {
@@ -125,18 +125,20 @@ class Choice {
     try {
       return group(make(), workers, reason);
     } catch (const ShmRefused& refused) {
-      if (!asked_for("auto")) {
+      if (!asked_for(BackendKind::automatic)) {
         throw CommError({.what = "shared memory cannot join the ranks of this host",
                          .where = place_.text(),
                          .got = refused.what(),
-                         .expected = "",
+                         .expected = "memory that the ranks of one host can map from one another",
                          .hint = "`backend: gloo` under `world:` goes over the network instead"});
       }
       return gloo(std::string("auto: shared memory cannot join the ranks; ") + refused.what());
     } catch (const Error&) {
       throw;
     } catch (const std::exception& failure) {
-      throw comm_error(failure, "the ranks could not meet in shared memory", place_.text());
+      throw comm_error(failure, {.what = "the ranks could not meet in shared memory",
+                                 .where = place_.text(),
+                                 .expected = "every rank of this host at the meeting"});
     }
   }
 
@@ -147,17 +149,6 @@ class Choice {
 };
 
 }  // namespace
-
-void check_backend_name(const CommConfig& config) {
-  for (const char* known : kBackends) {
-    if (config.backend == known) return;
-  }
-  throw ConfigError({.what = "unknown backend",
-                     .where = "world.backend",
-                     .got = config.backend,
-                     .expected = fmt::format("{}", fmt::join(kBackends, ", ")),
-                     .hint = ""});
-}
 
 std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
                                          const CommConfig& config, Device& device) {

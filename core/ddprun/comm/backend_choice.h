@@ -23,9 +23,6 @@ struct GroupPlace {
   }
 };
 
-/// Throws ConfigError if there is no backend called config.backend.
-void check_backend_name(const CommConfig& config);
-
 /// Makes the group on config.backend, by the rules of connect() (rendezvous.h). All ranks call it
 /// and choose the same backend. `store` must be used by this group alone. `device` outlives the
 /// group.

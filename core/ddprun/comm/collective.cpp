@@ -1,23 +1,7 @@
-// Names of collectives, and the bytes that they send.
+// The bytes that collectives send.
 #include "ddprun/comm/collective.h"
 
 namespace ddprun {
-
-const char* to_string(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::all_reduce:
-      return "all_reduce";
-    case CollectiveKind::broadcast:
-      return "broadcast";
-    case CollectiveKind::reduce_scatter:
-      return "reduce_scatter";
-    case CollectiveKind::all_gather:
-      return "all_gather";
-    case CollectiveKind::barrier:
-      return "barrier";
-  }
-  return "unknown";
-}
 
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
   if (world_size <= 1) return 0.0;
@@ -35,6 +19,14 @@ double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
       return 0.0;
   }
   return 0.0;
+}
+
+double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size) {
+  double sum = 0;
+  for (const CollectiveRecord& record : records) {
+    sum += wire_bytes(record.kind, record.bytes, world_size);
+  }
+  return sum;
 }
 
 }  // namespace ddprun

@@ -1,8 +1,12 @@
 // What a collective is, and the record of one that ran.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "ddprun/base/choice.h"
 
 namespace ddprun {
 
@@ -13,9 +17,11 @@ enum class CollectiveKind : std::uint8_t {
   all_gather,
   barrier
 };
-enum class ReduceOp : std::uint8_t { sum, avg, max };
+constexpr auto choice_names(CollectiveKind) {
+  return std::array{"all_reduce", "broadcast", "reduce_scatter", "all_gather", "barrier"};
+}
 
-const char* to_string(CollectiveKind kind);
+enum class ReduceOp : std::uint8_t { sum, avg, max };
 
 /// One collective as it ran on this rank. Times: nanoseconds of now_ns().
 struct CollectiveRecord {
@@ -34,5 +40,7 @@ struct CollectiveRecord {
 /// bandwidth-optimal (nccl-tests doc/PERFORMANCE.md). The factor is 2(n-1)/n for all-reduce,
 /// (n-1)/n for reduce-scatter and all-gather, 1 for broadcast (0 if n == 1).
 double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size);
+/// Of several collectives together.
+double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size);
 
 }  // namespace ddprun

@@ -8,8 +8,7 @@ namespace ddprun {
 void declare_options(Options& o, CommConfig& c) {
   o.option("backend", &c.backend,
            "what carries the collectives; auto: nccl on GPUs, shm if all ranks are on one host, "
-           "hierarchical if several hosts have several ranks each, else gloo",
-           {.one_of = {"auto", "gloo", "shm", "hierarchical", "nccl"}});
+           "hierarchical if several hosts have several ranks each, else gloo");
   o.option("gloo_threads", &c.gloo_threads, "collectives that gloo runs at a time",
            {.min = 1, .max = 64});
   o.option("interface", &c.interface, "network interface; empty: the one of the master's address");

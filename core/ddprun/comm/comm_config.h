@@ -2,6 +2,7 @@
 // another.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -9,8 +10,14 @@ namespace ddprun {
 
 class Options;
 
+/// `world.backend`: what carries the collectives. `automatic` is written "auto".
+enum class BackendKind { automatic, gloo, shm, hierarchical, nccl };
+constexpr auto choice_names(BackendKind) {
+  return std::array{"auto", "gloo", "shm", "hierarchical", "nccl"};
+}
+
 struct CommConfig {
-  std::string backend = "auto";   ///< auto | gloo | shm | hierarchical | nccl
+  BackendKind backend = BackendKind::automatic;
   std::int64_t gloo_threads = 2;  ///< collectives that gloo runs at a time
   /// Network interface of gloo; empty: the one of the master's address.
   std::string interface = "";

@@ -148,20 +148,21 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
             ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
             : c10d::ProcessGroupGloo::createDeviceForInterface(config.interface));
   } catch (const std::exception& failure) {
-    CommError error = comm_error(failure, "gloo cannot listen on this host's network", where);
     const std::string asked =
         config.interface.empty() ? "address " + address : "interface " + config.interface;
-    throw CommError(
-        {.what = error.text().what,
+    throw comm_error(
+        failure,
+        {.what = "gloo cannot listen on this host's network",
          .where = where + ", " + asked,
-         .got = error.text().got,
-         .expected = "",
+         .expected = "an address of this host that the other ranks can reach",
          .hint = "`interface` under `world:` chooses; `ip -br address` lists what is there"});
   }
   try {
     return c10::make_intrusive<GlooBackend>(store, rank, world_size, options);
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "gloo could not connect this rank to the others", where);
+    throw comm_error(failure, {.what = "gloo could not connect this rank to the others",
+                               .where = where,
+                               .expected = "connections from and to every rank"});
   }
 }
 

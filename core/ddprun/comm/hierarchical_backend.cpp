@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "ddprun/base/failure.h"
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
@@ -110,8 +111,7 @@ void HierarchicalBackend::wait_for_network(const Works& sent) const {
       if (host != place_.host) peers.push_back(place_.rank_of(host, place_.local_rank));
     }
     throw std::runtime_error(fmt::format("between hosts, with rank {}: {}",
-                                         fmt::join(peers, " or "),
-                                         comm_error(failure, "", "").text().got));
+                                         fmt::join(peers, " or "), first_line_of(failure)));
   }
 }
 

@@ -13,10 +13,7 @@ namespace ddprun {
 
 namespace {
 
-ErrorText refusal(const std::string& what, const std::string& got, const std::string& expected,
-                  const std::string& hint) {
-  return {.what = what, .where = "world.backend", .got = got, .expected = expected, .hint = hint};
-}
+constexpr const char* kWhere = "world.backend";
 
 std::vector<std::size_t> ranks_on(const std::string& host, const std::vector<HostClaim>& ranks) {
   std::vector<std::size_t> found;
@@ -30,28 +27,35 @@ std::vector<std::size_t> ranks_on(const std::string& host, const std::vector<Hos
 std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<HostClaim>& ranks,
                                         std::size_t local_size) {
   if (ranks[rank].host.empty()) {
-    return refusal("a rank cannot tell which host it is on", fmt::format("rank {}", rank),
-                   "/proc/sys/kernel/random/boot_id and /proc/self/ns/",
-                   "`backend: gloo` needs neither");
+    return ErrorText{.what = "a rank cannot tell which host it is on",
+                     .where = kWhere,
+                     .got = fmt::format("rank {}", rank),
+                     .expected = "/proc/sys/kernel/random/boot_id and /proc/self/ns/",
+                     .hint = "`backend: gloo` needs neither"};
   }
   const auto neighbours = ranks_on(ranks[rank].host, ranks);
   if (neighbours.size() != local_size) {
-    return refusal(
-        "the launcher and the hosts disagree about who is on one host",
-        fmt::format("rank {} shares its host with {} ranks in all (rank {}); its launcher says {}",
-                    rank, neighbours.size(), fmt::join(neighbours, ", "), local_size),
-        "the same of both",
-        "LOCAL_WORLD_SIZE or its like is the number of ranks of the host; a host is a machine and "
-        "its PID and network namespace");
+    return ErrorText{
+        .what = "the launcher and the hosts disagree about who is on one host",
+        .where = kWhere,
+        .got = fmt::format(
+            "rank {} shares its host with {} ranks in all (rank {}); its launcher says {}", rank,
+            neighbours.size(), fmt::join(neighbours, ", "), local_size),
+        .expected = "the same of both",
+        .hint =
+            "LOCAL_WORLD_SIZE or its like is the number of ranks of the host; a host is a "
+            "machine and its PID and network namespace"};
   }
   const std::size_t first = rank / local_size * local_size;
   if (neighbours.front() != first || neighbours.back() != first + local_size - 1 ||
       static_cast<std::size_t>(ranks[rank].local_rank) != rank - first) {
-    return refusal("backend hierarchical needs the ranks of each host to follow one another",
-                   fmt::format("rank {} is local rank {} of a host with rank {}", rank,
-                               ranks[rank].local_rank, fmt::join(neighbours, ", ")),
-                   "rank = host x ranks of a host + local rank",
-                   "torchrun does so; `srun --distribution=block`, `mpirun --map-by slot`");
+    return ErrorText{
+        .what = "backend hierarchical needs the ranks of each host to follow one another",
+        .where = kWhere,
+        .got = fmt::format("rank {} is local rank {} of a host with rank {}", rank,
+                           ranks[rank].local_rank, fmt::join(neighbours, ", ")),
+        .expected = "rank = host x ranks of a host + local rank",
+        .hint = "torchrun does so; `srun --distribution=block`, `mpirun --map-by slot`"};
   }
   return std::nullopt;
 }
@@ -89,24 +93,32 @@ std::string host_identity() {
 std::optional<ErrorText> refuse_hosts(const std::vector<HostClaim>& ranks) {
   const auto local_size = static_cast<std::size_t>(ranks[0].local_size);
   if (local_size >= ranks.size()) {
-    return refusal("backend hierarchical needs several hosts",
-                   fmt::format("all ranks ({}) are on one host", ranks.size()), "auto or shm",
-                   "on one host `shm` does all of it");
+    return ErrorText{.what = "backend hierarchical needs several hosts",
+                     .where = kWhere,
+                     .got = fmt::format("all ranks ({}) are on one host", ranks.size()),
+                     .expected = "auto or shm",
+                     .hint = "on one host `shm` does all of it"};
   }
   const auto other = std::find_if(ranks.begin(), ranks.end(), [&](const HostClaim& rank) {
     return rank.local_size != ranks[0].local_size;
   });
   if (other != ranks.end() || ranks.size() % local_size != 0) {
-    return refusal("backend hierarchical needs as many ranks on every host",
-                   other == ranks.end()
-                       ? fmt::format("{} ranks in all, {} on each host", ranks.size(), local_size)
-                       : fmt::format("{} on the host of rank 0, {} on that of rank {}", local_size,
-                                     other->local_size, other - ranks.begin()),
-                   "as many on every host, or `backend: gloo`", "");
+    return ErrorText{
+        .what = "backend hierarchical needs as many ranks on every host",
+        .where = kWhere,
+        .got = other == ranks.end()
+                   ? fmt::format("{} ranks in all, {} on each host", ranks.size(), local_size)
+                   : fmt::format("{} on the host of rank 0, {} on that of rank {}", local_size,
+                                 other->local_size, other - ranks.begin()),
+        .expected = "as many on every host",
+        .hint = "launch so, or take `backend: gloo`"};
   }
   if (local_size == 1) {
-    return refusal("backend hierarchical needs several ranks on each host", "one rank on each",
-                   "auto or gloo", "");
+    return ErrorText{.what = "backend hierarchical needs several ranks on each host",
+                     .where = kWhere,
+                     .got = "one rank on each",
+                     .expected = "two or more on each",
+                     .hint = "take auto or gloo"};
   }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (auto wrong = refuse_host_of(rank, ranks, local_size)) return wrong;

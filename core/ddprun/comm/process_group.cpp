@@ -79,11 +79,12 @@ class ProcessGroup::Impl {
     }
     throw CommError(
         {.what = "a collective was called with tensors that it cannot take",
-         .where = backend_->place() + ", " + to_string(kind) + " '" + std::string(label) + "'",
+         .where = backend_->place() + ", " + name_of(kind) + " '" + std::string(label) + "'",
          .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
-                                  " times the size of the other"});
+                                  " times the size of the other",
+         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
   }
 
   std::vector<std::string> all_gather_object(const std::string& text);
@@ -105,8 +106,9 @@ std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "the ranks could not exchange a message through the store",
-                     backend_->place() + ", " + round);
+    throw comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+                               .where = backend_->place() + ", " + round,
+                               .expected = "a message of every rank"});
   }
 }
 

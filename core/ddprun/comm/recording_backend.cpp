@@ -43,16 +43,15 @@ std::string hint_for(const std::string& message) {
       contains("gave up")) {
     return "another rank ended; its own message says why";
   }
-  return {};
+  return "see the messages of the other ranks";
 }
 
 }  // namespace
 
-CommError comm_error(const std::exception& failure, const std::string& what,
-                     const std::string& where) {
-  const std::string message = first_line_of(failure);
-  return CommError(
-      {.what = what, .where = where, .got = message, .expected = "", .hint = hint_for(message)});
+CommError comm_error(const std::exception& failure, ErrorText text) {
+  text.got = first_line_of(failure);
+  if (text.hint.empty()) text.hint = hint_for(text.got);
+  return CommError(std::move(text));
 }
 
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
@@ -87,9 +86,9 @@ c10d::Backend& RecordingBackend::inner() const {
   if (inner_) return *inner_;
   throw CommError({.what = "the process group is shut down",
                    .where = place(),
-                   .got = "",
-                   .expected = "",
-                   .hint = ""});
+                   .got = "a collective after shutdown()",
+                   .expected = "collectives before it only",
+                   .hint = "shut the group down when all work is done"});
 }
 
 c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, std::int64_t bytes,
@@ -99,18 +98,21 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   entry->record.kind = kind;
   entry->record.bytes = bytes;
   entry->record.label = label;
-  entry->span.emplace(to_string(kind), entry->record.label, bytes);
+  entry->span.emplace(name_of(kind), entry->record.label, bytes);
   entry->enqueue = device_.mark();
   const auto describe = [rank = getRank(), size = getSize(), entry] {
-    return place_of(rank, size) + ", " + to_string(entry->record.kind) + " '" +
-           entry->record.label + "'";
+    return place_of(rank, size) + ", " + name_of(entry->record.kind) + " '" + entry->record.label +
+           "'";
   };
   c10::intrusive_ptr<c10::ivalue::Future> done;
   try {
     done = call(inner())->getFuture();
   } catch (const std::exception& failure) {
     if (passes(failure)) throw;
-    throw comm_error(failure, "a collective could not be started", describe());
+    throw comm_error(failure,
+                     {.what = "a collective could not be started",
+                      .where = describe(),
+                      .expected = "a backend that takes the tensors, and ranks that live"});
   }
   // Runs on the backend's thread when the operation is over (or here if it already is); for a GPU
   // here, on a stream that waits for the operation.
@@ -122,7 +124,9 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& failure) {
-      throw comm_error(failure, "a collective failed", describe());
+      throw comm_error(failure, {.what = "a collective failed",
+                                 .where = describe(),
+                                 .expected = "the same call on every rank, in time"});
     }
   };
   if (device_.capturing()) {
@@ -144,7 +148,9 @@ void RecordingBackend::shutdown() {
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "the group could not end in order", place());
+    throw comm_error(failure, {.what = "the group could not end in order",
+                               .where = place(),
+                               .expected = "every rank at the end of the run"});
   }
   release();
 }
@@ -255,9 +261,11 @@ at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions opt
     return inner().allocateTensor(elements, options);
   } catch (const std::exception& failure) {
     if (passes(failure)) throw;
-    throw comm_error(failure, "the group could not allocate memory for its collectives",
-                     place() + ", " + std::to_string(elements) + " elements of " +
-                         std::string(options.dtype().name()));
+    throw comm_error(failure, {.what = "the group could not allocate memory for its collectives",
+                               .where = place() + ", " + std::to_string(elements) +
+                                        " elements of " + std::string(options.dtype().name()),
+                               .expected = "memory for the parameters and gradients of all ranks",
+                               .hint = "a smaller model, or fewer ranks on this host"});
   }
 }
 

@@ -137,9 +137,8 @@ class RecordingBackend final : public c10d::Backend {
   std::vector<std::int64_t> worker_free_ns_;
 };
 
-/// A CommError for `failure`: `got` is the first line of its message, and there is a hint where the
-/// cause is known.
-CommError comm_error(const std::exception& failure, const std::string& what,
-                     const std::string& where);
+/// A CommError of this failure. The first line of its message is `got`; where the text has no hint,
+/// the message suggests one.
+CommError comm_error(const std::exception& failure, ErrorText text);
 
 }  // namespace ddprun

@@ -21,6 +21,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/descriptor.h"
+#include "ddprun/base/failure.h"
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/backend_choice.h"
 #include "ddprun/comm/gloo_backend.h"
@@ -65,7 +66,7 @@ std::string local_address(const RankInfo& info) {
                      .where = place_of(info),
                      .got = info.master_addr + ": " + ::gai_strerror(failed),
                      .expected = "a host name or an IP address",
-                     .hint = ""});
+                     .hint = "set MASTER_ADDR to an address of rank 0's host"});
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(found, &::freeaddrinfo);
   for (const addrinfo* result = found; result != nullptr; result = result->ai_next) {
@@ -84,7 +85,7 @@ std::string local_address(const RankInfo& info) {
   throw CommError({.what = "this host has no route to the master",
                    .where = place_of(info),
                    .got = std::strerror(errno),
-                   .expected = "",
+                   .expected = "a network that reaches " + info.master_addr,
                    .hint = "check MASTER_ADDR"});
 }
 
@@ -110,17 +111,19 @@ StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
   try {
     return c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
   } catch (const std::exception& failure) {
-    const char* what = options.isServer ? "the store of this run cannot listen"
-                                        : "the store of this run cannot be reached";
-    CommError error = comm_error(failure, what, place_of(info));
-    throw CommError({.what = error.text().what,
-                     .where = error.text().where,
-                     .got = error.text().got,
-                     .expected = "",
-                     .hint = options.isServer
-                                 ? "another program may use the port: choose another MASTER_PORT"
-                                 : "rank 0 serves it: is it running, and are MASTER_ADDR and "
-                                   "MASTER_PORT its own?"});
+    const std::string port = "port " + std::to_string(info.master_port);
+    if (options.isServer) {
+      throw comm_error(failure,
+                       {.what = "the store of this run cannot listen",
+                        .where = place_of(info),
+                        .expected = port + " of this host, free",
+                        .hint = "another program may use the port: choose another MASTER_PORT"});
+    }
+    throw comm_error(failure, {.what = "the store of this run cannot be reached",
+                               .where = place_of(info),
+                               .expected = "a store at " + info.master_addr + ", " + port,
+                               .hint = "rank 0 serves it: is it running, and are MASTER_ADDR and "
+                                       "MASTER_PORT its own?"});
   }
 }
 
@@ -150,7 +153,7 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
     store.wait(keys, timeout);
     return;
   } catch (const std::exception& failure) {
-    cause = comm_error(failure, "", "").text().got;
+    cause = first_line_of(failure);
   }
   std::vector<int> missing;
   try {
@@ -164,7 +167,7 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
     throw CommError({.what = "the store of this run was lost while the ranks met",
                      .where = place_of(info),
                      .got = cause,
-                     .expected = "",
+                     .expected = "the store of rank 0, until all ranks have met",
                      .hint = "rank 0 ended; its own message says why"});
   }
   throw CommError(
@@ -173,7 +176,7 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
        .got =
            fmt::format("{} of {} within {:g} s; missing: rank {}", info.world_size - missing.size(),
                        info.world_size, limit_s, fmt::join(missing, ", ")),
-       .expected = "",
+       .expected = "all of them",
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
 }
 
@@ -181,11 +184,12 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
 
 std::pair<int, int> listen_on_free_port() {
   const auto fail = [] {
-    throw CommError({.what = "no port to listen on",
-                     .where = "127.0.0.1",
-                     .got = std::strerror(errno),
-                     .expected = "",
-                     .hint = ""});
+    throw CommError(
+        {.what = "no port to listen on",
+         .where = "127.0.0.1",
+         .got = std::strerror(errno),
+         .expected = "a free TCP port on the loopback interface",
+         .hint = "`ip address show lo` says whether it is up; `ulimit -n` limits sockets"});
   };
   Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -204,7 +208,6 @@ std::pair<int, int> listen_on_free_port() {
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id, const std::string& host,
                                       Device& device) {
-  check_backend_name(config);
   if (info.world_size == 1) {  // nobody to meet
     return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
@@ -237,8 +240,9 @@ std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, "the ranks could not tell one another how a run ended",
-                     place_of(info));
+    throw comm_error(failure, {.what = "the ranks could not tell one another how a run ended",
+                               .where = place_of(info),
+                               .expected = "a word of every rank of the launch"});
   }
 }
 

@@ -36,7 +36,7 @@ bool same(const ShmCall& a, const ShmCall& b) {
 
 std::string text_of(const ShmCall& call, const ShmPlace& place) {
   const auto kind = static_cast<CollectiveKind>(call.kind);
-  std::string text = call.kind == kAllocate ? "allocate" : to_string(kind);
+  std::string text = call.kind == kAllocate ? "allocate" : name_of(kind);
   text += " of " + std::to_string(call.bytes) + " bytes";
   if (kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter) {
     constexpr const char* kOps[] = {"sum", "avg", "max"};

@@ -1,6 +1,8 @@
 // YAML text to ConfigNode and back: the only place that knows yaml-cpp.
 #include "ddprun/config/config_node.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/emitter.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -45,8 +47,10 @@ class Builder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
-      fail(mark, "more than one YAML document", "a second document after '---'", "one document",
-           "write one file per experiment, or use sweep:");
+      fail(mark, {.what = "more than one YAML document",
+                  .got = "a second document after '---'",
+                  .expected = "one document",
+                  .hint = "write one file per experiment, or use sweep:"});
     }
   }
   void OnDocumentEnd() override {}
@@ -57,7 +61,12 @@ class Builder : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) fail(mark, "an alias refers to a value that contains it");
+    if (found == anchors_.end()) {
+      fail(mark, {.what = "an alias refers to a value that contains it",
+                  .got = "an alias inside its own anchor",
+                  .expected = "an alias of a value that is complete",
+                  .hint = "move the anchor to the part that is meant"});
+    }
     values_ += count_values(found->second);
     check_size(mark);
     finish(found->second, mark, 0);
@@ -98,21 +107,26 @@ class Builder : public YAML::EventHandler {
     std::optional<ConfigNode> key;  // of the pair under way
   };
 
-  [[noreturn]] void fail(const YAML::Mark& mark, std::string what, std::string got = {},
-                         std::string expected = {}, std::string hint = {}) const {
-    throw ConfigError(
-        {std::move(what), position(mark), std::move(got), std::move(expected), std::move(hint)});
+  [[noreturn]] void fail(const YAML::Mark& mark, ErrorText text) const {
+    text.where = position(mark);
+    throw ConfigError(std::move(text));
   }
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") {
-      fail(mark, "YAML tags are not supported", tag, "", "remove the tag");
+      fail(mark, {.what = "YAML tags are not supported",
+                  .got = tag,
+                  .expected = "plain values",
+                  .hint = "remove the tag"});
     }
   }
 
   void check_size(const YAML::Mark& mark) const {
     if (values_ > kMaxValues) {
-      fail(mark, "the file expands to more than " + std::to_string(kMaxValues) + " values");
+      fail(mark, {.what = "the file expands to more than " + std::to_string(kMaxValues) + " values",
+                  .got = "aliases that multiply",
+                  .expected = "at most " + std::to_string(kMaxValues) + " values",
+                  .hint = "write the values out"});
     }
   }
 
@@ -155,13 +169,17 @@ class Builder : public YAML::EventHandler {
 
   void accept_key(Open& parent, ConfigNode key, const YAML::Mark& mark) {
     if (key.kind != ConfigNode::Kind::scalar) {
-      fail(mark, "a key must be text",
-           key.kind == ConfigNode::Kind::null ? "nothing" : "a list or mapping");
+      fail(mark, {.what = "a key must be text",
+                  .got = key.kind == ConfigNode::Kind::null ? "nothing" : "a list or mapping",
+                  .expected = "key: value",
+                  .hint = "quote it, or remove what stands before the colon"});
     }
     key.origin = position(mark);
     if (const ConfigNode* earlier = parent.node.find(key.scalar)) {
-      fail(mark, "duplicate key '" + key.scalar + "'", "", "each key once",
-           "the first one is at " + earlier->key_origin);
+      fail(mark, {.what = "duplicate key '" + key.scalar + "'",
+                  .got = "it a second time",
+                  .expected = "each key once",
+                  .hint = "the first one is at " + earlier->key_origin});
     }
     parent.key = std::move(key);
   }
@@ -179,8 +197,11 @@ class Builder : public YAML::EventHandler {
       return source.kind == ConfigNode::Kind::map;
     });
     if (sources.empty() || !mappings) {
-      throw ConfigError({"'<<' must be given a mapping or a list of mappings", value.key_origin,
-                         compact(value), "<<: *anchor", ""});
+      throw ConfigError({.what = "'<<' must be given a mapping or a list of mappings",
+                         .where = value.key_origin,
+                         .got = compact(value),
+                         .expected = "<<: *anchor",
+                         .hint = "put the anchor on a mapping"});
     }
     for (auto& source : sources) {
       for (auto& pair : source.map) {
@@ -248,15 +269,23 @@ ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    throw ConfigError(
-        {"YAML syntax error: " + error.msg, builder.position(error.mark), "", "", ""});
+    throw ConfigError({.what = "YAML syntax error: " + error.msg,
+                       .where = builder.position(error.mark),
+                       .got = "text that is no YAML",
+                       .expected = "YAML 1.2",
+                       .hint = "look here and at the line above: indentation, an open bracket or "
+                               "quote"});
   }
   return builder.take_root();
 }
 
 ConfigNode read_yaml(const std::filesystem::path& file) {
   const auto unreadable = [&](const std::string& reason) -> ConfigError {
-    return ConfigError({"cannot read the YAML file", file.string(), reason, "", ""});
+    return ConfigError({.what = "cannot read the YAML file",
+                        .where = file.string(),
+                        .got = reason,
+                        .expected = "a file that can be read",
+                        .hint = "a folder of files is named on the command line"});
   };
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) throw unreadable("a folder");
@@ -267,27 +296,28 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
   if (stream.bad()) throw unreadable(std::strerror(errno));
   ConfigNode root = parse_yaml(text.str(), file.string());
   if (root.kind == ConfigNode::Kind::null) {
-    throw ConfigError({"the YAML file is empty", file.string(), "", "key: value lines", ""});
+    throw ConfigError({.what = "the YAML file is empty",
+                       .where = file.string(),
+                       .got = "comments at most",
+                       .expected = "key: value lines",
+                       .hint = "configs/ has examples"});
   }
   return root;
 }
 
 std::string compact(const ConfigNode& node) {
-  const auto join = [](char open, const auto& items, char close, const auto& show) {
-    std::string out(1, open);
-    for (const auto& item : items) out += (out.size() > 1 ? ", " : "") + show(item);
-    return out + close;
-  };
+  std::vector<std::string> parts;
   switch (node.kind) {
     case ConfigNode::Kind::null:
       return "null";
     case ConfigNode::Kind::scalar:
       return node.quoted ? '"' + node.scalar + '"' : node.scalar;
     case ConfigNode::Kind::list:
-      return join('[', node.list, ']', compact);
+      for (const auto& element : node.list) parts.push_back(compact(element));
+      return fmt::format("[{}]", fmt::join(parts, ", "));
     case ConfigNode::Kind::map:
-      return join('{', node.map, '}',
-                  [](const auto& pair) { return pair.first + ": " + compact(pair.second); });
+      for (const auto& [key, value] : node.map) parts.push_back(key + ": " + compact(value));
+      return fmt::format("{{{}}}", fmt::join(parts, ", "));
   }
   return {};
 }

@@ -7,7 +7,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
-#include "ddprun/config/option_text.h"
+#include "ddprun/config/plain_scalar.h"
 #include "ddprun/config/sweep.h"
 
 namespace ddprun {
@@ -77,7 +77,13 @@ PluginChoice read_choice(const ConfigNode& document, const ChoiceKey& key,
   const std::string usage = word + ": NAME, or " + word + ": {name: NAME, ...its options}";
   const std::string hint = "`ddprun list` shows what is installed";
   const ConfigNode* node = document.find(word);
-  if (node == nullptr) throw ConfigError({word + " is missing", file.string(), "", usage, hint});
+  if (node == nullptr) {
+    throw ConfigError({.what = word + " is missing",
+                       .where = file.string(),
+                       .got = "no key `" + word + "`",
+                       .expected = usage,
+                       .hint = hint});
+  }
 
   PluginChoice choice;
   choice.kind = key.kind;
@@ -90,7 +96,11 @@ PluginChoice read_choice(const ConfigNode& document, const ChoiceKey& key,
     choice.options.map.emplace_back("name", *node);
   }
   if (choice.options.find("name") == nullptr) {
-    throw ConfigError({word + " has no name", node->origin, compact(*node), usage, hint});
+    throw ConfigError({.what = word + " has no name",
+                       .where = node->origin,
+                       .got = compact(*node),
+                       .expected = usage,
+                       .hint = hint});
   }
   std::vector<std::string> of_the_plugin;
   for (const auto& [option, value] : choice.options.map) {
@@ -108,11 +118,11 @@ void join_launch(Experiment& experiment, int world_size) {
   if (world_size == 0) return;
   const ConfigNode* world = experiment.document.find("world");
   if (world != nullptr && world->find("size") != nullptr && experiment.world.size != world_size) {
-    throw ConfigError({"world.size contradicts the launch that this process belongs to",
-                       origin_of(experiment.document, "world.size"),
-                       std::to_string(experiment.world.size),
-                       std::to_string(world_size) + ", the ranks that were launched",
-                       "remove world.size, or launch that many ranks"});
+    throw ConfigError({.what = "world.size contradicts the launch that this process belongs to",
+                       .where = origin_of(experiment.document, "world.size"),
+                       .got = std::to_string(experiment.world.size),
+                       .expected = std::to_string(world_size) + ", the ranks that were launched",
+                       .hint = "remove world.size, or launch that many ranks"});
   }
   experiment.world.size = world_size;
 }
@@ -172,8 +182,11 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, int world_size) {
   ConfigNode document = read_yaml(file);
   if (document.kind != ConfigNode::Kind::map) {
-    throw ConfigError({"an experiment must be a mapping", document.origin, compact(document),
-                       "key: value lines", ""});
+    throw ConfigError({.what = "an experiment must be a mapping",
+                       .where = document.origin,
+                       .got = compact(document),
+                       .expected = "key: value lines",
+                       .hint = "configs/ has examples"});
   }
   for (const auto& assignment : overrides) apply_override(document, assignment);
 
@@ -189,18 +202,21 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
       throw ConfigError(std::move(text));
     }
   }
+  result.document = std::move(document);
   result.name = result.experiments.front().name;
   for (const auto& experiment : result.experiments) {
     if (experiment.name != result.name) {
-      throw ConfigError({"the name cannot be swept", origin_of(experiment.document, "name"),
-                         experiment.name, "one name for all points of the sweep",
-                         "labels tell the points apart"});
+      throw ConfigError({.what = "the name cannot be swept",
+                         .where = origin_of(experiment.document, "name"),
+                         .got = experiment.name,
+                         .expected = "one name for all points of the sweep",
+                         .hint = "labels tell the points apart"});
     }
   }
   return result;
 }
 
-std::string to_yaml(const Experiment& experiment) {
+ConfigNode resolve(const Experiment& experiment) {
   Experiment copy = experiment;  // options are declared on variables that could be set
   ConfigNode node = write_options([&](Options& o) { declare_document(o, copy); });
   const auto after_world = std::find_if(node.map.begin(), node.map.end(),
@@ -210,7 +226,7 @@ std::string to_yaml(const Experiment& experiment) {
   for (const auto& key : kChoices)
     choices.emplace_back(key.key, choice_node(experiment.*key.choice));
   node.map.insert(after_world, choices.begin(), choices.end());
-  return to_yaml(node);
+  return node;
 }
 
 std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections() {

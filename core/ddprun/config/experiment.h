@@ -44,6 +44,7 @@ struct Experiment {
 struct ExperimentFile {
   std::filesystem::path file;
   std::string name;
+  ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<Experiment> experiments;
 };
 
@@ -56,10 +57,10 @@ struct ExperimentFile {
 ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, int world_size = 0);
 
-/// The resolved experiment as YAML text, every default written out. Loading it gives the same
-/// experiment. Plugin options are written as `options` of each choice has them: the caller that
-/// knows the plugin sets that to write_options(plugin) before.
-std::string to_yaml(const Experiment& experiment);
+/// The resolved experiment, every default written out. Loading it gives the same experiment. Plugin
+/// options are written as `options` of each choice has them: the caller that knows the plugin sets
+/// that to write_options(plugin) before.
+ConfigNode resolve(const Experiment& experiment);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
 /// then section by section. The options of plugins are their own.

@@ -1,7 +1,6 @@
-// How options and their values are put in words; shared by reading, writing and listing.
+// How an option's type and limits are put in words; shared by reading and listing.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "ddprun/base/options.h"
@@ -13,15 +12,5 @@ std::string type_name(const OptionTarget& target);
 
 /// ">= 0.001", "1 to 64", "constant, cosine"; empty: any.
 std::string allowed_text(const Limits& limits);
-
-/// The shortest text that reads back as the same number: "0.1", "1e-8", "1000000".
-std::string number_text(double value);
-
-/// What a plain (unquoted) scalar means in YAML 1.2's core schema.
-enum class PlainType { null, boolean, number, text };
-PlainType plain_type(const std::string& scalar);
-
-/// "a, b, c"
-std::string join(const std::vector<std::string>& words);
 
 }  // namespace ddprun

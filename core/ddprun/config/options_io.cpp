@@ -2,8 +2,10 @@
 // what was probably meant.
 #include "ddprun/config/options_io.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -11,6 +13,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/option_text.h"
+#include "ddprun/config/plain_scalar.h"
 
 namespace ddprun {
 
@@ -35,63 +38,34 @@ std::string describe(const ConfigNode& node) {
   return {};
 }
 
-std::optional<bool> parse_bool(const std::string& text) {
-  if (plain_type(text) != PlainType::boolean) return std::nullopt;
-  return text.front() == 't' || text.front() == 'T';
-}
-
-// Nothing if `text` is no number; an infinity if it is none of the finite ones that a double can
-// hold.
-std::optional<double> parse_number(std::string text) {
-  if (plain_type(text) != PlainType::number) return std::nullopt;
-  if (text.front() == '+') text.erase(0, 1);
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() ? value : HUGE_VAL;
-}
-
-// Nothing if `text` is no integer. Scientific notation counts if the value is integral ("1e6"), a
-// decimal point alone does not.
-std::optional<std::int64_t> parse_integer(std::string text) {
-  if (plain_type(text) != PlainType::number) return std::nullopt;
-  if (text.front() == '+') text.erase(0, 1);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
-  if (text.find_first_of("eE") == std::string::npos) return std::nullopt;
-  const double number = parse_number(text).value_or(HUGE_VAL);
-  if (std::abs(number) > 9007199254740992.0 || number != std::trunc(number)) return std::nullopt;
-  return static_cast<std::int64_t>(number);
-}
-
 // Reads one value of a declared option; knows how to complain about it.
 class ValueReader {
  public:
   ValueReader(const OptionSpec& spec, const std::string& where, std::string type)
       : spec_(spec), where_(where), type_(std::move(type)), key_(spec.key) {}
 
-  void read(const ConfigNode& node, bool& out) const {
+  void read(const ConfigNode& node, bool* out) const {
     const auto value = plain(node) ? parse_bool(node.scalar) : std::nullopt;
     if (!value) fail_type(node, bool_hint(node));
-    out = *value;
+    *out = *value;
   }
 
-  void read(const ConfigNode& node, std::int64_t& out) const {
+  void read(const ConfigNode& node, std::int64_t* out) const {
     const auto value = plain(node) ? parse_integer(node.scalar) : std::nullopt;
     if (!value) fail_type(node, integer_hint(node));
     check_range(node, static_cast<double>(*value));
-    out = *value;
+    *out = *value;
   }
 
-  void read(const ConfigNode& node, double& out) const {
+  void read(const ConfigNode& node, double* out) const {
     const auto value = plain(node) ? parse_number(node.scalar) : std::nullopt;
     if (!value) fail_type(node, quoted_hint(node));
-    if (!std::isfinite(*value)) fail(node, "must be a finite number", "");
+    if (!std::isfinite(*value)) fail(node, {.what = quoted_key() + " must be a finite number"});
     check_range(node, *value);
-    out = *value;
+    *out = *value;
   }
 
-  void read(const ConfigNode& node, std::string& out) const {
+  void read(const ConfigNode& node, std::string* out) const {
     if (node.kind != ConfigNode::Kind::scalar) fail_type(node, null_hint(node));
     if (!node.quoted && plain_type(node.scalar) != PlainType::text) {
       fail_type(node, "quote it to make it text: \"" + node.scalar + "\"");
@@ -100,14 +74,21 @@ class ValueReader {
     if (!allowed.empty() &&
         std::find(allowed.begin(), allowed.end(), node.scalar) == allowed.end()) {
       const std::string near = nearest(node.scalar, allowed);
-      fail(node, "cannot be '" + node.scalar + "'",
-           near.empty() ? "" : "did you mean '" + near + "'?");
+      fail(node, {.what = quoted_key() + " cannot be '" + node.scalar + "'",
+                  .hint = near.empty() ? near : "did you mean '" + near + "'?"});
     }
-    out = node.scalar;
+    *out = node.scalar;
+  }
+
+  void read(const ConfigNode& node, ChoiceTarget out) const {
+    std::string name;
+    read(node, &name);
+    const auto& names = spec_.limits.one_of;
+    out.set(static_cast<std::size_t>(std::ranges::find(names, name) - names.begin()));
   }
 
   template <class T>
-  void read(const ConfigNode& node, std::vector<T>& out) {
+  void read(const ConfigNode& node, std::vector<T>* out) {
     if (node.kind != ConfigNode::Kind::list && node.kind != ConfigNode::Kind::scalar) {
       fail_type(node, null_hint(node));
     }
@@ -117,9 +98,9 @@ class ValueReader {
     std::vector<T> values(elements.size());
     for (std::size_t i = 0; i < elements.size(); ++i) {
       if (node.kind == ConfigNode::Kind::list) key_ = spec_.key + "[" + std::to_string(i) + "]";
-      read(elements[i], values[i]);
+      read(elements[i], &values[i]);
     }
-    out = std::move(values);
+    *out = std::move(values);
   }
 
  private:
@@ -127,25 +108,29 @@ class ValueReader {
     return node.kind == ConfigNode::Kind::scalar && !node.quoted;
   }
 
-  [[noreturn]] void fail(const ConfigNode& node, const std::string& complaint,
-                         std::string hint) const {
+  /// Completes what is wrong, and throws it.
+  [[noreturn]] void fail(const ConfigNode& node, ErrorText text) const {
     const std::string allowed = allowed_text(spec_.limits);
-    std::string expected = spec_.limits.one_of.empty()
-                               ? type_ + (allowed.empty() ? "" : ", " + allowed)
-                               : "one of " + allowed;
-    if (!spec_.help.empty()) expected += " (" + spec_.help + ")";
-    throw ConfigError({quote_key(key_, where_) + " " + complaint, node.origin, describe(node),
-                       std::move(expected), std::move(hint)});
+    text.where = node.origin;
+    text.got = describe(node);
+    text.expected = spec_.limits.one_of.empty() ? type_ + (allowed.empty() ? "" : ", " + allowed)
+                                                : "one of " + allowed;
+    if (!spec_.help.empty()) text.expected += " (" + spec_.help + ")";
+    if (text.hint.empty())
+      text.hint = "`ddprun describe NAME` shows the keys of a section or plugin";
+    throw ConfigError(std::move(text));
   }
 
+  std::string quoted_key() const { return quote_key(key_, where_); }
+
   [[noreturn]] void fail_type(const ConfigNode& node, std::string hint) const {
-    fail(node, "has the wrong type", std::move(hint));
+    fail(node, {.what = quoted_key() + " has the wrong type", .hint = std::move(hint)});
   }
 
   void check_range(const ConfigNode& node, double value) const {
     const Limits& limits = spec_.limits;
     if ((limits.min && value < *limits.min) || (limits.max && value > *limits.max)) {
-      fail(node, "is out of range", "");
+      fail(node, {.what = quoted_key() + " is out of range"});
     }
   }
 
@@ -197,9 +182,12 @@ class Reader : public Options {
     for (const auto& [key, value] : node_.map) {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       const std::string near = nearest(key, known_);
-      throw ConfigError({"unknown key " + quote_key(key, where_), value.key_origin, "",
-                         known_.empty() ? "no keys: it has no options" : join(known_),
-                         near.empty() ? "" : "did you mean '" + near + "'?"});
+      throw ConfigError({.what = "unknown key " + quote_key(key, where_),
+                         .where = value.key_origin,
+                         .got = compact(value),
+                         .expected = known_.empty() ? "no keys: it has no options"
+                                                    : fmt::format("{}", fmt::join(known_, ", ")),
+                         .hint = near.empty() ? "remove it" : "did you mean '" + near + "'?"});
     }
   }
 
@@ -209,7 +197,7 @@ class Reader : public Options {
     const ConfigNode* value = node_.find(spec.key);
     if (value == nullptr) return false;
     ValueReader reader(spec, where_, type_name(target));
-    std::visit([&](auto* variable) { reader.read(*value, *variable); }, target);
+    std::visit([&](auto variable) { reader.read(*value, variable); }, target);
     return true;
   }
 
@@ -236,9 +224,13 @@ void read_options(const ConfigNode& node, const std::string& where,
     for (const auto& info : list_options(declare)) keys.push_back(info.key);
     const bool named = node.kind == ConfigNode::Kind::scalar &&
                        std::find(keys.begin(), keys.end(), "name") != keys.end();
-    throw ConfigError({(where.empty() ? "the document" : where) + " must be a mapping", node.origin,
-                       describe(node), "a mapping with keys " + join(keys),
-                       named ? "write {name: " + compact(node) + "}" : ""});
+    const std::string section = where.empty() ? "the document" : where;
+    throw ConfigError(
+        {.what = section + " must be a mapping",
+         .where = node.origin,
+         .got = describe(node),
+         .expected = fmt::format("a mapping with keys {}", fmt::join(keys, ", ")),
+         .hint = named ? "write {name: " + compact(node) + "}" : "write `key: value` lines"});
   }
   Reader reader(node, where, ignore);
   declare(reader);

@@ -1,5 +1,7 @@
 // Visitors of declared options: they read options strictly from YAML, write their values, and list
-// them. Family: options_io.cpp options_list.cpp
+// them.
+//
+// Family: options_io.cpp options_list.cpp
 #pragma once
 
 #include <functional>

@@ -6,6 +6,7 @@
 
 #include "ddprun/config/option_text.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/plain_scalar.h"
 
 namespace ddprun {
 
@@ -34,6 +35,17 @@ ConfigNode to_node(const std::vector<T>& values) {
   return node;
 }
 
+template <class T>
+ConfigNode to_node(const T* variable) {
+  return to_node(*variable);
+}
+ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
+
+/// The present value of an option's variable.
+ConfigNode value_of(const OptionTarget& target) {
+  return std::visit([](const auto& variable) { return to_node(variable); }, target);
+}
+
 class Writer : public Options {
  public:
   Writer() { node_.kind = ConfigNode::Kind::map; }
@@ -47,8 +59,7 @@ class Writer : public Options {
 
  protected:
   bool visit(const OptionSpec& spec, OptionTarget target) override {
-    node_.map.emplace_back(
-        spec.key, std::visit([](const auto* variable) { return to_node(*variable); }, target));
+    node_.map.emplace_back(spec.key, value_of(target));
     return false;
   }
 
@@ -70,9 +81,8 @@ class Lister : public Options {
 
  protected:
   bool visit(const OptionSpec& spec, OptionTarget target) override {
-    const std::string value =
-        std::visit([](const auto* variable) { return compact(to_node(*variable)); }, target);
-    infos_.push_back({spec.key, type_name(target), value, allowed_text(spec.limits), spec.help});
+    infos_.push_back({spec.key, type_name(target), compact(value_of(target)),
+                      allowed_text(spec.limits), spec.help});
     return false;
   }
 

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kSymbol = "ddprun_plugin_v1";
+constexpr const char* kExport =
+    "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION";
 constexpr const char* kRebuild = "rebuild the plugin against this ddprun (ddprun_add_plugin)";
 
 struct Library {
@@ -33,20 +35,22 @@ Key key_of(const Library& library) { return {library.info.kind, library.info.nam
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-[[noreturn]] void refuse(const fs::path& file, std::string what, std::string got,
-                         std::string expected, std::string hint) {
-  throw PluginError(
-      {std::move(what), file.string(), std::move(got), std::move(expected), std::move(hint)});
-}
-
 void check_version(const PluginDescriptor& descriptor, const fs::path& file) {
   if (descriptor.api_version == kPluginApiVersion) return;
-  const bool older = descriptor.api_version < kPluginApiVersion;
-  refuse(file,
-         older ? "the plugin was built for an older plugin API"
-               : "the plugin was built for a newer plugin API",
-         fmt::format("API {}", descriptor.api_version), fmt::format("API {}", kPluginApiVersion),
-         older ? kRebuild : "update ddprun, or rebuild the plugin against this one");
+  const std::string got = fmt::format("API {}", descriptor.api_version);
+  const std::string expected = fmt::format("API {}", kPluginApiVersion);
+  if (descriptor.api_version < kPluginApiVersion) {
+    throw PluginError({.what = "the plugin was built for an older plugin API",
+                       .where = file.string(),
+                       .got = got,
+                       .expected = expected,
+                       .hint = kRebuild});
+  }
+  throw PluginError({.what = "the plugin was built for a newer plugin API",
+                     .where = file.string(),
+                     .got = got,
+                     .expected = expected,
+                     .hint = "update ddprun, or rebuild the plugin against this one"});
 }
 
 /// Reads `size` first, and nothing that a smaller descriptor does not hold.
@@ -54,8 +58,11 @@ void check_size(const PluginDescriptor& descriptor, const fs::path& file) {
   if (descriptor.size == sizeof(PluginDescriptor)) return;
   // Another version explains another size, and says better what to do.
   if (descriptor.size >= offsetof(PluginDescriptor, build_id)) check_version(descriptor, file);
-  refuse(file, "the plugin's descriptor has another size", fmt::format("{} bytes", descriptor.size),
-         fmt::format("{} bytes", sizeof(PluginDescriptor)), kRebuild);
+  throw PluginError({.what = "the plugin's descriptor has another size",
+                     .where = file.string(),
+                     .got = fmt::format("{} bytes", descriptor.size),
+                     .expected = fmt::format("{} bytes", sizeof(PluginDescriptor)),
+                     .hint = kRebuild});
 }
 
 /// The handshake: the fields in the order of their declaration.
@@ -63,26 +70,37 @@ void check(const PluginDescriptor& descriptor, const fs::path& file) {
   check_size(descriptor, file);
   check_version(descriptor, file);
   if (const auto id = text_or_empty(descriptor.build_id); id != DDPRUN_BUILD_ID) {
-    refuse(file, "the plugin was built differently from this ddprun", id, DDPRUN_BUILD_ID,
-           "build it with the same LibTorch, compiler and build type");
+    throw PluginError({.what = "the plugin was built differently from this ddprun",
+                       .where = file.string(),
+                       .got = id,
+                       .expected = DDPRUN_BUILD_ID,
+                       .hint = "build it with the same LibTorch, compiler and build type"});
   }
   if (descriptor.kind < static_cast<std::uint32_t>(PluginKind::strategy) ||
       descriptor.kind > static_cast<std::uint32_t>(PluginKind::attention)) {
-    refuse(file, "the plugin is of an unknown kind", fmt::format("kind {}", descriptor.kind),
-           "1 (strategy), 2 (precision) or 3 (attention)",
-           "export it with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION");
+    throw PluginError({.what = "the plugin is of an unknown kind",
+                       .where = file.string(),
+                       .got = fmt::format("kind {}", descriptor.kind),
+                       .expected = "1 (strategy), 2 (precision) or 3 (attention)",
+                       .hint = kExport});
   }
   const auto name = text_or_empty(descriptor.name);
   const bool characters_ok =
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
   if (name.empty() || !characters_ok) {
-    refuse(file, "the plugin's name is malformed", fmt::format("'{}'", name),
-           "one or more of a-z, 0-9 and _", "it is the name that a YAML file uses");
+    throw PluginError({.what = "the plugin's name is malformed",
+                       .where = file.string(),
+                       .got = fmt::format("'{}'", name),
+                       .expected = "one or more of a-z, 0-9 and _",
+                       .hint = "it is the name that a YAML file uses"});
   }
   const auto present = [&](bool there, const char* what) {
     if (!there) {
-      refuse(file, fmt::format("the plugin's descriptor lacks its {}", what), "a null pointer",
-             fmt::format("the {} that DDPRUN_PLUGIN writes", what), kRebuild);
+      throw PluginError({.what = fmt::format("the plugin's descriptor lacks its {}", what),
+                         .where = file.string(),
+                         .got = "a null pointer",
+                         .expected = fmt::format("the {} that DDPRUN_PLUGIN writes", what),
+                         .hint = kRebuild});
     }
   };
   present(descriptor.summary != nullptr, "summary");
@@ -95,9 +113,11 @@ Library load(const fs::path& given) {
   const fs::path file = fs::weakly_canonical(given);
   const void* symbol = library_symbol(file, kSymbol, "the plugin library", kRebuild);
   if (symbol == nullptr) {
-    refuse(file, "the library is not a ddprun plugin", fmt::format("no symbol {}", kSymbol),
-           fmt::format("the symbol {}", kSymbol),
-           "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION");
+    throw PluginError({.what = "the library is not a ddprun plugin",
+                       .where = file.string(),
+                       .got = fmt::format("no symbol {}", kSymbol),
+                       .expected = fmt::format("the symbol {}", kSymbol),
+                       .hint = kExport});
   }
   const auto& descriptor = *static_cast<const PluginDescriptor*>(symbol);
   check(descriptor, file);
@@ -168,10 +188,12 @@ struct PluginRegistry::Impl {
     for (const auto& library : candidates) files.push_back(library.info.file.filename().string());
     const auto& info = candidates.front().info;
     refused.push_back(
-        PluginError({fmt::format("several libraries of one folder supply the {} '{}'",
-                                 to_string(info.kind), info.name),
-                     folder.string(), fmt::format("{}", fmt::join(files, ", ")),
-                     "one library for each kind and name", "remove or rename all but one"})
+        PluginError({.what = fmt::format("several libraries of one folder supply the {} '{}'",
+                                         to_string(info.kind), info.name),
+                     .where = folder.string(),
+                     .got = fmt::format("{}", fmt::join(files, ", ")),
+                     .expected = "one library for each kind and name",
+                     .hint = "remove or rename all but one"})
             .what());
   }
 
@@ -190,10 +212,13 @@ struct PluginRegistry::Impl {
                           fs::is_directory(folder) ? "" : " (no such folder)");
     }
     for (const auto& text : refused) hint += "\n  refused: " + indented(text);
-    return PluginError({fmt::format("unknown {} '{}'", to_string(kind), name), where, "",
-                        known.empty() ? fmt::format("no {} plugin was found", to_string(kind))
-                                      : fmt::format("{}", fmt::join(known, ", ")),
-                        hint});
+    return PluginError({.what = fmt::format("unknown {} '{}'", to_string(kind), name),
+                        .where = where,
+                        .got = name,
+                        .expected = known.empty()
+                                        ? fmt::format("no {} plugin was found", to_string(kind))
+                                        : fmt::format("{}", fmt::join(known, ", ")),
+                        .hint = hint});
   }
 
   /// The library of that name that wins; from `file` alone if that is not empty.
@@ -208,13 +233,17 @@ struct PluginRegistry::Impl {
     for (const auto& library : libraries) {
       if (library.info.file != wanted) continue;
       throw PluginError(
-          {fmt::format("the library does not supply the {} '{}'", to_string(kind), name), where,
-           wanted.string(),
-           fmt::format("its {} '{}'", to_string(library.info.kind), library.info.name),
-           "correct the name or the path"});
+          {.what = fmt::format("the library does not supply the {} '{}'", to_string(kind), name),
+           .where = where,
+           .got = wanted.string(),
+           .expected = fmt::format("its {} '{}'", to_string(library.info.kind), library.info.name),
+           .hint = "correct the name or the path"});
     }
-    throw PluginError({"the plugin library has not been loaded", where, wanted.string(),
-                       "a library that was added to the registry", "call add_library() first"});
+    throw PluginError({.what = "the plugin library has not been loaded",
+                       .where = where,
+                       .got = wanted.string(),
+                       .expected = "a library that was added to the registry",
+                       .hint = "call add_library() first"});
   }
 };
 
@@ -253,9 +282,11 @@ std::shared_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
                                                const std::string& where) const {
   const Library& library = impl_->find(kind, name, file, where);
   const auto failed = [&](const std::string& got) {
-    return PluginError({fmt::format("the {} '{}' cannot be created", to_string(kind), name),
-                        library.info.file.string(), got, "an object of the plugin's class",
-                        "its constructor is at fault"});
+    return PluginError({.what = fmt::format("the {} '{}' cannot be created", to_string(kind), name),
+                        .where = library.info.file.string(),
+                        .got = got,
+                        .expected = "an object of the plugin's class",
+                        .hint = "its constructor is at fault"});
   };
   Plugin* plugin = nullptr;
   try {
@@ -273,8 +304,11 @@ std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
   std::vector<fs::path> folders;
   const auto named = [&](const fs::path& folder, const char* source) {
     if (!fs::is_directory(folder)) {
-      throw PluginError(
-          {"the plugin folder is not there", source, folder.string(), "an existing folder", ""});
+      throw PluginError({.what = "the plugin folder is not there",
+                         .where = source,
+                         .got = folder.string(),
+                         .expected = "an existing folder",
+                         .hint = "correct or remove it; `ddprun list -v` shows what is searched"});
     }
     folders.push_back(folder);
   };
@@ -302,9 +336,12 @@ std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoi
   const auto plugin =
       std::dynamic_pointer_cast<Interface>(registry.create(kind, choice.name, choice.path, where));
   if (plugin == nullptr) {
-    throw PluginError(
-        {fmt::format("the {0} '{1}' is of a class that is no {0}", to_string(kind), choice.name),
-         where, "", "", "its library exports it with the wrong macro"});
+    throw PluginError({.what = fmt::format("the {0} '{1}' is of a class that is no {0}",
+                                           to_string(kind), choice.name),
+                       .where = where,
+                       .got = "a class of another kind",
+                       .expected = "a class derived from the interface of its kind",
+                       .hint = "its library exports it with the wrong macro"});
   }
   read_options(choice.options, to_string(kind),
                [&](Options& options) { plugin->declare_options(options); }, {"name", "path"});

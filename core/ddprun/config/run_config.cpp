@@ -30,8 +30,7 @@ void declare_options(Options& o, TrainConfig& c) {
 
 void declare_options(Options& o, ExecutionConfig& c) {
   o.option("mode", &c.mode,
-           "eager: operator by operator; cuda_graph: each step as one captured graph",
-           {.one_of = {"eager", "cuda_graph"}});
+           "eager: operator by operator; cuda_graph: each step as one captured graph");
 }
 
 void declare_options(Options& o, ProfileConfig& c) {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+
+#include "ddprun/device/device_choice.h"
 
 namespace ddprun {
 
@@ -22,7 +23,7 @@ struct TrainConfig {
 
 /// `execution:`
 struct ExecutionConfig {
-  std::string mode = "eager";  ///< eager | cuda_graph
+  ExecutionMode mode = ExecutionMode::eager;
   /// Steps of a run with cuda_graph that are eager: what is allocated, chosen and connected at
   /// first use is there before a step is captured. The next is captured, and is of the warm-up too.
   static constexpr std::int64_t kEagerSteps = 2;

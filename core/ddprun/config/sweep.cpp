@@ -1,6 +1,9 @@
 // Walks dotted paths through the tree, and multiplies documents by their sweeps.
 #include "ddprun/config/sweep.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,8 +29,11 @@ std::vector<std::string> split_path(const std::string& path, const std::string& 
     return key.empty() || key.find_first_of(" \t\n:=") != std::string::npos;
   });
   if (malformed) {
-    throw ConfigError({"malformed key path '" + path + "'", origin, "",
-                       "keys joined by single dots, as in train.steps", ""});
+    throw ConfigError({.what = "malformed key path '" + path + "'",
+                       .where = origin,
+                       .got = "an empty key, or one with a space, ':' or '='",
+                       .expected = "keys joined by single dots",
+                       .hint = "as in train.steps"});
   }
   return keys;
 }
@@ -44,8 +50,11 @@ void put(ConfigNode& mapping, const std::string& key, ConfigNode value) {
 void open_mapping(ConfigNode& node, const std::string& path, const ConfigNode& value) {
   if (node.kind == ConfigNode::Kind::map) return;
   if (node.kind == ConfigNode::Kind::list) {
-    throw ConfigError({"the key path '" + path + "' runs through a list", value.origin,
-                       compact(node), "a path through mappings", "set the whole list instead"});
+    throw ConfigError({.what = "the key path '" + path + "' runs through a list",
+                       .where = value.origin,
+                       .got = compact(node),
+                       .expected = "a path through mappings",
+                       .hint = "set the whole list instead"});
   }
   ConfigNode mapping;
   mapping.kind = ConfigNode::Kind::map;
@@ -90,17 +99,21 @@ void refuse_hidden(const ConfigNode& document, const ConfigNode& sweep) {
     const ConfigNode* replaced = find_path(document, split_path(path, values.key_origin));
     const ConfigNode* override_node = replaced ? find_override(*replaced) : nullptr;
     if (override_node != nullptr) {
-      throw ConfigError(
-          {"an override has no effect: the sweep replaces it", override_node->origin,
-           "sweep over '" + path + "' at " + values.key_origin, "",
-           "override the sweep: --set 'sweep." + path + "=[...]', or drop it: --set 'sweep={}'"});
+      throw ConfigError({.what = "an override has no effect: the sweep replaces it",
+                         .where = override_node->origin,
+                         .got = "sweep over '" + path + "' at " + values.key_origin,
+                         .expected = "an override of a key that is not swept",
+                         .hint = "override the sweep: --set 'sweep." + path +
+                                 "=[...]', or drop it: --set 'sweep={}'"});
     }
     for (auto earlier = sweep.map.begin(); earlier != pair; ++earlier) {
       if (earlier->first.starts_with(path + ".")) {
         throw ConfigError(
-            {"sweep over '" + path + "' replaces the values of '" + earlier->first + "'",
-             values.key_origin, "", "the shorter path first",
-             "put '" + path + "' before '" + earlier->first + "'"});
+            {.what = "sweep over '" + path + "' replaces the values of '" + earlier->first + "'",
+             .where = values.key_origin,
+             .got = "the longer path first",
+             .expected = "the shorter path first",
+             .hint = "put '" + path + "' before '" + earlier->first + "'"});
       }
     }
   }
@@ -108,25 +121,36 @@ void refuse_hidden(const ConfigNode& document, const ConfigNode& sweep) {
 
 void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   if (sweep.kind != ConfigNode::Kind::map) {
-    throw ConfigError({"sweep must be a mapping", sweep.origin, compact(sweep),
-                       "key paths, each with a list of values", "sweep: {world.size: [1, 2]}"});
+    throw ConfigError({.what = "sweep must be a mapping",
+                       .where = sweep.origin,
+                       .got = compact(sweep),
+                       .expected = "key paths, each with a list of values",
+                       .hint = "sweep: {world.size: [1, 2]}"});
   }
   std::size_t points = 1;
   for (const auto& [path, values] : sweep.map) {
     if (path == "sweep" || path.starts_with("sweep.")) {
-      throw ConfigError({"a sweep cannot change itself", values.key_origin, path, "", ""});
+      throw ConfigError({.what = "a sweep cannot change itself",
+                         .where = values.key_origin,
+                         .got = path,
+                         .expected = "a key path of the experiment",
+                         .hint = "remove it"});
     }
     if (values.kind != ConfigNode::Kind::list || values.list.empty()) {
-      throw ConfigError({"sweep over '" + path + "' must be given a list of values", values.origin,
-                         compact(values), "a list of at least one value",
-                         values.kind == ConfigNode::Kind::scalar
-                             ? path + ": [" + compact(values) + "]"
-                             : std::string()});
+      const bool scalar = values.kind == ConfigNode::Kind::scalar;
+      throw ConfigError({.what = "sweep over '" + path + "' must be given a list of values",
+                         .where = values.origin,
+                         .got = compact(values),
+                         .expected = "a list of at least one value",
+                         .hint = path + ": [" + (scalar ? compact(values) : "...") + "]"});
     }
     points *= values.list.size();
     if (points > kMaxSweepPoints) {
-      throw ConfigError({"the sweep has too many points", sweep.origin, "",
-                         "at most " + std::to_string(kMaxSweepPoints), "sweep over fewer keys"});
+      throw ConfigError({.what = "the sweep has too many points",
+                         .where = sweep.origin,
+                         .got = std::to_string(points) + " or more",
+                         .expected = "at most " + std::to_string(kMaxSweepPoints),
+                         .hint = "sweep over fewer keys"});
     }
   }
   refuse_hidden(document, sweep);
@@ -137,11 +161,11 @@ std::string label_of(const ConfigNode& value) {
   if (value.kind == ConfigNode::Kind::scalar) return value.scalar;
   const ConfigNode* name = value.find("name");
   if (name == nullptr) return compact(value);
-  std::string rest;
+  std::vector<std::string> rest;
   for (const auto& [key, node] : value.map) {
-    if (key != "name") rest += (rest.empty() ? "" : ", ") + key + "=" + label_of(node);
+    if (key != "name") rest.push_back(key + "=" + label_of(node));
   }
-  return label_of(*name) + (rest.empty() ? "" : "(" + rest + ")");
+  return label_of(*name) + (rest.empty() ? "" : fmt::format("({})", fmt::join(rest, ", ")));
 }
 
 }  // namespace
@@ -165,9 +189,13 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   const std::string text = equals == std::string::npos ? "" : assignment.substr(equals + 1);
   if (equals == std::string::npos || equals == 0 ||
       text.find_first_not_of(" \t") == std::string::npos) {
+    const bool no_key = equals == std::string::npos || equals == 0;
     throw ConfigError(
-        {"malformed override", origin, "", "--set key.path=value, as in --set train.steps=20",
-         equals == std::string::npos || equals == 0 ? "" : "for empty text write \"\""});
+        {.what = "malformed override",
+         .where = origin,
+         .got = no_key ? "no key, or no '='" : "no value",
+         .expected = "--set key.path=value",
+         .hint = no_key ? "as in --set train.steps=20" : "for empty text write \"\""});
   }
   ConfigNode value;
   try {

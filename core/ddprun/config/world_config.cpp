@@ -8,8 +8,7 @@ namespace ddprun {
 void declare_options(Options& o, WorldConfig& c) {
   o.option("size", &c.size, "number of ranks; a launcher's number replaces it",
            {.min = 1, .max = 4096});
-  o.option("device", &c.device, "what each rank computes on; cuda: one GPU a rank",
-           {.one_of = {"cpu", "cuda"}});
+  o.option("device", &c.device, "what each rank computes on; cuda: one GPU a rank");
   o.option("threads_per_rank", &c.threads_per_rank,
            "compute threads; 0: the host's cores divided by its ranks, at least 1",
            {.min = 0, .max = 1024});

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "ddprun/comm/comm_config.h"
+#include "ddprun/device/device_choice.h"
 
 namespace ddprun {
 
 struct WorldConfig {
   std::int64_t size = 1;
-  std::string device = "cpu";
+  DeviceKind device = DeviceKind::cpu;
   std::int64_t threads_per_rank = 0;  ///< 0: the host's cores divided by its ranks, at least 1
   bool pin = true;                    ///< each local rank to its share of the cores
   bool emulate_ranks_on_one_gpu = false;

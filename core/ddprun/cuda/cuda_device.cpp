@@ -33,7 +33,7 @@ c10::Device checked_device(int index) {
     throw ConfigError({.what = "each rank needs a device of its own",
                        .where = "local rank " + std::to_string(index),
                        .got = std::to_string(count) + " CUDA devices are visible",
-                       .expected = {},
+                       .expected = "one for each rank of this host",
                        .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
@@ -93,7 +93,7 @@ const Event& CudaDevice::event_of(Mark mark) {
                  .where = device_.str(),
                  .got = "mark " + std::to_string(mark),
                  .expected = "one of the last " + std::to_string(kKeptMarks),
-                 .hint = {}});
+                 .hint = "ask for times each step"});
   }
   return mark > 0 ? events_[static_cast<std::size_t>(mark % kKeptMarks)]
                   : captured_events_[static_cast<std::size_t>(-mark - 1)];

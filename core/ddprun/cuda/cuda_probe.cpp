@@ -69,11 +69,13 @@ ErrorText refusal_of(cudaError_t error, int count) {
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
     return {.what = "device cuda needs a GPU, and the driver sees none",
             .got = words + visible_devices(),
+            .expected = "a GPU that this process may use",
             .hint = "nvidia-smi shows what is there; a container must be given its GPUs"};
   }
   if (error == cudaSuccess) return {};
   return {.what = "the CUDA driver cannot be used",
           .got = words + visible_devices(),
+          .expected = "a driver that counts its GPUs",
           .hint = "does nvidia-smi work?"};
 }
 
@@ -135,6 +137,7 @@ void probe(DeviceProbe& probe) {
   if (driver == nullptr) {
     probe.refusal = {.what = "device cuda needs NVIDIA's driver, which is not here",
                      .got = dlerror(),
+                     .expected = "libcuda.so.1, which the driver brings",
                      .hint = "install it; a container must be given the host's GPUs"};
     return;
   }

@@ -274,7 +274,7 @@ CommError collective_failed(c10::Device device, std::string got) {
   return CommError({.what = "a collective on the GPU cannot end",
                     .where = device.str(),
                     .got = std::move(got),
-                    .expected = {},
+                    .expected = "the same call on every rank, in time",
                     .hint = "a rank is missing, hangs, or is slower than the limit `timeout_s` "
                             "under `world:` allows"});
 }
@@ -293,8 +293,10 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
   } catch (const std::exception& failure) {
     const std::string words = short_words(failure);
     if (says_out_of_memory(failure)) C10_THROW_ERROR(OutOfMemoryError, "NCCL: " + words);
-    throw comm_error(std::runtime_error(words), "NCCL could not connect this rank to the others",
-                     fmt::format("rank {} of {}, {}", rank, world_size, device.str()));
+    throw comm_error(std::runtime_error(words),
+                     {.what = "NCCL could not connect this rank to the others",
+                      .where = fmt::format("rank {} of {}, {}", rank, world_size, device.str()),
+                      .expected = "a connection to every rank within `timeout_s` under `world:`"});
   }
 }
 

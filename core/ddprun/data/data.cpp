@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
@@ -81,15 +82,21 @@ std::unique_ptr<DataSource> make_finite(Tokens tokens, const DataConfig& config,
 }
 
 void check_paths(const DataConfig& config) {
-  const bool wanted = config.source != "random";
-  if (wanted == !config.path.empty()) return;
-  throw ConfigError(
-      {.what = wanted ? "data.source " + config.source + " reads files, and none is named"
-                      : "data.source random reads no files",
-       .where = "data.path",
-       .got = wanted ? "nothing" : fmt::format("{}", fmt::join(config.path, ", ")),
-       .expected = wanted ? "one or more paths" : "no path",
-       .hint = wanted ? "" : "remove data.path, or set data.source to text or tokens"});
+  const bool wanted = config.source != DataKind::random;
+  if (wanted && config.path.empty()) {
+    throw ConfigError({.what = "data.source reads files, and none is named",
+                       .where = "data.path",
+                       .got = std::string("source ") + name_of(config.source) + ", no path",
+                       .expected = "one or more paths",
+                       .hint = "name files, or set data.source to random"});
+  }
+  if (!wanted && !config.path.empty()) {
+    throw ConfigError({.what = "data.source random reads no files",
+                       .where = "data.path",
+                       .got = fmt::format("{}", fmt::join(config.path, ", ")),
+                       .expected = "no path",
+                       .hint = "remove data.path, or set data.source to text or tokens"});
+  }
 }
 
 std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t vocab_size,
@@ -99,7 +106,7 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
                        .where = "model.vocab_size",
                        .got = std::to_string(vocab_size),
                        .expected = ">= 256",
-                       .hint = {}});
+                       .hint = "raise model.vocab_size"});
   }
   TextCorpus text(config.path);
   std::string description = fmt::format("text: {} bytes of {} file{} under {}",
@@ -114,7 +121,7 @@ std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t v
                                         std::int64_t context_length, std::uint64_t seed) {
   TokenFiles<Token> tokens(config.path, vocab_size);
   std::string description = fmt::format("tokens: {} {} of {}", with_thousands(tokens.size()),
-                                        config.token_type, fmt::join(config.path, ", "));
+                                        name_of(config.token_type), fmt::join(config.path, ", "));
   return make_finite(std::move(tokens), config, std::move(description), context_length, seed);
 }
 
@@ -139,27 +146,18 @@ Batch DataSource::batch(std::int64_t step, std::int64_t first, std::int64_t coun
 
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
                                       std::int64_t context_length, std::uint64_t seed) {
-  const auto unknown = [](const std::string& where, const std::string& got,
-                          const std::string& expected) {
-    return ConfigError({.what = "there is no such kind of data",
-                        .where = where,
-                        .got = got,
-                        .expected = expected,
-                        .hint = {}});
-  };
   check_paths(config);
-  if (config.source == "random")
-    return std::make_unique<RandomTokens>(vocab_size, context_length, seed);
-  if (config.source == "text") return open_text(config, vocab_size, context_length, seed);
-  if (config.source != "tokens")
-    throw unknown("data.source", config.source, "text, tokens, random");
-  if (config.token_type == "uint16") {
-    return open_tokens<std::uint16_t>(config, vocab_size, context_length, seed);
+  switch (config.source) {
+    case DataKind::random:
+      return std::make_unique<RandomTokens>(vocab_size, context_length, seed);
+    case DataKind::text:
+      return open_text(config, vocab_size, context_length, seed);
+    case DataKind::tokens:
+      break;
   }
-  if (config.token_type == "uint32") {
-    return open_tokens<std::uint32_t>(config, vocab_size, context_length, seed);
-  }
-  throw unknown("data.token_type", config.token_type, "uint16, uint32");
+  return config.token_type == TokenType::uint16
+             ? open_tokens<std::uint16_t>(config, vocab_size, context_length, seed)
+             : open_tokens<std::uint32_t>(config, vocab_size, context_length, seed);
 }
 
 }  // namespace ddprun

@@ -6,12 +6,10 @@
 namespace ddprun {
 
 void declare_options(Options& o, DataConfig& c) {
-  o.option("source", &c.source, "text files read as bytes, token files, or random tokens",
-           {.one_of = {"text", "tokens", "random"}});
+  o.option("source", &c.source, "text files read as bytes, token files, or random tokens");
   o.option("path", &c.path,
            "files or folders of text, or files of tokens, relative to the file's folder");
-  o.option("token_type", &c.token_type, "of token files, little-endian",
-           {.one_of = {"uint16", "uint32"}});
+  o.option("token_type", &c.token_type, "of token files, little-endian");
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // What a model is trained on: the YAML section `data:`.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -8,11 +9,19 @@ namespace ddprun {
 
 class Options;
 
+/// `data.source`
+enum class DataKind { text, tokens, random };
+constexpr auto choice_names(DataKind) { return std::array{"text", "tokens", "random"}; }
+
+/// `data.token_type`: of token files, little-endian.
+enum class TokenType { uint16, uint32 };
+constexpr auto choice_names(TokenType) { return std::array{"uint16", "uint32"}; }
+
 struct DataConfig {
-  std::string source = "random";  ///< text | tokens | random
+  DataKind source = DataKind::random;
   /// Files or folders (text), files (tokens); relative to the YAML file.
   std::vector<std::string> path = {};
-  std::string token_type = "uint16";  ///< uint16 | uint32, little-endian (tokens)
+  TokenType token_type = TokenType::uint16;
 };
 
 void declare_options(Options& options, DataConfig& config);

@@ -21,7 +21,7 @@ ConfigError unreadable(const std::string& path, const std::string& reason) {
                       .where = path,
                       .got = reason,
                       .expected = "a UTF-8 text file, or a folder of such files",
-                      .hint = {}});
+                      .hint = "correct data.path, or leave the file out"});
 }
 
 std::string read_file(const std::string& path) {

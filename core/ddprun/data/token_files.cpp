@@ -25,26 +25,39 @@ constexpr std::int64_t kHeaderBytes = 256 * 4;
 constexpr std::int32_t kMagicUint16 = 20240520;  // llm.c's data_common.py: GPT-2's tokens
 constexpr std::int32_t kMagicUint32 = 20240801;  // and Llama 3's
 
-ConfigError bad_file(const std::string& path, const std::string& what, const std::string& got,
-                     const std::string& expected, const std::string& hint = {}) {
-  return ConfigError({.what = what, .where = path, .got = got, .expected = expected, .hint = hint});
-}
+constexpr const char* kCheckPath = "check data.path";
 
 using Bytes = std::shared_ptr<const std::byte>;
 
 // The whole file, mapped for reading.
 std::pair<Bytes, std::int64_t> map_file(const std::string& path) {
   const auto failed = [&path] {
-    return bad_file(path, "the token file cannot be read", std::strerror(errno), "a readable file");
+    return ConfigError({.what = "the token file cannot be read",
+                        .where = path,
+                        .got = std::strerror(errno),
+                        .expected = "a readable file",
+                        .hint = kCheckPath});
   };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) throw failed();
   const std::shared_ptr<void> closer(nullptr, [descriptor](void*) { ::close(descriptor); });
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) throw failed();
-  if (S_ISDIR(status.st_mode)) throw bad_file(path, "the token file is a folder", "", "a file");
+  if (S_ISDIR(status.st_mode)) {
+    throw ConfigError({.what = "the token file is a folder",
+                       .where = path,
+                       .got = "a folder",
+                       .expected = "a file",
+                       .hint = "name its files in data.path"});
+  }
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) throw bad_file(path, "the token file is empty", "0 bytes", "tokens");
+  if (size == 0) {
+    throw ConfigError({.what = "the token file is empty",
+                       .where = path,
+                       .got = "0 bytes",
+                       .expected = "tokens",
+                       .hint = kCheckPath});
+  }
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) throw failed();
   return {Bytes(static_cast<const std::byte*>(address),
@@ -61,14 +74,19 @@ std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::
   if (header[0] != kMagicUint16 && header[0] != kMagicUint32) return 0;
   const std::int64_t declared_size = header[0] == kMagicUint16 ? 2 : 4;
   if (declared_size != token_size) {
-    throw bad_file(path, "the header of the token file declares another type of token",
-                   token_size == 2 ? "uint16" : "uint32", declared_size == 2 ? "uint16" : "uint32",
-                   "set data.token_type to what the file holds");
+    throw ConfigError({.what = "the header of the token file declares another type of token",
+                       .where = path,
+                       .got = token_size == 2 ? "uint16" : "uint32",
+                       .expected = declared_size == 2 ? "uint16" : "uint32",
+                       .hint = "set data.token_type to what the file holds"});
   }
   if (kHeaderBytes + header[2] * declared_size != size) {
-    throw bad_file(path, "the token file is not as long as its header says",
-                   std::to_string(size) + " bytes",
-                   std::to_string(kHeaderBytes + header[2] * declared_size) + " bytes");
+    throw ConfigError(
+        {.what = "the token file is not as long as its header says",
+         .where = path,
+         .got = std::to_string(size) + " bytes",
+         .expected = std::to_string(kHeaderBytes + header[2] * declared_size) + " bytes",
+         .hint = "it was cut, or is still being written: make it again"});
   }
   return kHeaderBytes;
 }
@@ -81,12 +99,14 @@ void check_tokens(const std::string& path, std::span<const Token> tokens, std::i
   if (static_cast<std::int64_t>(largest) < vocab_size) return;
   const auto bad = std::ranges::find_if(
       tokens, [vocab_size](Token token) { return static_cast<std::int64_t>(token) >= vocab_size; });
-  throw bad_file(
-      path, "a token is not in the vocabulary",
-      "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()),
-      "tokens below model.vocab_size = " + std::to_string(vocab_size),
-      "raise model.vocab_size to at least " + std::to_string(largest + std::int64_t{1}) +
-          ", or check data.token_type");
+  throw ConfigError(
+      {.what = "a token is not in the vocabulary",
+       .where = path,
+       .got =
+           "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()),
+       .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size),
+       .hint = "raise model.vocab_size to at least " + std::to_string(largest + std::int64_t{1}) +
+               ", or check data.token_type"});
 }
 
 }  // namespace
@@ -97,9 +117,11 @@ TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_
   for (const std::string& path : paths) {
     const auto [bytes, file_size] = map_file(path);
     if (file_size % kTokenSize != 0) {
-      throw bad_file(path, "the token file ends within a token",
-                     std::to_string(file_size) + " bytes",
-                     "a multiple of " + std::to_string(kTokenSize), "check data.token_type");
+      throw ConfigError({.what = "the token file ends within a token",
+                         .where = path,
+                         .got = std::to_string(file_size) + " bytes",
+                         .expected = "a multiple of " + std::to_string(kTokenSize),
+                         .hint = "check data.token_type"});
     }
     const std::int64_t header = header_bytes(path, bytes.get(), file_size, kTokenSize);
     const auto* const first = reinterpret_cast<const Token*>(bytes.get() + header);

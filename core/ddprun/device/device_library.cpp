@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/build_id.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/shared_library.h"
 
@@ -47,7 +48,10 @@ DeviceProbe probe_from_json(const json& text) {
   text.at("count").get_to(probe.count);
   text.at("compute_capability").get_to(probe.compute_capability);
   const auto& refusal = text.at("refusal");
-  probe.refusal = {refusal.at(0), "", refusal.at(1), refusal.at(2), refusal.at(3)};
+  probe.refusal.what = refusal.at(0);
+  probe.refusal.got = refusal.at(1);
+  probe.refusal.expected = refusal.at(2);
+  probe.refusal.hint = refusal.at(3);
   text.at("facts").get_to(probe.facts);
   text.at("devices").get_to(probe.devices);
   text.at("warnings").get_to(probe.warnings);
@@ -61,7 +65,9 @@ DeviceProbe probe_from_json(const json& text) {
   } catch (const std::exception& failure) {
     probe = {};
     probe.refusal = {.what = "the driver cannot say which devices are there",
-                     .got = failure.what()};
+                     .got = failure.what(),
+                     .expected = "a list of devices",
+                     .hint = "does the driver's own tool (nvidia-smi) work?"};
   }
   const std::string text = to_json(probe).dump(-1, ' ', false, json::error_handler_t::replace);
   std::size_t sent = 0;
@@ -100,7 +106,7 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
     return ConfigError({.what = fmt::format("the driver of device {} failed", descriptor.name),
                         .where = "world.device",
                         .got = got,
-                        .expected = {},
+                        .expected = "an answer within 30 s",
                         .hint = "does the driver's own tool (nvidia-smi) work?"});
   };
   int ends[2];
@@ -126,28 +132,29 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
 
 /// The handshake: the fields in the order of their declaration.
 void check(const DeviceDescriptor& descriptor, const std::string& name, const fs::path& file) {
-  const auto refuse = [&](const std::string& what, const std::string& got,
-                          const std::string& expected) {
-    throw ConfigError({what, file.string(), got, expected, kRebuild});
+  const auto refuse = [&](const std::string& got, const std::string& expected) {
+    throw ConfigError({.what = "the library of device " + name + " does not fit this ddprun",
+                       .where = file.string(),
+                       .got = got,
+                       .expected = expected,
+                       .hint = kRebuild});
   };
-  const std::string what = "the library of device " + name + " does not fit this ddprun";
   if (descriptor.size != sizeof(DeviceDescriptor)) {
-    refuse(what, fmt::format("a descriptor of {} bytes", descriptor.size),
+    refuse(fmt::format("a descriptor of {} bytes", descriptor.size),
            fmt::format("{} bytes", sizeof(DeviceDescriptor)));
   }
   if (descriptor.api_version != kDeviceApiVersion) {
-    refuse(what, fmt::format("API {}", descriptor.api_version),
-           fmt::format("API {}", kDeviceApiVersion));
+    refuse(fmt::format("API {}", descriptor.api_version), fmt::format("API {}", kDeviceApiVersion));
   }
   const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
   if (text(descriptor.build_id) != DDPRUN_BUILD_ID) {
-    refuse(what, text(descriptor.build_id), DDPRUN_BUILD_ID);
+    refuse(text(descriptor.build_id), DDPRUN_BUILD_ID);
   }
-  if (text(descriptor.name) != name) refuse(what, text(descriptor.name), name);
+  if (text(descriptor.name) != name) refuse(text(descriptor.name), name);
 }
 
-const DeviceDescriptor& library_of(const std::string& name) {
-  return load_device_library(name, device_library_file(name));
+const DeviceDescriptor& library_of(DeviceKind kind) {
+  return load_device_library(name_of(kind), device_library_file(name_of(kind)));
 }
 
 }  // namespace
@@ -179,7 +186,7 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
     throw ConfigError({.what = "the library is not of a device",
                        .where = file.string(),
                        .got = fmt::format("no symbol {}", kSymbol),
-                       .expected = {},
+                       .expected = "a library that ddprun's build made for a device",
                        .hint = kRebuild});
   }
   const auto& descriptor = *static_cast<const DeviceDescriptor*>(symbol);
@@ -187,18 +194,18 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
   return descriptor;
 }
 
-DeviceProbe probe_device(const std::string& name) {
-  static auto& known = *new std::map<std::string, DeviceProbe>;
-  const auto found = known.find(name);
+DeviceProbe probe_device(DeviceKind kind) {
+  static auto& known = *new std::map<DeviceKind, DeviceProbe>;
+  const auto found = known.find(kind);
   if (found != known.end()) return found->second;
-  return known[name] = probe_in_child(library_of(name));
+  return known[kind] = probe_in_child(library_of(kind));
 }
 
-void check_device(const std::string& name, std::int64_t local_ranks, const std::string& where) {
-  if (name == "cpu") return;
+void check_device(DeviceKind kind, std::int64_t local_ranks, const std::string& where) {
+  if (kind == DeviceKind::cpu) return;
   DeviceProbe probe;
   try {
-    probe = probe_device(name);
+    probe = probe_device(kind);
   } catch (const ConfigError& error) {
     ErrorText text = error.text();
     if (text.where != "world.device") text.got = text.where + ": " + text.got;
@@ -214,18 +221,18 @@ void check_device(const std::string& name, std::int64_t local_ranks, const std::
                        .where = where,
                        .got = fmt::format("{} ranks on this host", local_ranks),
                        .expected = fmt::format("at most {}, the devices {} that are visible here",
-                                               probe.count, name),
+                                               probe.count, name_of(kind)),
                        .hint = "fewer ranks, or more devices in CUDA_VISIBLE_DEVICES"});
   }
 }
 
-int compute_capability(const std::string& name) {
-  return name == "cpu" ? 0 : probe_device(name).compute_capability;
+int compute_capability(DeviceKind kind) {
+  return kind == DeviceKind::cpu ? 0 : probe_device(kind).compute_capability;
 }
 
-std::shared_ptr<Device> open_device(const std::string& name, int local_rank) {
-  if (name == "cpu") return {std::shared_ptr<Device>(), &cpu_device()};
-  return std::shared_ptr<Device>(library_of(name).create(local_rank));
+std::shared_ptr<Device> open_device(DeviceKind kind, int local_rank) {
+  if (kind == DeviceKind::cpu) return {std::shared_ptr<Device>(), &cpu_device()};
+  return std::shared_ptr<Device>(library_of(kind).create(local_rank));
 }
 
 }  // namespace ddprun

@@ -10,6 +10,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
+#include "ddprun/device/device_choice.h"
 
 namespace ddprun {
 
@@ -25,7 +26,7 @@ struct DeviceProbe {
 };
 
 /// Raised whenever Device or DeviceProbe changes shape.
-inline constexpr std::uint32_t kDeviceApiVersion = 2;
+inline constexpr std::uint32_t kDeviceApiVersion = 3;
 
 /// The C symbol `ddprun_device_v1` of such a library, checked field by field before any C++ object
 /// crosses, as PluginDescriptor is.
@@ -51,16 +52,16 @@ const DeviceDescriptor& load_device_library(const std::string& name,
 /// What is there of a device, found out by a child process, so that this one may fork ranks that
 /// use the driver. Throws ConfigError as load_device_library() does, or if the child fails or takes
 /// longer than half a minute.
-DeviceProbe probe_device(const std::string& name);
+DeviceProbe probe_device(DeviceKind kind);
 
-/// Throws ConfigError unless `local_ranks` ranks can run on this host's devices `name`, one each.
-/// `where`: of world.device in the file. Of "cpu" everything is true.
-void check_device(const std::string& name, std::int64_t local_ranks, const std::string& where);
+/// Throws ConfigError unless `local_ranks` ranks can run on this host's devices of that kind, one
+/// each. `where`: of world.device in the file. Any number of ranks can run on the CPU.
+void check_device(DeviceKind kind, std::int64_t local_ranks, const std::string& where);
 
-/// DeviceProbe::compute_capability of devices that check_device() has passed; of "cpu" 0.
-int compute_capability(const std::string& name);
+/// DeviceProbe::compute_capability of devices that check_device() has passed; of the CPU 0.
+int compute_capability(DeviceKind kind);
 
 /// The device of this host's rank `local_rank`. Throws Error.
-std::shared_ptr<Device> open_device(const std::string& name, int local_rank);
+std::shared_ptr<Device> open_device(DeviceKind kind, int local_rank);
 
 }  // namespace ddprun

@@ -91,10 +91,10 @@ std::optional<std::size_t> quota_cores() {
 }
 
 [[noreturn]] void fail(const std::string& call) {
-  throw Error({.what = call + " failed",
-               .where = "this process",
+  throw Error({.what = "the system refuses to place the threads of a rank",
+               .where = call,
                .got = std::strerror(errno),
-               .expected = {},
+               .expected = "a system call that succeeds",
                .hint = "set world.pin: false if the system does not let processes choose cores"});
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/kernels/kernel_set.h"
+
 namespace ddprun {
 
 class Options;
@@ -20,7 +22,7 @@ struct ModelConfig {
   std::int64_t heads = 0;
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
-  std::string kernels = "fused";  ///< fused | reference (ATen's operators, one by one)
+  KernelSet kernels = KernelSet::fused;
 
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;

@@ -32,7 +32,7 @@ void check_sizes(const ModelConfig& config) {
          .got = "d_model " + std::to_string(config.d_model) + ", heads " +
                 std::to_string(config.heads),
          .expected = "heads that divide d_model into parts of an even size (RoPE turns pairs)",
-         .hint = {}});
+         .hint = "change model.d_model or model.heads"});
   }
 }
 
@@ -158,7 +158,7 @@ at::Tensor Transformer::logits(const at::Tensor& ids) const {
 }
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
-  if (config_.kernels == "fused") return fused_loss(ids, targets);
+  if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
   return at::cross_entropy_loss(logits(ids).to(at::kFloat).flatten(0, 1), targets.flatten());
 }
 

@@ -125,7 +125,7 @@ class AtenSgd final : public AtenOptimizer {
 
 std::unique_ptr<Optimizer> make_aten_optimizer(const OptimizerConfig& config,
                                                FlatBuffers& buffers) {
-  if (config.name == "sgd") return std::make_unique<AtenSgd>(config, buffers);
+  if (config.name == OptimizerKind::sgd) return std::make_unique<AtenSgd>(config, buffers);
   return std::make_unique<AtenAdamw>(config, buffers);
 }
 

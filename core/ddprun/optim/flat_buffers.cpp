@@ -17,33 +17,43 @@ std::int64_t align(std::int64_t elements) {
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-[[noreturn]] void refuse(const NamedTensor& parameter, const std::string& what, std::string got,
-                         std::string expected, std::string hint = {}) {
-  throw ConfigError({.what = "parameter \"" + parameter.name + "\" " + what,
-                     .where = "the model's parameters",
-                     .got = std::move(got),
-                     .expected = std::move(expected),
-                     .hint = std::move(hint)});
+[[noreturn]] void refuse(ErrorText text) {
+  text.where = "the model's parameters";
+  throw ConfigError(std::move(text));
 }
 
 void check(const NamedTensor& parameter, const at::Tensor& first) {
   const at::Tensor& tensor = parameter.tensor;
-  if (!tensor.defined()) refuse(parameter, "is undefined", "an empty handle", "a tensor");
+  const std::string name = "\"" + parameter.name + "\"";
+  if (!tensor.defined()) {
+    refuse({.what = "parameter " + name + " is undefined",
+            .got = "an empty handle",
+            .expected = "a tensor",
+            .hint = "give the model its parameters before"});
+  }
   if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
-    refuse(parameter, "cannot move into a flat buffer", tensor.toString(), "a dense float32 tensor",
-           "precision plugins compute in other types and keep float32 parameters");
+    refuse({.what = "parameter " + name + " cannot move into a flat buffer",
+            .got = tensor.toString(),
+            .expected = "a dense float32 tensor",
+            .hint = "precision plugins compute in other types and keep float32 parameters"});
   }
   if (!tensor.is_leaf()) {
-    refuse(parameter, "is not a leaf of the autograd graph", "the result of an operation",
-           "a leaf, as module->parameters() holds");
+    refuse({.what = "parameter " + name + " is not a leaf of the autograd graph",
+            .got = "the result of an operation",
+            .expected = "a leaf, as module->parameters() holds",
+            .hint = "detach() it, then requires_grad_()"});
   }
   if (!tensor.requires_grad()) {
-    refuse(parameter, "does not require a gradient", "requires_grad = false",
-           "requires_grad = true", "leave frozen parameters out of the list");
+    refuse({.what = "parameter " + name + " does not require a gradient",
+            .got = "requires_grad = false",
+            .expected = "requires_grad = true",
+            .hint = "leave frozen parameters out of the list"});
   }
   if (tensor.device() != first.device()) {
-    refuse(parameter, "is on another device than the first", tensor.device().str(),
-           first.device().str());
+    refuse({.what = "parameter " + name + " is on another device than the first",
+            .got = tensor.device().str(),
+            .expected = first.device().str(),
+            .hint = "move the whole model to one device"});
   }
 }
 
@@ -53,7 +63,7 @@ void check_all(const std::vector<NamedTensor>& parameters) {
                        .where = "the model's parameters",
                        .got = "an empty list",
                        .expected = "at least one",
-                       .hint = {}});
+                       .hint = "register them in the model before"});
   }
   std::unordered_set<std::string> names;
   std::unordered_set<const void*> data;  // by memory: aliases made by set_data would be untied
@@ -63,8 +73,10 @@ void check_all(const std::vector<NamedTensor>& parameters) {
     const bool new_data =
         parameter.tensor.numel() == 0 || data.insert(parameter.tensor.const_data_ptr()).second;
     if (!new_name || !new_data) {
-      refuse(parameter, "appears twice", new_name ? "memory of an earlier parameter" : "its name",
-             "each parameter once", "list a tied weight once, under one of its names");
+      refuse({.what = "parameter \"" + parameter.name + "\" appears twice",
+              .got = new_name ? "memory of an earlier parameter" : "its name",
+              .expected = "each parameter once",
+              .hint = "list a tied weight once, under one of its names"});
     }
   }
 }
@@ -159,7 +171,7 @@ std::vector<ParameterSlot> FlatBuffers::slots() {
                        .where = "model.kernels",
                        .got = std::string("tensors in ") + at::toString(dtypes_.model) +
                               ", products in " + at::toString(dtypes_.compute),
-                       .expected = {},
+                       .expected = "another precision, or PyTorch's operators",
                        .hint = "set `kernels: reference` under `model:`"});
   }
   if (dtypes_.compute != at::kFloat && !compute_.defined()) make_compute_copy();

@@ -198,22 +198,15 @@ void Optimizer::update_all() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
-  if (config.name != "adamw" && config.name != "sgd") {
-    throw ConfigError({.what = "unknown optimizer",
-                       .where = "optimizer.name",
-                       .got = config.name,
-                       .expected = "adamw, sgd",
-                       .hint = {}});
-  }
-  if (config.name == "adamw" && config.betas.size() != 2) {
+  if (config.name == OptimizerKind::adamw && config.betas.size() != 2) {
     throw ConfigError({.what = "adamw needs two betas",
                        .where = "optimizer.betas",
                        .got = std::to_string(config.betas.size()) + " values",
                        .expected = "[beta1, beta2]",
-                       .hint = {}});
+                       .hint = "write both, as in [0.9, 0.95]"});
   }
   if (!buffers.parameter(0).is_cpu()) return make_aten_optimizer(config, buffers);
-  if (config.name == "sgd") return std::make_unique<Sgd>(config, buffers);
+  if (config.name == OptimizerKind::sgd) return std::make_unique<Sgd>(config, buffers);
   return std::make_unique<Adamw>(config, buffers);
 }
 
@@ -240,14 +233,7 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
   if (step < schedule.warmup_steps) {
     return config.lr * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
   }
-  if (schedule.name == "constant") return config.lr;
-  if (schedule.name != "cosine") {
-    throw ConfigError({.what = "unknown schedule",
-                       .where = "optimizer.schedule.name",
-                       .got = schedule.name,
-                       .expected = "constant, cosine",
-                       .hint = {}});
-  }
+  if (schedule.name == Schedule::constant) return config.lr;
   if (step >= total_steps) return schedule.min_lr;
   const double progress = static_cast<double>(step - schedule.warmup_steps) /
                           static_cast<double>(total_steps - schedule.warmup_steps);

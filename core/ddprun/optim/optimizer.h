@@ -44,9 +44,9 @@ class Optimizer {
   std::vector<Range> updated_;  // in this step, by begin; disjoint
 };
 
-/// "adamw" (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning
-/// rate, as torch.optim.AdamW) or "sgd" (with momentum and coupled weight decay, as
-/// torch.optim.SGD). By kernels of our own on the CPU, elsewhere by ATen's operators.
+/// AdamW (Loshchilov and Hutter 2019, algorithm 2 with decoupled decay scaled by the learning rate,
+/// as torch.optim.AdamW) or SGD (with momentum and coupled weight decay, as torch.optim.SGD). By
+/// kernels of our own on the CPU, elsewhere by ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
 /// The L2 norm over all gradients, accumulated in double: a float64 scalar () on their device.

@@ -6,8 +6,7 @@
 namespace ddprun {
 
 void declare_options(Options& o, OptimizerConfig& c) {
-  o.option("name", &c.name, "AdamW with decoupled decay, or SGD with momentum",
-           {.one_of = {"adamw", "sgd"}});
+  o.option("name", &c.name, "AdamW with decoupled decay, or SGD with momentum");
   o.option("lr", &c.lr, "learning rate; with a schedule, its highest", {.min = 0});
   o.option("betas", &c.betas, "two decay rates of the moments (adamw)",
            {.min = 0, .max = 0.999999});
@@ -19,8 +18,7 @@ void declare_options(Options& o, OptimizerConfig& c) {
   o.option("overlap", &c.overlap,
            "update parameters whose gradients have arrived while others travel; the same bits");
   o.section("schedule", "the learning rate over the steps", [&c](Options& schedule) {
-    schedule.option("name", &c.schedule.name, "the learning rate after the warm-up",
-                    {.one_of = {"constant", "cosine"}});
+    schedule.option("name", &c.schedule.name, "the learning rate after the warm-up");
     schedule.option("warmup_steps", &c.schedule.warmup_steps, "steps of linear warm-up",
                     {.min = 0, .max = 1e9});
     schedule.option("min_lr", &c.schedule.min_lr, "learning rate at the end (cosine)", {.min = 0});

@@ -1,24 +1,32 @@
 // How parameters are updated: the YAML section `optimizer:`.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace ddprun {
 
 class Options;
 
+/// `optimizer.schedule.name`: the learning rate after the warm-up.
+enum class Schedule { constant, cosine };
+constexpr auto choice_names(Schedule) { return std::array{"constant", "cosine"}; }
+
 /// `optimizer.schedule:`
 struct ScheduleConfig {
-  std::string name = "constant";  ///< constant | cosine
+  Schedule name = Schedule::constant;
   std::int64_t warmup_steps = 0;
   double min_lr = 0.0;
 };
 
+/// `optimizer.name`
+enum class OptimizerKind { adamw, sgd };
+constexpr auto choice_names(OptimizerKind) { return std::array{"adamw", "sgd"}; }
+
 /// `optimizer:`
 struct OptimizerConfig {
-  std::string name = "adamw";  ///< adamw | sgd
+  OptimizerKind name = OptimizerKind::adamw;
   double lr = 1e-3;
   std::vector<double> betas = {0.9, 0.95};
   double eps = 1e-8;

@@ -14,11 +14,13 @@ Float32Products::Float32Products(Format format)
 
 Float32Products::~Float32Products() { at::globalContext().setAllowTF32CuBLAS(tf32_before_); }
 
-std::string tf32_override(const std::string& allowed) {
+std::optional<Refusal> tf32_override(const std::string& allowed) {
   const char* const set = std::getenv("NVIDIA_TF32_OVERRIDE");
   if (set == nullptr || set == allowed) return {};
-  return "NVIDIA_TF32_OVERRIDE=" + std::string(set) +
-         " decides instead what NVIDIA's libraries compute in: unset it";
+  return Refusal{.reason = "NVIDIA_TF32_OVERRIDE=" + std::string(set) +
+                           " decides instead what NVIDIA's libraries compute in",
+                 .expected = "the variable not set, or NVIDIA_TF32_OVERRIDE=" + allowed,
+                 .hint = "unset NVIDIA_TF32_OVERRIDE"};
 }
 
 }  // namespace ddprun

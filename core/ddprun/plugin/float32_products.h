@@ -1,7 +1,10 @@
 // Whether a GPU multiplies float32 matrices as float32 or as TF32.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
 
@@ -20,8 +23,8 @@ class Float32Products {
   bool tf32_before_;
 };
 
-/// A sentence if NVIDIA_TF32_OVERRIDE is set to anything but `allowed` ("0": never TF32): NVIDIA's
-/// libraries then do as it says, whatever a program asks for. Else empty.
-std::string tf32_override(const std::string& allowed);
+/// For unsupported(): a refusal if NVIDIA_TF32_OVERRIDE is set to anything but `allowed` ("0":
+/// never TF32). NVIDIA's libraries then do as it says, whatever a program asks for.
+std::optional<Refusal> tf32_override(const std::string& allowed);
 
 }  // namespace ddprun

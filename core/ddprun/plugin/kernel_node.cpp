@@ -14,16 +14,16 @@ variable_list KernelNode::apply(variable_list&& gradients) {
     throw Error({.what = "this layer has no second derivatives",
                  .where = name(),
                  .got = "backward with create_graph",
-                 .expected = "",
+                 .expected = "backward without it",
                  .hint = alternative()});
   }
   if (spent_) {
     throw Error({.what = "a second backward over one graph: what its first needed is gone",
                  .where = name(),
-                 .got = "",
+                 .got = "a graph that has been used",
                  .expected = backward_overwrites() ? "one backward for each forward"
                                                    : "the first one with retain_graph",
-                 .hint = backward_overwrites() ? alternative() : ""});
+                 .hint = alternative()});
   }
   spent_ = backward_overwrites();
   const KernelGuard guard;

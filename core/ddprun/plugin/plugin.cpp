@@ -11,7 +11,7 @@ namespace ddprun {
 
 Plugin::~Plugin() = default;
 void Plugin::declare_options(Options&) {}
-std::string Plugin::unsupported(const RunDescription&) const { return {}; }
+std::optional<Refusal> Plugin::unsupported(const RunDescription&) const { return {}; }
 
 Strategy::~Strategy() = default;
 void Strategy::on_gradient(int) {}
@@ -44,13 +44,16 @@ std::string Precision::matmul_dtype() const {
 GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
 bool Precision::scales_loss() const { return false; }
 
-std::string below_capability(const RunDescription& run, int least, const std::string& what) {
-  if (run.device == "cpu" || run.compute_capability >= least) return {};
+std::optional<Refusal> below_capability(const RunDescription& run, int least,
+                                        const std::string& what) {
+  if (run.device == DeviceKind::cpu || run.compute_capability >= least) return {};
   const auto text = [](int capability) {
     return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
   };
-  return what + " need a GPU of compute capability " + text(least) + " or more, and one here has " +
-         text(run.compute_capability);
+  const std::string expected = "compute capability " + text(least) + " or more";
+  return Refusal{.reason = what + " need a GPU of " + expected + ", and one here has " +
+                           text(run.compute_capability),
+                 .expected = expected};
 }
 
 Attention::~Attention() = default;

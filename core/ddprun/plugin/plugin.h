@@ -5,11 +5,15 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
+#include "ddprun/comm/comm_config.h"
+#include "ddprun/device/device_choice.h"
+#include "ddprun/kernels/kernel_set.h"
 
 namespace ddprun {
 
@@ -17,17 +21,25 @@ namespace ddprun {
 /// sizes are of one rank.
 struct RunDescription {
   int world_size = 1;
-  std::string device = "cpu";
-  int compute_capability = 0;       ///< of the host's least GPU, 90 is 9.0; 0 on the CPU
-  std::string backend = "auto";     ///< as configured: auto | gloo | shm | hierarchical | nccl
-  std::string execution = "eager";  ///< eager | cuda_graph: a step is captured once, then replayed
+  DeviceKind device = DeviceKind::cpu;
+  int compute_capability = 0;  ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
+  BackendKind backend = BackendKind::automatic;  ///< as configured
+  /// cuda_graph: a step is captured once, and replayed.
+  ExecutionMode execution = ExecutionMode::eager;
   std::int64_t micro_batch = 0;     ///< sequences in one forward
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t d_ff = 0;
-  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's compute_dtype()
-  std::string kernels = "reference";  ///< fused: our kernels; reference: PyTorch's operators
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  KernelSet kernels = KernelSet::reference;
+};
+
+/// Why a plugin cannot run as it is asked to.
+struct Refusal {
+  std::string reason;     ///< a sentence: "it runs on the CPU alone"
+  std::string expected;   ///< what it can run with: "world.device cpu"
+  std::string hint = {};  ///< what to do; empty: take another plugin
 };
 
 /// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,
@@ -40,10 +52,10 @@ class Plugin {
   /// everything else; in the launching process and again in every rank.
   virtual void declare_options(Options& options);
 
-  /// Why the plugin, with its options as read, cannot take part in this run; empty if it can.
+  /// Why the plugin, with its options as read, cannot take part in this run; nothing if it can.
   /// Called in the launching process, so that an impossible combination is refused before any rank
   /// starts.
-  virtual std::string unsupported(const RunDescription& run) const;
+  virtual std::optional<Refusal> unsupported(const RunDescription& run) const;
 };
 
 enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };

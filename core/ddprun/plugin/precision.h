@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ddprun/optim/gradient_scale.h"
@@ -70,9 +72,17 @@ class Precision : public Plugin {
   virtual std::string matmul_dtype() const;
 };
 
-/// For unsupported(): a sentence if the run is on GPUs below compute capability `least` (80
-/// is 8.0), which `what` needs ("TF32 products"); else empty.
-std::string below_capability(const RunDescription& run, int least, const std::string& what);
+/// The dtypes in which gradients may travel, as an option: `reduce_dtype: bfloat16`.
+enum class ReduceDtype { float32, bfloat16 };
+constexpr auto choice_names(ReduceDtype) { return std::array{"float32", "bfloat16"}; }
+constexpr at::ScalarType dtype_of(ReduceDtype dtype) {
+  return dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// For unsupported(): a refusal if the setup is of GPUs below compute capability `least` (80 is
+/// 8.0), which `what` needs ("TF32 products").
+std::optional<Refusal> below_capability(const RunDescription& run, int least,
+                                        const std::string& what);
 
 }  // namespace ddprun
 

@@ -3,16 +3,9 @@
 
 #include <algorithm>
 
-#include "ddprun/base/enum_names.h"
-
 namespace ddprun {
 
 namespace {
-
-constexpr EnumNames<CheckStatus, 4> kStatusNames = {{{CheckStatus::unchecked, "unchecked"},
-                                                     {CheckStatus::passed, "passed"},
-                                                     {CheckStatus::control, "control"},
-                                                     {CheckStatus::failed, "failed"}}};
 
 /// The check with its rank in front, unless all ranks say the same.
 Check said_by(std::size_t rank, Check check, const std::vector<std::vector<Check>>& ranks) {
@@ -26,12 +19,6 @@ Check said_by(std::size_t rank, Check check, const std::vector<std::vector<Check
 }
 
 }  // namespace
-
-const char* to_string(CheckStatus status) { return name_of(kStatusNames, status); }
-
-CheckStatus check_status(std::string_view name) {
-  return value_named(kStatusNames, name, "status of a check");
-}
 
 Proof summarize_checks(const std::vector<std::vector<Check>>& ranks) {
   Proof proof;

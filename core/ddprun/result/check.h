@@ -1,25 +1,25 @@
-// A check that a run makes of itself, and how those of all ranks make one proof.
+// The checks by which a run proves itself, and how those of all ranks make one proof.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ddprun {
 
-/// The later ones overrule the earlier ones.
+/// In the order of strictness: over ranks and checks a later value overrules an earlier one.
 enum class CheckStatus : std::uint8_t {
   unchecked,  // no check was made
   passed,
   control,  // not synchronized by design
   failed,
 };
-const char* to_string(CheckStatus status);
-/// Throws Error if no status has that name.
-CheckStatus check_status(std::string_view name);
+constexpr auto choice_names(CheckStatus) {
+  return std::array{"unchecked", "passed", "control", "failed"};
+}
 
-/// docs/measurement.md says what each check proves.
+/// One check of one rank. docs/measurement.md says what each check proves.
 struct Check {
   /// "integer_gradients", "parameters_equal", "collectives_as_planned", "initial_parameters_equal"
   std::string name;

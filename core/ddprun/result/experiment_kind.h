@@ -8,9 +8,9 @@
 
 namespace ddprun {
 
-/// A kind derives from this and declares each quantity as a member:
+/// Base of a kind. A kind declares each quantity as a member:
 ///     const Quantity& forward_ms = declare({.key = "forward_ms", .unit = "ms", ...});
-/// One object of it lives as long as the process.
+/// Each kind has one object, which lives as long as the process.
 class ExperimentKind {
  public:
   ExperimentKind(const ExperimentKind&) = delete;
@@ -18,7 +18,7 @@ class ExperimentKind {
 
   /// "training"
   const std::string& name() const { return name_; }
-  /// In the order of the table and of steps.csv. The first is measured and is the time of a step.
+  /// In the order of the table and of steps.csv. The first one is the measured time of a step.
   const std::deque<Quantity>& quantities() const { return quantities_; }
   /// A run in a few words: "31.2 ms/step, loss 2.500".
   virtual std::string in_short(const RunStatistics& run) const = 0;

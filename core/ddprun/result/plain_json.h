@@ -1,11 +1,10 @@
-// JSON of the plain structs of a result; for the sources that write or read result.json.
+// JSON of a result's plain structs. Sources that write or read result.json include it.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
-#include "ddprun/base/enum_names.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/comm/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
@@ -14,19 +13,14 @@
 
 namespace ddprun {
 
-inline void to_json(nlohmann::json& out, CheckStatus status) { out = to_string(status); }
-inline void from_json(const nlohmann::json& in, CheckStatus& status) {
-  status = check_status(in.get<std::string>());
+/// Enums travel by their names.
+template <NamedEnum E>
+void to_json(nlohmann::json& out, E value) {
+  out = name_of(value);
 }
-
-inline void to_json(nlohmann::json& out, CollectiveKind kind) { out = to_string(kind); }
-inline void from_json(const nlohmann::json& in, CollectiveKind& kind) {
-  const auto named = [](CollectiveKind each) { return std::pair(each, to_string(each)); };
-  const EnumNames<CollectiveKind, 5> names = {
-      named(CollectiveKind::all_reduce), named(CollectiveKind::broadcast),
-      named(CollectiveKind::reduce_scatter), named(CollectiveKind::all_gather),
-      named(CollectiveKind::barrier)};
-  kind = value_named(names, in.get<std::string>(), "kind of a collective");
+template <NamedEnum E>
+void from_json(const nlohmann::json& in, E& value) {
+  value = value_named<E>(in.get<std::string>());
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Check, name, status, detail)

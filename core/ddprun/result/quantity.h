@@ -1,5 +1,5 @@
-// A quantity of an experiment, declared once: files, statistics, tables and docs follow from the
-// declaration.
+// A quantity of an experiment. It is declared once; files, statistics, tables and docs follow from
+// the declaration.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace ddprun {
 
 class RunStatistics;
 
-/// How a step's value comes from the samples of its ranks.
+/// How the ranks' samples of a step combine to the step's value.
 enum class OverRanks : std::uint8_t { mean, max, min, mean_minus_min };
 
-/// How a run's figure comes from the values of its steps.
+/// How the values of a run's steps combine to the run's figure.
 enum class OverSteps : std::uint8_t {
   median,  // of the measured steps
   mean,    // of the measured steps
@@ -27,22 +27,22 @@ enum class OverSteps : std::uint8_t {
 /// How a value is written in JSON and CSV. Integers are exact up to 2^53.
 enum class Written : std::uint8_t { number, integer, boolean };
 
-/// A figure of a run that follows from others. `words` stand behind the value in the table, and in
-/// place of a missing one they say why it is missing.
+/// A figure of a run that follows from other quantities. In the table `words` stand behind the
+/// value. If there is no value, they say why.
 struct Figure {
   std::optional<double> value = {};
   std::string words = {};
 };
 
-/// Every quantity is one of four: measured in each sample; another combination of a measured one
-/// (`of`); a function of the run (`follows`); a comparison with the other runs of a table
-/// (`compares`).
+/// There are four sorts of quantities. One without `of`, `follows` and `compares` is measured in
+/// each sample. One with `of` combines a measured quantity in another way. One with `follows` is a
+/// function of the run. One with `compares` compares the run with the other runs of a table.
 struct Quantity {
-  /// In result.json and steps.csv. The unit is part of the name: "forward_ms".
+  /// Its name in result.json and steps.csv. The unit is part of it: "forward_ms".
   std::string key = {};
   std::string unit = {};
   Written written = Written::number;
-  /// A sample may lack it. Others are 0 until they are set.
+  /// Whether a sample may lack it. A quantity that is not optional is 0 until it is set.
   bool optional = false;
   const Quantity* of = nullptr;
   OverRanks over_ranks = OverRanks::mean;
@@ -52,39 +52,40 @@ struct Quantity {
   std::function<Figure(const RunStatistics& run, const std::vector<const RunStatistics*>& runs)>
       compares = {};
 
-  /// Of its column in the table; empty: it has none.
+  /// The title of its column in the table; empty if it has no column.
   std::string title = {};
-  /// On a narrow terminal the highest goes first; 0 stays.
+  /// On a narrow terminal the column with the highest number is dropped first; 0 stays.
   int drop_order = 0;
-  /// Shows the standard deviation beside the median.
+  /// Whether the cell shows the standard deviation beside the median.
   bool spread = false;
-  /// A speed or a time: it is withheld where ranks shared a device.
+  /// Whether it is a speed or a time, which is withheld if ranks shared a device.
   bool timed = true;
-  /// The cell. Empty: OverSteps says it; a median has as many decimals as show three digits of the
-  /// largest value of its column.
+  /// Formats the cell. If it is empty, OverSteps decides; a median then gets enough decimals to
+  /// show three digits of the largest value of its column.
   std::function<std::string(double value)> text = {};
 
-  /// For docs/measurement.md. Of a measured one: what a sample of it is; of others: the formula.
+  /// For docs/measurement.md: what a sample is, if the quantity is measured; else the formula.
   std::string meaning = {};
-  /// For docs/measurement.md: what a reader of the column should know besides.
+  /// For docs/measurement.md: what else a reader of the column should know.
   std::string remark = {};
-  /// What may help where it is no finite number. Empty: it may be anything. Else a run in which it
-  /// is not finite has diverged.
+  /// What may help if the value is not finite. If this is given, a run with a value that is not
+  /// finite has diverged. If it is empty, any value is allowed.
   std::string if_not_finite = {};
-  /// OverSteps::count: what the counted steps did, for a line below the table.
+  /// For OverSteps::count: what the counted steps did, for a line below the table.
   std::string if_counted = {};
 
-  /// Its place among the quantities of its kind.
+  /// Its index among the quantities of its kind.
   std::size_t index = 0;
 
   bool measured() const { return of == nullptr && !follows && !compares; }
-  /// Whether it has a value in every step.
+  /// Whether it has a value in each step.
   bool of_steps() const { return !follows && !compares; }
-  /// The formula of its figure, in the words of docs/measurement.md.
+  /// The formula of its figure, as docs/measurement.md has it.
   std::string formula() const;
 };
 
-/// A cell: `value` times `factor` in a format of fmt, "{:.1f} %".
+/// Returns a function that formats a cell: `value` times `factor` in a format of fmt, such as
+/// "{:.1f} %".
 std::function<std::string(double value)> text_as(std::string format, double factor = 1);
 
 }  // namespace ddprun

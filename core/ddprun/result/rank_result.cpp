@@ -132,7 +132,7 @@ RankResult rank_result_from_json(const json& in, const ExperimentKind& kind) {
     return parse(in, kind);
   } catch (const json::exception& error) {
     throw Error({.what = "a rank's result is malformed",
-                 .where = {},
+                 .where = "a rank's result",
                  .got = error.what(),
                  .expected = fmt::format("the result of a rank of kind {}", kind.name()),
                  .hint = kOtherVersion});

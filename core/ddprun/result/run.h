@@ -1,4 +1,4 @@
-// One experiment that ran: what the figures of a report are made of.
+// A run of an experiment: everything that the figures of a report are computed from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,17 +13,18 @@ struct Run {
   const ExperimentKind* kind = nullptr;
   /// The resolved experiment; null if the YAML was refused.
   nlohmann::json config = nullptr;
-  /// What all ranks do in one step together, in terms of the kind.
+  /// What all ranks together do in one step. The kind decides what stands here.
   nlohmann::json work = nullptr;
-  /// The ranks shared a GPU: its times mean nothing.
+  /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
-  /// In rank order; empty unless it ran to its end.
+  /// The results of all ranks, in rank order. Empty unless the run came to its end.
   std::vector<RankResult> ranks = {};
 
   bool measured() const { return !ranks.empty(); }
 };
 
-/// The memory of each phase: of the rank with the highest peak in it. None: nobody looked at it.
+/// The memory of each phase, taken from the rank with the highest peak in it. Empty if memory was
+/// not measured.
 std::vector<PhaseMemory> highest_memory(const Run& run);
 
 Proof summarize_proof(const Run& run);

@@ -1,4 +1,4 @@
-// From the samples of all ranks to the figures of a run.
+// Computes the figures of a run from the samples of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace ddprun {
 
-/// A quantity that has a value in every step, over the steps of a run.
+/// A quantity that has a value in each step, combined over the steps of a run.
 struct OverRun {
   /// Over the measured steps.
   Summary steps = {};
-  /// Of the very first step, warm-up included, and of the last.
+  /// The value of the very first step, warm-up included, and of the last.
   double first = 0, last = 0;
-  /// Steps, warm-up included, in which it was not 0.
+  /// The number of steps, warm-up included, in which it was not 0.
   std::int64_t count = 0;
 };
 
 class RunStatistics {
  public:
-  /// `run` is measured and outlives this. Throws std::invalid_argument if its ranks do not have the
-  /// same steps, or none was measured.
+  /// `run` is measured and outlives this object. Throws std::invalid_argument if its ranks do not
+  /// have the same steps, or if no step was measured.
   explicit RunStatistics(const Run& run);
 
   const Run& run() const { return *run_; }
   /// Whether its times mean something.
   bool timed() const { return !run_->emulated; }
 
-  /// Of a quantity of steps.
+  /// For a quantity with of_steps().
   const OverRun& operator[](const Quantity& quantity) const { return over_run_[quantity.index]; }
-  /// Each rank's own steps: of the kind's first quantity.
+  /// The kind's first quantity over each rank's own steps.
   std::vector<Summary> rank_steps() const;
-  /// The one figure of any quantity that compares nothing.
+  /// The figure of a quantity, of any sort but those with `compares`.
   Figure figure(const Quantity& quantity) const;
 
  private:
@@ -44,8 +44,8 @@ class RunStatistics {
   std::vector<OverRun> over_run_;  // one a quantity
 };
 
-/// A summary, two ends, a number or null for each quantity that compares nothing, by its key;
-/// besides `no_KEY`, why a figure is missing, and `rank_KEY`, each rank's own steps.
+/// For each quantity without `compares`, by its key: a summary, two ends, a number or null.
+/// `no_KEY` says why a figure is missing. `rank_KEY` has each rank's own steps.
 nlohmann::json to_json(const RunStatistics& statistics);
 
 }  // namespace ddprun

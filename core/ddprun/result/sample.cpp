@@ -29,7 +29,7 @@ double to_number(const json& value) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
   if (text == "-inf") return -std::numeric_limits<double>::infinity();
   throw Error({.what = "not a number in a rank's result",
-               .where = {},
+               .where = "a rank's result",
                .got = text,
                .expected = "a number, \"nan\", \"inf\", \"-inf\"",
                .hint = "the result was written by another version of ddprun"});

@@ -112,6 +112,7 @@ BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
   }
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
+                 .where = "DataParallel::backward",
                  .got = std::to_string(gradients_seen_) + " gradients",
                  .expected = std::to_string(buffers_.count()) + ", one for each parameter",
                  .hint = "a parameter that the loss does not depend on must not be given to "

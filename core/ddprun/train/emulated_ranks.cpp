@@ -25,7 +25,7 @@ void require_same_as_before(bool emulated) {
                  "GPUs of their own in another",
          .where = kOption,
          .got = emulated ? "true, after a row with false" : "false, after a row with true",
-         .expected = {},
+         .expected = "one of the two in all rows of a launch",
          .hint = "NCCL keeps its host id until a process ends: launch the rows apart"});
   }
   before = emulated;
@@ -55,7 +55,7 @@ void check_emulation_environment(const std::string& where) {
 }
 
 std::shared_ptr<Device> open_rank_device(const WorldConfig& world, const RankInfo& info) {
-  if (world.device == "cpu") return open_device(world.device, info.local_rank);
+  if (world.device == DeviceKind::cpu) return open_device(world.device, info.local_rank);
   const bool emulated = world.emulated();
   require_same_as_before(emulated);
   if (!emulated) return open_device(world.device, info.local_rank);
@@ -64,7 +64,7 @@ std::shared_ptr<Device> open_rank_device(const WorldConfig& world, const RankInf
                        .where = kOption,
                        .got = "this host has " + std::to_string(info.local_size) + " of " +
                               std::to_string(info.world_size) + " ranks",
-                       .expected = {},
+                       .expected = "all of them",
                        .hint = "launch them on one host, or remove the option"});
   }
   for (const auto& [name, value] : emulation_variables(info.rank)) {

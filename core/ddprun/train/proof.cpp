@@ -174,7 +174,7 @@ std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
   for (const auto& [what, count] : surplus) {
     if (count == 0) continue;
     differences.push_back(fmt::format(
-        "{} {} of {} bytes {}", std::abs(count), to_string(what.first), with_thousands(what.second),
+        "{} {} of {} bytes {}", std::abs(count), name_of(what.first), with_thousands(what.second),
         count > 0 ? "ran but were not planned" : "were planned but did not run"));
   }
   return fmt::format("{}", fmt::join(differences, "; "));

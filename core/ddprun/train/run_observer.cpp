@@ -25,6 +25,7 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
     throw Error({.what = "the memory snapshot cannot be written",
                  .where = path.string(),
                  .got = std::strerror(errno),
+                 .expected = "a file that can be written",
                  .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
   }
 }

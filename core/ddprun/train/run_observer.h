@@ -1,5 +1,5 @@
-// Looks at a rank while it sets up and in one warm-up step: memory by phase, the allocator's
-// history. Never at measured steps, which it would disturb.
+// Observes a rank's set-up and one warm-up step: memory by phase, and the allocator's history. It
+// never observes measured steps, because it would disturb them.
 #pragma once
 
 #include <filesystem>
@@ -14,22 +14,22 @@
 
 namespace ddprun {
 
-/// Training thread only; made before anything of the run is allocated.
+/// Use it on the training thread only. Make it before the run allocates anything.
 class RunObserver {
  public:
-  /// Observes from now on: what the thread does in Phase::setup, and all phases of `step` (empty:
-  /// of none). `folder`: where this rank may write files; empty: it writes none. `device` outlives
-  /// this.
+  /// Observes from now on what the thread does in Phase::setup, and all phases of `step`, if there
+  /// is one. This rank may write files into `folder`; it writes none if that is empty. `device`
+  /// outlives this object.
   RunObserver(const ProfileConfig& config, Device& device, std::optional<std::int64_t> step,
               std::filesystem::path folder);
   ~RunObserver();
 
-  /// Around the steps with their index.
+  /// Call these before and after each step, with its index.
   void before_step(std::int64_t index);
-  /// Ends all observing after `step`. Throws Error if a file cannot be written.
+  /// Ends all observation after the observed step. Throws Error if a file cannot be written.
   void after_step(std::int64_t index);
 
-  /// Adds what was seen.
+  /// Adds what was observed to `result`.
   void add_to(RankResult& result) const;
 
  private:

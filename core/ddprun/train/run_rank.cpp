@@ -27,7 +27,7 @@ namespace {
 std::optional<std::int64_t> observed_step(const Experiment& experiment) {
   const std::int64_t warmup = experiment.train.warmup_steps;
   if (warmup == 0) return {};
-  if (experiment.execution.mode == "cuda_graph") {
+  if (experiment.execution.mode == ExecutionMode::cuda_graph) {
     return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
   }
   return warmup - 1;

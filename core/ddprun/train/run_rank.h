@@ -1,4 +1,5 @@
-// One rank of one experiment, from connecting to its result: build, prove, warm up, measure, prove.
+// Runs one rank of one experiment, from connecting to its result: build, prove, warm up, measure,
+// prove.
 #pragma once
 
 #include <vector>

@@ -10,6 +10,9 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kStep = "DataParallel::step()";
+constexpr const char* kStrategyHint = "the strategy is at fault: see docs/writing_a_plugin.md";
+constexpr const char* kLoopHint =
+    "a training loop of your own: begin_step(lr), backward(loss, true), step(lr, clip_norm)";
 
 }  // namespace
 
@@ -29,16 +32,18 @@ bool StepOrder::may_update() const {
   if (phase_ == StepPhase::synchronizing || phase_ == StepPhase::synchronized) return true;
   throw Error({.what = "the strategy reported a range before backward was done",
                .where = "StrategyContext::range_ready()",
-               .expected = "range_ready() from finish_backward() on: backward still reads "
-                           "parameters"});
+               .got = "a call during backward, which still reads parameters",
+               .expected = "calls from finish_backward() on",
+               .hint = kStrategyHint});
 }
 
 void StepOrder::end_synchronizing(std::size_t updates) {
   if (overlap_ && lr_ && updates == 0) {
-    throw Error(
-        {.what = "the strategy reported no range, so optimizer.overlap had no effect",
-         .where = "Strategy::finish_backward()",
-         .expected = "range_ready() within finish_backward(), as its reports_ranges() says"});
+    throw Error({.what = "the strategy reported no range, so optimizer.overlap had no effect",
+                 .where = "Strategy::finish_backward()",
+                 .got = "no call of range_ready()",
+                 .expected = "range_ready() within it, as reports_ranges() says",
+                 .hint = kStrategyHint});
   }
   phase_ = StepPhase::synchronized;
 }
@@ -49,7 +54,9 @@ bool StepOrder::complete(double lr, double clip_norm) {
   if (!begun && !overlap_ && !synchronized) {
     throw Error({.what = "step() came without a backward that synchronizes",
                  .where = kStep,
-                 .expected = "backward(loss, true), which makes every gradient the mean"});
+                 .got = "gradients that are no mean",
+                 .expected = "backward(loss, true) before",
+                 .hint = kLoopHint});
   }
   // With overlap parts of the parameters are updated by now, at the rate of begin() and from
   // gradients that were not clipped.
@@ -60,7 +67,8 @@ bool StepOrder::complete(double lr, double clip_norm) {
                  .got = fmt::format("lr {} and clip_norm {}", lr, clip_norm),
                  .expected = begun && synchronized
                                  ? fmt::format("lr {}{}", *lr_, overlap_ ? " and clip_norm 0" : "")
-                                 : "begin_step() before the backward that synchronizes"});
+                                 : "begin_step() before the backward that synchronizes",
+                 .hint = kLoopHint});
   }
   phase_ = StepPhase::accumulating;
   lr_.reset();

@@ -33,7 +33,8 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
   });
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
                                                   *plugins_.precision, experiment.optimizer);
-  if (experiment.model.kernels == "fused") model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == KernelSet::fused)
+    model_.use_memory(data_parallel_->buffers().slots());
 }
 
 void Trainer::load_inputs(std::int64_t index) {
@@ -106,7 +107,8 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   const Mark begin = device_.mark();
   load_inputs(index);
   data_parallel_->begin_step(lr_);
-  if (experiment_.execution.mode == "cuda_graph" && index >= ExecutionConfig::kEagerSteps) {
+  if (experiment_.execution.mode == ExecutionMode::cuda_graph &&
+      index >= ExecutionConfig::kEagerSteps) {
     replay_step();
   } else {
     run_step(on_synchronized);

@@ -13,7 +13,7 @@
 
 namespace ddprun {
 
-/// What run_rank() and verify_rank() call step by step. Training thread only.
+/// run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:
   /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
@@ -53,16 +53,17 @@ class Trainer {
     StepOutcome outcome = {};
   };
 
-  /// Into inputs_, without waiting for the device.
+  /// Copies the step's batches into inputs_, without waiting for the device.
   void load_inputs(std::int64_t index);
-  /// Forward, backward, synchronization and update of the step that was loaded and begun.
+  /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);
-  /// run_step() as a graph: the first call captures it, each call replays it.
+  /// Runs run_step() as a graph: the first call captures it, and each call replays it.
   void replay_step();
-  /// After the step: marks and records become times. `begin`: of the step.
+  /// Turns marks and records into times, after the step. `begin` is the begin of the step.
   void fill_times(Mark begin, Sample& sample);
-  /// After the step: its collectives, of which those before its last gradient overlapped backward.
+  /// Fills in the step's collectives, after the step. What ran before the last gradient overlapped
+  /// backward.
   void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
 
   const Experiment& experiment_;
@@ -73,7 +74,7 @@ class Trainer {
   std::unique_ptr<DataSource> data_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::int64_t micro_batches_;
-  /// Of each micro-batch, on the device. On a GPU they stay in the same memory.
+  /// The batch of each micro-batch, on the device. On a GPU they stay in the same memory.
   std::vector<Batch> inputs_;
   double lr_ = 0.0;
   StepState state_;

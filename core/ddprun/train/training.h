@@ -1,5 +1,5 @@
-// The kind of experiment that trains: what is measured in each of its steps, and the figures of a
-// run that follow, in the order of the table. A new quantity is one declaration here.
+// The kind of experiment that trains: what it measures in each step, and the figures of a run, in
+// the order of the table. A new quantity is one declaration here.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -134,8 +134,7 @@ struct Training final : ExperimentKind {
                .drop_order = 3,
                .text = text_as("{:.1f} %", 100),
                .meaning = "TFLOP/s / the dense peak of the device's matrix products in this "
-                          "precision",
-               .remark = "–: no peak is known; a line below the table says why"});
+                          "precision. –: no peak is known; a line below the table says why"});
   const Quantity& peak_memory =
       declare({.key = "peak_memory_bytes",
                .unit = "bytes",
@@ -145,8 +144,7 @@ struct Training final : ExperimentKind {
                .timed = false,
                .text = text_as("{:.1f} MB", 1e-6),
                .meaning = "the highest `peak_allocated_bytes` of all ranks and phases, and the "
-                          "phase ([profiling.md](profiling.md))",
-               .remark = "–: there was no warm-up step"});
+                          "phase ([profiling.md](profiling.md)). –: there was no warm-up step"});
   const Quantity& samples_per_s = declare({.key = "samples_per_s",
                                            .unit = "sequences/s",
                                            .follows = find_samples_per_s,
@@ -173,7 +171,7 @@ struct Training final : ExperimentKind {
                                          .drop_order = 7,
                                          .timed = false,
                                          .text = count_text,
-                                         .meaning = "how many this rank took part in"});
+                                         .meaning = "collectives of the step on this rank"});
   const Quantity& loss = declare({.key = "loss",
                                   .over_steps = OverSteps::ends,
                                   .title = "loss",

@@ -67,7 +67,7 @@ std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRe
   // The whole global batch in one forward, by PyTorch's own operators: other kernels, other matrix
   // shapes, other orders of summation, so that nothing but the mathematics is shared.
   Experiment whole = experiment;
-  whole.model.kernels = "reference";
+  whole.model.kernels = KernelSet::reference;
   whole.world.size = 1;
   whole.train.global_batch = experiment.global_batch();
   whole.train.batch_per_rank = 0;

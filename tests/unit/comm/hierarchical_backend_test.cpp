@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const CommConfig kHierarchical = {.backend = "hierarchical", .timeout_s = 60};
+const CommConfig kHierarchical = {.backend = BackendKind::hierarchical, .timeout_s = 60};
 
 /// A rank with a group of either backend.
 using Body = std::function<void(ProcessGroup& group, ProcessGroup& gloo)>;
@@ -32,7 +32,7 @@ void run_hosts(int hosts, int local_size, const Body& body) {
       [&](ProcessGroup& group) {
         at::set_num_threads(1);  // teams of threads would crowd the ranks out
         const auto gloo = connect_thread(gloo_store, group.rank(), group.size(),
-                                         {.backend = "gloo", .timeout_s = 60});
+                                         {.backend = BackendKind::gloo, .timeout_s = 60});
         ASSERT_EQ(group.backend_name(), "hierarchical");
         body(group, *gloo);
         gloo->shutdown();
@@ -288,7 +288,7 @@ TEST(HierarchicalBackend, DifferentCallsOnOneHostAreAnErrorThatNamesBoth) {
                                    group.all_reduce(tensor, ReduceOp::sum, "mine").wait();
                                  });
                                },
-                               {.backend = "hierarchical", .timeout_s = 3}),
+                               {.backend = BackendKind::hierarchical, .timeout_s = 3}),
                CommError);
   for (const int rank : {2, 3}) {
     EXPECT_THAT(failures[rank], HasSubstr("the ranks called different collectives: rank"));

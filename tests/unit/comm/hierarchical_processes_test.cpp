@@ -25,7 +25,8 @@ std::unique_ptr<ProcessGroup> join(const RankInfo& info, double timeout_s = 30) 
   RankInfo place = info;
   place.local_rank = info.rank % kLocalSize;
   place.local_size = kLocalSize;
-  return connect(place, {.backend = "hierarchical", .interface = "lo", .timeout_s = timeout_s},
+  return connect(place,
+                 {.backend = BackendKind::hierarchical, .interface = "lo", .timeout_s = timeout_s},
                  "run", "host " + std::to_string(info.rank / kLocalSize));
 }
 
@@ -112,7 +113,8 @@ TEST(HierarchicalProcesses, ALauncherThatIsWrongAboutHostsIsRefused) {
     place.local_rank = info.rank % kLocalSize;
     place.local_size = kLocalSize;
     try {
-      connect(place, {.backend = "hierarchical", .interface = "lo", .timeout_s = 30}, "run");
+      connect(place, {.backend = BackendKind::hierarchical, .interface = "lo", .timeout_s = 30},
+              "run");
     } catch (const ConfigError& error) {
       return error.text().got ==
                      "rank 0 shares its host with 4 ranks in all (rank 0, 1, 2, 3); its launcher "

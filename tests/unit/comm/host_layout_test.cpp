@@ -48,7 +48,7 @@ TEST(HostLayout, HostsOfDifferentSizes) {
   const ErrorText text = refusal(claims("aab"));
   EXPECT_EQ(text.what, "backend hierarchical needs as many ranks on every host");
   EXPECT_EQ(text.got, "2 on the host of rank 0, 1 on that of rank 2");
-  EXPECT_THAT(text.expected, HasSubstr("gloo"));
+  EXPECT_THAT(text.hint, HasSubstr("gloo"));
   auto cut_short = claims("aabb");
   cut_short.pop_back();
   EXPECT_EQ(refusal(cut_short).what, text.what);

@@ -21,14 +21,15 @@ using test::run_ranks;
 using testing::HasSubstr;
 
 /// With every backend.
-class ProcessGroupErrors : public testing::TestWithParam<const char*> {
+class ProcessGroupErrors : public testing::TestWithParam<BackendKind> {
  protected:
   static CommConfig config(double timeout_s = 30) {
     return {.backend = GetParam(), .timeout_s = timeout_s};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Backends, ProcessGroupErrors, testing::Values("gloo", "shm"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessGroupErrors,
+                         testing::Values(BackendKind::gloo, BackendKind::shm),
+                         [](const auto& info) { return name_of(info.param); });
 
 TEST_P(ProcessGroupErrors, RefusesTensorsThatDoNotFit) {
   run_ranks(

@@ -52,18 +52,20 @@ at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, std::int64_t fir
 }
 
 /// A backend and a number of ranks.
-class Ranks : public testing::TestWithParam<std::tuple<const char*, int>> {
+class Ranks : public testing::TestWithParam<std::tuple<BackendKind, int>> {
  protected:
   static int count() { return std::get<1>(GetParam()); }
   static void run(const std::function<void(ProcessGroup&)>& body) {
     run_ranks(count(), body, {.backend = std::get<0>(GetParam()), .timeout_s = 30});
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Count, Ranks, testing::Combine(testing::Values("gloo", "shm"), testing::Values(1, 2, 3, 4)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(Count, Ranks,
+                         testing::Combine(testing::Values(BackendKind::gloo, BackendKind::shm),
+                                          testing::Values(1, 2, 3, 4)),
+                         [](const auto& info) {
+                           return std::string(name_of(std::get<0>(info.param))) + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
 
 TEST_P(Ranks, AllReduce) {
   run([](ProcessGroup& group) {
@@ -216,14 +218,14 @@ TEST(ProcessGroup, ReducesALeafThatRequiresGradAndABfloat16Tensor) {
 }
 
 TEST(ProcessGroup, IsClosedAfterShutdown) {
-  for (const char* backend : {"gloo", "shm"}) {
+  for (const BackendKind backend : {BackendKind::gloo, BackendKind::shm}) {
     const auto group = connect_thread(make_thread_store(), 0, 1, {.backend = backend});
-    EXPECT_EQ(group->backend_name(), backend);
+    EXPECT_EQ(group->backend_name(), name_of(backend));
     EXPECT_EQ(group->backend_reason(), "asked for");
     group->shutdown();
     const at::Tensor tensor = at::zeros({1});
     EXPECT_THROW(group->all_reduce(tensor, ReduceOp::sum, "x"), CommError);
-    EXPECT_EQ(group->backend_name(), backend);
+    EXPECT_EQ(group->backend_name(), name_of(backend));
   }
 }
 
@@ -261,7 +263,7 @@ TEST(ProcessGroup, WireBytes) {
   EXPECT_EQ(wire_bytes(CollectiveKind::broadcast, 1000, 4), 1000.0);
   EXPECT_EQ(wire_bytes(CollectiveKind::broadcast, 1000, 1), 0.0);
   EXPECT_EQ(wire_bytes(CollectiveKind::barrier, 0, 4), 0.0);
-  EXPECT_STREQ(to_string(CollectiveKind::reduce_scatter), "reduce_scatter");
+  EXPECT_STREQ(name_of(CollectiveKind::reduce_scatter), "reduce_scatter");
 }
 
 }  // namespace

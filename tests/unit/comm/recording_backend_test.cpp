@@ -121,7 +121,7 @@ TEST(Records, OfWorkUnderWayComeLater) {
 
 TEST(Records, StartIsWhenAThreadWasFree) {
   CommConfig config;
-  config.backend = "gloo";
+  config.backend = BackendKind::gloo;
   config.gloo_threads = 1;
   run_ranks(
       2,

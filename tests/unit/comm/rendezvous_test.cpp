@@ -347,7 +347,7 @@ TEST(Connect, SaysThatThePortIsTaken) {
 
 TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   CommConfig config;
-  config.backend = "gloo";
+  config.backend = BackendKind::gloo;
   config.interface = "nosuch0";
   try {
     connect({}, config, "run");

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const CommConfig kShm = {.backend = "shm", .timeout_s = 60};
+const CommConfig kShm = {.backend = BackendKind::shm, .timeout_s = 60};
 
 void run_ranks(int count, const std::function<void(ProcessGroup&)>& body) {
   test::run_ranks(

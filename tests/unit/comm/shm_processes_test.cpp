@@ -23,7 +23,9 @@ using test::run_process_ranks;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-CommConfig shm(double timeout_s = 30) { return {.backend = "shm", .timeout_s = timeout_s}; }
+CommConfig shm(double timeout_s = 30) {
+  return {.backend = BackendKind::shm, .timeout_s = timeout_s};
+}
 
 std::set<std::string> files_of_shared_memory() {
   std::set<std::string> files;
@@ -185,7 +187,7 @@ TEST(ShmProcesses, ShmAcrossHostsIsRefusedAndAutoTakesGloo) {
   const auto with_shm = [](const RankInfo& info) {
     RankInfo elsewhere = info;
     elsewhere.local_size = 1;  // as on two hosts
-    CommConfig config{.backend = "shm", .interface = "lo", .timeout_s = 30};
+    CommConfig config{.backend = BackendKind::shm, .interface = "lo", .timeout_s = 30};
     try {
       connect(elsewhere, config, "run");
       return 1;

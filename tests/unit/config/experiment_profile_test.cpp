@@ -42,7 +42,8 @@ TEST(ExperimentProfile, AMemorySnapshotNeedsAWarmUpStep) {
             "profile.memory_snapshot records warm-up steps, and there are none\n"
             "  where: run.yaml:6:11\n"
             "  got: train.warmup_steps 0\n"
-            "  expected: at least 1");
+            "  expected: at least 1\n"
+            "  hint: raise train.warmup_steps, or remove the option");
 }
 
 }  // namespace

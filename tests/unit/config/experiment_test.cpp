@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "ddprun/base/error.h"
+#include "ddprun/train/run_plugins.h"
 
 namespace ddprun {
 namespace {
@@ -68,12 +69,12 @@ TEST_F(ExperimentTest, DefaultsOfEverySection) {
   EXPECT_EQ(e.label, "");
   EXPECT_EQ(e.model.preset, "tiny");
   EXPECT_EQ(e.model.d_model, model_preset("tiny").d_model);
-  EXPECT_EQ(e.data.source, "random");
+  EXPECT_EQ(e.data.source, DataKind::random);
   EXPECT_EQ(e.world.size, 1);
-  EXPECT_EQ(e.world.comm.backend, "auto");
+  EXPECT_EQ(e.world.comm.backend, BackendKind::automatic);
   EXPECT_EQ(e.strategy.name, "s");
   EXPECT_EQ(e.precision.kind, PluginKind::precision);
-  EXPECT_EQ(e.optimizer.name, "adamw");
+  EXPECT_EQ(e.optimizer.name, OptimizerKind::adamw);
   EXPECT_EQ(e.train.steps, 10);
   EXPECT_EQ(e.output_dir, "results");
 }
@@ -108,12 +109,15 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(e.batch_per_rank(), 6);
   EXPECT_EQ(e.global_batch(), 12);
   EXPECT_EQ(e.micro_batch(), 2);
-  EXPECT_EQ(e.setup().world_size, 2);
-  EXPECT_EQ(e.setup().micro_batch, 2);
-  EXPECT_EQ(e.setup().context_length, 128);
-  EXPECT_EQ(e.setup().head_dim, 64);
-  EXPECT_EQ(e.setup().d_ff, e.model.d_ff);
-  EXPECT_EQ(e.setup().kernels, "fused");
+  class : public Precision {
+  } precision;
+  const RunDescription run = describe_run(e, precision);
+  EXPECT_EQ(run.world_size, 2);
+  EXPECT_EQ(run.micro_batch, 2);
+  EXPECT_EQ(run.context_length, 128);
+  EXPECT_EQ(run.head_dim, 64);
+  EXPECT_EQ(run.d_ff, e.model.d_ff);
+  EXPECT_EQ(run.kernels, KernelSet::fused);
 }
 
 TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
@@ -159,9 +163,9 @@ TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
       "attention: a\n"
       "optimizer: {lr: 3.3e-4, betas: [0.8, 0.999], schedule: {name: cosine, warmup_steps: 3}}\n"
       "train: {global_batch: 12, accumulate: 2}\n");
-  const std::string resolved = to_yaml(e);
+  const std::string resolved = to_yaml(resolve(e));
   const Experiment back = load_one(resolved);
-  EXPECT_EQ(to_yaml(back), resolved);
+  EXPECT_EQ(to_yaml(resolve(back)), resolved);
   EXPECT_EQ(back.name, "1.5");
   EXPECT_EQ(back.model.d_ff, e.model.d_ff);
   EXPECT_EQ(back.model.rope_theta, 5e5);
@@ -177,8 +181,9 @@ TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
 
   // Written options of the plugin take the place of those that were read.
   e.strategy.options = parse_yaml("{bucket_mb: 25}", "");
-  EXPECT_THAT(to_yaml(e), testing::HasSubstr("strategy:\n  name: s\n  path: " + e.strategy.path +
-                                             "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
+  EXPECT_THAT(to_yaml(resolve(e)),
+              testing::HasSubstr("strategy:\n  name: s\n  path: " + e.strategy.path +
+                                 "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
 }
 
 TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
@@ -233,11 +238,12 @@ TEST_F(ExperimentTest, PluginsMustBeChosen) {
 }
 
 TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
-  EXPECT_EQ(error(std::string(kLeast) + "name: a/b\n"),
-            "the experiment's name cannot name a folder\n"
-            "  where: run.yaml:5:1\n"
-            "  got: a/b\n"
-            "  expected: letters, digits, '.', '_' and '-', not starting with '.'");
+  EXPECT_EQ(
+      error(std::string(kLeast) + "name: a/b\n"),
+      "the experiment's name cannot name a folder\n"
+      "  where: run.yaml:5:1\n"
+      "  got: a/b\n"
+      "  expected: letters, digits, '.', '_' and '-', not starting with '.'; and not \"latest\"");
   file_ = folder_ / "my run.yaml";
   EXPECT_THAT(error(kLeast), testing::HasSubstr("got: my run\n"));
   EXPECT_THAT(error(kLeast),

@@ -12,12 +12,15 @@
 namespace ddprun {
 namespace {
 
+enum class Algorithm { ring, halving };
+constexpr auto choice_names(Algorithm) { return std::array{"ring", "halving"}; }
+
 // One option of each type, as a plugin would declare them.
 struct Sample {
   bool pin = true;
   std::int64_t steps = 10;
   double bucket_mb = 25;
-  std::string algorithm = "ring";
+  Algorithm algorithm = Algorithm::ring;
   std::string interface = "";
   std::vector<double> betas = {0.9, 0.95};
   std::vector<std::int64_t> sizes = {};
@@ -29,7 +32,7 @@ struct Sample {
     o.option("pin", &pin, "ranks to cores");
     steps_given = o.option("steps", &steps, "measured steps", {.min = 1, .max = 1e6});
     o.option("bucket_mb", &bucket_mb, "size of a bucket in MB", {.min = 0.001});
-    o.option("algorithm", &algorithm, "of the all-reduce", {.one_of = {"ring", "halving"}});
+    o.option("algorithm", &algorithm, "of the all-reduce");
     o.option("interface", &interface, "network interface");
     o.option("betas", &betas, "decay rates", {.min = 0, .max = 1});
     o.option("sizes", &sizes, "", {.max = 100});
@@ -73,7 +76,7 @@ TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {
   EXPECT_FALSE(sample.pin);
   EXPECT_EQ(sample.steps, 1000);
   EXPECT_EQ(sample.bucket_mb, 0.5);
-  EXPECT_EQ(sample.algorithm, "halving");
+  EXPECT_EQ(sample.algorithm, Algorithm::halving);
   EXPECT_EQ(sample.interface, "5");
   EXPECT_THAT(sample.betas, testing::ElementsAre(0.0, 1.0));
   EXPECT_THAT(sample.sizes, testing::ElementsAre(1, -2));
@@ -92,12 +95,15 @@ TEST(ReadOptions, UnknownKey) {
       error_of("steps: 5\nbukcet_mb: 5\n"),
       "unknown key 'bukcet_mb' in strategy\n"
       "  where: a.yaml:2:1\n"
+      "  got: 5\n"
       "  expected: pin, steps, bucket_mb, algorithm, interface, betas, sizes, path, schedule\n"
       "  hint: did you mean 'bucket_mb'?");
   EXPECT_EQ(error_of("schedule: {zzz: 5}\n"),
             "unknown key 'zzz' in strategy.schedule\n"
             "  where: a.yaml:1:12\n"
-            "  expected: min_lr");
+            "  got: 5\n"
+            "  expected: min_lr\n"
+            "  hint: remove it");
 }
 
 TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
@@ -114,11 +120,15 @@ TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
   EXPECT_EQ(error({"name", "path"}),
             "unknown key 'bucket_mb' in strategy\n"
             "  where: a.yaml:2:1\n"
-            "  expected: name, path");
+            "  got: 5\n"
+            "  expected: name, path\n"
+            "  hint: remove it");
   EXPECT_EQ(error({}),
             "unknown key 'name' in strategy\n"
             "  where: a.yaml:1:1\n"
-            "  expected: no keys: it has no options");
+            "  got: flat\n"
+            "  expected: no keys: it has no options\n"
+            "  hint: remove it");
   EXPECT_EQ(error({"name", "bucket_mb"}), "no error");
 }
 
@@ -138,7 +148,8 @@ TEST(ReadOptions, WrongTypes) {
             "'steps' in strategy has the wrong type\n"
             "  where: a.yaml:1:8\n"
             "  got: ten\n"
-            "  expected: integer, 1 to 1000000 (measured steps)");
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
   EXPECT_EQ(error_of("pin: yes\n"),
             "'pin' in strategy has the wrong type\n"
             "  where: a.yaml:1:6\n"
@@ -149,7 +160,8 @@ TEST(ReadOptions, WrongTypes) {
             "'bucket_mb' in strategy has the wrong type\n"
             "  where: a.yaml:1:12\n"
             "  got: 5 MB\n"
-            "  expected: number, >= 0.001 (size of a bucket in MB)");
+            "  expected: number, >= 0.001 (size of a bucket in MB)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
   EXPECT_EQ(error_of("interface: 5\n"),
             "'interface' in strategy has the wrong type\n"
             "  where: a.yaml:1:12\n"
@@ -160,17 +172,20 @@ TEST(ReadOptions, WrongTypes) {
             "'steps' in strategy has the wrong type\n"
             "  where: a.yaml:1:8\n"
             "  got: the list [1, 2]\n"
-            "  expected: integer, 1 to 1000000 (measured steps)");
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
   EXPECT_EQ(error_of("path: {a: b}\n"),
             "'path' in strategy has the wrong type\n"
             "  where: a.yaml:1:7\n"
             "  got: the mapping {a: b}\n"
-            "  expected: list of texts (files)");
+            "  expected: list of texts (files)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
   EXPECT_EQ(error_of("sizes: [1, 2.5]\n"),
             "'sizes[1]' in strategy has the wrong type\n"
             "  where: a.yaml:1:12\n"
             "  got: 2.5\n"
-            "  expected: list of integers, <= 100");
+            "  expected: list of integers, <= 100\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
 }
 
 TEST(ReadOptions, QuotedNumbersAreText) {
@@ -191,6 +206,8 @@ TEST(ReadOptions, MissingValues) {
             "  hint: give it a value, or remove the line");
 }
 
+constexpr const char* kGeneralHint = "`ddprun describe NAME` shows the keys of a section or plugin";
+
 TEST(ReadOptions, IntegersThatAreNone) {
   const auto hint = [](const std::string& value) {
     const std::string error = error_of("steps: " + value + "\n");
@@ -200,11 +217,11 @@ TEST(ReadOptions, IntegersThatAreNone) {
   };
   EXPECT_EQ(hint("10_000"), "write 10000");
   EXPECT_EQ(hint("2.0"), "write 2");
-  EXPECT_EQ(hint("1.5"), "");
-  EXPECT_EQ(hint("1.55e1"), "");
-  EXPECT_EQ(hint("0x10"), "");
-  EXPECT_EQ(hint("99999999999999999999"), "");
-  EXPECT_EQ(hint(".nan"), "");
+  EXPECT_EQ(hint("1.5"), kGeneralHint);
+  EXPECT_EQ(hint("1.55e1"), kGeneralHint);
+  EXPECT_EQ(hint("0x10"), kGeneralHint);
+  EXPECT_EQ(hint("99999999999999999999"), kGeneralHint);
+  EXPECT_EQ(hint(".nan"), kGeneralHint);
 }
 
 TEST(ReadOptions, OutOfRange) {
@@ -212,12 +229,14 @@ TEST(ReadOptions, OutOfRange) {
             "'steps' in strategy is out of range\n"
             "  where: a.yaml:1:8\n"
             "  got: 0\n"
-            "  expected: integer, 1 to 1000000 (measured steps)");
+            "  expected: integer, 1 to 1000000 (measured steps)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
   EXPECT_EQ(error_of("betas: [0.9, 1.5]\n"),
             "'betas[1]' in strategy is out of range\n"
             "  where: a.yaml:1:14\n"
             "  got: 1.5\n"
-            "  expected: list of numbers, 0 to 1 (decay rates)");
+            "  expected: list of numbers, 0 to 1 (decay rates)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
 }
 
 TEST(ReadOptions, NumbersMustBeFinite) {
@@ -228,7 +247,9 @@ TEST(ReadOptions, NumbersMustBeFinite) {
               "  got: " +
                   value +
                   "\n"
-                  "  expected: number, >= 0.001 (size of a bucket in MB)");
+                  "  expected: number, >= 0.001 (size of a bucket in MB)\n"
+                  "  hint: " +
+                  kGeneralHint);
   }
 }
 
@@ -246,7 +267,8 @@ TEST(ReadOptions, NodesThatAreNoMapping) {
             "strategy.schedule must be a mapping\n"
             "  where: a.yaml:1:11\n"
             "  got: cosine\n"
-            "  expected: a mapping with keys min_lr");
+            "  expected: a mapping with keys min_lr\n"
+            "  hint: write `key: value` lines");
   std::string name;
   try {
     read_options(parse_yaml("cosine", "a.yaml"), "schedule",

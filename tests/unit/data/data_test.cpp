@@ -48,10 +48,10 @@ class DataTest : public ::testing::Test {
 };
 
 DataConfig text(std::vector<std::string> path) {
-  return {.source = "text", .path = std::move(path)};
+  return {.source = DataKind::text, .path = std::move(path)};
 }
-DataConfig tokens(std::vector<std::string> path, std::string type = "uint16") {
-  return {.source = "tokens", .path = std::move(path), .token_type = std::move(type)};
+DataConfig tokens(std::vector<std::string> path, TokenType type = TokenType::uint16) {
+  return {.source = DataKind::tokens, .path = std::move(path), .token_type = type};
 }
 
 std::vector<std::int64_t> row(const at::Tensor& tensor, std::int64_t index) {
@@ -107,7 +107,7 @@ TEST_F(DataTest, GlobalBatchIsTheSameWhateverTheRankCount) {
   const DataConfig configs[] = {
       text({write("a.txt", "The quick brown fox jumps over the lazy dog.")}),
       tokens({write_numbers("a.bin", numbers)}),
-      {.source = "random"}};
+      {.source = DataKind::random}};
   for (const DataConfig& config : configs) {
     const auto data = open_data(config, 256, 8, 42);
     const Batch whole = data->batch(3, 0, 8);
@@ -119,17 +119,17 @@ TEST_F(DataTest, GlobalBatchIsTheSameWhateverTheRankCount) {
         ids.push_back(part.ids);
         targets.push_back(part.targets);
       }
-      EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << config.source;
-      EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << config.source;
+      EXPECT_TRUE(at::equal(at::cat(ids), whole.ids)) << name_of(config.source);
+      EXPECT_TRUE(at::equal(at::cat(targets), whole.targets)) << name_of(config.source);
     }
-    EXPECT_FALSE(at::equal(data->batch(4, 0, 8).ids, whole.ids)) << config.source;
+    EXPECT_FALSE(at::equal(data->batch(4, 0, 8).ids, whole.ids)) << name_of(config.source);
     EXPECT_FALSE(at::equal(open_data(config, 256, 8, 43)->batch(3, 0, 8).ids, whole.ids))
-        << config.source;
+        << name_of(config.source);
   }
 }
 
 TEST_F(DataTest, RandomTokensCoverTheVocabulary) {
-  const auto data = open_data({.source = "random"}, 10, 100, 0);
+  const auto data = open_data({.source = DataKind::random}, 10, 100, 0);
   EXPECT_EQ(data->tokens(), 0);
   const Batch batch = data->batch(0, 0, 100);
   for (std::int64_t token = 0; token < 10; ++token) {
@@ -190,7 +190,7 @@ TEST_F(DataTest, TokenFilesAreOneSequence) {
   const std::string first = write_numbers<std::uint32_t>("1.bin", {100000, 100001, 100002});
   const std::string second = write_numbers<std::uint32_t>("2.bin", {100003});
   const std::string third = write_numbers<std::uint32_t>("3.bin", {100004, 100005});
-  const auto data = open_data(tokens({first, second, third}, "uint32"), 200000, 4, 0);
+  const auto data = open_data(tokens({first, second, third}, TokenType::uint32), 200000, 4, 0);
   EXPECT_EQ(data->tokens(), 6);
   const Batch batch = data->batch(0, 0, 20);  // starts 0 and 1
   std::set<std::int64_t> starts;
@@ -217,7 +217,7 @@ TEST_F(DataTest, HeaderOfLlmCIsLeftOut) {
   const auto data = open_data(tokens({good}), 8, 4, 0);
   EXPECT_EQ(data->tokens(), 6);
   EXPECT_TRUE((data->batch(0, 0, 4).ids == 7).all().item<bool>());
-  EXPECT_THAT(refusal(tokens({good}, "uint32")).expected, HasSubstr("uint16"));
+  EXPECT_THAT(refusal(tokens({good}, TokenType::uint32)).expected, HasSubstr("uint16"));
   EXPECT_THAT(refusal(tokens({write("cut.bin", with_header({7, 7, 7, 7, 7}))})).expected,
               HasSubstr("1036 bytes"));
 }
@@ -227,7 +227,7 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_THAT(refusal(tokens({good}), 300).got, HasSubstr("token 300 at position 6"));
   EXPECT_NO_THROW(open_data(tokens({good}), 301, 4, 0));
   EXPECT_THAT(refusal(tokens({write("odd.bin", "abc")})).got, HasSubstr("3 bytes"));
-  EXPECT_THAT(refusal(tokens({write("half.bin", "abcdef")}, "uint32")).expected,
+  EXPECT_THAT(refusal(tokens({write("half.bin", "abcdef")}, TokenType::uint32)).expected,
               HasSubstr("multiple of 4"));
   EXPECT_THAT(refusal(tokens({write("empty.bin", "")})).what, HasSubstr("empty"));
   EXPECT_THAT(refusal(tokens({folder_ / "absent.bin"})).got, HasSubstr("No such file"));
@@ -236,10 +236,8 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_EQ(refusal(tokens({})).where, "data.path");
 }
 
-TEST_F(DataTest, SettingsThatAreRefused) {
-  EXPECT_EQ(refusal({.source = "poetry", .path = {"x"}}).where, "data.source");
-  EXPECT_EQ(refusal({.source = "random", .path = {"x"}}).where, "data.path");
-  EXPECT_EQ(refusal(tokens({"x"}, "int8")).where, "data.token_type");
+TEST_F(DataTest, RandomTokensTakeNoPath) {
+  EXPECT_EQ(refusal({.source = DataKind::random, .path = {"x"}}).where, "data.path");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string loaded_libraries() {
 }
 
 TEST(CpuDevice, MarksAreTimes) {
-  const auto device = open_device("cpu", 3);
+  const auto device = open_device(DeviceKind::cpu, 3);
   const std::int64_t before = now_ns();
   const Mark mark = device->mark();
   EXPECT_LE(before, device->time_of(mark));
@@ -46,7 +46,9 @@ TEST(CpuDevice, MarksAreTimes) {
   EXPECT_EQ(device->make_backend({}, 0, 1, {}), nullptr);
 }
 
-TEST(CpuDevice, IsAlwaysThere) { EXPECT_NO_THROW(check_device("cpu", 1000, "a.yaml:1:1")); }
+TEST(CpuDevice, IsAlwaysThere) {
+  EXPECT_NO_THROW(check_device(DeviceKind::cpu, 1000, "a.yaml:1:1"));
+}
 
 TEST(DeviceLibrary, StandsBesideTheCore) {
   EXPECT_EQ(device_library_file("cuda"), kBuild + "/lib/libddprun_cuda.so");
@@ -84,9 +86,9 @@ TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
 }
 
 TEST_F(Cuda, WithoutAGpuCheckSaysWhyInOneSentence) {
-  if (probe_device("cuda").count > 0) GTEST_SKIP() << "there is a GPU";
+  if (probe_device(DeviceKind::cuda).count > 0) GTEST_SKIP() << "there is a GPU";
   try {
-    check_device("cuda", 1, "a.yaml:3:9");
+    check_device(DeviceKind::cuda, 1, "a.yaml:3:9");
     FAIL() << "no error";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.text().what, testing::AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
@@ -97,10 +99,10 @@ TEST_F(Cuda, WithoutAGpuCheckSaysWhyInOneSentence) {
 }
 
 TEST_F(Cuda, ARankWithoutADeviceIsRefused) {
-  const int count = probe_device("cuda").count;
+  const int count = probe_device(DeviceKind::cuda).count;
   if (count == 0) GTEST_SKIP() << "no GPU";
-  EXPECT_THROW(check_device("cuda", count + 1, ""), ConfigError);
-  EXPECT_NO_THROW(check_device("cuda", count, ""));
+  EXPECT_THROW(check_device(DeviceKind::cuda, count + 1, ""), ConfigError);
+  EXPECT_NO_THROW(check_device(DeviceKind::cuda, count, ""));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr std::int64_t kTime = 33;
 
 /// Two layers. d_ff 100: in the flat buffer there is padding between w3 and w1 unless d_model is a
 /// multiple of 16.
-ModelConfig config_of(const std::string& kernels, std::int64_t d_model = 64) {
+ModelConfig config_of(KernelSet kernels, std::int64_t d_model = 64) {
   return {.preset = "",
           .vocab_size = kVocab,
           .context_length = 40,
@@ -58,7 +58,7 @@ class FusedLayers : public ::testing::Test {
   /// What the reference kernels make of `backward`, which runs losses and backwards of a model.
   template <typename Backward>
   std::vector<at::Tensor> reference(const Backward& backward, std::int64_t d_model = 64) {
-    const Transformer model(config_of("reference", d_model), *attention_, 3);
+    const Transformer model(config_of(KernelSet::reference, d_model), *attention_, 3);
     backward(model);
     return gradients(model);
   }
@@ -89,7 +89,7 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
         model.loss(a_.ids, a_.targets).backward();
       };
       const auto expected = reference(backward, d_model);
-      Transformer model(config_of("fused", d_model), *attention_, 3);
+      Transformer model(config_of(KernelSet::fused, d_model), *attention_, 3);
       FlatBuffers buffers(model.parameters());
       model.use_memory(buffers.slots());
       backward(model);
@@ -104,13 +104,13 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
 }
 
 TEST_F(FusedLayers, LossWithoutGradientIsTheSame) {
-  const Transformer model(config_of("fused"), *attention_, 3);
+  const Transformer model(config_of(KernelSet::fused), *attention_, 3);
   const double with = model.loss(a_.ids, a_.targets).item<double>();
   const c10::NoGradGuard no_grad;
   const at::Tensor without = model.loss(a_.ids, a_.targets);
   EXPECT_EQ(without.item<double>(), with);
   EXPECT_FALSE(without.requires_grad());
-  const Transformer slow(config_of("reference"), *attention_, 3);
+  const Transformer slow(config_of(KernelSet::reference), *attention_, 3);
   EXPECT_NEAR(slow.loss(a_.ids, a_.targets).item<double>(), with, 2e-6);
 }
 
@@ -146,10 +146,10 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
   using Order = std::function<void(const Transformer&)>;
   for (const Order& order : {Order(one_by_one), Order(first_in), Order(last_in), Order(together),
                              Order(with_one_given_up)}) {
-    Transformer alone(config_of("fused"), *attention_, 3);
+    Transformer alone(config_of(KernelSet::fused), *attention_, 3);
     order(alone);
     expect_near(alone, expected, kBound);
-    Transformer flat(config_of("fused"), *attention_, 3);
+    Transformer flat(config_of(KernelSet::fused), *attention_, 3);
     FlatBuffers buffers(flat.parameters());
     flat.use_memory(buffers.slots());
     for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
@@ -175,7 +175,7 @@ TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
     }
     loss.backward();
   });
-  Transformer model(config_of("fused"), *attention_, 3);
+  Transformer model(config_of(KernelSet::fused), *attention_, 3);
   FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()});
   model.use_memory(buffers.slots());
   {
@@ -195,7 +195,7 @@ TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
 }
 
 TEST_F(FusedLayers, RefusesWhatItDoesNotKnow) {
-  const Transformer model(config_of("fused"), *attention_, 3);
+  const Transformer model(config_of(KernelSet::fused), *attention_, 3);
   const at::Tensor loss = model.loss(a_.ids, a_.targets);
   EXPECT_THROW(torch::autograd::backward({loss}, {}, true, /*create_graph=*/true), Error);
   torch::autograd::backward({loss}, {}, /*retain_graph=*/true);

@@ -85,8 +85,7 @@ double difference(const Values& ours, const Values& expected) {
 }
 
 /// Attention and kernels.
-class TransformerNumerics : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
-};
+class TransformerNumerics : public ::testing::TestWithParam<std::tuple<const char*, KernelSet>> {};
 
 // float32 rounds at 6e-8; sums of up to 20 terms through two blocks stay within 2e-6 of the largest
 // value of a tensor.
@@ -116,10 +115,11 @@ TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
 
 INSTANTIATE_TEST_SUITE_P(Attentions, TransformerNumerics,
                          ::testing::Combine(::testing::Values("eager", "sdpa"),
-                                            ::testing::Values("reference", "fused")),
+                                            ::testing::Values(KernelSet::reference,
+                                                              KernelSet::fused)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +
-                                  std::get<1>(info.param);
+                                  name_of(std::get<1>(info.param));
                          });
 
 class TransformerTest : public ::testing::Test {

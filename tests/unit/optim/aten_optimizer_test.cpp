@@ -32,7 +32,7 @@ struct Model {
 
 struct Case {
   const char* name;
-  const char* optimizer;
+  OptimizerKind optimizer;
   double momentum;
   at::ScalarType reduce;
 };
@@ -40,10 +40,11 @@ struct Case {
 class AtenOptimizer : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(Of, AtenOptimizer,
-                         testing::Values(Case{"adamw", "adamw", 0, at::kFloat},
-                                         Case{"sgd", "sgd", 0, at::kFloat},
-                                         Case{"sgd_momentum", "sgd", 0.9, at::kFloat},
-                                         Case{"adamw_bf16", "adamw", 0, at::kBFloat16}),
+                         testing::Values(Case{"adamw", OptimizerKind::adamw, 0, at::kFloat},
+                                         Case{"sgd", OptimizerKind::sgd, 0, at::kFloat},
+                                         Case{"sgd_momentum", OptimizerKind::sgd, 0.9, at::kFloat},
+                                         Case{"adamw_bf16", OptimizerKind::adamw, 0,
+                                              at::kBFloat16}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(AtenOptimizer, EqualsTheKernels) {

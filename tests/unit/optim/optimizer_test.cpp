@@ -120,7 +120,7 @@ TEST(Adamw, FollowsTheFormulaInDouble) {
 TEST(Sgd, FollowsTheFormulaInDouble) {
   for (const double momentum : {0.0, 0.9}) {
     OptimizerConfig config;
-    config.name = "sgd";
+    config.name = OptimizerKind::sgd;
     config.weight_decay = 0.01;
     config.momentum = momentum;
     Model model;
@@ -146,11 +146,11 @@ TEST(Optimizer, RangesGiveTheBitsOfOnePass) {
   // Cuts off any vector's boundary, out of order; state follows although the cuts differ from the
   // parameters'.
   const std::vector<Range> parts = {{33, 1001}, {0, 33}, {40007, all.end}, {1001, 40007}};
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const OptimizerKind name : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     OptimizerConfig config = adamw();
     config.name = name;
     config.momentum = 0.9;
-    EXPECT_TRUE(at::equal(run(config, 4), run(config, 4, parts))) << name;
+    EXPECT_TRUE(at::equal(run(config, 4), run(config, 4, parts))) << name_of(name);
   }
 }
 
@@ -181,14 +181,14 @@ TEST(Optimizer, UpdatesOnlyTheRange) {
 }
 
 TEST(Optimizer, ThreadsDoNotChangeBits) {
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const OptimizerKind name : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     OptimizerConfig config = adamw();
     config.name = name;
     const auto with_threads = [&](int count) {
       const Threads threads(count);
       return run(config, 3);
     };
-    EXPECT_TRUE(at::equal(with_threads(1), with_threads(2))) << name;
+    EXPECT_TRUE(at::equal(with_threads(1), with_threads(2))) << name_of(name);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace ddprun {
 namespace {
 
-OptimizerConfig with(const std::string& name, std::int64_t warmup_steps) {
+OptimizerConfig with(Schedule name, std::int64_t warmup_steps) {
   OptimizerConfig config;
   config.lr = 1.0;
   config.schedule = {.name = name, .warmup_steps = warmup_steps, .min_lr = 0.1};
@@ -18,22 +18,23 @@ OptimizerConfig with(const std::string& name, std::int64_t warmup_steps) {
 }
 
 TEST(LearningRate, Constant) {
-  EXPECT_EQ(learning_rate(with("constant", 0), 0, 10), 1.0);
-  EXPECT_EQ(learning_rate(with("constant", 0), 99, 10), 1.0);
+  EXPECT_EQ(learning_rate(with(Schedule::constant, 0), 0, 10), 1.0);
+  EXPECT_EQ(learning_rate(with(Schedule::constant, 0), 99, 10), 1.0);
 }
 
 TEST(LearningRate, WarmsUpFromTheFirstStepOn) {
-  for (const char* name : {"constant", "cosine"}) {
+  for (const Schedule name : {Schedule::constant, Schedule::cosine}) {
     const OptimizerConfig config = with(name, 4);
     const double expected[] = {0.25, 0.5, 0.75, 1.0, 1.0};
     for (int step = 0; step < 5; ++step) {
-      EXPECT_DOUBLE_EQ(learning_rate(config, step, 24), expected[step]) << name << " " << step;
+      EXPECT_DOUBLE_EQ(learning_rate(config, step, 24), expected[step])
+          << name_of(name) << " " << step;
     }
   }
 }
 
 TEST(LearningRate, CosineFallsToTheMinimumAndStays) {
-  const OptimizerConfig config = with("cosine", 4);
+  const OptimizerConfig config = with(Schedule::cosine, 4);
   EXPECT_NEAR(learning_rate(config, 14, 24), 0.55, 1e-15);  // half-way
   EXPECT_NEAR(learning_rate(config, 9, 24), 0.1 + 0.9 * 0.5 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_EQ(learning_rate(config, 24, 24), 0.1);
@@ -44,14 +45,14 @@ TEST(LearningRate, CosineFallsToTheMinimumAndStays) {
 }
 
 TEST(LearningRate, RunShorterThanItsWarmUp) {
-  const OptimizerConfig config = with("cosine", 10);
+  const OptimizerConfig config = with(Schedule::cosine, 10);
   EXPECT_DOUBLE_EQ(learning_rate(config, 4, 5), 0.5);
   EXPECT_EQ(learning_rate(config, 10, 5), 0.1);
   EXPECT_EQ(learning_rate(config, 10, 10), 0.1);
 }
 
 TEST(LearningRate, RefusesAnUnknownSchedule) {
-  EXPECT_THROW(learning_rate(with("step", 0), 0, 10), ConfigError);
+  EXPECT_THROW(learning_rate(with(Schedule::step, 0), 0, 10), ConfigError);
 }
 
 }  // namespace

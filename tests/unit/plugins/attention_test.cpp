@@ -136,7 +136,7 @@ TEST_P(AttentionPlugin, LengthMayChangeBetweenCalls) {
 
 TEST_P(AttentionPlugin, RunsInAnySetup) {
   const auto attention = testing::load_plugin<Attention>("attention", GetParam());
-  EXPECT_EQ(attention->unsupported({}), "");
+  EXPECT_EQ(words_of(attention->unsupported({})), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "tiled"),

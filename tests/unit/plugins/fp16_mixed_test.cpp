@@ -10,6 +10,7 @@
 #include "ddprun/config/registry.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/train/trainer.h"
+#include "ddprun/train/training.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
 #include "support/thread_ranks.h"
@@ -114,7 +115,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
     const at::Tensor weight = at::ones({4, 8}).requires_grad_();
     Unsynchronized strategy;
     OptimizerConfig sgd;
-    sgd.name = "sgd";
+    sgd.name = OptimizerKind::sgd;
     sgd.lr = 0.5;
     DataParallel ddp({{"weight", weight}}, group, strategy, *fp16, sgd);
     const auto run = [&](double input) {
@@ -143,7 +144,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
 
 TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
   Experiment experiment = test::small_experiment(2);
-  experiment.model.kernels = "reference";
+  experiment.model.kernels = KernelSet::reference;
   experiment.strategy.name = "flat";
   experiment.precision.name = "fp16_mixed";
   experiment.precision.options = parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");
@@ -152,10 +153,11 @@ TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     FlatBuffers& buffers = trainer.data_parallel().buffers();
     const at::Tensor before = buffers.parameters(buffers.all()).clone();
-    EXPECT_TRUE(trainer.step(0).skipped);
+    EXPECT_EQ(trainer.step(0)[training().skipped], 1);
     EXPECT_TRUE(at::equal(buffers.parameters(buffers.all()), before));
     int skipped = 1;
-    for (int index = 1; index < 12; ++index) skipped += trainer.step(index).skipped ? 1 : 0;
+    for (int index = 1; index < 12; ++index)
+      skipped += static_cast<int>(trainer.step(index)[training().skipped]);
     EXPECT_GE(skipped, 6) << "1e30 to 1e6";
     EXPECT_LE(skipped, 7);
     EXPECT_FALSE(at::equal(buffers.parameters(buffers.all()), before));

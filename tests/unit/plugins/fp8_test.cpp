@@ -184,18 +184,18 @@ TEST_F(Fp8, RefusesInWords) {
   const auto reason = [&](auto change, const std::string& options = "{}") {
     RunDescription run = fits;
     change(run);
-    return make_fp8(options)->unsupported(run);
+    return words_of(make_fp8(options)->unsupported(run));
   };
   EXPECT_EQ(reason([](RunDescription&) {}), "");
   EXPECT_THAT(reason([](RunDescription& s) { s.head_dim = 10; }), HasSubstr("d_model is 20"));
   EXPECT_THAT(reason([](RunDescription& s) { s.d_ff = 40; }), HasSubstr("d_ff is 40"));
   EXPECT_THAT(reason([](RunDescription& s) { s.micro_batch = 1; }), HasSubstr("micro-batch is 8"));
-  EXPECT_THAT(reason([](RunDescription& s) { s.kernels = "fused"; }),
+  EXPECT_THAT(reason([](RunDescription& s) { s.kernels = ddprun::KernelSet::fused; }),
               HasSubstr("`kernels: reference`"));
   EXPECT_THAT(reason([](RunDescription&) {}, "{history: 8}"), HasSubstr("no effect"));
   const auto on_gpu = [&](int capability) {
     return reason([&](RunDescription& s) {
-      s.device = "cuda";
+      s.device = ddprun::DeviceKind::cuda;
       s.compute_capability = capability;
     });
   };

@@ -36,22 +36,23 @@ class PrecisionPlugin : public ::testing::Test {
   std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "sdpa");
   std::shared_ptr<Precision> fp32_ = load_plugin<Precision>("precision", "fp32");
   std::shared_ptr<Precision> bf16_ = load_plugin<Precision>("precision", "bf16_mixed");
-  Transformer model_{{.preset = "",
-                      .vocab_size = 100,
-                      .context_length = 16,
-                      .d_model = 32,
-                      .d_ff = 64,
-                      .layers = 2,
-                      .heads = 4,
-                      .kernels = "reference"},  // autocast is for PyTorch's operators
-                     *attention_,
-                     0};
+  Transformer model_{
+      {.preset = "",
+       .vocab_size = 100,
+       .context_length = 16,
+       .d_model = 32,
+       .d_ff = 64,
+       .layers = 2,
+       .heads = 4,
+       .kernels = ddprun::KernelSet::reference},  // autocast is for PyTorch's operators
+      *attention_,
+      0};
   at::Tensor ids_;
 };
 
 TEST_F(PrecisionPlugin, Fp32DoesNothing) {
   EXPECT_EQ(fp32_->forward_guard(), nullptr);
-  EXPECT_EQ(fp32_->unsupported({}), "");
+  EXPECT_EQ(words_of(fp32_->unsupported({})), "");
   EXPECT_EQ(model_.logits(ids_.narrow(1, 0, 16)).scalar_type(), at::kFloat);
 }
 
@@ -177,21 +178,22 @@ TEST(Float32Products, EachPrecisionHasItsOwnAndPutsBackWhatWasThere) {
 TEST(Float32Products, NvidiasOwnOverrideIsRefusedWhereItWouldDecide) {
   const auto fp32 = load_plugin<Precision>("precision", "fp32");
   const auto tf32 = load_plugin<Precision>("precision", "tf32");
-  const RunDescription hopper{.device = "cuda", .compute_capability = 90};
+  const RunDescription hopper{.device = ddprun::DeviceKind::cuda, .compute_capability = 90};
   ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
-  EXPECT_EQ(fp32->unsupported(hopper), "");
-  EXPECT_THAT(tf32->unsupported(hopper), HasSubstr("NVIDIA_TF32_OVERRIDE=0 decides"));
+  EXPECT_EQ(words_of(fp32->unsupported(hopper)), "");
+  EXPECT_THAT(words_of(tf32->unsupported(hopper)), HasSubstr("NVIDIA_TF32_OVERRIDE=0 decides"));
   ::setenv("NVIDIA_TF32_OVERRIDE", "1", 1);
-  EXPECT_THAT(fp32->unsupported(hopper), HasSubstr("NVIDIA_TF32_OVERRIDE=1 decides"));
-  EXPECT_EQ(fp32->unsupported({}), "") << "the CPU does not care";
-  EXPECT_EQ(tf32->unsupported(hopper), "");
+  EXPECT_THAT(words_of(fp32->unsupported(hopper)), HasSubstr("NVIDIA_TF32_OVERRIDE=1 decides"));
+  EXPECT_EQ(words_of(fp32->unsupported({})), "") << "the CPU does not care";
+  EXPECT_EQ(words_of(tf32->unsupported(hopper)), "");
   ::unsetenv("NVIDIA_TF32_OVERRIDE");
 }
 
 /// Why a precision cannot run on a GPU of this compute capability; empty if it can.
 std::string on_gpu(const std::string& precision, int compute_capability) {
-  return load_plugin<Precision>("precision", precision)
-      ->unsupported({.device = "cuda", .compute_capability = compute_capability});
+  return words_of(load_plugin<Precision>("precision", precision)
+                      ->unsupported({.device = ddprun::DeviceKind::cuda,
+                                     .compute_capability = compute_capability}));
 }
 
 TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
@@ -208,11 +210,12 @@ TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
 
 TEST(Refusals, OnTheCpuAndWithFusedKernels) {
   const auto tf32 = load_plugin<Precision>("precision", "tf32");
-  EXPECT_THAT(tf32->unsupported({}), HasSubstr("on the CPU there is fp32"));
+  EXPECT_THAT(words_of(tf32->unsupported({})), HasSubstr("on the CPU there is fp32"));
   for (const std::string name : {"bf16_true", "fp16_mixed"}) {
     const auto precision = load_plugin<Precision>("precision", name);
-    EXPECT_EQ(precision->unsupported({}), "") << name;
-    EXPECT_THAT(precision->unsupported({.kernels = "fused"}), HasSubstr("`kernels: reference`"))
+    EXPECT_EQ(words_of(precision->unsupported({})), "") << name;
+    EXPECT_THAT(words_of(precision->unsupported({.kernels = ddprun::KernelSet::fused})),
+                HasSubstr("`kernels: reference`"))
         << name;
   }
 }

@@ -8,6 +8,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 #include "support/experiments.h"
+#include "support/plugin_library.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -163,9 +164,10 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
 
 TEST(None, RefusesSeveralRanksUnlessAsked) {
   const RunDescription two{.world_size = 2};
-  EXPECT_EQ(make("{name: none}")->unsupported({}), "");
-  EXPECT_THAT(make("{name: none}")->unsupported(two), testing::HasSubstr("unsynchronized: true"));
-  EXPECT_EQ(make("{name: none, unsynchronized: true}")->unsupported(two), "");
+  EXPECT_EQ(words_of(make("{name: none}")->unsupported({})), "");
+  EXPECT_THAT(words_of(make("{name: none}")->unsupported(two)),
+              testing::HasSubstr("unsynchronized: true"));
+  EXPECT_EQ(words_of(make("{name: none, unsynchronized: true}")->unsupported(two)), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});
     StrategyContext context(group, *model.buffers);

@@ -11,7 +11,6 @@
 namespace ddprun {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
@@ -23,7 +22,7 @@ RankError said_of(const Fail& fail) {
   } catch (...) {
     return describe_current_exception();
   }
-  return {"nothing", "nothing was thrown"};
+  return {FailureKind::died, {.what = "nothing was thrown"}};
 }
 
 TEST(MemoryWords, SayTheSizesOfAGpu) {
@@ -35,31 +34,33 @@ TEST(MemoryWords, SayTheSizesOfAGpu) {
       "use. Of the allocated memory 77.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by "
       "PyTorch but unallocated.";
   const RankError error = said_of([&] { C10_THROW_ERROR(OutOfMemoryError, message); });
-  EXPECT_EQ(error.type, "out_of_memory");
-  EXPECT_EQ(error.text.substr(0, error.text.find('\n')),
+  EXPECT_EQ(error.kind, FailureKind::out_of_memory);
+  EXPECT_EQ(error.text.what,
             "out of memory: tried to allocate 20.00 GiB on GPU 1, which has 512.31 MiB of 79.10 "
             "GiB free");
-  EXPECT_THAT(error.text, HasSubstr("1.00 GiB is reserved"));
+  EXPECT_THAT(error.text.got, HasSubstr("1.00 GiB is reserved"));
 }
 
 TEST(MemoryWords, SayTheSizesOfTheHost) {
   const RankError refused = said_of([] { at::empty({std::int64_t{1} << 50}); });  // 4 PiB
-  EXPECT_EQ(refused.type, "out_of_memory");
+  EXPECT_EQ(refused.kind, FailureKind::out_of_memory);
   EXPECT_THAT(
-      refused.text,
+      refused.text.what,
       MatchesRegex(
           "out of memory: tried to allocate 4096.00 TiB; the host has [0-9.]+ [KMGT]iB of [0-9.]+ "
           "[KMGT]iB available.*"));
+  EXPECT_THAT(refused.text.hint, HasSubstr("smaller batch"));
   const RankError bad_alloc = said_of([] { throw std::bad_alloc(); });
-  EXPECT_EQ(bad_alloc.type, "out_of_memory");
-  EXPECT_THAT(bad_alloc.text, HasSubstr("an allocation was refused; the host has "));
+  EXPECT_EQ(bad_alloc.kind, FailureKind::out_of_memory);
+  EXPECT_THAT(bad_alloc.text.what, HasSubstr("an allocation was refused; the host has "));
 }
 
 TEST(MemoryWords, KeepWordsWithoutSizes) {
   const RankError error = said_of([] { throw std::runtime_error("mmap: Cannot allocate memory"); });
-  EXPECT_EQ(error.type, "out_of_memory");
-  EXPECT_THAT(error.text, AllOf(HasSubstr("mmap: Cannot allocate memory"), HasSubstr("the host")));
-  EXPECT_EQ(said_of([] { throw std::runtime_error("no such thing"); }).type, "other");
+  EXPECT_EQ(error.kind, FailureKind::out_of_memory);
+  EXPECT_THAT(error.text.got, HasSubstr("mmap: Cannot allocate memory"));
+  EXPECT_THAT(error.text.what, HasSubstr("the host"));
+  EXPECT_EQ(said_of([] { throw std::runtime_error("no such thing"); }).kind, FailureKind::other);
 }
 
 TEST(MemoryWords, TheKernelCountsItsKills) {

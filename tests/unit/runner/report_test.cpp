@@ -311,11 +311,5 @@ TEST(ResultFiles, CsvQuotesLabels) {
   EXPECT_TRUE(lines[1].ends_with(",2500000,3,5,,0")) << "no gradient norm: " << lines[1];
 }
 
-TEST(ResultFiles, YamlScalarsBecomeJsonOfTheirType) {
-  const auto json =
-      to_json(parse_yaml("{a: 1, b: 0.5, c: true, d: null, e: 'text', f: '1', g: [1e-3, x]}", "t"));
-  EXPECT_EQ(json.dump(), R"({"a":1,"b":0.5,"c":true,"d":null,"e":"text","f":"1","g":[0.001,"x"]})");
-}
-
 }  // namespace
 }  // namespace ddprun::test

@@ -17,6 +17,7 @@ namespace ddprun {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using Clock = std::chrono::steady_clock;
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -63,23 +64,26 @@ TEST(Supervisor, ReturnsTheResultOfRankZero) {
 
 TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
   const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
-    if (rank != 2)
-      throw CommError(
-          {.what = "a peer is gone", .where = {}, .got = {}, .expected = {}, .hint = {}});
+    if (rank != 2) throw CommError({.what = "a peer is gone"});
     sleep_ms(100);
     throw std::runtime_error("the cause");
   });
   EXPECT_EQ(outcome.status, Outcome::Status::failed);
-  EXPECT_EQ(outcome.reason, "rank 2 failed: the cause");
+  EXPECT_THAT(outcome.reason, MatchesRegex("rank 2 failed: the cause\n"
+                                           "  where: rank 2 of 3, process [0-9]+\n"
+                                           "  got: the cause\n"
+                                           "  expected: no exception but ddprun's own\n"
+                                           "  hint: these are the words of .*"));
 }
 
 TEST(Supervisor, ACommErrorWithoutACauseIsShownItself) {
   const auto begin = Clock::now();
   const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
     if (rank == 0) sleep_ms(60'000);  // ended by SIGTERM
-    throw CommError({.what = "timed out", .where = {}, .got = {}, .expected = {}, .hint = {}});
+    throw CommError({.what = "timed out"});
   });
-  EXPECT_EQ(outcome.reason, "rank 1 failed: timed out");
+  EXPECT_THAT(outcome.reason,
+              MatchesRegex("rank 1 failed: timed out\n  where: rank 1 of 2, process [0-9]+"));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
 }
 
@@ -102,7 +106,26 @@ TEST(Supervisor, AnExitWithoutAWordIsAFailureEvenWithStatusZero) {
     sleep_ms(60'000);
     return {};
   });
-  EXPECT_THAT(outcome.reason, HasSubstr("rank 1 failed: ended before it was done, exit status 0"));
+  EXPECT_THAT(outcome.reason,
+              MatchesRegex("rank 1 failed: ended before it was done\n"
+                           "  where: rank 1 of 2, process [0-9]+\n"
+                           "  got: exit status 0, no error message\n"
+                           "  expected: every rank ends by itself, and says how\n"
+                           "  hint: something called exit\\(\\) in it, perhaps a plugin"));
+}
+
+TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
+  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+    if (rank == 1) kill(getpid(), SIGSEGV);
+    sleep_ms(60'000);
+    return {};
+  });
+  EXPECT_THAT(outcome.reason,
+              MatchesRegex("rank 1 failed: killed by signal 11 \\(Segmentation fault\\)\n"
+                           "  where: rank 1 of 2, process [0-9]+\n"
+                           "  got: no error message\n"
+                           "  expected: every rank ends by itself, and says how\n"
+                           "  hint: it crashed, .*"));
 }
 
 TEST(Supervisor, ASignalToTheParentEndsTheRanks) {

@@ -48,7 +48,8 @@ TEST(Timeline, HasPhasesWaitsAndCollectivesInLanes) {
                                  "1 all_reduce: behind 5000.0 2000.0"));
   EXPECT_EQ(events[0]["args"]["name"], "rank 0");
   EXPECT_EQ(events[4]["args"]["name"], "communication");
-  EXPECT_EQ(events[5]["args"], json::parse(R"({"bytes": 64, "asked for at, us": 2999.5})"));
+  EXPECT_EQ(events[5]["args"],
+            json::parse(R"({"bytes": 64, "busbw, GB/s": 3.2e-5, "asked for at, us": 2999.5})"));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct Trained {
   int seen = 0;  // steps whose averaged gradients were shown
 };
 
-Trained train(ProcessGroup& group, const std::string& mode) {
+Trained train(ProcessGroup& group, ExecutionMode mode) {
   static const PluginRegistry registry({test::plugin_folder()});
   Experiment experiment = test::small_experiment(group.size());
   experiment.attention.name = "sdpa";
@@ -67,7 +67,8 @@ Trained train(ProcessGroup& group, const std::string& mode) {
   experiment.train.accumulate = 2;
   experiment.train.steps = kSteps - experiment.train.warmup_steps;
   experiment.optimizer.clip_norm = 0.5;
-  experiment.optimizer.schedule = {.name = "cosine", .warmup_steps = 4};  // a rate of its own each
+  experiment.optimizer.schedule = {.name = Schedule::cosine,
+                                   .warmup_steps = 4};  // a rate of its own each
   experiment.execution.mode = mode;
   experiment.strategy.name = "overlap";
   Trainer trainer(experiment, make_plugins(registry, experiment), group);
@@ -90,9 +91,9 @@ TEST(CapturedStep, EqualsTheEagerOneInAllThatIsNotTime) {
       },
       [](ProcessGroup& group) {
         auto& device = dynamic_cast<Repeater&>(group.device());
-        const Trained eager = train(group, "eager");
+        const Trained eager = train(group, ExecutionMode::eager);
         EXPECT_EQ(device.captures, 0);
-        const Trained graph = train(group, "cuda_graph");
+        const Trained graph = train(group, ExecutionMode::cuda_graph);
         EXPECT_EQ(device.captures, 1);
         EXPECT_EQ(device.launches, kSteps - ExecutionConfig::kEagerSteps);
         EXPECT_EQ(eager.seen, kSteps);

@@ -60,7 +60,7 @@ struct Model {
 
 OptimizerConfig plain_sgd() {
   OptimizerConfig config;
-  config.name = "sgd";
+  config.name = OptimizerKind::sgd;
   config.weight_decay = 0.0;
   return config;
 }

@@ -42,7 +42,7 @@ std::string refusal() {
 WorldConfig shared_gpu(std::int64_t ranks) {
   WorldConfig world;
   world.size = ranks;
-  world.device = "cuda";
+  world.device = DeviceKind::cuda;
   world.emulate_ranks_on_one_gpu = true;
   return world;
 }
@@ -84,7 +84,7 @@ int opens_the_first_device(const RankInfo& info) {
   try {
     if (open_rank_device(shared_gpu(info.world_size), info)->torch_device().index() != 0) return 2;
   } catch (const std::exception&) {
-    if (probe_device("cuda").count > 0) return 3;
+    if (probe_device(DeviceKind::cuda).count > 0) return 3;
   }
   for (const auto& [name, value] : emulation_variables(info.rank)) {
     const char* set = ::getenv(name.c_str());

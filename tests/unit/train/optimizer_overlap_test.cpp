@@ -54,7 +54,7 @@ class Reporter : public Strategy {
 
 OptimizerConfig overlapped_sgd() {
   OptimizerConfig config;
-  config.name = "sgd";
+  config.name = OptimizerKind::sgd;
   config.weight_decay = 0.0;
   config.overlap = true;
   return config;

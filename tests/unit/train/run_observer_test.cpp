@@ -69,7 +69,7 @@ TEST(CpuMemory, CountsBuffersThatAreMapped) {
               shared.reset();
               EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
             },
-            {.backend = "shm", .timeout_s = 30});
+            {.backend = BackendKind::shm, .timeout_s = 30});
 }
 
 std::vector<std::string> phases_of(const RankResult& result) {

@@ -63,7 +63,7 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
       test::run_ranks(ranks, [&](ProcessGroup& group) {
         Listener listener;
         Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
-        losses[group.rank()] = trainer.step(0).loss;
+        losses[group.rank()] = trainer.step(0)[training().loss];
       });
       const std::int64_t share = experiment.global_batch() / ranks;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -79,7 +79,7 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
 
 TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
   Experiment experiment = make_experiment(1);
-  experiment.model.kernels = "reference";
+  experiment.model.kernels = KernelSet::reference;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
@@ -224,8 +224,8 @@ TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
-    EXPECT_TRUE(std::isfinite(trainer.step(0).loss));
-    EXPECT_TRUE(std::isnan(trainer.step(1).loss));
+    EXPECT_TRUE(std::isfinite(trainer.step(0)[training().loss]));
+    EXPECT_TRUE(std::isnan(trainer.step(1)[training().loss]));
   });
 }
 

@@ -1,0 +1,94 @@
+// Tells null, booleans, numbers and texts apart, reads them, and writes numbers.
+#include "ddprun/config/plain_scalar.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace ddprun {
+
+namespace {
+
+// [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
+bool is_number(std::string_view text) {
+  const auto take_digits = [&text] {
+    const auto end = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(end);
+    return end;
+  };
+  const auto take_one_of = [&text](std::string_view characters) {
+    const bool there = !text.empty() && characters.find(text.front()) != std::string_view::npos;
+    if (there) text.remove_prefix(1);
+    return there;
+  };
+  take_one_of("-+");
+  std::size_t digits = take_digits();
+  if (take_one_of(".")) digits += take_digits();
+  if (digits == 0) return false;
+  if (take_one_of("eE")) {
+    take_one_of("-+");
+    if (take_digits() == 0) return false;
+  }
+  return text.empty();
+}
+
+bool is_not_finite(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  constexpr std::array<std::string_view, 6> kWords = {".inf", ".Inf", ".INF",
+                                                      ".nan", ".NaN", ".NAN"};
+  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+}
+
+}  // namespace
+
+PlainType plain_type(const std::string& scalar) {
+  const auto is_one_of = [&scalar](std::initializer_list<const char*> words) {
+    return std::find(words.begin(), words.end(), scalar) != words.end();
+  };
+  if (is_one_of({"", "~", "null", "Null", "NULL"})) return PlainType::null;
+  if (is_one_of({"true", "True", "TRUE", "false", "False", "FALSE"})) return PlainType::boolean;
+  if (is_number(scalar) || is_not_finite(scalar)) return PlainType::number;
+  return PlainType::text;
+}
+
+std::optional<bool> parse_bool(const std::string& text) {
+  if (plain_type(text) != PlainType::boolean) return std::nullopt;
+  return text.front() == 't' || text.front() == 'T';
+}
+
+std::optional<double> parse_number(std::string text) {
+  if (plain_type(text) != PlainType::number) return std::nullopt;
+  if (text.front() == '+') text.erase(0, 1);
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return result.ec == std::errc() ? value : HUGE_VAL;
+}
+
+std::optional<std::int64_t> parse_integer(std::string text) {
+  if (plain_type(text) != PlainType::number) return std::nullopt;
+  if (text.front() == '+') text.erase(0, 1);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (text.find_first_of("eE") == std::string::npos) return std::nullopt;
+  const double number = parse_number(text).value_or(HUGE_VAL);
+  if (std::abs(number) > 9007199254740992.0 || number != std::trunc(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+std::string number_text(double value) {
+  if (value == std::trunc(value) && std::abs(value) < 1e15) {
+    return std::to_string(static_cast<std::int64_t>(value));
+  }
+  std::array<char, 32> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  std::string text(buffer.data(), end);
+  // to_chars pads exponents to two digits; people write 1e-8.
+  const auto exponent = text.find("e-0");
+  if (exponent != std::string::npos) text.erase(exponent + 2, 1);
+  return text;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,11 @@
+// The exit statuses of the command and of its ranks.
+#pragma once
+
+namespace ddprun {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;    ///< a run failed
+inline constexpr int kExitUsage = 2;     ///< bad usage or configuration; nothing ran
+inline constexpr int kExitSignal = 128;  ///< plus the signal: 130 after Ctrl-C
+
+}  // namespace ddprun
