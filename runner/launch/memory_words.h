@@ -1,4 +1,4 @@
-// What a failed allocation and the kernel's out-of-memory killer are called in a report.
+// How a report words a failed allocation, and what the kernel's out-of-memory killer did.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace ddprun {
 
 /// "out of memory: tried to allocate 20.00 GiB on GPU 0, which has 512.00 MiB of 79.10 GiB free",
-/// and torch's own words in `got`; of the CPU with what is available. For failures of which
-/// says_out_of_memory() is true.
+/// and torch's own words in `got`; for the CPU it says what is available. Only for failures of
+/// which says_out_of_memory() is true.
 ErrorText memory_error(const std::exception& failure);
 
-/// How many processes the kernel has killed because memory ran out, since it started; 0 if it does
-/// not say. A rank that was killed (SIGKILL) while it grew was killed for that.
+/// How many processes the kernel has killed since it started because memory ran out; 0 if it does
+/// not say. If a rank was killed (SIGKILL) while this number grew, that was the reason.
 std::int64_t kernel_memory_kills();
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// What a batch will run: files read, plugins asked, everything refused that can be refused before a
-// rank starts.
+// Plans a batch: reads the files, asks the plugins, and refuses everything that can be refused
+// before a rank starts.
 #pragma once
 
 #include <filesystem>
@@ -49,8 +49,9 @@ FileList collect_files(const std::vector<std::string>& paths);
 /// What the experiments of a batch share while they are planned.
 class PlanCache {
  public:
-  /// Registries by what they load, so that a library that one experiment names by path is not seen
-  /// by the others. A library that is refused is warned of, once.
+  /// The registry of these folders and libraries. There is one for each combination, so that a
+  /// library that one experiment names by path is not seen by the others. Warns once of each
+  /// library that is refused.
   std::shared_ptr<const PluginRegistry> registry(
       const std::vector<std::filesystem::path>& folders,
       const std::vector<std::filesystem::path>& libraries);
@@ -63,8 +64,8 @@ class PlanCache {
   std::set<std::vector<std::string>> opened_;
 };
 
-/// Reads one file and checks each of its experiments with its plugins. A refusal is in the plan's
-/// `error`, not thrown.
+/// Reads one file and checks each of its experiments with its plugins. A refusal is not thrown; it
+/// stands in the plan's `error`.
 PlannedFile plan_file(const std::filesystem::path& file, const PlanOptions& options,
                       PlanCache& cache);
 

@@ -1,5 +1,4 @@
-// One forked rank: what it does as a child, and the JSON lines through which it speaks to its
-// parent.
+// Forks one rank, which reports to its parent in JSON lines.
 #pragma once
 
 #include <sys/types.h>
@@ -20,11 +19,12 @@ namespace ddprun {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
 
-/// What a rank does. Rank 0's value is the run's result; the others' is ignored.
+/// What a rank does. The value that rank 0 returns is the run's result; the other ranks' are
+/// ignored.
 using RankBody = std::function<nlohmann::json(
     const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
 
-/// What a rank failed of; `died`: it left no message of its own.
+/// The kind of a rank's failure. `died` means that it left no message of its own.
 enum class FailureKind { config, plugin, comm, out_of_memory, other, died };
 constexpr auto choice_names(FailureKind) {
   return std::array{"config", "plugin", "comm", "out_of_memory", "other", "died"};
@@ -36,28 +36,28 @@ struct RankError {
   ErrorText text;
 };
 
-/// Says what the exception in flight means. Call inside a catch block.
+/// Describes the exception in flight. Call it inside a catch block.
 RankError describe_current_exception();
 
-/// The error as the run's reason: "rank 1 failed: ...". An error that says no place of its own is
-/// where its rank is: `process` 0 leaves the number of its process out.
+/// The error as the run's reason: "rank 1 failed: ...". If the error has no place of its own, its
+/// place is its rank. `process` is the rank's process, named there unless it is 0.
 std::string reason_of(const RankError& error, int rank, int world_size, pid_t process = 0);
 
-/// What a rank says to its parent.
+/// How a rank reports to its parent.
 enum class RankEvent { progress, log, error, result, done };
 constexpr auto choice_names(RankEvent) {
   return std::array{"progress", "log", "error", "result", "done"};
 }
 
-/// The child's side of a forked rank.
+/// The parent's handle of a forked rank.
 struct ForkedRank {
   pid_t pid = -1;
   int fd = -1;  ///< read end, non-blocking: JSON lines, one event each
 };
 
-/// Forks a rank that runs `body` and never returns here. The child dies with its parent
-/// (PR_SET_PDEATHSIG), leaves Ctrl-C to it, writes nothing to stdout, logs through the pipe, and
-/// closes `close_in_child`. Events:
+/// Forks a rank. The child runs `body` and never returns here. It dies with its parent
+/// (PR_SET_PDEATHSIG) and leaves Ctrl-C to it. It writes nothing to stdout, logs through the pipe,
+/// and closes `close_in_child`. Its events:
 ///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1

@@ -32,8 +32,6 @@ std::string quoted_for_shell(const std::string& word) {
   return out;
 }
 
-}
-
 /// The facts of the machine, and what carried the collectives of the rows.
 std::vector<std::pair<std::string, std::string>> environment_of(const ResultContext& context,
                                                                 const std::vector<Row>& rows) {

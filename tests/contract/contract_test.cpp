@@ -212,7 +212,7 @@ class Contract : public testing::TestWithParam<Combination> {
   static Outcome train_alone(Experiment experiment) {
     experiment.strategy.name = "none";
     experiment.strategy.options = {};
-    experiment.world = {.size = 1};
+    experiment.world = WorldConfig{};
     experiment.train.accumulate = 1;
     static std::map<std::string, Outcome> known;
     const std::string key = to_yaml(experiment);

@@ -18,7 +18,7 @@
 namespace ddprun::test {
 namespace {
 
-using ddprun::testing::load_plugin;
+using ddprun::test::load_plugin;
 using nlohmann::json;
 
 class CudaPrecision : public GpuTest {

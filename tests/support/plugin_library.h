@@ -11,7 +11,7 @@
 
 #include "ddprun/plugin/plugin.h"
 
-namespace ddprun::testing {
+namespace ddprun::test {
 
 /// Makes a new object of <kind>_<name>.so; kinds are "attention", "precision" and "strategy". The
 /// library stays loaded.
@@ -27,7 +27,7 @@ std::shared_ptr<Interface> load_plugin(const std::string& kind, const std::strin
   return {dynamic_cast<Interface*>(descriptor->create()), descriptor->destroy};
 }
 
-}  // namespace ddprun::testing
+}  // namespace ddprun::test
 
 namespace ddprun {
 

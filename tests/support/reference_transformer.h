@@ -10,7 +10,7 @@
 
 #include "ddprun/model/model_config.h"
 
-namespace ddprun::testing {
+namespace ddprun::test {
 
 using Values = std::vector<double>;                // row-major
 using Parameters = std::map<std::string, Values>;  // by name
@@ -300,4 +300,4 @@ inline double ReferenceTransformer::loss_and_gradients(
   return loss;
 }
 
-}  // namespace ddprun::testing
+}  // namespace ddprun::test

@@ -1,5 +1,4 @@
-// Choices of an experiment are enums; the texts by which users name them stand once, beside the
-// enum:
+// Choices of an experiment are enums. The names that users write stand once, beside the enum:
 //     enum class Schedule { constant, cosine };
 //     constexpr std::array choice_names(Schedule) { return std::array{"constant", "cosine"}; }
 #pragma once
@@ -13,8 +12,8 @@
 
 namespace ddprun {
 
-/// An enum whose enumerators count from 0, with a function choice_names(E) beside it that gives
-/// their names in this order.
+/// An enum whose enumerators count from 0. A function choice_names(E) beside it returns their names
+/// in this order.
 template <class E>
 concept NamedEnum = std::is_enum_v<E> && requires(E value) {
   choice_names(value).front();
@@ -24,13 +23,13 @@ concept NamedEnum = std::is_enum_v<E> && requires(E value) {
 template <NamedEnum E>
 inline constexpr auto kChoiceNames = choice_names(E{});
 
-/// The name of one value: in YAML, in messages, in JSON.
+/// The name of one value, as YAML, messages and JSON have it.
 template <NamedEnum E>
 constexpr const char* name_of(E value) {
   return kChoiceNames<E>.at(static_cast<std::size_t>(value));
 }
 
-/// The value of that name; nothing if there is none.
+/// The value of that name, or nothing.
 template <NamedEnum E>
 constexpr std::optional<E> choice_of(std::string_view name) {
   for (std::size_t i = 0; i < kChoiceNames<E>.size(); ++i) {
@@ -49,7 +48,7 @@ E value_named(std::string_view name) {
   throw_unknown_name(name, kChoiceNames<E>);
 }
 
-/// A variable of any such enum, for code that reads and writes options.
+/// Refers to a variable of any such enum, for code that reads and writes options.
 class ChoiceTarget {
  public:
   template <NamedEnum E>
@@ -63,7 +62,7 @@ class ChoiceTarget {
 
   std::span<const char* const> names() const { return names_; }
   const char* name() const { return names_[get_(variable_)]; }
-  /// To the value whose name is names()[index].
+  /// Sets the variable to the value whose name is names()[index].
   void set(std::size_t index) const { set_(variable_, index); }
 
  private:

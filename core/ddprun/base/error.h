@@ -1,4 +1,5 @@
-// Errors that a user meets: each says what, where, what was got, what is allowed, and a hint.
+// Errors that a user meets. Each says what is wrong, where, what was got, what is expected, and
+// what to do.
 #pragma once
 
 #include <stdexcept>
@@ -26,21 +27,21 @@ class Error : public std::runtime_error {
   ErrorText text_;
 };
 
-/// Bad usage or configuration; found before any rank starts; exit status 2.
+/// Bad usage or configuration, found before any rank starts. Exit status 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
   ~ConfigError() override;
 };
 
-/// A plugin library that cannot be loaded or a name that no library supplies; exit status 2.
+/// A plugin library that cannot be loaded, or a name that no library supplies. Exit status 2.
 class PluginError : public Error {
  public:
   using Error::Error;
   ~PluginError() override;
 };
 
-/// A collective or the rendezvous failed: a peer died, a timeout passed; exit status 1.
+/// A collective or the rendezvous failed: a peer died, or a timeout passed. Exit status 1.
 class CommError : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
-// Options are declared once, beside the variable they set; reading, describing, validating and
-// writing all visit it.
+// Options are declared once, beside the variable that they set. Reading, describing, validating and
+// writing all visit that declaration.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Limits {
   std::vector<std::string> one_of = {};  ///< for text: the allowed values; empty: any
 };
 
-/// The variable that an option sets. Its value on declaration is the option's default.
-/// Where the values are known, the variable is an enum with names (choice.h), and no text is
+/// The variable that an option sets. Its value on declaration is the option's default. If the
+/// possible values are known, the variable is an enum with names (choice.h), so that no text is
 /// compared.
 using OptionTarget =
     std::variant<bool*, std::int64_t*, double*, std::string*, ChoiceTarget, std::vector<double>*,
@@ -35,13 +35,13 @@ struct OptionSpec {
   Limits limits;
 };
 
-/// A visitor over declared options. A class declares its options by one function
+/// A visitor over declared options. A class declares its options in one function:
 ///     void declare_options(Options& o) { o.option("bucket_mb", &bucket_mb_, "size of a bucket in
 ///     MB", {.min = 0.001}); }
-/// which is called to read the user's YAML (after which the variables hold the values), to list the
-/// options for `ddprun describe`, and to write the resolved configuration. It must do nothing but
-/// declare. Not thread-safe. Reading throws ConfigError with file, line, column, the value got and
-/// what is allowed.
+/// That function is called to read the user's YAML (the variables then hold the values), to list
+/// the options for `ddprun describe`, and to write the resolved configuration. It must do nothing
+/// but declare. Not thread-safe. Reading throws ConfigError with file, line, column, the value got
+/// and what is allowed.
 class Options {
  public:
   virtual ~Options();
@@ -50,7 +50,7 @@ class Options {
   bool option(const std::string& key, OptionTarget target, const std::string& help,
               Limits limits = {});
 
-  /// Declares a nested mapping; `declare` is called once with the options inside it.
+  /// Declares a nested mapping. `declare` is called once, with the options inside it.
   virtual void section(const std::string& key, const std::string& help,
                        const std::function<void(Options&)>& declare) = 0;
 

@@ -1,4 +1,4 @@
-// What the process group is told: which backend joins the ranks, and how long one waits for
+// The options of the process group: which backend joins the ranks, and how long a rank waits for
 // another.
 #pragma once
 
@@ -19,12 +19,12 @@ constexpr auto choice_names(BackendKind) {
 struct CommConfig {
   BackendKind backend = BackendKind::automatic;
   std::int64_t gloo_threads = 2;  ///< collectives that gloo runs at a time
-  /// Network interface of gloo; empty: the one of the master's address.
+  /// The network interface of gloo. If it is empty, gloo takes the one on the way to the master.
   std::string interface = "";
   double timeout_s = 60.0;  ///< of the rendezvous and of every collective
 };
 
-/// The options that stand directly under `world:`, beside those of WorldConfig.
+/// Declares these options. They stand directly under `world:`, beside those of WorldConfig.
 void declare_options(Options& options, CommConfig& config);
 
 }  // namespace ddprun

@@ -7,7 +7,7 @@
 
 namespace ddprun {
 
-/// Plain scalars become null, booleans and numbers as plain_scalar.h reads them; what JSON cannot
+/// Plain scalars become null, booleans and numbers, as plain_scalar.h reads them. What JSON cannot
 /// say (.inf, .nan) stays text.
 nlohmann::json to_json(const ConfigNode& node);
 

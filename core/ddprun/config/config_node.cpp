@@ -177,7 +177,7 @@ class Builder : public YAML::EventHandler {
     key.origin = position(mark);
     if (const ConfigNode* earlier = parent.node.find(key.scalar)) {
       fail(mark, {.what = "duplicate key '" + key.scalar + "'",
-                  .got = "it a second time",
+                  .got = "the key a second time",
                   .expected = "each key once",
                   .hint = "the first one is at " + earlier->key_origin});
     }

@@ -19,7 +19,7 @@
 
 namespace ddprun {
 
-/// One experiment: one row of a report.
+/// One experiment: one run, and one row of a report.
 struct Experiment {
   std::string name;   ///< of the YAML: `name:`, default the file's stem
   std::string label;  ///< of the sweep point; empty without a sweep
@@ -48,22 +48,22 @@ struct ExperimentFile {
   std::vector<Experiment> experiments;
 };
 
-/// Reads a file strictly, applies `overrides` ("key.path=value", each), expands the sweep, checks
-/// each experiment alone (not its plugins). Paths (data.path, plugin_path, a plugin's path) are
-/// made absolute; they are relative to the file's folder. `world_size`: of the launch that this
-/// process joined; it replaces `world.size`, and 0 means none. Throws ConfigError for whatever
+/// Reads a file strictly, applies `overrides` (each "key.path=value"), expands the sweep, and
+/// checks each experiment, but not its plugins. Paths (data.path, plugin_path, a plugin's path) are
+/// relative to the file's folder and are made absolute. `world_size` is that of the launch that
+/// this process joined, and replaces `world.size`; 0 means none. Throws ConfigError for whatever
 /// read_options and expand_sweep refuse, for a missing plugin choice, and for settings that
 /// contradict each other or would be ignored (docs/errors.md lists them all).
 ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, int world_size = 0);
 
-/// The resolved experiment, every default written out. Loading it gives the same experiment. Plugin
-/// options are written as `options` of each choice has them: the caller that knows the plugin sets
-/// that to write_options(plugin) before.
+/// The resolved experiment, with every default written out. Loading it gives the same experiment.
+/// Plugin options are written as they stand in `options` of each choice. A caller that knows the
+/// plugin sets those to write_options(plugin) before.
 ConfigNode resolve(const Experiment& experiment);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
-/// then section by section. The options of plugins are their own.
+/// then section by section. Options of plugins are not among them.
 std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections();
 
 }  // namespace ddprun

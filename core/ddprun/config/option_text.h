@@ -1,4 +1,4 @@
-// How an option's type and limits are put in words; shared by reading and listing.
+// Puts an option's type and limits in words, for reading and listing.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How much a run trains, how its steps reach the device, and what is recorded besides the times:
-// the YAML sections `train:`, `execution:` and `profile:`.
+// The YAML sections `train:`, `execution:` and `profile:`: how much a run trains, how its steps
+// reach the device, and what is recorded besides the times.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ struct TrainConfig {
 /// `execution:`
 struct ExecutionConfig {
   ExecutionMode mode = ExecutionMode::eager;
-  /// Steps of a run with cuda_graph that are eager: what is allocated, chosen and connected at
-  /// first use is there before a step is captured. The next is captured, and is of the warm-up too.
+  /// How many steps of a run with cuda_graph are eager, so that what is allocated, chosen and
+  /// connected at first use is there before a step is captured. The next step is captured; it is a
+  /// warm-up step too.
   static constexpr std::int64_t kEagerSteps = 2;
 };
 

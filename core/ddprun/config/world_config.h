@@ -16,7 +16,7 @@ struct WorldConfig {
   bool emulate_ranks_on_one_gpu = false;
   CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)
 
-  /// Several ranks share one GPU: what is computed is right, times mean nothing.
+  /// Whether several ranks share one GPU. What they compute is right; their times mean nothing.
   bool emulated() const { return emulate_ranks_on_one_gpu && size > 1; }
 };
 

@@ -13,7 +13,7 @@ class Options;
 enum class DataKind { text, tokens, random };
 constexpr auto choice_names(DataKind) { return std::array{"text", "tokens", "random"}; }
 
-/// `data.token_type`: of token files, little-endian.
+/// `data.token_type`: the type of a token in token files, little-endian.
 enum class TokenType { uint16, uint32 };
 constexpr auto choice_names(TokenType) { return std::array{"uint16", "uint32"}; }
 

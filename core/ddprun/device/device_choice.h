@@ -1,4 +1,4 @@
-// What an experiment chooses of a device: which kind, and how it is given its work.
+// What an experiment chooses about its device: which kind it is, and how steps are launched on it.
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@ namespace ddprun {
 enum class DeviceKind { cpu, cuda };
 constexpr auto choice_names(DeviceKind) { return std::array{"cpu", "cuda"}; }
 
-/// `execution.mode`: operator by operator, or each step as one captured graph.
+/// `execution.mode`: steps run operator by operator, or each step is a replay of one captured
+/// graph.
 enum class ExecutionMode { eager, cuda_graph };
 constexpr auto choice_names(ExecutionMode) { return std::array{"eager", "cuda_graph"}; }
 

@@ -1,4 +1,4 @@
-// A device that is a shared library of its own: its handshake, and what it says about this machine.
+// Loads the shared library of a device: its handshake, and what it says about this machine.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct DeviceProbe {
 /// Raised whenever Device or DeviceProbe changes shape.
 inline constexpr std::uint32_t kDeviceApiVersion = 3;
 
-/// The C symbol `ddprun_device_v1` of such a library, checked field by field before any C++ object
-/// crosses, as PluginDescriptor is.
+/// The C symbol `ddprun_device_v1` of such a library. Like PluginDescriptor, it is checked field by
+/// field before any C++ object crosses.
 struct DeviceDescriptor {
   std::uint32_t size;         ///< sizeof(DeviceDescriptor)
   std::uint32_t api_version;  ///< kDeviceApiVersion
   const char* build_id;       ///< DDPRUN_BUILD_ID of the library
   const char* name;           ///< as in world.device
-  /// Initializes the driver: only in a process that does not fork ranks afterwards.
+  /// Initializes the driver, so call it only in a process that does not fork ranks afterwards.
   void (*probe)(DeviceProbe&);
   /// The device of this number, in the rank's own process. Throws Error.
   Device* (*create)(int index);
@@ -44,24 +44,24 @@ struct DeviceDescriptor {
 /// lib/libddprun_NAME.so beside libddprun_core.so.
 std::filesystem::path device_library_file(const std::string& name);
 
-/// Loads and checks a device's library, for good; the driver is not touched. Throws ConfigError:
-/// not built, cannot be loaded, built differently.
+/// Loads and checks a device's library, for good. The driver is not touched. Throws ConfigError if
+/// the library was not built, cannot be loaded, or was built differently.
 const DeviceDescriptor& load_device_library(const std::string& name,
                                             const std::filesystem::path& file);
 
-/// What is there of a device, found out by a child process, so that this one may fork ranks that
-/// use the driver. Throws ConfigError as load_device_library() does, or if the child fails or takes
-/// longer than half a minute.
+/// Finds out what this machine has of a device. A child process does the work, so that this process
+/// can still fork ranks that use the driver. Throws ConfigError as load_device_library() does, or
+/// if the child fails or takes longer than half a minute.
 DeviceProbe probe_device(DeviceKind kind);
 
 /// Throws ConfigError unless `local_ranks` ranks can run on this host's devices of that kind, one
-/// each. `where`: of world.device in the file. Any number of ranks can run on the CPU.
+/// each. `where` is the place of world.device in the file. Any number of ranks can run on the CPU.
 void check_device(DeviceKind kind, std::int64_t local_ranks, const std::string& where);
 
-/// DeviceProbe::compute_capability of devices that check_device() has passed; of the CPU 0.
+/// DeviceProbe::compute_capability of devices that have passed check_device(); 0 for the CPU.
 int compute_capability(DeviceKind kind);
 
-/// The device of this host's rank `local_rank`. Throws Error.
+/// Opens the device of this host's rank `local_rank`. Throws Error.
 std::shared_ptr<Device> open_device(DeviceKind kind, int local_rank);
 
 }  // namespace ddprun

@@ -52,11 +52,11 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
 /// The L2 norm over all gradients, accumulated in double: a float64 scalar () on their device.
 at::Tensor gradient_norm(const FlatBuffers& buffers);
 
-/// The learning rate of step `step` (0 is the first) of `total_steps`: constant, or linear warm-up
-/// then cosine to the minimum (CS336 section 4.4). Both warm up: step t < warmup_steps takes lr *
-/// (t + 1) / warmup_steps, so that the first step is not lost and the last of them has the full
-/// rate. Cosine starts at the full rate in step warmup_steps and reaches the minimum at step
-/// total_steps, where it stays.
+/// The learning rate of step `step` (0 is the first) of `total_steps`. The schedule is constant, or
+/// a cosine to the minimum (CS336 section 4.4). Both begin with a linear warm-up: step t <
+/// warmup_steps takes lr * (t + 1) / warmup_steps, so that the first step is not lost and the last
+/// of them has the full rate. The cosine starts at the full rate in step warmup_steps. It reaches
+/// the minimum at step total_steps and stays there.
 double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
 
 }  // namespace ddprun

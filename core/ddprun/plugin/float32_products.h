@@ -8,9 +8,8 @@
 
 namespace ddprun {
 
-/// How PyTorch's products of float32 matrices on GPUs are computed, in the whole process, while
-/// this lives; put back after it. It overrides PyTorch's own variable,
-/// TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
+/// Sets how PyTorch computes products of float32 matrices on GPUs, in the whole process, and
+/// restores it at its end. It overrides PyTorch's own variable, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
 class Float32Products {
  public:
   enum class Format { float32, tf32 };
@@ -24,7 +23,7 @@ class Float32Products {
 };
 
 /// For unsupported(): a refusal if NVIDIA_TF32_OVERRIDE is set to anything but `allowed` ("0":
-/// never TF32). NVIDIA's libraries then do as it says, whatever a program asks for.
+/// never TF32). NVIDIA's libraries follow that variable, whatever a program asks for.
 std::optional<Refusal> tf32_override(const std::string& allowed);
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
 // What makes a shared library a ddprun plugin: the base class, and the one C symbol that is checked
-// before it is used.
+// first.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -42,17 +42,17 @@ struct Refusal {
   std::string hint = {};  ///< what to do; empty: take another plugin
 };
 
-/// Base of Strategy, Precision and Attention. Created with new by the library's own `create`,
-/// deleted by its `destroy`.
+/// Base of Strategy, Precision and Attention. The library's own `create` makes the object and its
+/// `destroy` deletes it.
 class Plugin {
  public:
   virtual ~Plugin();
 
-  /// Declares the plugin's YAML options (see options.h). Called once after construction, before
-  /// everything else; in the launching process and again in every rank.
+  /// Declares the plugin's YAML options (see options.h). Called after construction, before
+  /// everything else, in the launching process and again in every rank.
   virtual void declare_options(Options& options);
 
-  /// Why the plugin, with its options as read, cannot take part in this run; nothing if it can.
+  /// Returns why the plugin, with its options as read, cannot take part in this run, or nothing.
   /// Called in the launching process, so that an impossible combination is refused before any rank
   /// starts.
   virtual std::optional<Refusal> unsupported(const RunDescription& run) const;
@@ -64,8 +64,8 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 /// refused.
 inline constexpr std::uint32_t kPluginApiVersion = 3;
 
-/// The C symbol `ddprun_plugin_v1`. Plain data, so that it can be read from a library built by
-/// anything. The fields are checked in this order, before any C++ object crosses the border.
+/// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
+/// in any way. The fields are checked in this order, before any C++ object is used.
 struct PluginDescriptor {
   std::uint32_t size;         ///< sizeof(PluginDescriptor)
   std::uint32_t api_version;  ///< kPluginApiVersion

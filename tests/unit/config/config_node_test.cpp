@@ -66,6 +66,7 @@ TEST(ConfigNode, DuplicateKeysAreRefused) {
   EXPECT_EQ(parse_error("train:\n  steps: 1\n  seed: 2\n  steps: 3\n"),
             "duplicate key 'steps'\n"
             "  where: a.yaml:4:3\n"
+            "  got: the key a second time\n"
             "  expected: each key once\n"
             "  hint: the first one is at a.yaml:2:3");
 }
@@ -82,23 +83,30 @@ TEST(ConfigNode, SeveralDocumentsAreRefused) {
 TEST(ConfigNode, SyntaxErrorsAreOurs) {
   EXPECT_EQ(parse_error("a: [1, 2\nb: 3\n"),
             "YAML syntax error: end of sequence flow not found\n"
-            "  where: a.yaml:2:2");
+            "  where: a.yaml:2:2\n"
+            "  got: text that is no YAML\n"
+            "  expected: YAML 1.2\n"
+            "  hint: look here and at the line above: indentation, an open bracket or quote");
   // yaml-cpp's words, which later versions extend by the name.
   EXPECT_THAT(
       parse_error("a: *nowhere\n"),
       testing::AllOf(testing::StartsWith("YAML syntax error: the referenced anchor is not defined"),
-                     testing::EndsWith("\n  where: a.yaml:1:4")));
+                     testing::HasSubstr("\n  where: a.yaml:1:4\n")));
 }
 
 TEST(ConfigNode, KeysMustBeText) {
   EXPECT_EQ(parse_error("a:\n  [1, 2]: 3\n"),
             "a key must be text\n"
             "  where: a.yaml:2:3\n"
-            "  got: a list or mapping");
+            "  got: a list or mapping\n"
+            "  expected: key: value\n"
+            "  hint: quote it, or remove what stands before the colon");
   EXPECT_EQ(parse_error("{~: 3}\n"),
             "a key must be text\n"
             "  where: a.yaml:1:2\n"
-            "  got: nothing");
+            "  got: nothing\n"
+            "  expected: key: value\n"
+            "  hint: quote it, or remove what stands before the colon");
 }
 
 TEST(ConfigNode, TagsAreRefused) {
@@ -106,6 +114,7 @@ TEST(ConfigNode, TagsAreRefused) {
             "YAML tags are not supported\n"
             "  where: a.yaml:1:4\n"
             "  got: tag:yaml.org,2002:int\n"
+            "  expected: plain values\n"
             "  hint: remove the tag");
 }
 
@@ -132,10 +141,14 @@ TEST(ConfigNode, BadMergesAndAliasesAreRefused) {
             "'<<' must be given a mapping or a list of mappings\n"
             "  where: a.yaml:2:3\n"
             "  got: 5\n"
-            "  expected: <<: *anchor");
+            "  expected: <<: *anchor\n"
+            "  hint: put the anchor on a mapping");
   EXPECT_EQ(parse_error("a: &a [*a]\n"),
             "an alias refers to a value that contains it\n"
-            "  where: a.yaml:1:8");
+            "  where: a.yaml:1:8\n"
+            "  got: an alias inside its own anchor\n"
+            "  expected: an alias of a value that is complete\n"
+            "  hint: move the anchor to the part that is meant");
 }
 
 TEST(ConfigNode, MultiplyingAliasesAreStopped) {
@@ -159,12 +172,18 @@ TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
     return error_of([&] { read_yaml(file); });
   };
   EXPECT_EQ(error("/no/such.yaml"),
-            "cannot read the YAML file\n  where: /no/such.yaml\n  got: No such file or directory");
-  EXPECT_EQ(error(folder),
-            "cannot read the YAML file\n  where: " + folder.string() + "\n  got: a folder");
+            "cannot read the YAML file\n"
+            "  where: /no/such.yaml\n"
+            "  got: No such file or directory\n"
+            "  expected: a file that can be read\n"
+            "  hint: a folder of files is named on the command line");
+  EXPECT_EQ(error(folder), "cannot read the YAML file\n  where: " + folder.string() +
+                               "\n  got: a folder\n  expected: a file that can be read\n"
+                               "  hint: a folder of files is named on the command line");
   EXPECT_EQ(error(folder / "empty.yaml"),
             "the YAML file is empty\n  where: " + (folder / "empty.yaml").string() +
-                "\n  expected: key: value lines");
+                "\n  got: comments at most\n  expected: key: value lines\n"
+                "  hint: configs/ has examples");
 }
 
 TEST(ConfigNode, YamlTextReadsBackAsTheSameTree) {
@@ -218,16 +237,21 @@ TEST(Override, MalformedOnesAreRefused) {
   EXPECT_EQ(error("train.steps"),
             "malformed override\n"
             "  where: --set train.steps\n"
-            "  expected: --set key.path=value, as in --set train.steps=20");
+            "  got: no key, or no '='\n"
+            "  expected: --set key.path=value\n"
+            "  hint: as in --set train.steps=20");
   EXPECT_EQ(error("name="),
             "malformed override\n"
             "  where: --set name=\n"
-            "  expected: --set key.path=value, as in --set train.steps=20\n"
+            "  got: no value\n"
+            "  expected: --set key.path=value\n"
             "  hint: for empty text write \"\"");
   EXPECT_EQ(error("train..steps=5"),
             "malformed key path 'train..steps'\n"
             "  where: --set train..steps=5\n"
-            "  expected: keys joined by single dots, as in train.steps");
+            "  got: an empty key, or one with a space, ':' or '='\n"
+            "  expected: keys joined by single dots\n"
+            "  hint: as in train.steps");
   EXPECT_EQ(error("train.betas.0=5"),
             "the key path 'train.betas.0' runs through a list\n"
             "  where: --set train.betas.0=5\n"
@@ -236,7 +260,10 @@ TEST(Override, MalformedOnesAreRefused) {
             "  hint: set the whole list instead");
   EXPECT_EQ(error("train.steps=[1"),
             "YAML syntax error: end of sequence flow not found\n"
-            "  where: --set train.steps=[1");
+            "  where: --set train.steps=[1\n"
+            "  got: text that is no YAML\n"
+            "  expected: YAML 1.2\n"
+            "  hint: look here and at the line above: indentation, an open bracket or quote");
 }
 
 TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
@@ -303,14 +330,18 @@ TEST(Sweep, MalformedOnesAreRefused) {
             "sweep over 'strategy' must be given a list of values\n"
             "  where: a.yaml:2:13\n"
             "  got: []\n"
-            "  expected: a list of at least one value");
+            "  expected: a list of at least one value\n"
+            "  hint: strategy: [...]");
   EXPECT_EQ(sweep_error("sweep:\n  sweep.a: [1]\n"),
             "a sweep cannot change itself\n"
             "  where: a.yaml:2:3\n"
-            "  got: sweep.a");
+            "  got: sweep.a\n"
+            "  expected: a key path of the experiment\n"
+            "  hint: remove it");
   EXPECT_EQ(sweep_error("sweep:\n  strategy.bucket_mb: [1]\n  strategy: [flat]\n"),
             "sweep over 'strategy' replaces the values of 'strategy.bucket_mb'\n"
             "  where: a.yaml:3:3\n"
+            "  got: the longer path first\n"
             "  expected: the shorter path first\n"
             "  hint: put 'strategy' before 'strategy.bucket_mb'");
 }
@@ -322,6 +353,7 @@ TEST(Sweep, TooManyPointsAreRefused) {
   EXPECT_EQ(sweep_error(text),
             "the sweep has too many points\n"
             "  where: a.yaml:2:3\n"
+            "  got: 100000 or more\n"
             "  expected: at most 10000\n"
             "  hint: sweep over fewer keys");
 }
@@ -334,6 +366,7 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
       "an override has no effect: the sweep replaces it\n"
       "  where: --set strategy.bucket_mb=5\n"
       "  got: sweep over 'strategy' at a.yaml:3:3\n"
+      "  expected: an override of a key that is not swept\n"
       "  hint: override the sweep: --set 'sweep.strategy=[...]', or drop it: --set 'sweep={}'");
 }
 

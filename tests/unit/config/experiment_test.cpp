@@ -191,21 +191,24 @@ TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
             "an experiment must be a mapping\n"
             "  where: run.yaml:1:1\n"
             "  got: hello\n"
-            "  expected: key: value lines");
+            "  expected: key: value lines\n"
+            "  hint: configs/ has examples");
 }
 
 TEST_F(ExperimentTest, UnknownKeys) {
-  EXPECT_EQ(
-      error(std::string(kLeast) + "wordl: {size: 2}\n"),
-      "unknown key 'wordl'\n"
-      "  where: run.yaml:5:1\n"
-      "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, world, "
-      "optimizer, train, execution, profile, output\n"
-      "  hint: did you mean 'world'?");
+  EXPECT_EQ(error(std::string(kLeast) + "wordl: {size: 2}\n"),
+            "unknown key 'wordl'\n"
+            "  where: run.yaml:5:1\n"
+            "  got: {size: 2}\n"
+            "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, "
+            "world, optimizer, train, execution, profile, output\n"
+            "  hint: did you mean 'world'?");
   EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
             "unknown key 'warmup' in optimizer.schedule\n"
             "  where: --set optimizer.schedule.warmup=5\n"
-            "  expected: name, warmup_steps, min_lr");
+            "  got: 5\n"
+            "  expected: name, warmup_steps, min_lr\n"
+            "  hint: remove it");
 }
 
 TEST_F(ExperimentTest, AnErrorInASweepNamesItsPoint) {
@@ -222,6 +225,7 @@ TEST_F(ExperimentTest, PluginsMustBeChosen) {
   EXPECT_EQ(error("precision: p\nattention: a\ntrain: {global_batch: 8}\n"),
             "strategy is missing\n"
             "  where: run.yaml\n"
+            "  got: no key `strategy`\n"
             "  expected: strategy: NAME, or strategy: {name: NAME, ...its options}\n"
             "  hint: `ddprun list` shows what is installed");
   EXPECT_EQ(error("strategy: s\nprecision: {bits: 5}\nattention: a\n"),
@@ -234,7 +238,8 @@ TEST_F(ExperimentTest, PluginsMustBeChosen) {
             "'name' in strategy has the wrong type\n"
             "  where: run.yaml:1:18\n"
             "  got: the list [s]\n"
-            "  expected: text (name of a plugin; `ddprun list` shows them)");
+            "  expected: text (name of a plugin; `ddprun list` shows them)\n"
+            "  hint: `ddprun describe NAME` shows the keys of a section or plugin");
 }
 
 TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
@@ -243,7 +248,8 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
       "the experiment's name cannot name a folder\n"
       "  where: run.yaml:5:1\n"
       "  got: a/b\n"
-      "  expected: letters, digits, '.', '_' and '-', not starting with '.'; and not \"latest\"");
+      "  expected: letters, digits, '.', '_' and '-', not starting with '.', and not \"latest\"\n"
+      "  hint: results stand in a folder of this name");
   file_ = folder_ / "my run.yaml";
   EXPECT_THAT(error(kLeast), testing::HasSubstr("got: my run\n"));
   EXPECT_THAT(error(kLeast),
@@ -268,12 +274,14 @@ TEST_F(ExperimentTest, HeadsMustFit) {
             "model.heads does not divide model.d_model\n"
             "  where: run.yaml:5:23\n"
             "  got: d_model 256, heads 7\n"
-            "  expected: d_model a multiple of heads");
+            "  expected: d_model a multiple of heads\n"
+            "  hint: change one of the two");
   EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 36, heads: 4}\n"),
             "the dimension of a head must be even: RoPE rotates pairs\n"
             "  where: run.yaml:5:22\n"
             "  got: d_model 36, heads 4: 9 a head\n"
-            "  expected: d_model / heads even");
+            "  expected: d_model / heads even\n"
+            "  hint: change d_model or heads");
 }
 
 TEST_F(ExperimentTest, TheBatchIsGivenOnce) {
@@ -313,19 +321,23 @@ TEST_F(ExperimentTest, TheScheduleMustFitTheRun) {
             "the learning rate would never finish its warm-up\n"
             "  where: run.yaml:6:14\n"
             "  got: 16 warm-up steps of the schedule\n"
-            "  expected: at most the 15 steps of the run (train.warmup_steps 5 + train.steps 10)");
+            "  expected: at most the 15 steps of the run (train.warmup_steps 5 + train.steps 10)\n"
+            "  hint: lower it, or train longer");
   EXPECT_EQ(
       error(std::string(kLeast) + "optimizer: {lr: 0.1, schedule: {name: cosine, min_lr: 1}}\n"),
       "optimizer.schedule.min_lr is above optimizer.lr\n"
       "  where: run.yaml:5:47\n"
       "  got: 1\n"
-      "  expected: at most 0.1");
+      "  expected: at most 0.1\n"
+      "  hint: lr is the schedule's highest rate");
 }
 
 TEST_F(ExperimentTest, OptionsWithoutEffectAreRefused) {
   EXPECT_EQ(error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
             "optimizer.momentum has no effect with optimizer.name adamw\n"
             "  where: run.yaml:5:13\n"
+            "  got: a value that is not the default\n"
+            "  expected: no optimizer.momentum\n"
             "  hint: remove it");
   const auto what = [&](const std::string& line) {
     const std::string message = error(kLeast + line + "\n");
@@ -382,18 +394,21 @@ TEST_F(ExperimentTest, OptimizerAndDataAreComplete) {
             "optimizer.betas must hold two numbers\n"
             "  where: run.yaml:5:13\n"
             "  got: [0.9]\n"
-            "  expected: two, as in [0.9, 0.95]");
+            "  expected: two numbers\n"
+            "  hint: write both, as in [0.9, 0.95]");
   EXPECT_EQ(error(std::string(kLeast) + "data: {source: text}\n"),
             "data.source text needs data.path\n"
             "  where: run.yaml:5:8\n"
             "  got: no path\n"
-            "  expected: a file or folder, or a list of them");
+            "  expected: a file or folder, or a list of them\n"
+            "  hint: add `path:` under `data:`");
   EXPECT_EQ(
       error(std::string(kLeast) + "data: {source: text, path: a}\nmodel: {vocab_size: 128}\n"),
       "text is read as bytes, which need a vocabulary of 256\n"
       "  where: run.yaml:6:9\n"
       "  got: model.vocab_size 128\n"
-      "  expected: >= 256");
+      "  expected: >= 256\n"
+      "  hint: raise model.vocab_size");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace ddprun {
 namespace {
 
-using testing::load_plugin;
+using test::load_plugin;
 
 constexpr std::int64_t kVocab = 97;
 constexpr std::int64_t kTime = 33;

@@ -21,9 +21,9 @@
 namespace ddprun {
 namespace {
 
-using testing::load_plugin;
-using testing::ReferenceTransformer;
-using testing::Values;
+using test::load_plugin;
+using test::ReferenceTransformer;
+using test::Values;
 
 constexpr std::int64_t kTime = 7;  // below the context length: positions must not depend on it
 
@@ -67,7 +67,7 @@ void perturb_norms(const Transformer& model) {
 }
 
 ReferenceTransformer reference_of(const ModelConfig& config, const Transformer& model) {
-  testing::Parameters parameters;
+  test::Parameters parameters;
   for (const auto& [name, tensor] : model.parameters()) parameters[name] = to_values(tensor);
   return {config, parameters};
 }
@@ -134,7 +134,7 @@ TEST_F(TransformerTest, ReferenceGradientsMatchFiniteDifferences) {
   perturb_norms(model);
   ReferenceTransformer reference = reference_of(toy(), model);
   reference.loss_and_gradients(kIds, kTargets);
-  const testing::Parameters analytic = reference.gradients();
+  const test::Parameters analytic = reference.gradients();
   constexpr double kStep = 1e-5;
   for (const auto& [name, gradient] : analytic) {
     for (std::uint64_t sample = 0; sample < 5; ++sample) {

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/optim/optimizer.h"
 
@@ -49,10 +48,6 @@ TEST(LearningRate, RunShorterThanItsWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 4, 5), 0.5);
   EXPECT_EQ(learning_rate(config, 10, 5), 0.1);
   EXPECT_EQ(learning_rate(config, 10, 10), 0.1);
-}
-
-TEST(LearningRate, RefusesAnUnknownSchedule) {
-  EXPECT_THROW(learning_rate(with(Schedule::step, 0), 0, 10), ConfigError);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ class AttentionPlugin : public ::testing::TestWithParam<const char*> {
  protected:
   // Compares with the reference within `bound`, inputs and outputs in `dtype`.
   void check(const AttentionOptions& options, double scale, at::ScalarType dtype, double bound) {
-    const auto attention = testing::load_plugin<Attention>("attention", GetParam());
+    const auto attention = test::load_plugin<Attention>("attention", GetParam());
     // Laid out (batch, time, heads, head_dim), as the transformer hands them over. Rounded before
     // either side computes.
     const auto input = [dtype](std::uint64_t seed) {
@@ -124,7 +124,7 @@ TEST_P(AttentionPlugin, Bfloat16) {
 
 // One object serves sequences of different lengths, longer and shorter.
 TEST_P(AttentionPlugin, LengthMayChangeBetweenCalls) {
-  const auto attention = testing::load_plugin<Attention>("attention", GetParam());
+  const auto attention = test::load_plugin<Attention>("attention", GetParam());
   const at::Tensor q = random_tensor(1).to(at::kFloat);
   for (const std::int64_t time : {3, 6, 2}) {
     const at::Tensor part = q.narrow(2, 0, time);
@@ -135,7 +135,7 @@ TEST_P(AttentionPlugin, LengthMayChangeBetweenCalls) {
 }
 
 TEST_P(AttentionPlugin, RunsInAnySetup) {
-  const auto attention = testing::load_plugin<Attention>("attention", GetParam());
+  const auto attention = test::load_plugin<Attention>("attention", GetParam());
   EXPECT_EQ(words_of(attention->unsupported({})), "");
 }
 
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa"
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TiledAttention, RunsBackwardAgainOverARetainedGraphAlone) {
-  const auto tiled = testing::load_plugin<Attention>("attention", "tiled");
+  const auto tiled = test::load_plugin<Attention>("attention", "tiled");
   const at::Tensor q = random_tensor(1).to(at::kFloat).requires_grad_(true);
   const at::Tensor dy = random_tensor(2).to(at::kFloat);
   const at::Tensor y = tiled->forward(q, q, q, {.causal = true});
@@ -157,8 +157,8 @@ TEST(TiledAttention, RunsBackwardAgainOverARetainedGraphAlone) {
 
 // Several tiles, the last one not full, on several threads; as many keys as queries, and more.
 TEST(TiledAttention, MatchesEagerOverSeveralTiles) {
-  const auto eager = testing::load_plugin<Attention>("attention", "eager");
-  const auto tiled = testing::load_plugin<Attention>("attention", "tiled");
+  const auto eager = test::load_plugin<Attention>("attention", "eager");
+  const auto tiled = test::load_plugin<Attention>("attention", "tiled");
   const int threads = at::get_num_threads();
   for (const auto& [queries, keys, causal] :
        {std::tuple{300, 300, true}, std::tuple{300, 300, false}, std::tuple{129, 257, false}}) {

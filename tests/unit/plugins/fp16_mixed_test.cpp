@@ -22,7 +22,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The plugin, with options given as YAML text, for parameters on the CPU.
 std::shared_ptr<Precision> make_fp16(const std::string& options) {
-  const auto precision = testing::load_plugin<Precision>("precision", "fp16_mixed");
+  const auto precision = test::load_plugin<Precision>("precision", "fp16_mixed");
   read_options(parse_yaml(options, "options"), "precision",
                [&](Options& declared) { precision->declare_options(declared); });
   precision->convert({{"w", at::ones({2})}});

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 /// The plugin, with options given as YAML text.
 std::shared_ptr<Precision> make_fp8(const std::string& options = "{}") {
-  const auto precision = testing::load_plugin<Precision>("precision", "fp8");
+  const auto precision = test::load_plugin<Precision>("precision", "fp8");
   read_options(parse_yaml(options, "options"), "precision",
                [&](Options& declared) { precision->declare_options(declared); });
   return precision;

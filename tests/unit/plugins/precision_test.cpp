@@ -24,8 +24,8 @@
 namespace ddprun {
 namespace {
 
+using test::load_plugin;
 using ::testing::HasSubstr;
-using testing::load_plugin;
 
 class PrecisionPlugin : public ::testing::Test {
  protected:
