@@ -152,6 +152,16 @@ struct Training final : ExperimentKind {
                                            .drop_order = 10,
                                            .text = text_as("{:.1f}"),
                                            .meaning = "global batch (sequences) / median step"});
+  const Quantity& busbw_gb_per_s =
+      declare({.key = "busbw_gb_per_s",
+               .unit = "GB/s",
+               .optional = true,
+               .title = "busbw",
+               .drop_order = 12,
+               .text = text_as("{:.2f}"),
+               .meaning = "bus bandwidth, as nccl-tests defines it: [bytes on the "
+                          "wire](#bytes-on-the-wire) of the step's collectives / "
+                          "`communication_ms`; not there if nothing was on the wire"});
   const Quantity& bytes =
       declare({.key = "bytes",
                .unit = "bytes",
