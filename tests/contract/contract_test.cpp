@@ -215,7 +215,7 @@ class Contract : public testing::TestWithParam<Combination> {
     experiment.world = WorldConfig{};
     experiment.train.accumulate = 1;
     static std::map<std::string, Outcome> known;
-    const std::string key = to_yaml(experiment);
+    const std::string key = to_yaml(resolve(experiment));
     if (const auto found = known.find(key); found != known.end()) return found->second;
     test::run_ranks(1, [&](ProcessGroup& group) {
       Alone strategy;
@@ -366,7 +366,7 @@ TEST(Discovery, EveryPluginIsInSomeCombination) {
       const Combination alone{.strategy = kind == PluginKind::strategy ? name : "none",
                               .precision = kind == PluginKind::precision ? name : "fp32",
                               .attention = kind == PluginKind::attention ? name : "sdpa"};
-      EXPECT_TRUE(runs || !refusal(kind, experiment_of(alone)).empty()) << name;
+      EXPECT_TRUE(runs || refusal(kind, experiment_of(alone))) << name;
     }
   }
 }
