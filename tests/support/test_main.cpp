@@ -108,7 +108,7 @@ std::string changed_variables(const std::set<std::string>& before,
 }
 
 /// Watches each case, and gives it what a new process would: torch's seed and number of threads.
-/// What it must put back itself is checked.
+/// What it must put back itself is checked, where another case follows.
 class OneByOne : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     watch(std::string(test.test_suite_name()) + "." + test.name());
@@ -119,9 +119,13 @@ class OneByOne : public testing::EmptyTestEventListener {
 
   void OnTestEnd(const testing::TestInfo&) override {
     at::set_num_threads(threads_);
+    if (testing::UnitTest::GetInstance()->test_to_run_count() > 1) expect_as_before();
+    watch("what follows " + running);
+  }
+
+  void expect_as_before() const {
     EXPECT_EQ(changed_variables(environment_, environment()), "") << "the case leaves these";
     EXPECT_EQ(std::filesystem::current_path(), folder_) << "the case leaves another folder";
-    watch("what follows " + running);
   }
 
   const int threads_ = at::get_num_threads();

@@ -134,6 +134,7 @@ void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::i
   }
   // Adding to zeros takes MKL half the time of overwriting.
   if (!add) zeros_of(c, m, n);
+  if (m == 0 || n == 0 || k == 0) return;  // MKL would call the strides wrong
   const auto number = [](Op op) { return op == Op::transposed ? 112 : 111; };
   cblas_gemm_bf16bf16f32(101, number(op_a), number(op_b), static_cast<int>(m), static_cast<int>(n),
                          static_cast<int>(k), 1.0F, a.data, static_cast<int>(a.stride), b.data,

@@ -30,6 +30,10 @@ foreach(file bin/ddprun lib/libddprun_core.so include/ddprun/plugin/strategy.h l
   endif()
 endforeach()
 
+if(EXISTS ${WORK}/prefix/include/ddprun/ddprun)
+  message(FATAL_ERROR "headers were installed a folder too deep")
+endif()
+
 # A copy, so that nothing of the tree is beside it.
 file(COPY ${EXAMPLE} DESTINATION ${WORK})
 set(example ${WORK}/chunked)
@@ -46,5 +50,5 @@ must(table ${ddprun} ${example}/compare.yaml --plugin-path ${example}/build)
 must_match("${table}" flat "chunks=16" "proved in 4 of 4 rows")
 
 # The strategy keeps the contract that the built-in ones keep.
-must(contract ${CMAKE_COMMAND} -E env DDPRUN_PLUGIN_PATH=${example}/build ${BUILD}/bin/contract_test --gtest_filter=*chunked*)
+must(contract ${CMAKE_COMMAND} -E env DDPRUN_PLUGIN_PATH=${example}/build ${BUILD}/bin/contract --gtest_filter=*chunked*)
 must_match("${contract}" "PASSED  . [1-9]")

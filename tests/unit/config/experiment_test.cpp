@@ -6,62 +6,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
-#include "ddprun/base/error.h"
 #include "ddprun/train/run_plugins.h"
+#include "support/experiment_fixture.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The least that an experiment must say; tests add lines.
-const char* const kLeast =
-    "strategy: s\n"
-    "precision: p\n"
-    "attention: a\n"
-    "train: {global_batch: 8}\n";
-
-class ExperimentTest : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(testing::TempDir()) / "experiment_test" / test->name();
-    fs::create_directories(folder_);
-    file_ = folder_ / "run.yaml";
-  }
-
-  ExperimentFile load(const std::string& text, const std::vector<std::string>& overrides = {},
-                      int world_size = 0) {
-    std::ofstream(file_) << text;
-    return load_experiments(file_, overrides, world_size);
-  }
-
-  Experiment load_one(const std::string& text, const std::vector<std::string>& overrides = {},
-                      int world_size = 0) {
-    return load(text, overrides, world_size).experiments.at(0);
-  }
-
-  // The message of the ConfigError, the file's path shortened to its name.
-  std::string error(const std::string& text, const std::vector<std::string>& overrides = {},
-                    int world_size = 0) {
-    try {
-      load(text, overrides, world_size);
-    } catch (const ConfigError& e) {
-      std::string message = e.what();
-      for (auto at = message.find(file_.string()); at != std::string::npos;
-           at = message.find(file_.string())) {
-        message.replace(at, file_.string().size(), "run.yaml");
-      }
-      return message;
-    }
-    return "no error";
-  }
-
-  fs::path folder_;
-  fs::path file_;
-};
 
 TEST_F(ExperimentTest, DefaultsOfEverySection) {
   const Experiment e = load_one(kLeast);
@@ -261,154 +213,6 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
             "  got: b\n"
             "  expected: one name for all points of the sweep\n"
             "  hint: labels tell the points apart");
-}
-
-TEST_F(ExperimentTest, RanksShareAGpuAndNothingElse) {
-  EXPECT_THAT(error(std::string(kLeast) + "world: {emulate_ranks_on_one_gpu: true}\n"),
-              testing::StartsWith("world.emulate_ranks_on_one_gpu needs a GPU\n"
-                                  "  where: run.yaml:5:9\n"));
-}
-
-TEST_F(ExperimentTest, HeadsMustFit) {
-  EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 256, heads: 7}\n"),
-            "model.heads does not divide model.d_model\n"
-            "  where: run.yaml:5:23\n"
-            "  got: d_model 256, heads 7\n"
-            "  expected: d_model a multiple of heads\n"
-            "  hint: change one of the two");
-  EXPECT_EQ(error(std::string(kLeast) + "model: {d_model: 36, heads: 4}\n"),
-            "the dimension of a head must be even: RoPE rotates pairs\n"
-            "  where: run.yaml:5:22\n"
-            "  got: d_model 36, heads 4: 9 a head\n"
-            "  expected: d_model / heads even\n"
-            "  hint: change d_model or heads");
-}
-
-TEST_F(ExperimentTest, TheBatchIsGivenOnce) {
-  const std::string plugins = "strategy: s\nprecision: p\nattention: a\n";
-  EXPECT_EQ(error(plugins + "train: {global_batch: 8, batch_per_rank: 4}\n"),
-            "train must give the batch exactly once\n"
-            "  where: run.yaml:4:1\n"
-            "  got: global_batch 8 and batch_per_rank 4\n"
-            "  expected: global_batch (over all ranks) or batch_per_rank\n"
-            "  hint: remove one of them");
-  EXPECT_EQ(error(plugins),
-            "train must give the batch exactly once\n"
-            "  where: run.yaml:1:1\n"
-            "  got: neither global_batch nor batch_per_rank\n"
-            "  expected: global_batch (over all ranks) or batch_per_rank\n"
-            "  hint: train: {global_batch: 8}");
-}
-
-TEST_F(ExperimentTest, TheBatchMustDivide) {
-  const std::string plugins = "strategy: s\nprecision: p\nattention: a\nworld: {size: 4}\n";
-  EXPECT_EQ(error(plugins + "train: {global_batch: 10}\n"),
-            "train.global_batch 10 is not divisible by 4 ranks x 1 accumulation\n"
-            "  where: run.yaml:5:9\n"
-            "  got: 10\n"
-            "  expected: a multiple of 4\n"
-            "  hint: the nearest are 8 and 12");
-  EXPECT_EQ(error(plugins + "train: {batch_per_rank: 2, accumulate: 3}\n"),
-            "train.batch_per_rank 2 is not divisible by 3 accumulation\n"
-            "  where: run.yaml:5:9\n"
-            "  got: 2\n"
-            "  expected: a multiple of 3\n"
-            "  hint: the nearest is 3");
-}
-
-TEST_F(ExperimentTest, TheScheduleMustFitTheRun) {
-  EXPECT_EQ(error(std::string(kLeast) + "optimizer:\n  schedule: {warmup_steps: 16}\n"),
-            "the learning rate would never finish its warm-up\n"
-            "  where: run.yaml:6:14\n"
-            "  got: 16 warm-up steps of the schedule\n"
-            "  expected: at most the 15 steps of the run (train.warmup_steps 5 + train.steps 10)\n"
-            "  hint: lower it, or train longer");
-  EXPECT_EQ(
-      error(std::string(kLeast) + "optimizer: {lr: 0.1, schedule: {name: cosine, min_lr: 1}}\n"),
-      "optimizer.schedule.min_lr is above optimizer.lr\n"
-      "  where: run.yaml:5:47\n"
-      "  got: 1\n"
-      "  expected: at most 0.1\n"
-      "  hint: lr is the schedule's highest rate");
-}
-
-TEST_F(ExperimentTest, OptionsWithoutEffectAreRefused) {
-  EXPECT_EQ(error(std::string(kLeast) + "optimizer: {momentum: 0.9}\n"),
-            "optimizer.momentum has no effect with optimizer.name adamw\n"
-            "  where: run.yaml:5:13\n"
-            "  got: a value that is not the default\n"
-            "  expected: no optimizer.momentum\n"
-            "  hint: remove it");
-  const auto what = [&](const std::string& line) {
-    const std::string message = error(kLeast + line + "\n");
-    return message.substr(0, message.find('\n'));
-  };
-  EXPECT_EQ(what("optimizer: {name: sgd, betas: [0.8, 0.9]}"),
-            "optimizer.betas has no effect with optimizer.name sgd");
-  EXPECT_EQ(what("optimizer: {name: sgd, eps: 1}"),
-            "optimizer.eps has no effect with optimizer.name sgd");
-  EXPECT_EQ(what("optimizer: {schedule: {min_lr: 1e-5}}"),
-            "optimizer.schedule.min_lr has no effect with optimizer.schedule.name constant");
-  EXPECT_EQ(what("data: {path: a.txt}"), "data.path has no effect with data.source random");
-  EXPECT_EQ(what("data: {source: text, path: a, token_type: uint32}"),
-            "data.token_type has no effect with data.source text");
-}
-
-TEST_F(ExperimentTest, OverlapCannotClip) {
-  EXPECT_EQ(
-      error(std::string(kLeast) + "optimizer: {clip_norm: 1, overlap: true}\n"),
-      "optimizer.overlap cannot run with optimizer.clip_norm\n"
-      "  where: run.yaml:5:27\n"
-      "  got: clip_norm 1\n"
-      "  expected: clip_norm 0\n"
-      "  hint: clipping needs the norm of all gradients before the first update: remove one of "
-      "them");
-}
-
-TEST_F(ExperimentTest, GraphsNeedAGpuAndWarmUp) {
-  EXPECT_EQ(error(std::string(kLeast) + "execution: {mode: cuda_graph}\n"),
-            "execution.mode cuda_graph is of GPUs\n"
-            "  where: run.yaml:5:13\n"
-            "  got: world.device cpu\n"
-            "  expected: world.device cuda\n"
-            "  hint: set `mode: eager` under `execution:`");
-  EXPECT_THAT(error("{strategy: s, precision: p, attention: a, model: {kernels: reference},\n"
-                    "world: {device: cuda}, execution: {mode: cuda_graph},\n"
-                    "train: {global_batch: 4, warmup_steps: 2}}\n"),
-              testing::HasSubstr("  got: 2\n  expected: at least 3"));
-}
-
-TEST_F(ExperimentTest, OptionsOfGlooNeedGloo) {
-  EXPECT_EQ(error(std::string(kLeast) + "world: {gloo_threads: 4}\n"),
-            "world.gloo_threads is an option of gloo\n"
-            "  where: run.yaml:5:9\n"
-            "  got: world.backend auto\n"
-            "  expected: world.backend gloo or hierarchical\n"
-            "  hint: add one of them, or remove it");
-  EXPECT_THAT(error(std::string(kLeast) + "world: {backend: shm, interface: lo}\n"),
-              testing::StartsWith("world.interface is an option of gloo\n"));
-}
-
-TEST_F(ExperimentTest, OptimizerAndDataAreComplete) {
-  EXPECT_EQ(error(std::string(kLeast) + "optimizer: {betas: 0.9}\n"),
-            "optimizer.betas must hold two numbers\n"
-            "  where: run.yaml:5:13\n"
-            "  got: [0.9]\n"
-            "  expected: two numbers\n"
-            "  hint: write both, as in [0.9, 0.95]");
-  EXPECT_EQ(error(std::string(kLeast) + "data: {source: text}\n"),
-            "data.source text needs data.path\n"
-            "  where: run.yaml:5:8\n"
-            "  got: no path\n"
-            "  expected: a file or folder, or a list of them\n"
-            "  hint: add `path:` under `data:`");
-  EXPECT_EQ(
-      error(std::string(kLeast) + "data: {source: text, path: a}\nmodel: {vocab_size: 128}\n"),
-      "text is read as bytes, which need a vocabulary of 256\n"
-      "  where: run.yaml:6:9\n"
-      "  got: model.vocab_size 128\n"
-      "  expected: >= 256\n"
-      "  hint: raise model.vocab_size");
 }
 
 }  // namespace

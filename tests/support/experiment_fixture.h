@@ -1,0 +1,63 @@
+// Experiment files that a test writes and loads, and the text of their errors.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment.h"
+
+namespace ddprun {
+
+// The least that an experiment must say; tests add lines.
+inline const char* const kLeast =
+    "strategy: s\n"
+    "precision: p\n"
+    "attention: a\n"
+    "train: {global_batch: 8}\n";
+
+class ExperimentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) / "experiment_test" / test->name();
+    std::filesystem::create_directories(folder_);
+    file_ = folder_ / "run.yaml";
+  }
+
+  ExperimentFile load(const std::string& text, const std::vector<std::string>& overrides = {},
+                      int world_size = 0) {
+    std::ofstream(file_) << text;
+    return load_experiments(file_, overrides, world_size);
+  }
+
+  Experiment load_one(const std::string& text, const std::vector<std::string>& overrides = {},
+                      int world_size = 0) {
+    return load(text, overrides, world_size).experiments.at(0);
+  }
+
+  // The message of the ConfigError, the file's path shortened to its name.
+  std::string error(const std::string& text, const std::vector<std::string>& overrides = {},
+                    int world_size = 0) {
+    try {
+      load(text, overrides, world_size);
+    } catch (const ConfigError& e) {
+      std::string message = e.what();
+      for (auto at = message.find(file_.string()); at != std::string::npos;
+           at = message.find(file_.string())) {
+        message.replace(at, file_.string().size(), "run.yaml");
+      }
+      return message;
+    }
+    return "no error";
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
+};
+
+}  // namespace ddprun
