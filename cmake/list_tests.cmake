@@ -2,8 +2,9 @@
 
 # Of a suite as a whole. A case that hangs ends sooner, and is named (tests/support/test_main.cpp).
 set(suite_timeout 1200)
-# Some ten seconds of the contract's cases: short beside the whole, so that parallel jobs end together.
-set(cases_per_test 50)
+# Some twenty seconds of the contract's cases: short beside the whole, so that parallel jobs end together, and enough to share
+# what a process computes once (the run of one process that they are compared with).
+set(cases_per_test 150)
 
 # What a program says of its cases, asked again when it was built again.
 function(read_cases program output)

@@ -1,7 +1,11 @@
 // The one list of all kinds of experiment.
 #include "runner/report/kinds.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
+#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/train/training.h"
@@ -10,15 +14,15 @@ namespace ddprun {
 
 const ExperimentKind& kind_named(const std::string& name) {
   const std::array<const ExperimentKind*, 1> kinds = {&training()};
-  std::string known;
+  std::vector<std::string> known;
   for (const ExperimentKind* kind : kinds) {
     if (kind->name() == name) return *kind;
-    known += (known.empty() ? "" : ", ") + kind->name();
+    known.push_back(kind->name());
   }
   throw Error({.what = "unknown kind of experiment",
                .where = "kind of a row",
                .got = name,
-               .expected = known,
+               .expected = fmt::format("{}", fmt::join(known, ", ")),
                .hint = "the result was written by another version of ddprun"});
 }
 

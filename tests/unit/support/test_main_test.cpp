@@ -55,7 +55,9 @@ TEST(TestMain, WhatACaseLeavesIsItsFailure) {
   EXPECT_THAT(variable.output,
               AllOf(HasSubstr("[  FAILED  ] Cases.LeavesAVariable"),
                     HasSubstr("\"DDPRUN_TEST_LEFT \""), HasSubstr("[       OK ] Cases.Passes")));
-  EXPECT_THAT(run("Cases.LeavesItsFolder").output, HasSubstr("[  FAILED  ] Cases.LeavesItsFolder"));
+  EXPECT_THAT(run("Cases.LeavesItsFolder:Cases.Passes").output,
+              HasSubstr("[  FAILED  ] Cases.LeavesItsFolder"));
+  EXPECT_EQ(run("Cases.LeavesAVariable").status, 0) << "its process is its own";
 }
 
 TEST(TestMain, ACaseThatCrashesIsNamed) {
