@@ -94,6 +94,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, *group);
     setup.reset();
+    check_planned(trainer.data(), experiment.data, experiment.data_hash);
     auto& data_parallel = trainer.data_parallel();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
     result.checks.push_back(
@@ -101,6 +102,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     result.checks.push_back(check_integer_gradients(data_parallel, *group));
     give_back_freed_memory();
     measure(trainer, *group, experiment, observer, context, result);
+    trainer.data().check_unchanged();
     observer.add_to(result);
     result.matmul_dtype = plugins.precision->matmul_dtype();
     result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
