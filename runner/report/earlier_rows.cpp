@@ -5,10 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
 #include <vector>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/regular_file.h"
 #include "runner/report/result_files.h"
 
 namespace ddprun {
@@ -17,12 +17,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("it cannot be opened");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// All result.json, the oldest first.
 std::vector<fs::path> result_files(const fs::path& folder) {
@@ -55,7 +49,7 @@ std::map<std::string, EarlierRow> earlier_rows(const fs::path& folder) {
   int refused = 0;
   for (const fs::path& file : result_files(folder)) {
     try {
-      const json result = json::parse(read_text(file));
+      const json result = json::parse(read_whole(file));
       const int version = result.at("schema_version");
       if (version == kResultSchemaVersion) {
         add_rows(result, file.parent_path(), rows);
