@@ -23,11 +23,13 @@ fail() { say "$*" >&2 && exit 2; }
 
 # site_of NAME: the archive that has it, as this machine's apt is set.
 site_of() {
-  local site
-  for site in $(apt-get indextargets --format '$(SITE)' | sort -u); do
-    for site in "$site" "${site%/debian*}/ubuntu"; do
-      if apt_helper "$site/dists/$1/Release"; then echo "$site" && return; fi
-    done
+  local sites site ubuntu
+  # shellcheck disable=SC2016 # apt expands it
+  sites=$(apt-get indextargets --format '$(SITE)' | sort -u)
+  ubuntu=${sites//\/debian-security/\/ubuntu}
+  # shellcheck disable=SC2086 # one word each
+  for site in $sites ${ubuntu//\/debian/\/ubuntu}; do
+    if apt_helper "$site/dists/$1/Release"; then echo "$site" && return; fi
   done
   return 1
 }
@@ -46,7 +48,10 @@ bootstrap() {
   rm -rf --one-file-system "$root"
   debootstrap --variant=minbase --keyring="$keyring" --components="$components" --include=git,make,ca-certificates "$name" "$root" "$site"
   cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
+  # How this machine reaches its registries: certificates of its own, and pip's settings.
   cp /etc/pip.conf "$root/etc/" 2>/dev/null || true
+  cp -rT /usr/local/share/ca-certificates "$root/usr/local/share/ca-certificates"
+  chroot "$root" update-ca-certificates
   git clone --quiet . "$root/root/ddprun"
 }
 
