@@ -73,8 +73,7 @@ Experiment experiment_of(const Combination& combination) {
   return experiment;
 }
 
-bool supported(const Combination& combination) {
-  const Experiment experiment = experiment_of(combination);
+bool supported(const Experiment& experiment) {
   return !refusal(PluginKind::strategy, experiment) &&
          !refusal(PluginKind::precision, experiment) && !refusal(PluginKind::attention, experiment);
 }
@@ -135,7 +134,7 @@ std::vector<Combination> combinations() {
         all.push_back({strategy, precision, attentions[0], ranks, limits.node});
       }
   }
-  std::erase_if(all, [](const Combination& one) { return !supported(one); });
+  std::erase_if(all, [](const Combination& one) { return !supported(experiment_of(one)); });
   return all;
 }
 
@@ -271,6 +270,8 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
   adamw.optimizer = OptimizerConfig{};
   adamw.optimizer.lr = 3e-3;
   adamw.optimizer.clip_norm = 1.0;
+  if (!supported(adamw)) adamw.optimizer.clip_norm = 0.0;
+  if (!supported(adamw)) GTEST_SKIP() << "a plugin refuses adamw";
   const auto ranks = train_ranks(adamw);
   const Outcome alone = train_alone(adamw);
   Experiment exact = adamw;
@@ -310,6 +311,7 @@ TEST_P(Contract, AccumulationSynchronizesOncePerStep) {
   whole.train.steps = 3;
   Experiment accumulated = whole;
   accumulated.train.accumulate = 2;
+  if (!supported(accumulated)) GTEST_SKIP() << "a plugin refuses accumulation";
   const auto once = train_ranks(whole);
   const auto twice = train_ranks(accumulated);
   const Outcome alone = train_alone(whole);
@@ -333,6 +335,7 @@ TEST_P(OverlappedOptimizer, GivesTheSameBits) {
     after.train.accumulate = accumulate;
     Experiment during = after;
     during.optimizer.overlap = true;
+    if (!supported(during)) GTEST_SKIP() << "a plugin refuses adamw, accumulation or overlap";
     const auto expected = train_ranks(after);
     const auto got = train_ranks(during);
     for (std::size_t rank = 0; rank < got.size(); ++rank) {

@@ -28,9 +28,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
   plugins_.precision->convert(model_.parameters());
-  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
-    return plugins_.precision->linear(x, weight);
-  });
+  if (auto linear = plugins_.precision->linear()) model_.use_linear(std::move(linear));
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
                                                   *plugins_.precision, experiment.optimizer);
   if (experiment.model.kernels == KernelSet::fused)
