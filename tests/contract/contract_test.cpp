@@ -14,21 +14,15 @@
 #include <variant>
 #include <vector>
 
-#include "ddprun/config/registry.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/trainer.h"
 #include "ddprun/train/training.h"
+#include "plugins_under_test.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-const PluginRegistry& registry() {
-  static const auto* const instance =
-      new PluginRegistry(plugin_search_path({test::plugin_folder()}));
-  return *instance;
-}
 
 struct Combination {
   std::string strategy, precision, attention;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runner/launch/plan.h"
+#include "support/experiments.h"
 
 namespace ddprun {
 namespace {
@@ -20,7 +21,7 @@ std::string refusal(const std::string& settings) {
                          "strategy: unclipped\n"
                       << settings;
   PlanOptions options;
-  options.plugin_paths = {DDPRUN_BUILD_DIR "/tests/plugins/refusing"};
+  options.plugin_paths = {DDPRUN_BUILD_DIR "/tests/plugins/refusing", test::plugin_folder()};
   PlanCache cache;
   return plan_file(file, options, cache).error;
 }
