@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <string_view>
@@ -57,6 +58,10 @@ int main(int argc, char** argv) {
   int fd = 0;
   while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);
   close(fd);
+  // A reader that has left and a limit on files are failures of a write, which is said where it
+  // happens. Their signals would end this process, and rows that are done with it.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   const int status = ddprun::run_command_line(argc, argv);
   std::cout.flush();
   if (std::cout) return status;
