@@ -135,7 +135,8 @@ class Batch {
       return;
     }
     finish_row(row, outcome);
-    failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
+    failed_in_joined_launch_ =
+        executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
     if (executor_.reports()) display_.end_run(end_text(row));
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
       display_.message(names_[index] + ": " + outcome_text(row));

@@ -15,6 +15,25 @@ void set_failed(Row& row, RowStatus status, const std::string& reason) {
   row.reason = reason;
 }
 
+/// Sets the status if a check failed, and returns whether one did.
+bool failed_proof(Row& row) {
+  for (const Check& check : summarize_proof(row).checks) {
+    if (check.status != CheckStatus::failed) continue;
+    set_failed(row, RowStatus::proof_failed, check.name + ": " + check.detail);
+    return true;
+  }
+  return false;
+}
+
+/// Whether the proof before the first step failed. Then nothing was timed, and the row has no
+/// figures.
+bool stopped_by_proof(Row& row) {
+  if (row.ranks.empty() || !row.ranks.front().samples.empty() || !failed_proof(row)) return false;
+  row.ranks.clear();
+  row.reason += " (nothing was timed)";
+  return true;
+}
+
 }  // namespace
 
 Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
@@ -48,6 +67,7 @@ void finish_row(Row& row, const Outcome& outcome) {
     for (const nlohmann::json& rank : outcome.result) {
       row.ranks.push_back(rank_result_from_json(rank, *row.kind));
     }
+    if (stopped_by_proof(row)) return;
     const RunStatistics checked(row);
   } catch (const std::exception& error) {
     row.ranks.clear();
@@ -56,12 +76,7 @@ void finish_row(Row& row, const Outcome& outcome) {
     return;
   }
   row.status = RowStatus::ok;
-  for (const Check& check : summarize_proof(row).checks) {
-    if (check.status == CheckStatus::failed) {
-      set_failed(row, RowStatus::proof_failed, check.name + ": " + check.detail);
-      return;
-    }
-  }
+  if (failed_proof(row)) return;
   if (const std::string sentence = divergence(row); !sentence.empty()) {
     set_failed(row, RowStatus::diverged, sentence);
   }
