@@ -85,11 +85,13 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, *group);
     setup.reset();
+    check_planned(trainer.data(), experiment.data, experiment.data_hash);
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
     RunProof proof(experiment, trainer, *group);
     if (proof.begin()) {
       give_back_freed_memory();
       measure(trainer, *group, experiment, observer, proof, context, result);
+      trainer.data().check_unchanged();
       observer.add_to(result);
       proof.finish();
     }

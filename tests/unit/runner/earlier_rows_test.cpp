@@ -119,7 +119,7 @@ TEST(EarlierRows, WhatIsNoFileIsNotWaitedFor) {
   testing::internal::CaptureStdout();
   EXPECT_TRUE(earlier_rows(folder.path() / "known").empty());
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("known/T1/result.json is damaged"), HasSubstr("it is no file"),
+              AllOf(HasSubstr("known/T1/result.json is damaged"), HasSubstr("a named pipe, not a file"),
                     HasSubstr("known/T2/result.json is damaged")));
 }
 
