@@ -1,6 +1,11 @@
 // One key a rank in the store, and one for each piece of its text.
 #include "ddprun/comm/all_gather_object.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ddprun/base/error.h"
+
 namespace ddprun {
 
 namespace {
@@ -42,25 +47,47 @@ void remove(c10d::Store& store, const std::string& key) {
 
 }  // namespace
 
+void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
+                    std::chrono::milliseconds timeout, const std::string& where) {
+  try {
+    return store.wait(keys, timeout);
+  } catch (const CommError&) {
+    throw;
+  } catch (const c10::Error&) {  // the time is over
+  }
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+    if (!store.check({keys[rank]})) missing.push_back(rank);
+  }
+  throw CommError(
+      {.what = "not all ranks came",
+       .where = where,
+       .got = fmt::format("{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(),
+                          keys.size(), static_cast<double>(timeout.count()) * 1e-3,
+                          fmt::join(missing, ", ")),
+       .expected = "all of them",
+       .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
+}
+
 std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
                                            int size, const std::string& text,
                                            std::chrono::milliseconds timeout) {
   std::vector<std::string> keys;
-  for (int peer = 0; peer < size; ++peer) keys.push_back(round + "/" + std::to_string(peer));
-  const std::string readers = round + "/readers";
-  const std::string read = round + "/read";
+  std::vector<std::string> read;
+  for (int peer = 0; peer < size; ++peer) {
+    keys.push_back(fmt::format("{}/{}", round, peer));
+    read.push_back(fmt::format("{}/{}/read", round, peer));
+  }
+  const std::string where = fmt::format("rank {} of {}, {}", rank, size, round);
   post(store, keys[rank], text);
-  store.wait(keys, timeout);
+  wait_for_ranks(store, keys, timeout, where);
   std::vector<std::string> texts;
   for (const auto& key : keys) texts.push_back(fetch(store, key));
-  if (store.add(readers, 1) == size) {  // the last reader: nobody needs the keys any more
+  store.set(read[rank], std::string("1"));
+  if (rank == 0) {  // nobody needs the keys any more when all have read them
+    wait_for_ranks(store, read, timeout, where);
     for (const auto& key : keys) remove(store, key);
-    store.deleteKey(readers);
-    store.set(read, std::string("1"));
-  }
-  if (rank == 0) {
-    store.wait({read}, timeout);
-    store.deleteKey(read);
+    for (const auto& key : read) store.deleteKey(key);
   }
   return texts;
 }
