@@ -1,5 +1,4 @@
 // Ranks that die, users that lose patience: what ddprun says, and that nothing stays behind.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +85,7 @@ TEST_F(Supervision, RanksDieWithAKilledParent) {
 class Stopped : public testing::TestWithParam<std::tuple<const char*, int, bool>> {};
 std::string stopped_name(const testing::TestParamInfo<Stopped::ParamType>& info) {
   const auto& [backend, rank, trains] = info.param;
-  return fmt::format("{}Rank{}{}", backend, rank, trains ? "Trains" : "Starts");
+  return std::string(backend) + "Rank" + std::to_string(rank) + (trains ? "Trains" : "Starts");
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Stopped,
                          testing::Combine(testing::Values("gloo", "shm"), testing::Values(0, 1),

@@ -1,51 +1,13 @@
-// One key a rank in the store, and one for each piece of its text.
+// One key a rank in the store for its text, and one to say that it has read the others.
 #include "ddprun/comm/all_gather_object.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/comm/store_texts.h"
 
 namespace ddprun {
-
-namespace {
-
-/// A TCPStore refuses messages above 8 MiB; the samples of a long run are more.
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-
-std::string piece_key(const std::string& key, std::size_t piece) {
-  return key + "/" + std::to_string(piece);
-}
-
-/// Puts the text under `key`, piece by piece.
-void post(c10d::Store& store, const std::string& key, const std::string& text) {
-  std::size_t pieces = 0;
-  for (std::size_t begin = 0; begin < text.size(); begin += kPieceBytes) {
-    store.set(piece_key(key, pieces++), text.substr(begin, kPieceBytes));
-  }
-  store.set(key, std::to_string(pieces));  // last: whoever sees it finds the pieces
-}
-
-std::size_t count_pieces(c10d::Store& store, const std::string& key) {
-  return std::stoull(store.get_to_str(key));
-}
-
-std::string fetch(c10d::Store& store, const std::string& key) {
-  std::string text;
-  for (std::size_t piece = 0, pieces = count_pieces(store, key); piece < pieces; ++piece) {
-    text += store.get_to_str(piece_key(key, piece));
-  }
-  return text;
-}
-
-void remove(c10d::Store& store, const std::string& key) {
-  for (std::size_t piece = 0, pieces = count_pieces(store, key); piece < pieces; ++piece) {
-    store.deleteKey(piece_key(key, piece));
-  }
-  store.deleteKey(key);
-}
-
-}  // namespace
 
 void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where) {
@@ -79,14 +41,14 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
     read.push_back(fmt::format("{}/{}/read", round, peer));
   }
   const std::string where = fmt::format("rank {} of {}, {}", rank, size, round);
-  post(store, keys[rank], text);
+  post_text(store, keys[rank], text);
   wait_for_ranks(store, keys, timeout, where);
   std::vector<std::string> texts;
-  for (const auto& key : keys) texts.push_back(fetch(store, key));
+  for (const auto& key : keys) texts.push_back(fetch_text(store, key));
   store.set(read[rank], std::string("1"));
   if (rank == 0) {  // nobody needs the keys any more when all have read them
     wait_for_ranks(store, read, timeout, where);
-    for (const auto& key : keys) remove(store, key);
+    for (const auto& key : keys) remove_text(store, key);
     for (const auto& key : read) store.deleteKey(key);
   }
   return texts;

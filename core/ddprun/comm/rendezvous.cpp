@@ -21,6 +21,7 @@
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/store_client.h"
+#include "ddprun/comm/store_texts.h"
 
 namespace ddprun {
 
@@ -142,12 +143,32 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   return store;
 }
 
+std::vector<std::string> keys_of_ranks(const std::string& prefix, int world_size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(prefix + std::to_string(rank));
+  return keys;
+}
+
 /// Returns when every rank has come here.
 void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < info.world_size; ++rank) keys.push_back("here/" + std::to_string(rank));
+  const std::vector<std::string> keys = keys_of_ranks("here/", info.world_size);
   store.set(keys[static_cast<std::size_t>(info.rank)], std::string("1"));
   wait_for_ranks(store, keys, timeout, place_of(info));
+}
+
+constexpr const char* kDecision = "decision";
+constexpr const char* kHeard = "heard/";
+
+StorePtr topic_store(const RankInfo& info, const std::string& topic,
+                     std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<c10d::PrefixStore>("ddprun/" + topic, store_of(info, timeout));
+}
+
+/// The decision, which is there; says that this rank knows it.
+std::string hear(c10d::Store& store, const RankInfo& info) {
+  std::string decision = store.get_to_str(kDecision);
+  store.set(kHeard + std::to_string(info.rank), std::string("1"));
+  return decision;
 }
 
 }  // namespace
@@ -205,6 +226,38 @@ std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const
   const StorePtr store =
       c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
   return all_gather_object(*store, round, info.rank, info.world_size, text, timeout);
+}
+
+std::string decide_in_launch(
+    const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
+    const std::function<std::string(const std::vector<std::string>&)>& decide) {
+  const auto timeout = to_milliseconds(timeout_s);
+  const StorePtr store = topic_store(info, topic, timeout);
+  const std::vector<std::string> keys = keys_of_ranks("text/", info.world_size);
+  post_text(*store, keys[static_cast<std::size_t>(info.rank)], text);
+  if (store->add("came", 1) == info.world_size) {
+    std::vector<std::string> texts;
+    for (const auto& key : keys) texts.push_back(fetch_text(*store, key));
+    store->compareSet(kDecision, "", decide(texts));
+  }
+  try {
+    store->wait({kDecision}, timeout);
+  } catch (const c10::Error&) {  // the time is over
+    wait_for_ranks(*store, keys, to_milliseconds(0), place_of(info) + ", " + topic);
+  }
+  return hear(*store, info);
+}
+
+std::string impose_in_launch(const RankInfo& info, const std::string& topic,
+                             const std::string& decision, double timeout_s) {
+  const StorePtr store = topic_store(info, topic, to_milliseconds(timeout_s));
+  store->compareSet(kDecision, "", decision);
+  return hear(*store, info);
+}
+
+void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s) {
+  const auto timeout = to_milliseconds(timeout_s);
+  topic_store(info, topic, timeout)->wait(keys_of_ranks(kHeard, info.world_size), timeout);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {
