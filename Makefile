@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-gpu bench bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-gpu test-distributions bench bench-toy bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -17,7 +17,9 @@ help:
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
+	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
+	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
 	@echo 'make pack         gather what setup installs in .deps/carried, for a machine without network (docs/gpu.md)'
 	@echo 'make lint         formatting, shell scripts, and what the core may know'
@@ -43,7 +45,7 @@ build: configure
 
 # Everything but the tests.
 quickstart: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
 	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
 
 test: build
@@ -66,11 +68,15 @@ test-tsan:
 
 # Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.
 test-gpu: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all tests/gpu/all
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program tests/gpu/all
 	@test -f build/$(PRESET)/lib/libddprun_cuda.so || \
 	  { echo "test-gpu: CUDA support was not built; 'cmake --preset $(PRESET)' says why"; exit 1; }
 	@status=0; ctest --preset $(PRESET) -L gpu -j 1 || status=$$?; \
 	  sed -n '/: Skipped$$/{n;s/^/skipped: /p}' build/$(PRESET)/Testing/Temporary/LastTest.log | sort | uniq -c; exit $$status
+
+# As root: each in a folder of its own under build/distributions.
+test-distributions:
+	@scripts/test_distributions.sh $(NAMES)
 
 # The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
 WHAT ?=
@@ -78,14 +84,18 @@ ARGS ?=
 bench: PRESET = release
 bench: configure
 	@scripts/setup.sh --with-bench
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all tests/benchmarks/all
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program tests/benchmarks/all
 	@cd tests/benchmarks && python3 -m unittest -q bench_test
 	@python3 tests/benchmarks/bench.py $(WHAT) $(ARGS)
+
+# Whether every part of it runs, on toy sizes.
+bench-toy:
+	@$(MAKE) --no-print-directory bench ARGS=--toy
 
 # Beside the PyTorch that this machine's python3 has (PYTHON=... names another).
 bench-gpu: PRESET = release
 bench-gpu: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target core/all plugins/all runner/all device_memory_benchmark
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program device_memory_benchmark
 	@cd tests/benchmarks && python3 -m unittest -q bench_test bench_gpu_test
 	@python3 tests/benchmarks/bench_gpu.py $(ARGS)
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 
 #include "ddprun/base/clock.h"
@@ -33,6 +34,17 @@ bool ranks_write(const PlannedFile& file) {
                      [](const PlannedRun& run) { return run.experiment.profile.memory_snapshot; });
 }
 
+/// The result of a file while its rows run.
+struct FileResult {
+  ResultContext context;
+  std::optional<ResultFolder> folder = {};  ///< since the first row that ended, or ranks that write
+};
+
+ResultFolder& folder_of(FileResult& result, const PlannedFile& file) {
+  if (!result.folder) result.folder.emplace(file.output_dir, file.name, result.context.time);
+  return *result.folder;
+}
+
 class Batch {
  public:
   Batch(const Request& request, std::vector<PlannedFile> files, Executor& executor,
@@ -45,6 +57,7 @@ class Batch {
       }
     }
     names_ = row_names(rows_).names;
+    earlier_.resize(rows_.size());
     found_in_.resize(rows_.size());
   }
 
@@ -54,6 +67,7 @@ class Batch {
         if (file.error.empty()) ResultFolder(file.output_dir, file.name, utc_now());
       }
     }
+    if (request_.resume) read_earlier();
     std::size_t first = 0;  // row of the file
     for (std::size_t f = 0; f < files_.size(); ++f) {
       const std::size_t count = std::max<std::size_t>(1, files_[f].runs.size());
@@ -76,20 +90,13 @@ class Batch {
 
  private:
   void run_file(const PlannedFile& file, std::size_t first) {
-    const std::string time = utc_now();
-    std::map<std::string, EarlierRow> earlier;
-    if (request_.resume) earlier = earlier_rows(fs::path(file.output_dir) / file.name);
+    FileResult result{context_of(file)};
     bool anything_new = false;
-    std::optional<ResultFolder> folder;  // there before its time only if ranks write into it
-    if (executor_.reports() && ranks_write(file)) {
-      folder.emplace(file.output_dir, file.name, time);
-    }
     for (std::size_t i = first; i < first + file.runs.size() && interrupted_ == 0; ++i) {
-      if (const auto found = earlier.find(rows_[i].fingerprint); found != earlier.end()) {
-        take_over(i, found->second);
+      if (earlier_[i]) {
+        take_over(i);
       } else {
-        run_row(file.runs[i - first], i,
-                folder ? folder->hidden(row_folder(i - first + 1)) : fs::path());
+        run_row(file, i, i - first, result);
         anything_new = anything_new || interrupted_ == 0;
       }
     }
@@ -97,15 +104,48 @@ class Batch {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
                                    interrupted_, file.name));
     } else if (executor_.reports()) {
-      write_whatever_happens(file, first, time, folder);
+      const bool written = write_whatever_happens([&] { write(file, first, result); });
+      if (!written && result.folder && result.folder->shown()) {
+        display_.message("rows that are on the disk: " + result.folder->path(kRowsFolder).string() +
+                         "/; --resume takes them over");
+      }
     }
   }
 
-  void take_over(std::size_t index, const EarlierRow& earlier) {
+  ResultContext context_of(const PlannedFile& file) const {
+    ResultContext context{
+        file.name, utc_now(), request_.command_line, describe_environment(), to_yaml(file.document),
+        {}};
+    for (const PlannedRun& run : file.runs) context.resolved_yaml.push_back(to_yaml(run.resolved));
+    return context;
+  }
+
+  /// Before anything runs, so that what is damaged shows now.
+  void read_earlier() {
+    std::size_t index = 0;
+    for (const PlannedFile& file : files_) {
+      if (!file.error.empty()) {
+        ++index;
+        continue;
+      }
+      auto found = earlier_rows(fs::path(file.output_dir) / file.name);
+      for (std::size_t at = 0; at < file.runs.size(); ++at, ++index) {
+        const auto row = found.find(rows_[index].fingerprint);
+        if (row != found.end() && says_the_same(rows_[index], row->second)) {
+          earlier_[index] = row->second;
+        }
+      }
+    }
+  }
+
+  /// What was measured is the earlier row's; what the experiment is, the plan says.
+  void take_over(std::size_t index) {
     Row& row = rows_[index];
-    const std::string label = row.label;
-    row = earlier.row;
-    row.label = label;
+    const EarlierRow& earlier = *earlier_[index];
+    row.status = earlier.row.status;
+    row.ranks = earlier.row.ranks;
+    row.launcher = earlier.row.launcher;
+    row.taken_from = earlier.row.taken_from;
     found_in_[index] = earlier.folder;
     if (!request_.quiet) {
       display_.message(fmt::format("[{}/{}] {}: taken over from {}", index + 1, rows_.size(),
@@ -113,7 +153,8 @@ class Batch {
     }
   }
 
-  void run_row(const PlannedRun& planned, std::size_t index, const fs::path& folder) {
+  /// Row `index` of the table, which is row `at` of its file.
+  void run_row(const PlannedFile& file, std::size_t index, std::size_t at, FileResult& result) {
     Row& row = rows_[index];
     row.launcher = executor_.launcher();
     if (executor_.joined() && failed_in_joined_launch_) {
@@ -125,10 +166,7 @@ class Batch {
       display_.begin_run(static_cast<int>(index) + 1, static_cast<int>(rows_.size()),
                          names_[index] + (row.emulated ? " (emulated)" : ""), row.world_size);
     }
-    const std::int64_t launch_ns =
-        std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    const Outcome outcome = executor_.run(planned, fmt::format("{}/{}", row.name, index), launch_ns,
-                                          folder, index + 1 == rows_.size());
+    const Outcome outcome = execute(file, index, at, result);
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
       row.reason = outcome.reason;
@@ -136,30 +174,45 @@ class Batch {
     }
     finish_row(row, outcome);
     failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
-    if (executor_.reports()) display_.end_run(end_text(row));
+    if (executor_.reports()) {  // on disk before it is said, so that nothing takes it back
+      write_whatever_happens(
+          [&] { write_row(folder_of(result, file), result.context, at + 1, row); });
+      display_.end_run(end_text(row));
+    }
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
       display_.message(names_[index] + ": " + outcome_text(row));
     }
   }
 
-  void write_whatever_happens(const PlannedFile& file, std::size_t first, const std::string& time,
-                              std::optional<ResultFolder>& folder) {
+  Outcome execute(const PlannedFile& file, std::size_t index, std::size_t at, FileResult& result) {
+    fs::path folder;
     try {
-      write(file, first, time, folder);
-      if (interrupted_ != 0) {
-        display_.message(
-            fmt::format("interrupted (signal {}): the rows that were done are in {}/, "
-                        "and --resume goes on from there",
-                        interrupted_, written_.back().string()));
+      if (executor_.reports() && ranks_write(file)) {
+        folder = folder_of(result, file).path(row_folder(at + 1));
       }
-    } catch (const Error& error) {  // the disk is full: the table must not be lost as well
+    } catch (const Error& error) {
+      return {Outcome::Status::failed, error.what(), 0, {}};
+    }
+    const std::int64_t launch_ns =
+        std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
+    return executor_.run(file.runs[at], fmt::format("{}/{}", file.name, index), launch_ns, folder,
+                         index + 1 == rows_.size());
+  }
+
+  /// The disk may be full, or gone: that costs files, and neither the rows that follow nor the
+  /// table. Returns whether all is written.
+  bool write_whatever_happens(const std::function<void()>& write) {
+    try {
+      write();
+      return true;
+    } catch (const std::exception& error) {
       write_failed_ = true;
       display_.message(std::string("error: ") + error.what());
+      return false;
     }
   }
 
-  void write(const PlannedFile& file, std::size_t first, const std::string& time,
-             std::optional<ResultFolder>& folder) {
+  void write(const PlannedFile& file, std::size_t first, FileResult& result) {
     const auto begin = static_cast<std::ptrdiff_t>(first);
     const auto end = static_cast<std::ptrdiff_t>(first + file.runs.size());
     const fs::path& newest = found_in_[first];
@@ -169,12 +222,12 @@ class Batch {
       return;
     }
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
-    ResultContext context{
-        file.name, time, request_.command_line, describe_environment(), to_yaml(file.document), {}};
-    for (const PlannedRun& planned : file.runs)
-      context.resolved_yaml.push_back(to_yaml(planned.resolved));
-    if (!folder) folder.emplace(file.output_dir, file.name, time);
-    written_.push_back(write_result(*folder, context, rows));
+    written_.push_back(write_result(folder_of(result, file), result.context, rows));
+    if (interrupted_ == 0) return;
+    display_.message(
+        fmt::format("interrupted (signal {}): the rows that were done are in {}/, and --resume "
+                    "goes on from there",
+                    interrupted_, written_.back().string()));
   }
 
   void print_report() {
@@ -196,7 +249,8 @@ class Batch {
   ProgressDisplay& display_;
   std::vector<Row> rows_;
   std::vector<std::string> names_;
-  std::vector<fs::path> found_in_;  ///< of each row: the newest result that had it, --resume
+  std::vector<std::optional<EarlierRow>> earlier_;  ///< of each row, with --resume
+  std::vector<fs::path> found_in_;  ///< of each row: the complete result that it was taken from
   std::vector<fs::path> written_;
   int interrupted_ = 0;
   bool first_launch_ = true;

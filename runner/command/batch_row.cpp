@@ -55,16 +55,7 @@ void finish_row(Row& row, const Outcome& outcome) {
                std::string("the ranks' results make no sense: ") + error.what());
     return;
   }
-  row.status = RowStatus::ok;
-  for (const Check& check : summarize_proof(row).checks) {
-    if (check.status == CheckStatus::failed) {
-      set_failed(row, RowStatus::proof_failed, check.name + ": " + check.detail);
-      return;
-    }
-  }
-  if (const std::string sentence = divergence(row); !sentence.empty()) {
-    set_failed(row, RowStatus::diverged, sentence);
-  }
+  judge(row);
 }
 
 std::string outcome_text(const Row& row) {

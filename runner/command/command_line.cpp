@@ -63,7 +63,8 @@ void add_common_options(CLI::App& command, Request& request) {
                   "Look for plugins in DIR first (repeatable)")
       ->type_name("DIR")
       ->allow_extra_args(false);
-  command.add_flag("-v,--verbose", request.verbosity, "Say more; -vv: everything");
+  // Counted after parsing: versions of CLI11 differ in what a repeated flag on a number gives.
+  command.add_flag("-v,--verbose")->description("Say more; -vv: everything");
 }
 
 void add_file_options(CLI::App& command, Request& request) {
@@ -197,8 +198,10 @@ int run_command_line(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       return app.exit(error) == 0 ? kExitDone : kExitUsage;
     }
+    const CLI::App& command = *app.get_subcommands().front();
+    request.verbosity = static_cast<int>(command.count("--verbose"));
     set_up_logging(request);
-    return find_command(app.get_subcommands().front()->get_name())->run(request);
+    return find_command(command.get_name())->run(request);
   } catch (const ConfigError& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kExitUsage;

@@ -1,7 +1,7 @@
 // Ranks by fork, or in place.
 #include "runner/launch/execute.h"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -77,6 +77,23 @@ void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPl
   own.outcome.next_can_run = memory && nothing_else;
 }
 
+/// A run whose ranks this process could not start, or not watch: no descriptor, process or memory
+/// is left. It is that run's failure alone.
+Outcome not_started(const std::exception& error, std::int64_t world_size) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  const ErrorText text =
+      own != nullptr
+          ? own->text()
+          : ErrorText{.what = "the ranks could not be started",
+                      .where = fmt::format("{} ranks on this host", world_size),
+                      .got = error.what(),
+                      .expected = "a process and a pipe for each rank",
+                      .hint =
+                          "fewer ranks, or higher limits: `ulimit -n` of descriptors, `ulimit "
+                          "-u` of processes"};
+  return {Outcome::Status::failed, Error(text).what(), 0, {}};
+}
+
 }  // namespace
 
 Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
@@ -95,8 +112,12 @@ Outcome Executor::execute(const WorldConfig& world, const RankBody& body) {
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
-  return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
-                   {shown_progress(), on_log});
+  try {
+    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
+                     {shown_progress(), on_log});
+  } catch (const std::exception& error) {
+    return not_started(error, world.size);
+  }
 }
 
 Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,

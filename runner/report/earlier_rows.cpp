@@ -1,4 +1,4 @@
-// Reads result.json again.
+// Reads result.json again, and believes only what this ddprun could have written.
 #include "runner/report/earlier_rows.h"
 
 #include <fmt/format.h>
@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <stdexcept>
 #include <vector>
 
-#include "ddprun/base/error.h"
+#include "ddprun/result/plain_json.h"
 #include "runner/report/result_files.h"
 
 namespace ddprun {
@@ -18,65 +19,162 @@ using nlohmann::json;
 
 namespace {
 
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("it cannot be opened");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+/// A result has no values as deep as this, and reading deeper ones could take all of the stack.
+constexpr int kDeepest = 64;
 
-/// All result.json, the oldest first.
-std::vector<fs::path> result_files(const fs::path& folder) {
+/// A result on the disk: its result.json, or the rows of a batch that was ended before.
+struct StoredResult {
+  fs::path folder;
+  std::vector<fs::path> files = {};
+  bool complete = true;
+};
+
+std::vector<fs::path> json_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const bool hidden = entry.path().filename().string().starts_with(".");
-    if (!hidden && !entry.is_symlink() && fs::exists(entry.path() / "result.json")) {
-      files.push_back(entry.path() / "result.json");
-    }
+    if (!hidden && entry.path().extension() == ".json") files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());  // their folders are named by time
+  std::sort(files.begin(), files.end());
   return files;
 }
 
-void add_rows(const json& result, const fs::path& folder, std::map<std::string, EarlierRow>& rows) {
-  for (const json& each : result.at("rows")) {
-    if (each.at("status") != name_of(RowStatus::ok)) continue;
-    Row row = row_from_json(each);
-    if (row.taken_from.empty()) row.taken_from = folder.string();
-    rows[row.fingerprint] = {row, folder};
+/// The oldest first: their folders are named by time.
+std::vector<StoredResult> stored_results(const fs::path& folder) {
+  std::vector<StoredResult> results;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const bool hidden = entry.path().filename().string().starts_with(".");
+    if (hidden || entry.is_symlink() || !entry.is_directory()) continue;
+    const fs::path file = entry.path() / "result.json";
+    const fs::path rows = entry.path() / kRowsFolder;
+    if (fs::exists(file)) {
+      results.push_back({entry.path(), {file}});
+    } else if (fs::is_directory(rows)) {
+      results.push_back({entry.path(), json_files_in(rows), false});
+    }
   }
+  std::sort(results.begin(), results.end(),
+            [](const auto& a, const auto& b) { return a.folder < b.folder; });
+  return results;
+}
+
+json read_json(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw std::runtime_error("it is no file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("it cannot be opened");
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  return json::parse(text, [](int depth, json::parse_event_t, const json&) {
+    if (depth > kDeepest) throw std::runtime_error("its values are too deep in one another");
+    return true;
+  });
+}
+
+/// As it stands in a file: what is no UTF-8 is replaced, and there is no NaN.
+json as_written(const json& value) {
+  return json::parse(value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+/// Throws std::exception if the row is not one that this ddprun has written.
+Row checked_row(const json& in) {
+  Row row = row_from_json(in);
+  if (row.world_size != static_cast<std::int64_t>(row.ranks.size())) {
+    throw std::runtime_error(
+        fmt::format("world_size is {}, and it has {} ranks", row.world_size, row.ranks.size()));
+  }
+  if (const std::string flaw = impossible(row); !flaw.empty()) throw std::runtime_error(flaw);
+  Row judged = row;
+  judge(judged);
+  if (!judged.ok()) {
+    throw std::runtime_error(fmt::format("status is ok, and the ranks say {}: {}",
+                                         name_of(judged.status), judged.reason));
+  }
+  if (summarize_proof(row).status == CheckStatus::unchecked) {
+    throw std::runtime_error("status is ok, and no check was made");
+  }
+  // Figures, types and keys at once: writing it again must give what was read.
+  const json again = as_written(to_json(row));
+  if (again != in) {
+    throw std::runtime_error(json::diff(in, again).at(0).at("path").get<std::string>() +
+                             " does not agree with the rest");
+  }
+  return row;
+}
+
+/// Reads results, and keeps the newest row of each fingerprint.
+class Reader {
+ public:
+  void read(const StoredResult& stored, const fs::path& file) {
+    try {
+      const json result = read_json(file);
+      const int version = result.at("schema_version");
+      if (version != kResultSchemaVersion) {
+        refused_.push_back(fmt::format("{} has schema version {}", file.string(), version));
+        return;
+      }
+      const json& rows = result.at("rows");
+      if (!rows.is_array()) throw std::runtime_error("rows is no list");
+      for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], i + 1, stored, file);
+    } catch (const std::exception& error) {
+      spdlog::error("--resume: {} is damaged, and its rows run again: {}", file.string(),
+                    error.what());
+    }
+  }
+
+  std::map<std::string, EarlierRow> take() {
+    if (!refused_.empty()) {
+      spdlog::warn(
+          "--resume: {}, and this ddprun reads version {}: its rows run again{}", refused_.back(),
+          kResultSchemaVersion,
+          refused_.size() > 1 ? fmt::format(" (and those of {} more)", refused_.size() - 1) : "");
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const json& in, std::size_t number, const StoredResult& stored, const fs::path& file) {
+    try {
+      if (in.at("status").get<RowStatus>() != RowStatus::ok) return;
+      Row row = checked_row(in);
+      if (row.taken_from.empty()) row.taken_from = stored.folder.string();
+      const std::string key = row.fingerprint;
+      rows_[key] = {std::move(row), stored.complete ? stored.folder : fs::path()};
+    } catch (const std::exception& error) {
+      spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", number, file.string(),
+                    error.what());
+    }
+  }
+
+  std::map<std::string, EarlierRow> rows_;
+  std::vector<std::string> refused_;  ///< "FILE has schema version N"
+};
+
+/// The experiment without where it looks for plugins and writes: the fingerprint leaves that out.
+json experiment_of(const Row& row) {
+  json config = row.config;
+  for (const char* key : {"output", "plugin_path"}) config.erase(key);
+  return as_written({{"config", config}, {"work", row.work}, {"emulated", row.emulated}});
 }
 
 }  // namespace
 
 std::map<std::string, EarlierRow> earlier_rows(const fs::path& folder) {
-  std::map<std::string, EarlierRow> rows;
-  if (!fs::is_directory(folder)) return rows;
-  std::string newest_refused;
-  int refused = 0;
-  for (const fs::path& file : result_files(folder)) {
-    try {
-      const json result = json::parse(read_text(file));
-      const int version = result.at("schema_version");
-      if (version == kResultSchemaVersion) {
-        add_rows(result, file.parent_path(), rows);
-      } else {
-        newest_refused = fmt::format("{} has schema version {}", file.string(), version);
-        ++refused;
-      }
-    } catch (const std::exception& error) {
-      throw ConfigError({.what = "an earlier result cannot be read",
-                         .where = file.string(),
-                         .got = error.what(),
-                         .expected = "a result.json as ddprun wrote it",
-                         .hint = "move it away, or run without --resume"});
-    }
+  Reader reader;
+  if (!fs::is_directory(folder)) return {};
+  for (const StoredResult& stored : stored_results(folder)) {
+    for (const fs::path& file : stored.files) reader.read(stored, file);
   }
-  if (refused > 0) {
-    spdlog::warn("--resume: {}, and this ddprun reads version {}: its rows run again{}",
-                 newest_refused, kResultSchemaVersion,
-                 refused > 1 ? fmt::format(" (and those of {} more)", refused - 1) : "");
-  }
-  return rows;
+  return reader.take();
+}
+
+bool says_the_same(const Row& planned, const EarlierRow& earlier) {
+  const json wanted = experiment_of(planned);
+  const json found = experiment_of(earlier.row);
+  if (found == wanted) return true;
+  spdlog::error(
+      "--resume: a row of {} is damaged, and runs again: {} is not of the experiment that its "
+      "fingerprint names",
+      earlier.row.taken_from, json::diff(found, wanted).at(0).at("path").get<std::string>());
+  return false;
 }
 
 }  // namespace ddprun

@@ -12,13 +12,18 @@ namespace ddprun {
 struct EarlierRow {
   /// Its taken_from is the result that it was measured for.
   Row row;
-  /// The newest result that has it.
-  std::filesystem::path folder;
+  /// The newest complete result that has it; empty if it is of a batch that was ended.
+  std::filesystem::path folder = {};
 };
 
 /// Returns the newest row with status ok for each fingerprint, from all results in `folder`
-/// (`<output>/<name>`). Results of another schema are left out, with one warning. Throws
-/// ConfigError if a result.json cannot be read.
+/// (`<output>/<name>`), complete or not. What cannot have been written by this ddprun is logged as
+/// an error, file and reason, and left out. Results of another schema are left out too, with one
+/// warning.
 std::map<std::string, EarlierRow> earlier_rows(const std::filesystem::path& folder);
+
+/// Whether an earlier row with the fingerprint of `planned` describes the same experiment. If not,
+/// it was changed since, which is logged as an error.
+bool says_the_same(const Row& planned, const EarlierRow& earlier);
 
 }  // namespace ddprun

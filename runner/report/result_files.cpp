@@ -50,6 +50,11 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
   return environment;
 }
 
+std::string result_text(const ResultContext& context, const std::vector<Row>& rows) {
+  const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
+  return result_json(context, rows).dump(1, ' ', false, replace) + "\n";
+}
+
 /// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
 std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std::string>& names) {
   const TextTable table = memory_table(rows);
@@ -110,14 +115,19 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
 
 std::string row_folder(std::size_t number) { return fmt::format("profile/{:02}", number); }
 
+void write_row(ResultFolder& folder, const ResultContext& context, std::size_t number,
+               const Row& row) {
+  folder.write(fmt::format("{}/{:02}.json", kRowsFolder, number), result_text(context, {row}));
+  folder.show();
+}
+
 fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
+  folder.write("result.json", result_text(context, rows));  // first: it has everything
   folder.write("experiment.yaml", context.yaml);
   for (std::size_t i = 0; i < context.resolved_yaml.size(); ++i) {
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);
   }
-  const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
-  folder.write("result.json", result_json(context, rows).dump(1, ' ', false, replace) + "\n");
   folder.write("steps.csv", steps_csv(rows));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].measured()) continue;
@@ -129,7 +139,9 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
     folder.write("nccl_topology.xml", row.ranks[0].topology);  // of all rows: they ran in one place
     break;
   }
-  return folder.commit();
+  const fs::path complete = folder.commit();
+  folder.remove(kRowsFolder);
+  return complete;
 }
 
 }  // namespace ddprun

@@ -29,12 +29,21 @@ struct ResultContext {
 nlohmann::json result_json(const ResultContext& context, const std::vector<Row>& rows);
 std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows);
 
+/// The folder within the result folder where rows are until the result is complete. Each of its
+/// files is a result.json of one row.
+inline constexpr const char* kRowsFolder = "rows";
+
 /// The folder within the result folder for the timeline of row `number` (1 is the first) and the
 /// files that its ranks write.
 std::string row_folder(std::size_t number);
 
-/// Writes all files of a result beside those that ranks wrote. Makes the folder visible and returns
-/// it. Throws Error.
+/// Writes a row that has ended, row `number` of its result, and shows the folder: whatever comes
+/// later, --resume finds the row. Throws Error.
+void write_row(ResultFolder& folder, const ResultContext& context, std::size_t number,
+               const Row& row);
+
+/// Writes all files of a complete result beside those that ranks wrote. They take the place of what
+/// write_row() wrote. Returns the folder. Throws Error.
 std::filesystem::path write_result(ResultFolder& folder, const ResultContext& context,
                                    const std::vector<Row>& rows);
 

@@ -1,4 +1,4 @@
-// Atomic creation of result folders.
+// Result folders by rename: of the folder, and of each file.
 #include "runner/report/result_folder.h"
 
 #include <fcntl.h>
@@ -40,6 +40,21 @@ void sync_to_disk(const fs::path& path) {
   if (status != 0 && error != EINVAL) throw_cannot_write(path, std::strerror(error));
 }
 
+/// Returns 0, or the error number of what failed.
+int write_file(const fs::path& path, const std::string& text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return errno;
+  int error = 0;
+  for (std::size_t written = 0; written < text.size() && error == 0;) {
+    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
+    if (n >= 0) written += static_cast<std::size_t>(n);
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  close(fd);
+  return error;
+}
+
 bool process_exists(const std::string& digits) {
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
@@ -78,14 +93,14 @@ std::string utc_now() {
 
 ResultFolder::ResultFolder(const fs::path& output, const std::string& name, const std::string& time)
     : parent_(output / name),
-      hidden_(parent_ / (kHiddenPrefix + std::to_string(getpid()))),
+      folder_(parent_ / (kHiddenPrefix + std::to_string(getpid()))),
       time_(time) {
   try {
     first_created_ = first_missing(parent_);
     fs::create_directories(parent_);
     remove_stale(parent_);
-    fs::remove_all(hidden_);
-    fs::create_directory(hidden_);
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
   } catch (const fs::filesystem_error& error) {
     throw ConfigError({.what = "results cannot be written there",
                        .where = parent_.string(),
@@ -96,8 +111,9 @@ ResultFolder::ResultFolder(const fs::path& output, const std::string& name, cons
 }
 
 ResultFolder::~ResultFolder() {
+  if (shown_) return;
   std::error_code ignored;
-  fs::remove_all(hidden_, ignored);
+  fs::remove_all(folder_, ignored);
   if (first_created_.empty()) return;
   // Folders of our own making that stayed empty; remove() leaves others alone.
   for (fs::path at = fs::absolute(parent_); fs::remove(at, ignored); at = at.parent_path()) {
@@ -106,44 +122,54 @@ ResultFolder::~ResultFolder() {
 }
 
 void ResultFolder::write(const std::string& relative, const std::string& text) {
-  const fs::path path = hidden_ / relative;
-  try {
-    fs::create_directories(path.parent_path());
-  } catch (const fs::filesystem_error& error) {
-    throw_cannot_write(path, error.code().message());
+  const fs::path target = path(relative);
+  const fs::path folder = target.parent_path();
+  const fs::path partial = folder / ("." + target.filename().string());
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) throw_cannot_write(target, failure.message());
+  int error = write_file(partial, text);
+  if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
+  if (error != 0) {
+    fs::remove(partial, failure);
+    throw_cannot_write(target, std::strerror(error));
   }
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) throw_cannot_write(path, std::strerror(errno));
-  int error = 0;
-  for (std::size_t written = 0; written < text.size() && error == 0;) {
-    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
-    if (n >= 0) written += static_cast<std::size_t>(n);
-    if (n < 0 && errno != EINTR) error = errno;
-  }
-  if (error == 0 && fsync(fd) != 0) error = errno;
-  close(fd);
-  if (error != 0) throw_cannot_write(path, std::strerror(error));
+  sync_to_disk(folder);
 }
 
-fs::path ResultFolder::commit() {
-  sync_to_disk(hidden_);
-  fs::path final_path;
-  for (int attempt = 1;; ++attempt) {
-    final_path = parent_ / (attempt == 1 ? time_ : time_ + "-" + std::to_string(attempt));
+void ResultFolder::remove(const std::string& relative) {
+  std::error_code ignored;
+  fs::remove_all(path(relative), ignored);
+}
+
+void ResultFolder::show() {
+  if (shown_) return;
+  sync_to_disk(folder_);
+  for (int attempt = 1; !shown_; ++attempt) {
+    const fs::path final_path =
+        parent_ / (attempt == 1 ? time_ : time_ + "-" + std::to_string(attempt));
     if (fs::exists(final_path)) continue;
     // rename() onto a folder that appeared meanwhile fails unless that is empty: nothing is lost
     // either way.
-    if (std::rename(hidden_.c_str(), final_path.c_str()) == 0) break;
-    if (errno != ENOTEMPTY && errno != EEXIST) throw_cannot_write(final_path, std::strerror(errno));
+    if (std::rename(folder_.c_str(), final_path.c_str()) == 0) {
+      folder_ = final_path;
+      shown_ = true;
+    } else if (errno != ENOTEMPTY && errno != EEXIST) {
+      throw_cannot_write(final_path, std::strerror(errno));
+    }
   }
-  first_created_.clear();
+  sync_to_disk(parent_);
+}
+
+fs::path ResultFolder::commit() {
+  show();
   std::error_code error;
   const fs::path link = parent_ / (".latest-" + std::to_string(getpid()));
-  fs::create_directory_symlink(final_path.filename(), link, error);
+  fs::create_directory_symlink(folder_.filename(), link, error);
   if (!error) fs::rename(link, parent_ / "latest", error);
   if (error) throw_cannot_write(parent_ / "latest", error.message());
   sync_to_disk(parent_);
-  return final_path;
+  return folder_;
 }
 
 }  // namespace ddprun

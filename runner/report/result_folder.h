@@ -1,4 +1,4 @@
-// A result folder that appears as a whole or not at all.
+// A result folder: hidden while it is empty, and each of its files whole or not there.
 #pragma once
 
 #include <filesystem>
@@ -6,9 +6,9 @@
 
 namespace ddprun {
 
-/// The folder `<output>/<name>/<time>/`. Files are written to a hidden folder beside it, which
-/// commit() renames. Without commit() the destructor removes it and every folder that this object
-/// had to create. If a run is killed, the next run of that name removes its hidden folder.
+/// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
+/// renames it. If it was never shown, the destructor removes it and every folder that this object
+/// had to create. If a run is killed before, the next run of that name removes its hidden folder.
 class ResultFolder {
  public:
   /// Throws ConfigError if the folder cannot be created or written.
@@ -18,19 +18,27 @@ class ResultFolder {
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;
 
-  /// Writes a file ("resolved/01.yaml") to the disk itself. Throws Error.
+  /// Writes a file ("resolved/01.yaml") to the disk itself. A file of that name is replaced as a
+  /// whole, or not at all. Throws Error.
   void write(const std::string& relative, const std::string& text);
+  /// Removes a file or a folder with all that is in it, if it is there.
+  void remove(const std::string& relative);
 
-  /// Where a file of that name is until commit().
-  std::filesystem::path hidden(const std::string& relative) const { return hidden_ / relative; }
+  /// Where a file of that name is now.
+  std::filesystem::path path(const std::string& relative) const { return folder_ / relative; }
 
-  /// Makes the folder visible, points `<output>/<name>/latest` to it, and returns it. If two
-  /// results begin in the same second, the later one is called `<time>-2`. Throws Error.
+  /// Makes the folder visible, for good; once is enough. If two results begin in the same second,
+  /// the later one is called `<time>-2`. Throws Error.
+  void show();
+  bool shown() const { return shown_; }
+  /// The result is complete: shows the folder, points `<output>/<name>/latest` to it, and returns
+  /// it. Throws Error.
   std::filesystem::path commit();
 
  private:
   std::filesystem::path parent_;  ///< <output>/<name>
-  std::filesystem::path hidden_;
+  std::filesystem::path folder_;  ///< hidden, then shown
+  bool shown_ = false;
   /// The topmost folder that did not exist before; empty: all did.
   std::filesystem::path first_created_;
   std::string time_;

@@ -9,11 +9,20 @@
 
 namespace ddprun {
 
-namespace {
-
 using nlohmann::json;
 
-}  // namespace
+void judge(Row& row) {
+  row.status = RowStatus::ok;
+  row.reason.clear();
+  for (const Check& check : summarize_proof(row).checks) {
+    if (check.status != CheckStatus::failed) continue;
+    row.status = RowStatus::proof_failed;
+    row.reason = check.name + ": " + check.detail;
+    return;
+  }
+  row.reason = divergence(row);
+  if (!row.reason.empty()) row.status = RowStatus::diverged;
+}
 
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
   std::vector<const ExperimentKind*> kinds;

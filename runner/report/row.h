@@ -43,6 +43,9 @@ struct Row : Run {
   bool ok() const { return status == RowStatus::ok; }
 };
 
+/// Sets the status and reason of a row that was measured: from its checks and its values.
+void judge(Row& row);
+
 /// The kinds of the rows, in order of appearance.
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows);
 

@@ -5,6 +5,7 @@
     make bench WHAT=step,startup            parts: step, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
+    make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
     python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
 For each model, precision and number of ranks, short runs find the fastest strategy of each side; then the sides run in
@@ -18,6 +19,7 @@ import platform
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import bench_sides as sides
@@ -29,6 +31,9 @@ PARTS = ("step", "startup", "all_reduce", "adamw")
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
 QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
+TOY_STEPS = {"tiny": (0, 1)}
+TOY_CELLS = [("tiny", "fp32", 2), ("tiny", "bf16", 1)]
+MEGABYTES = ("1", "10", "100", "1024")  # of an all-reduce
 LOADED_CPUS = 0.15  # more than this taken by others while a side runs: the figures are worth little
 
 
@@ -58,6 +63,8 @@ def candidates(cell, args):
     """What is tried for a cell: ddprun's and the peer's configurations, by label."""
     if cell[2] == 1:  # nothing to synchronize
         strategies, words = ["none"], [["--strategy", "single"]]
+    elif args.toy:
+        strategies, words = sides.DDPRUN_QUICK[:2], sides.PEER_QUICK[:2]
     elif args.quick:
         strategies, words = sides.DDPRUN_QUICK, sides.PEER_QUICK
     else:
@@ -69,9 +76,9 @@ def candidates(cell, args):
     return {side.label: side for side in ours}, {side.label: side for side in theirs}
 
 
-def pick(configurations, cell, rounds, runs):
-    """The fastest, and the fastest of those that overlap communication with backward. Each round but the first runs only
-    what the rounds before left."""
+def pick(configurations, steps, rounds, runs):
+    """The fastest, and the fastest of those that overlap communication with backward, by runs of so many warm-up and measured
+    steps. Each round but the first runs only what the rounds before left."""
     if len(configurations) == 1:
         only = next(iter(configurations))
         return only, only
@@ -79,7 +86,7 @@ def pick(configurations, cell, rounds, runs):
     for index in range(rounds):
         if index > 0:
             times = {name: times[name] for name in survivors(times)}
-        results = alternate({name: configurations[name] for name in times}, 1, *SEARCH[cell[0]], runs)
+        results = alternate({name: configurations[name] for name in times}, 1, *steps, runs)
         for name, result in results.items():
             times[name] += values(result, "step")
             say(f"    {figure(times[name])['median']:8.1f} ms  {name}")
@@ -98,8 +105,8 @@ def step_rows(cell, args, runs):
     model, precision, ranks = cell
     ours, theirs = candidates(cell, args)
     say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
-    our_pick, our_overlapping = pick(ours, cell, args.pick_rounds, runs)
-    their_pick, their_overlapping = pick(theirs, cell, args.pick_rounds, runs)
+    our_pick, our_overlapping = pick(ours, args.search[model], args.pick_rounds, runs)
+    their_pick, their_overlapping = pick(theirs, args.search[model], args.pick_rounds, runs)
     chosen, their = ours[our_pick], theirs[their_pick]
     competitors = {"ddprun": chosen, "PyTorch": their}
     if ranks > 1 or not args.quick:
@@ -201,6 +208,9 @@ def warn_if_loaded(runs):
             f"(up to {max(taken):.1f}). Figures are for a try-out only.")
 
 
+TOY_NOTE = "**Toy sizes**: they show that every part runs. The figures mean nothing."
+
+
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
@@ -209,6 +219,7 @@ def read_arguments():
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
     parser.add_argument("--quick", action="store_true", help="two models, two shorter rounds, fewer strategies")
+    parser.add_argument("--toy", action="store_true", help="every part once, on the least that it can do; its figures mean nothing")
     parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile: minutes more for each cell")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
     parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
@@ -221,12 +232,17 @@ def read_arguments():
     args.models = (args.models or ("tiny,peer-small" if args.quick else ",".join(STEPS))).split(",")
     if set(args.models) - set(STEPS):
         parser.error(f"--models knows {', '.join(STEPS)}")
-    args.rounds = args.rounds or (2 if args.quick else 5)
-    args.steps = QUICK_STEPS if args.quick else STEPS
+    args.quick = args.quick or args.toy
+    args.rounds = args.rounds or (1 if args.toy else 2 if args.quick else 5)
+    args.steps = TOY_STEPS if args.toy else QUICK_STEPS if args.quick else STEPS
+    args.search = TOY_STEPS if args.toy else SEARCH
+    args.megabytes = MEGABYTES[:1] if args.toy else MEGABYTES
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()
     args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
                   for ranks in args.ranks.split(",")]
+    if args.toy:
+        args.cells = TOY_CELLS
     return args
 
 
@@ -251,14 +267,24 @@ def check_ready(args):
         sys.exit(f"bench: missing: {', '.join(missing)}; `make bench` builds and installs it (scripts/setup.sh --with-bench)")
 
 
-def guarded(rows, what, case, measure):
-    """Appends measure()'s rows; a run that fails becomes a row with its reason, and the others go on. Whether none failed."""
+def reason_of(failure):
+    """Why a measurement failed, in words; of a defect of this program the traceback too."""
+    if isinstance(failure, sides.RunFailed):
+        return str(failure)
+    traceback.print_exception(failure)
+    return f"a defect of the benchmark itself: {failure!r}"
+
+
+def guarded(rows, what, case, measure, words=str):
+    """Appends measure()'s rows. What fails becomes a row with its reason, shortened by `words`, and the others go on: neither a run
+    nor a defect of this program may lose what was measured before. Returns whether nothing failed."""
     try:
         rows.extend(measure())
         return True
-    except sides.RunFailed as failure:
-        say(f"failed: {failure}")
-        rows.append({"what": what, **case, "failed": str(failure)})
+    except Exception as failure:  # pylint: disable=broad-except
+        reason = reason_of(failure)
+        say(f"failed: {reason}")
+        rows.append({"what": what, **case, "failed": words(reason)})
         return False
 
 
@@ -303,7 +329,7 @@ def main():
         measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
         guarded(rows, part, dict.fromkeys(("model", "precision", "ranks", "variant"), ""), lambda measure=measure: measure(args, runs))
         save()
-    notes.extend(note for note in [warn_if_loaded(runs)] if note)
+    notes.extend(note for note in [warn_if_loaded(runs), TOY_NOTE if args.toy else ""] if note)
     save()
     text = report_text([report])
     (folder / "bench.md").write_text(text)

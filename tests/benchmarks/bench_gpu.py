@@ -20,7 +20,7 @@ from pathlib import Path
 import bench_gpu_report as report
 import bench_gpu_sides as gpu_sides
 import bench_sides as sides
-from bench import describe_machine
+from bench import describe_machine, guarded
 from bench_gpu_sides import BATCH, Cell, GpuDdprun, GpuPeer
 from bench_report import best, step_values
 from peer.sizes import SIZES
@@ -273,11 +273,7 @@ def measure(args, save, rows, runs, notes):
         if not budget.allows(seconds):
             left_out.append(f"{what} {case['model']} {case['context']} {case['precision']}")
             continue
-        try:
-            rows.extend(rows_of(runs))
-        except sides.RunFailed as failure:
-            say(f"failed: {failure}")
-            rows.append({"what": what, **case, "failed": report.why(str(failure))})
+        guarded(rows, what, case, lambda rows_of=rows_of: rows_of(runs), report.why)
         save()
     if left_out:
         notes.append(f"Left out, as {args.minutes:g} minutes are over (--minutes): {'; '.join(left_out)}.")

@@ -6,7 +6,7 @@ import sys
 import bench_sides as sides
 from bench_report import make_row
 
-ALL_REDUCE_MB = ("1", "10", "100", "1024")
+COPY_SIDES = ("read_and_write", "copy_slices")  # of all_reduce_benchmark: two ways of copying what a reduction moves
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -31,30 +31,30 @@ def peer_medians(run):
 
 
 def own_medians(out):
-    """The same of a program that prints a JSON line a size, in the order of ALL_REDUCE_MB."""
-    lines = [json.loads(line)["sides"] for line in out.splitlines() if line.startswith("{")]
-    return {megabytes: {side: times["median_ms"] for side, times in line.items()} for megabytes, line in zip(ALL_REDUCE_MB, lines)}
+    """The same of a program that prints a JSON line a size."""
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    return {str(line["bytes"] // 1_000_000): {side: times["median_ms"] for side, times in line["sides"].items()} for line in lines}
 
 
-def all_reduce_round(runs, index):
+def all_reduce_round(sizes, runs, index):
     """One run of each program, in turn: megabytes -> side -> median milliseconds."""
-    medians = {megabytes: {} for megabytes in ALL_REDUCE_MB}
+    medians = {megabytes: {} for megabytes in sizes}
     mpi = sides.BIN / "open_mpi_all_reduce"
     programs = [([str(sides.BIN / "all_reduce_benchmark"), "2"], {})]
     if mpi.exists():
         programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi)], MPI_ENVIRONMENT))
     for command, environment in programs:
-        out, others = sides.execute([*command, *ALL_REDUCE_MB], environment)
+        out, others = sides.execute([*command, *sizes], environment)
         runs.append({"configuration": "all-reduce", "side": command[0], "round": index, "other_cpus": others,
                      "lines": out.splitlines()})
         for megabytes, found in own_medians(out).items():
             medians[megabytes].update(found)
-    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(ALL_REDUCE_MB)]
+    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(sizes)]
     run = sides.peer_json(command, {})
     runs.append({"configuration": "all-reduce", "side": "PyTorch", "round": index, **run})
     for megabytes, found in peer_medians(run).items():
         medians[megabytes].update(found)
-        limits = [medians[megabytes][side] for side in ("read_and_write", "copy_halves")]
+        limits = [medians[megabytes][side] for side in COPY_SIDES]
         medians[megabytes]["copy limit"] = min(limits)
     return medians
 
@@ -64,9 +64,9 @@ def all_reduce_rows(args, runs):
     if left_out(sides.BIN / "all_reduce_benchmark", ""):
         return []
     say(f"all-reduce, {args.rounds} rounds")
-    rounds = [all_reduce_round(runs, index) for index in range(args.rounds)]
+    rounds = [all_reduce_round(args.megabytes, runs, index) for index in range(args.rounds)]
     rows = []
-    for megabytes in ALL_REDUCE_MB:
+    for megabytes in args.megabytes:
         pairs = [("all-reduce, shm against gloo", "gloo"), ("all-reduce, shm against PyTorch's gloo", "PyTorch's gloo")]
         if "open_mpi" in rounds[0][megabytes]:
             pairs.append(("all-reduce, shm against Open MPI", "open_mpi"))
@@ -89,6 +89,7 @@ def repetitions(report, name):
             if case["run_type"] == "iteration" and case["run_name"] == name]
 
 
+ADAMW_REPETITIONS = 3
 ADAMW_CASES = ("adamw_as_held", "adamw_as_held_aten", "adamw/huge_pages:1", "adamw_aten/huge_pages:1")
 # Variant, model, the cases of both sides; the first has the goal.
 ADAMW_ROWS = (("as each program holds them", "peer-small", "adamw_as_held", "torch.optim.AdamW(fused=True), Python"),
@@ -99,7 +100,7 @@ ADAMW_ROWS = (("as each program holds them", "peer-small", "adamw_as_held", "tor
 def adamw_round(executable, runs, index):
     """One run of each program: case -> milliseconds of its passes."""
     command = [str(executable), f"--benchmark_filter=^({'|'.join(ADAMW_CASES)})$", "--benchmark_format=json",
-               "--benchmark_repetitions=3", "--benchmark_enable_random_interleaving=true"]
+               f"--benchmark_repetitions={ADAMW_REPETITIONS}", "--benchmark_enable_random_interleaving=true"]
     out, others = sides.execute(command, {"OMP_NUM_THREADS": "1"})
     report = json.loads(out)
     runs.append({"configuration": "AdamW", "side": "ddprun", "round": index, "other_cpus": others, **report})

@@ -45,9 +45,15 @@ class AllReduce(unittest.TestCase):
         run = {"ranks": [{"10": [1, 5, 3]}, {"10": [2, 4, 9]}]}
         self.assertEqual(peer_medians(run), {"10": {"PyTorch's gloo": 5}})
 
-    def test_lines_of_the_programs_are_the_sizes_in_order(self):
-        out = 'a word\n{"sides": {"gloo": {"median_ms": 1.5}}}\n{"sides": {"gloo": {"median_ms": 9}}}\n'
+    def test_lines_of_the_programs_say_their_sizes(self):
+        out = ('a word\n{"bytes": 1000000, "sides": {"gloo": {"median_ms": 1.5}}}\n'
+               '{"bytes": 10000000, "sides": {"gloo": {"median_ms": 9}}}\n')
         self.assertEqual(own_medians(out), {"1": {"gloo": 1.5}, "10": {"gloo": 9}})
+
+    def test_the_sides_are_in_its_program(self):
+        source = (sides.REPO / "tests/benchmarks/all_reduce_benchmark.cpp").read_text()
+        for side in (*bench_parts.COPY_SIDES, "shm_in_place", "gloo"):
+            self.assertIn(f'{{"{side}", ', source)
 
 
 class Statistics(unittest.TestCase):
@@ -152,6 +158,27 @@ class GoogleBenchmark(unittest.TestCase):
             self.assertRegex(source, rf"\b(BENCHMARK|DDPRUN_PAGES)\({case.split('/')[0]}\)")
 
 
+class Failures(unittest.TestCase):
+    """A part that fails, by its program's fault or by ours, takes no other's figures with it."""
+
+    def guarded(self, measure):
+        rows = [{"what": "step"}]
+        with mock.patch.object(bench, "say"), mock.patch("traceback.print_exception"):
+            passed = bench.guarded(rows, "all_reduce", {"model": ""}, measure)
+        return passed, rows
+
+    def test_a_run_that_fails_is_a_row_with_its_reason(self):
+        passed, rows = self.guarded(mock.Mock(side_effect=sides.RunFailed("no memory")))
+        self.assertFalse(passed)
+        self.assertEqual(rows, [{"what": "step"}, {"what": "all_reduce", "model": "", "failed": "no memory"}])
+
+    def test_a_defect_of_bench_is_such_a_row_too(self):
+        passed, rows = self.guarded(mock.Mock(side_effect=KeyError("copy_halves")))
+        self.assertFalse(passed)
+        self.assertEqual(rows[0], {"what": "step"})
+        self.assertIn("KeyError('copy_halves')", rows[1]["failed"])
+
+
 class Machine(unittest.TestCase):
     def test_a_program_that_is_not_there_is_said(self):
         self.assertEqual(bench.first_line(["/no/such/program"]), "not there")
@@ -184,7 +211,8 @@ class Steps(unittest.TestCase):
             return self
 
     def rows_of(self, ours, theirs):
-        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, compile=False, tcmalloc="")
+        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, search=bench.SEARCH, compile=False,
+                                  tcmalloc="")
         with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
                 mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
             return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", 2), args, [])}

@@ -29,6 +29,10 @@ std::vector<PhaseMemory> highest_memory(const Run& run);
 
 Proof summarize_proof(const Run& run);
 
+/// Says what about a run that was measured cannot be, such as a step that took no time; empty:
+/// nothing was found.
+std::string impossible(const Run& run);
+
 /// Says in which step a value that should be finite was not; empty if all were.
 std::string divergence(const Run& run);
 

@@ -114,7 +114,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) 
   const int size = group.size();
   const int me = group.rank();
   data_parallel.before_forward(true);
-  data_parallel.backward(loss_with_integer_gradients(buffers, me, size), true);
+  data_parallel.backward_as_is(loss_with_integer_gradients(buffers, me, size), true);
 
   const bool synchronized = data_parallel.context().synchronized();
   std::string wrong;

@@ -27,12 +27,11 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
-  plugins_.precision->convert(model_.parameters());
-  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
-    return plugins_.precision->linear(x, weight);
-  });
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
                                                   *plugins_.precision, experiment.optimizer);
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return data_parallel_->linear(x, weight);
+  });
   if (experiment.model.kernels == KernelSet::fused)
     model_.use_memory(data_parallel_->buffers().slots());
 }
@@ -59,22 +58,14 @@ void Trainer::load_inputs(std::int64_t index) {
 }
 
 void Trainer::run_micro_batch(std::int64_t micro_batch) {
-  const bool last = micro_batch + 1 == micro_batches_;
-  const auto& [ids, targets] = inputs_[micro_batch];
+  const Batch& batch = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
-  at::Tensor loss;
-  {
-    const PhaseScope phase(Phase::forward);
-    data_parallel_->before_forward(last);
-    const auto guard = plugins_.precision->forward_guard();
-    loss = model_.loss(ids, targets);
-  }
+  const Loss loss = data_parallel_->forward([&] { return model_.loss(batch.ids, batch.targets); },
+                                            {micro_batch, micro_batches_});
   at::Tensor& sum = state_.loss_sum;
-  sum = sum.defined() ? sum + loss.detach() : loss.detach();
-  if (micro_batches_ > 1) loss = loss / micro_batches_;
-  if (plugins_.precision->scales_loss()) loss = plugins_.precision->scale_loss(loss);
+  sum = sum.defined() ? sum + loss.value() : loss.value();
   marks.forward_end = device_.mark();
-  marks.backward = data_parallel_->backward(loss, last);
+  marks.backward = data_parallel_->backward(loss);
 }
 
 void Trainer::run_step(const std::function<void()>& on_synchronized) {

@@ -66,6 +66,10 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   const RunDescription run = describe_run(e, precision);
   EXPECT_EQ(run.world_size, 2);
   EXPECT_EQ(run.micro_batch, 2);
+  EXPECT_EQ(run.accumulate, 3);
+  EXPECT_EQ(run.optimizer.name, OptimizerKind::sgd);
+  EXPECT_EQ(run.optimizer.momentum, 0.9);
+  EXPECT_EQ(run.optimizer.schedule.min_lr, 0.01);
   EXPECT_EQ(run.context_length, 128);
   EXPECT_EQ(run.head_dim, 64);
   EXPECT_EQ(run.d_ff, e.model.d_ff);

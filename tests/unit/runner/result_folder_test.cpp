@@ -1,7 +1,6 @@
-// A result folder appears whole or not at all.
+// A result folder is seen when it holds something, and its rows are found again.
 #include "runner/report/result_folder.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,8 +15,6 @@ namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(ResultFolder, NothingStaysWithoutCommit) {
   TemporaryFolder folder;
@@ -33,8 +30,10 @@ TEST(ResultFolder, CommitShowsAllAndPointsLatestToIt) {
   TemporaryFolder folder;
   for (const char* expected : {"T1", "T1-2"}) {
     ResultFolder result(folder.path(), "name", "T1");
+    result.write("sub/a.txt", "another text, which is longer");
     result.write("sub/a.txt", expected);
     EXPECT_EQ(result.commit(), folder.path() / "name" / expected);
+    EXPECT_EQ(result.path("sub/a.txt"), folder.path() / "name" / expected / "sub/a.txt");
     EXPECT_EQ(folder.read("name/latest/sub/a.txt"), expected);
   }
   EXPECT_EQ(folder.read("name/T1/sub/a.txt"), "T1");
@@ -74,23 +73,28 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   ASSERT_EQ(rows.size(), 1u);  // the failed one is to run again
   EXPECT_EQ(rows.at("f-a=1").row.taken_from, result.string());
   EXPECT_NE(folder.read("known/T1/summary.md").find("ddprun 'it'\\''s.yaml'"), std::string::npos);
+}
 
-  // Of an older schema: its rows count for nothing, and the warning names it and both versions.
-  auto older = nlohmann::json::parse(folder.read("known/T1/result.json"));
-  older["schema_version"] = 3;
-  older["rows"] = "of another form";
-  for (const char* name : {"known/T0/result.json", "known/T2/result.json"}) {
-    folder.write(name, older.dump());
+TEST(ResultFiles, ARowIsFoundBeforeItsResultIsComplete) {
+  TemporaryFolder folder;
+  const ResultContext context{"known", "T1", {"ddprun"}, {}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
+  const std::vector<Row> rows = {known_row("a=1"), known_row("a=2")};
+  {
+    ResultFolder target(folder.path(), context.name, context.time);
+    write_row(target, context, 1, rows[0]);
+    EXPECT_TRUE(fs::exists(folder.path() / "known/T1/rows/01.json"));
+    EXPECT_FALSE(fs::exists(folder.path() / "known/latest")) << "it is not complete";
   }
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(earlier_rows(folder.path() / "known").size(), 1u);
-  EXPECT_THAT(
-      testing::internal::GetCapturedStdout(),
-      AllOf(HasSubstr("known/T2/result.json has schema version 3"),
-            HasSubstr("reads version 4: its rows run again"), HasSubstr("(and those of 1 more)")));
+  const auto found = earlier_rows(folder.path() / "known");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.at("f-a=1").row.taken_from, (folder.path() / "known/T1").string());
+  EXPECT_EQ(found.at("f-a=1").folder, "") << "a new result is written";
 
-  folder.write("known/T3/result.json", "{ half");
-  EXPECT_THROW(earlier_rows(folder.path() / "known"), ConfigError);
+  ResultFolder target(folder.path(), context.name, "T2");
+  for (const std::size_t number : {1, 2}) write_row(target, context, number, rows[number - 1]);
+  write_result(target, context, rows);
+  EXPECT_FALSE(fs::exists(folder.path() / "known/T2/rows"));
+  EXPECT_EQ(earlier_rows(folder.path() / "known").at("f-a=1").folder, folder.path() / "known/T2");
 }
 
 }  // namespace

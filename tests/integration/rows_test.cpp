@@ -1,0 +1,150 @@
+// Rows that were done outlive what comes after them; a row that cannot run costs no other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+json result_of(const TemporaryFolder& folder, const std::string& name) {
+  return json::parse(read_file(only_result(folder, name) / "result.json"));
+}
+
+std::vector<std::string> statuses(const json& result) {
+  std::vector<std::string> out;
+  for (const json& row : result["rows"]) out.push_back(row["status"]);
+  return out;
+}
+
+/// Starts ddprun by a line of bash, where "$0" "$@" stands for the command.
+CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
+                           const std::vector<std::string>& arguments) {
+  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
+}
+
+const std::vector<std::string> kThirdRuns = {"ok", "failed", "ok"};
+
+TEST(Rows, ARowWithoutDescriptorsIsARowAndTheOthersRun) {
+  TemporaryFolder folder;
+  folder.write("three.yaml", tiny_experiment("sweep: {world.size: [2, 64, 1]}\n"));
+  const CommandResult run =
+      run_by_shell(folder, "ulimit -n 40; exec \"$0\" \"$@\"", {"three.yaml"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("failed: the ranks could not be started"),
+                             HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: ")));
+  const json result = result_of(folder, "three");
+  EXPECT_EQ(statuses(result), kThirdRuns);
+  EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(), HasSubstr("Too many open files"));
+}
+
+TEST(Rows, ARowWithoutProcessesIsARowAndTheOthersRun) {
+  const std::string as_nobody = "setpriv --reuid=65534 --clear-groups ";
+  TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::all);
+  if (run_by_shell(folder, as_nobody + "\"$0\" --version", {}).status != 0) {
+    GTEST_SKIP() << "needs root (a limit on processes does not hold root), and setpriv";
+  }
+  folder.write("three.yaml", tiny_experiment("sweep: {world.size: [1, 64, 2]}\n"));
+  const CommandResult run =
+      run_by_shell(folder, as_nobody + "bash -c 'ulimit -u 40; exec \"$0\" \"$@\"' \"$0\" \"$@\"",
+                   {"three.yaml"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  const json result = result_of(folder, "three");
+  EXPECT_EQ(statuses(result), kThirdRuns);
+  EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
+              HasSubstr("Resource temporarily unavailable"));
+}
+
+TEST(Rows, AReaderThatLeavesTakesNoRow) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [2, 3]}\n"));
+  const CommandResult run =
+      run_by_shell(folder, "set -o pipefail; \"$0\" \"$@\" 2>&1 | head -1", {"two.yaml"});
+  EXPECT_EQ(run.status, 1) << "the table could not be shown";
+  EXPECT_EQ(statuses(result_of(folder, "two")), (std::vector<std::string>{"ok", "ok"}));
+}
+
+TEST(Rows, AnOutputThatIsFullTakesNoRow) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run = run_by_shell(folder, "exec \"$0\" \"$@\" >/dev/full", {"one.yaml"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("the output could not be written"));
+  EXPECT_EQ(result_of(folder, "one")["rows"][0]["status"], "ok");
+}
+
+TEST(Rows, AFileThatGrowsTooLargeTakesNoOtherRow) {
+  TemporaryFolder folder;
+  const std::vector<std::string> words = {"two.yaml", "--set", "world.backend=gloo"};
+  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 300]}\n"));
+  const CommandResult run = run_by_shell(folder, "ulimit -f 64; exec \"$0\" \"$@\"", words);
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot write a result"), HasSubstr("rows/02.json"),
+                             HasSubstr("File too large"), HasSubstr("--resume takes them over")));
+  EXPECT_THAT(run.out, HasSubstr("proved in 2 of 2 rows"));
+  std::vector<std::string> resume = words;
+  resume.emplace_back("--resume");
+  const CommandResult again = run_ddprun(folder, resume);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 3: taken over from results/two/"),
+                               HasSubstr("[2/2] 300: starting")));
+}
+
+TEST(Rows, AKilledParentTakesNoRowThatWasDone) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000]}\n"));
+  DdprunProcess process(folder, {"two.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  kill(process.pid(), SIGKILL);
+  EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
+  EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
+  const CommandResult again =
+      run_ddprun(folder, {"two.yaml", "--resume", "--set", "sweep.train.steps=[3, 4]"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 3: taken over"), HasSubstr("[2/2] 4: starting")));
+}
+
+TEST(Rows, ResumeReadsAllResultsBeforeAnythingRuns) {
+  TemporaryFolder folder;
+  for (const char* name : {"a", "b"}) {
+    folder.write(std::string(name) + ".yaml", tiny_experiment());
+    ASSERT_EQ(run_ddprun(folder, {std::string(name) + ".yaml"}).status, 0);
+  }
+  fs::remove_all(folder.path() / "results/a");
+  const fs::path file = only_result(folder, "b") / "result.json";
+  json damaged = json::parse(read_file(file));
+  damaged["rows"][0]["ranks"] = json::array();
+  std::ofstream(file) << damaged;
+  const CommandResult run = run_ddprun(folder, {"a.yaml", "b.yaml", "--resume"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("row 1 of results/b/"), HasSubstr("is damaged"),
+                             HasSubstr("it has 0 ranks"), Not(HasSubstr("taken over"))));
+  EXPECT_LT(run.err.find("is damaged"), run.err.find("starting")) << run.err;
+}
+
+TEST(Rows, ResumeTakesNoOtherExperimentForItsOwn) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
+  const fs::path file = only_result(folder, "one") / "result.json";
+  json changed = json::parse(read_file(file));
+  changed["rows"][0]["config"]["train"]["batch_per_rank"] = -2;
+  std::ofstream(file) << changed;
+  const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("/config/train/batch_per_rank is not of the experiment"),
+                             HasSubstr("starting")));
+}
+
+}  // namespace
+}  // namespace ddprun::test
