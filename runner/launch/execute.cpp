@@ -72,7 +72,7 @@ void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPl
       own.outcome.reason = rank.at(1);
     }
     nothing_else =
-        nothing_else && (kind == FailureKind::out_of_memory || kind == FailureKind::comm);
+        nothing_else && kind && (kind == FailureKind::out_of_memory || may_be_a_peers_fault(*kind));
   }
   own.outcome.next_can_run = memory && nothing_else;
 }
@@ -107,15 +107,16 @@ std::function<void(const Progress&)> Executor::shown_progress() {
   };
 }
 
-Outcome Executor::execute(std::int64_t world_size, const RankBody& body) {
+Outcome Executor::execute(const WorldConfig& world, const RankBody& body) {
   if (joined_) return run_in_place(*joined_, body, shown_progress()).outcome;
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
   try {
-    return run_ranks(static_cast<int>(world_size), body, *signals_, {shown_progress(), on_log});
+    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
+                     {shown_progress(), on_log});
   } catch (const std::exception& error) {
-    return not_started(error, world_size);
+    return not_started(error, world.size);
   }
 }
 
@@ -133,7 +134,7 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
     }
     return ranks;
   };
-  if (!joined_ || last) return execute(run.experiment.world.size, body);
+  if (!joined_ || last) return execute(run.experiment.world, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
   if (!ended.failure) return std::move(ended.outcome);
   give_back_freed_memory();
@@ -151,7 +152,7 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
     const RunContext context{.info = info, .run_id = run_id};
     return differences_json(verify_rank(run.experiment, *run.registry, context));
   };
-  return execute(run.experiment.world.size, body);
+  return execute(run.experiment.world, body);
 }
 
 }  // namespace ddprun

@@ -37,7 +37,7 @@ class Executor {
  private:
   /// Shows the progress of ranks, if this process reports.
   std::function<void(const Progress&)> shown_progress();
-  Outcome execute(std::int64_t world_size, const RankBody& body);
+  Outcome execute(const WorldConfig& world, const RankBody& body);
 
   std::optional<RankInfo> joined_;
   ProgressDisplay& display_;

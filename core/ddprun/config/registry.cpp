@@ -1,6 +1,7 @@
 // Searches folders for plugin libraries, and makes plugins by name.
 #include "ddprun/config/registry.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -247,6 +248,11 @@ std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
   }
   folders.push_back(bin.parent_path() / "lib" / "ddprun" / "plugins");
   folders.push_back(bin / "plugins");
+  // A program of the user's own is not beside them, and its library is.
+  Dl_info library = {};
+  dladdr(reinterpret_cast<const void*>(&plugin_search_path), &library);
+  const fs::path beside = fs::weakly_canonical(library.dli_fname).parent_path();
+  if (beside != bin.parent_path() / "lib") folders.push_back(beside / "ddprun" / "plugins");
   return folders;
 }
 

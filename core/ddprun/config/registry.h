@@ -51,8 +51,9 @@ class PluginRegistry {
 
 /// The folders where plugins are looked for: `first` (the YAML's, then --plugin-path), then
 /// DDPRUN_PLUGIN_PATH (colon-separated), then beside the executable (<exe>/../lib/ddprun/plugins
-/// and <exe>/plugins). The current directory is never searched by itself. Throws PluginError if a
-/// folder of `first` or of the variable does not exist.
+/// and <exe>/plugins), then beside libddprun_core (<lib>/ddprun/plugins). The current directory is
+/// never searched by itself. Throws PluginError if a folder of `first` or of the variable does not
+/// exist.
 std::vector<std::filesystem::path> plugin_search_path(
     const std::vector<std::filesystem::path>& first);
 
