@@ -5,6 +5,7 @@
 
 #include <system_error>
 
+#include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
 #include "ddprun/config/options_io.h"
@@ -152,18 +153,33 @@ std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& file
   }
 }
 
+namespace {
+
+PluginError crashed(const fs::path& file, const std::string& how) {
+  return PluginError({.what = "the plugin library crashed when it was tried",
+                      .where = file.string(),
+                      .got = how,
+                      .expected = "a library that can be loaded, and makes its plugin",
+                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
+}
+
+}  // namespace
+
 PluginLibrary load_plugin_library(const fs::path& file, const Trial& trial) {
-  if (trial.passed()) return load(file);
+  if (trial.passed()) {
+    // The loader reads past the tables of a damaged file. What it finds there was harmless in the
+    // child, and may not be here.
+    constexpr int kUsage = 2;  // the exit status of a plugin that cannot be used
+    const PluginError error = crashed(file, "a crash of this process, and none of its child");
+    const CrashWords words(std::string("error: ") + error.what() + "\n", kUsage);
+    return load(file);
+  }
   if (trial.refusal) {
     ErrorText text = *trial.refusal;
     text.where = file.string();  // it may have been tried under another name
     throw PluginError(std::move(text));
   }
-  throw PluginError({.what = "the plugin library crashed when it was tried",
-                     .where = file.string(),
-                     .got = trial.death,
-                     .expected = "a library that can be loaded, and makes its plugin",
-                     .hint = "it is damaged, or its code is at fault: copy or build it again"});
+  throw crashed(file, trial.death);
 }
 
 }  // namespace ddprun

@@ -28,6 +28,7 @@ namespace ddprun::fuzz {
 namespace fs = std::filesystem;
 
 Target::~Target() = default;
+bool Target::is_refusal(const std::string&) const { return false; }
 std::vector<std::string> Target::replay(const fs::path&) const { return {}; }
 
 std::vector<std::unique_ptr<Target>> all_targets(const fs::path& source, const fs::path& build) {
@@ -137,7 +138,11 @@ class Fuzzer {
         ++verdicts[line[0]];
         if (line[0] == 'F') finding(target, first, line.substr(1));
       }
-      if (first < end) {  // it ended the process
+      if (first >= end) continue;
+      if (target.is_refusal(report.death)) {
+        ++verdicts['R'];
+        ++first;
+      } else {  // it ended the process
         ++verdicts['F'];
         finding(target, first++, report.death.empty() ? "left no word" : report.death);
       }
