@@ -1,5 +1,6 @@
 // Targets that end in the plan of an experiment: YAML text, YAML trees, and --set.
 #include <algorithm>
+#include <functional>
 
 #include "ddprun/config/experiment.h"
 #include "faults/fuzz/target.h"
@@ -29,6 +30,40 @@ std::vector<std::string> shipped_experiments(const fs::path& source) {
     texts.push_back(text);
   }
   return texts;
+}
+
+/// Ever more of one thing, of which the time must not be a square.
+std::string large_piece(Dice& dice) {
+  const auto repeat = [](std::size_t times, const std::function<std::string(std::size_t)>& piece) {
+    std::string text;
+    for (std::size_t i = 0; i < times; ++i) text += piece(i);
+    return text;
+  };
+  const auto number = [](std::size_t i) { return std::to_string(i); };
+  switch (dice.below(8)) {
+    case 0:
+      return repeat(40'000, [&](std::size_t i) { return "k" + number(i) + ": 1\n"; });
+    case 1:
+      return "strategy:\n" +
+             repeat(40'000, [&](std::size_t i) { return "  k" + number(i) + ": 1\n"; });
+    case 2:
+      return "sweep:\n  train.seed: [" +
+             repeat(2'000, [&](std::size_t i) { return number(i) + ", "; }) + "]\n";
+    case 3:
+      return "sweep:\n" +
+             repeat(20'000, [&](std::size_t i) { return "  model.k" + number(i) + ": [1]\n"; });
+    case 4:
+      return "value: " + std::string(2'000'000, 'v') + "\n";
+    case 5:
+      return std::string(1'000'000, 'k') + ": 1\n";
+    case 6:
+      return "deep: " + std::string(100'000, dice.one_in(2) ? '[' : '{');
+    default:
+      return "a0: &a0 [1]\n" + repeat(60, [&](std::size_t i) {
+               return "a" + number(i + 1) + ": &a" + number(i + 1) + " [*a" + number(i) + ", *a" +
+                      number(i) + "]\n";
+             });
+  }
 }
 
 class ConfigTarget : public Target {
@@ -69,7 +104,9 @@ class Yaml final : public ConfigTarget {
   std::string name() const override { return "yaml"; }
   int share() const override { return 400; }
   std::string make(Dice& dice) const override {
-    return mutate_text(dice.pick(experiments_), dice.pick(experiments_), dice);
+    const std::string& good = dice.pick(experiments_);
+    if (dice.one_in(500)) return good + large_piece(dice);
+    return mutate_text(good, dice.pick(experiments_), dice);
   }
 };
 

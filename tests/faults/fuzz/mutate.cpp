@@ -226,7 +226,7 @@ const std::string& troublesome_value(Dice& dice) {
 }
 
 std::string mutate_text(std::string text, const std::string& other, Dice& dice) {
-  const std::size_t times = 1 + dice.below(dice.one_in(3) ? 12 : 3);
+  const std::size_t times = dice.one_in(2) ? 1 : 1 + dice.below(12);
   for (std::size_t i = 0; i < times; ++i) mutate_once(text, other, dice);
   return text;
 }
@@ -240,7 +240,7 @@ std::string flip_bytes(std::string bytes, std::size_t flips, Dice& dice) {
 }
 
 ConfigNode mutate_tree(ConfigNode root, Dice& dice) {
-  const std::size_t times = 1 + dice.below(4);
+  const std::size_t times = dice.one_in(2) ? 1 : 1 + dice.below(4);
   for (std::size_t i = 0; i < times; ++i) mutate_once(root, dice);
   return root;
 }
