@@ -116,8 +116,10 @@ void declare_commands(CLI::App& app, Request& request) {
   add_file_options(*verify, request);
   verify
       ->add_option("--bound", request.bound,
-                   "Largest absolute difference of a gradient that passes")
+                   "Largest absolute difference of a gradient that passes, and relative of a loss")
       ->capture_default_str();
+  verify->add_option("--parameter-bound", request.parameter_bound,
+                     "Largest absolute difference of a parameter after a step of SGD");
 
   CLI::App* doctor = app.add_subcommand(
       "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");
