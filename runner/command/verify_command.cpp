@@ -1,6 +1,7 @@
 // ddprun verify: the data-parallel run against one process on the same global batch, parameter by
 // parameter.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <iostream>
@@ -8,6 +9,7 @@
 #include "ddprun/comm/launch_environment.h"
 #include "runner/command/commands.h"
 #include "runner/launch/execute.h"
+#include "runner/launch/launch_agreement.h"
 #include "runner/launch/plan.h"
 #include "runner/report/text_table.h"
 
@@ -73,17 +75,24 @@ bool report(const nlohmann::json& differences, double bound, const Terminal& ter
 int verify_command(const Request& request) {
   std::optional<RankInfo> joined = rank_info_from_environment();
   const int joined_size = joined ? joined->world_size : 0;
+  FileList list;
+  try {
+    list = collect_files(request.paths);
+  } catch (const ConfigError& error) {
+    return refuse_plan(joined, error.what());
+  }
   PlanCache cache;
   std::vector<PlannedFile> files;
-  bool refused = false;
-  for (const auto& file : collect_files(request.paths).files) {
+  std::vector<std::string> refusals;
+  for (const auto& file : list.files) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
-    if (files.back().error.empty()) continue;
-    std::cerr << "error: " << files.back().error << "\n";
-    refused = true;
+    if (!files.back().error.empty()) refusals.push_back(files.back().error);
   }
-  if (refused) return kExitUsage;
+  if (!refusals.empty()) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
+  }
+  if (joined) agree_on_plan(*joined, "verify", files);
 
   const Terminal err = terminal_of(stderr);
   ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, err.width);
