@@ -291,7 +291,10 @@ int run_batch(const Request& request) {
   if (!refusals.empty() && (!list.from_folder || refusals.size() == files.size())) {
     return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
   }
-  if (joined) agree_on_plan(*joined, "run", files);
+  if (joined) {
+    const int status = agree_on_plan(*joined, "run", files);
+    if (status != kExitDone) return status;
+  }
   const Terminal terminal = terminal_of(stderr);
   ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
   Executor executor(std::move(joined), display);

@@ -92,7 +92,10 @@ int verify_command(const Request& request) {
   if (!refusals.empty()) {
     return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
   }
-  if (joined) agree_on_plan(*joined, "verify", files);
+  if (joined) {
+    const int status = agree_on_plan(*joined, "verify", files);
+    if (status != kExitDone) return status;
+  }
 
   const Terminal err = terminal_of(stderr);
   ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, err.width);

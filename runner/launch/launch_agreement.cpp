@@ -30,8 +30,9 @@ constexpr const char* kAgreed = "agreed";
 constexpr const char* kHint = "start every rank with the same arguments, files and build";
 /// Differences that are shown; the others are counted.
 constexpr std::size_t kShown = 8;
-/// How long a rank that refuses, and serves no store, stays for the others to hear it.
-constexpr double kStayS = 2;
+/// How long a rank stays for the others to hear that they refuse: it may serve the store, or its
+/// launcher may end them when it ends. They are still planning.
+constexpr double kStayS = 5;
 
 std::string library_hash(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -112,10 +113,9 @@ double timeout_of(const std::vector<PlannedFile>& files) {
   return CommConfig{}.timeout_s;
 }
 
-void stay(const RankInfo& joined, double timeout_s) {
-  const bool serves = joined.rank == 0 && !joined.agent_store;
+void stay(const RankInfo& joined) {
   try {
-    wait_until_heard(joined, kTopic, serves ? timeout_s : std::min(kStayS, timeout_s));
+    wait_until_heard(joined, kTopic, kStayS);
   } catch (const std::exception& failure) {
     spdlog::debug("not all ranks heard the refusal: {}", failure.what());
   }
@@ -170,8 +170,8 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
           .hint = kHint};
 }
 
-void agree_on_plan(const RankInfo& joined, std::string_view command,
-                   const std::vector<PlannedFile>& files) {
+int agree_on_plan(const RankInfo& joined, std::string_view command,
+                  const std::vector<PlannedFile>& files) {
   const double timeout_s = timeout_of(files);
   const auto decide = [](const std::vector<std::string>& texts) {
     const ErrorText wrong = compare_plans(texts);
@@ -179,23 +179,23 @@ void agree_on_plan(const RankInfo& joined, std::string_view command,
   };
   const std::string decision =
       decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
-  if (decision == kAgreed) return;
-  stay(joined, timeout_s);
-  throw ConfigError(json::parse(decision).get<ErrorText>());
+  if (decision == kAgreed) return kExitDone;
+  std::cerr << "error: " << ConfigError(json::parse(decision).get<ErrorText>()).what() << std::endl;
+  stay(joined);
+  return kExitUsage;
 }
 
 int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusal) {
   std::cerr << "error: " << refusal << std::endl;
   if (!joined) return kExitUsage;
-  const double timeout_s = CommConfig{}.timeout_s;
   const ErrorText text = {.what = fmt::format("rank {} refused its configuration", joined->rank),
                           .where = place_text(*joined),
                           .got = indented(refusal),
                           .expected = "an experiment that every rank can run",
                           .hint = kHint};
   try {
-    impose_in_launch(*joined, kTopic, json(text).dump(), timeout_s);
-    stay(*joined, timeout_s);
+    impose_in_launch(*joined, kTopic, json(text).dump(), CommConfig{}.timeout_s);
+    stay(*joined);
   } catch (const std::exception& failure) {
     spdlog::debug("the other ranks could not be told: {}", failure.what());
   }

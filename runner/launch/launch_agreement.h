@@ -12,11 +12,12 @@
 namespace ddprun {
 
 /// Compares this rank's plan with those of all others: resolved experiments, plugins (name,
-/// version, hash of the library), versions of ddprun and torch, and the command. Throws ConfigError
-/// on every rank, naming the keys and their values, if they differ, and if a rank has refused its
-/// plan. Folders may differ: where plugins lie, and where rank 0 writes.
-void agree_on_plan(const RankInfo& joined, std::string_view command,
-                   const std::vector<PlannedFile>& files);
+/// version, hash of the library), versions of ddprun and torch, and the command. Folders may
+/// differ: where plugins lie, and where rank 0 writes. Returns the exit status: done; or usage on
+/// every rank, if they differ or a rank has refused its plan. Then stderr has the keys and their
+/// values, or that rank's words. Throws CommError if a rank does not come.
+int agree_on_plan(const RankInfo& joined, std::string_view command,
+                  const std::vector<PlannedFile>& files);
 
 /// Says on stderr that this process refuses what it should run, then tells the other ranks of the
 /// launch that it joined, if any, which refuse it too. Returns the exit status, when they have
