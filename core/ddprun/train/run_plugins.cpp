@@ -2,13 +2,16 @@
 #include "ddprun/train/run_plugins.h"
 
 #include "ddprun/device/device_library.h"
+#include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
 
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment) {
-  return {.strategy = make_strategy(registry, experiment.strategy),
-          .precision = make_precision(registry, experiment.precision),
-          .attention = make_attention(registry, experiment.attention)};
+  return {
+      .strategy = named(make_strategy(registry, experiment.strategy), experiment.strategy.name),
+      .precision = named(make_precision(registry, experiment.precision), experiment.precision.name),
+      .attention =
+          named(make_attention(registry, experiment.attention), experiment.attention.name)};
 }
 
 RunDescription describe_run(const Experiment& experiment, const Precision& precision) {
