@@ -2,6 +2,7 @@
 #include "runner/command/batch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_row.h"
 #include "runner/launch/execute.h"
+#include "runner/launch/launch_agreement.h"
 #include "runner/launch/plan.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/memory_table.h"
@@ -270,23 +272,29 @@ ProgressDisplay::Mode display_mode(const Request& request, const Terminal& termi
 
 int run_batch(const Request& request) {
   std::optional<RankInfo> joined = rank_info_from_environment();
-  const FileList list = collect_files(request.paths);
+  FileList list;
+  try {
+    list = collect_files(request.paths);
+  } catch (const ConfigError& error) {
+    return refuse_plan(joined, error.what());
+  }
   PlanCache cache;
   std::vector<PlannedFile> files;
-  std::size_t refused = 0;
+  std::vector<std::string> refusals;
   for (const fs::path& file : list.files) {
     files.push_back(plan_file(
         file,
         {request.overrides, request.plugin_paths, request.output, joined ? joined->world_size : 0},
         cache));
-    if (!files.back().error.empty()) ++refused;
+    if (!files.back().error.empty()) refusals.push_back(files.back().error);
   }
   const bool reports = !joined || joined->rank == 0;
-  if (refused > 0 && (!list.from_folder || refused == files.size())) {
-    for (const PlannedFile& file : files) {
-      if (!file.error.empty() && reports) std::cerr << "error: " << file.error << "\n";
-    }
-    return kExitUsage;
+  if (!refusals.empty() && (!list.from_folder || refusals.size() == files.size())) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
+  }
+  if (joined) {
+    const int status = agree_on_plan(*joined, "run", files);
+    if (status != kExitDone) return status;
   }
   const Terminal terminal = terminal_of(stderr);
   ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
