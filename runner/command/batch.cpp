@@ -92,10 +92,13 @@ class Batch {
   void run_file(const PlannedFile& file, std::size_t first) {
     FileResult result{context_of(file)};
     bool anything_new = false;
+    if (const std::string lacking = obstacles(file); !lacking.empty()) {
+      display_.message(file.name + ": this machine cannot run all of it: " + lacking);
+    }
     for (std::size_t i = first; i < first + file.runs.size() && interrupted_ == 0; ++i) {
       if (earlier_[i]) {
         take_over(i);
-      } else {
+      } else if (rows_[i].status != RowStatus::not_here) {
         run_row(file, i, i - first, result);
         anything_new = anything_new || interrupted_ == 0;
       }
@@ -222,6 +225,10 @@ class Batch {
       return;
     }
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
+    if (std::all_of(rows.begin(), rows.end(),
+                    [](const Row& row) { return row.status == RowStatus::not_here; })) {
+      return;  // nothing ran
+    }
     written_.push_back(write_result(folder_of(result, file), result.context, rows));
     if (interrupted_ == 0) return;
     display_.message(
@@ -272,18 +279,26 @@ int run_batch(const Request& request) {
   const FileList list = collect_files(request.paths);
   PlanCache cache;
   std::vector<PlannedFile> files;
-  std::size_t refused = 0;
+  std::size_t refused = 0;     // files that are wrong
+  std::size_t impossible = 0;  // files of which nothing can run here, those included
   for (const fs::path& file : list.files) {
     files.push_back(plan_file(
         file,
         {request.overrides, request.plugin_paths, request.output, joined ? joined->world_size : 0},
         cache));
-    if (!files.back().error.empty()) ++refused;
+    const PlannedFile& plan = files.back();
+    if (!plan.error.empty()) ++refused;
+    if (std::none_of(plan.runs.begin(), plan.runs.end(),
+                     [](const PlannedRun& run) { return run.not_here.empty(); })) {
+      ++impossible;
+    }
   }
   const bool reports = !joined || joined->rank == 0;
-  if (refused > 0 && (!list.from_folder || refused == files.size())) {
+  const bool none_can_run = impossible == files.size();
+  if (none_can_run || (refused > 0 && !list.from_folder)) {
     for (const PlannedFile& file : files) {
-      if (!file.error.empty() && reports) std::cerr << "error: " << file.error << "\n";
+      const std::string why = none_can_run ? obstacles(file) : file.error;
+      if (!why.empty() && reports) std::cerr << "error: " << why << "\n";
     }
     return kExitUsage;
   }

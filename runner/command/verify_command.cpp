@@ -79,8 +79,9 @@ int verify_command(const Request& request) {
   for (const auto& file : collect_files(request.paths).files) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
-    if (files.back().error.empty()) continue;
-    std::cerr << "error: " << files.back().error << "\n";
+    const std::string obstacle = obstacles(files.back());
+    if (obstacle.empty()) continue;
+    std::cerr << "error: " << obstacle << "\n";
     refused = true;
   }
   if (refused) return kExitUsage;

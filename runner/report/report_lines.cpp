@@ -89,6 +89,22 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
   }
 }
 
+/// What speed-ups count from, if any does.
+void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::map<std::string, std::vector<std::string>> files;  // by the words
+  for (const NamedRow& each : rows) {
+    const bool measured = std::any_of(rows.begin(), rows.end(), [&each](const NamedRow& other) {
+      return !other.row.emulated && other.row.fingerprint == each.row.baseline;
+    });
+    if (measured) add_once(files[each.row.baseline_words], each.row.name);
+  }
+  for (const auto& [words, names] : files) {
+    lines.push_back({fmt::format(
+        "speed-up{} counts from {}",
+        files.size() == 1 ? std::string() : fmt::format(" in {}", fmt::join(names, ", ")), words)});
+  }
+}
+
 void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> emulated;
   for (const auto& [row, name] : rows) {
@@ -129,6 +145,7 @@ std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
   std::vector<ReportLine> lines;
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
+  add_baselines(measured, lines);
   add_emulated(measured, lines);
   add_missing(measured, lines);
   return lines;

@@ -43,7 +43,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 4);
+  EXPECT_EQ(json["schema_version"], 5);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
@@ -256,7 +256,7 @@ TEST(Command, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
   const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
-                                       "version 4"),
+                                       "version 5"),
                              HasSubstr("starting"), Not(HasSubstr("taken over"))));
 }
 

@@ -146,5 +146,90 @@ TEST(Rows, ResumeTakesNoOtherExperimentForItsOwn) {
                              HasSubstr("starting")));
 }
 
+/// Valid, and of a machine with as many GPUs as no test has.
+std::string for_another_machine(const std::string& more = {}) {
+  std::string text = tiny_experiment(more);
+  const auto replace = [&text](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("{size: 2}", "{size: 1024, device: cuda}");
+  replace("heads: 2}", "heads: 2, kernels: reference}");
+  return text;
+}
+
+TEST(NotHere, AFileForAnotherMachineIsValid) {
+  TemporaryFolder folder;
+  folder.write("there.yaml", for_another_machine("sweep: {train.steps: [3, 4]}\n"));
+  const CommandResult valid = run_ddprun(folder, {"validate", "there.yaml"});
+  EXPECT_EQ(valid.status, 0) << valid.err;
+  EXPECT_THAT(valid.out, AllOf(HasSubstr("there.yaml: valid, 2 experiments\n"),
+                               HasSubstr("there.yaml: this machine cannot run 2 of them: ")));
+  const CommandResult wrong =
+      run_ddprun(folder, {"validate", "there.yaml", "--set", "strategy={name: flat, typo: 1}"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("unknown key 'typo'"));
+}
+
+TEST(NotHere, WhereNothingCanRunTheStatusIsTwo) {
+  TemporaryFolder folder;
+  folder.write("there.yaml", for_another_machine());
+  for (const char* command : {"run", "verify"}) {
+    const CommandResult run = run_ddprun(folder, {command, "there.yaml"});
+    EXPECT_EQ(run.status, 2) << command;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("error: "), HasSubstr("there.yaml:3:")));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "results"));
+}
+
+TEST(NotHere, InABatchItIsARowAndTheOthersRun) {
+  TemporaryFolder folder;
+  folder.write("batch/a/there.yaml", for_another_machine());
+  folder.write("batch/b/here.yaml", tiny_experiment());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"batch"}, {"batch/a/there.yaml", "batch/b/here.yaml"}}) {
+    const CommandResult run = run_ddprun(folder, words);
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("proved in 1 of 1 rows")));
+    EXPECT_THAT(run.err, HasSubstr("there: this machine cannot run all of it: "));
+    EXPECT_EQ(statuses(result_of(folder, "here")), std::vector<std::string>{"ok"});
+    EXPECT_TRUE(only_result(folder, "there").empty());
+    fs::remove_all(folder.path() / "results");
+  }
+}
+
+TEST(Rows, FilesOfOneNameKeepTheirResultsApart) {
+  TemporaryFolder folder;
+  for (const char* name : {"batch/a/same.yaml", "batch/b/same.yaml"}) {
+    folder.write(name, tiny_experiment());
+  }
+  const CommandResult run = run_ddprun(folder, {"batch/"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("same (batch/a/same.yaml)"),
+                             HasSubstr("same (batch/b/same.yaml)"), Not(HasSubstr("speed-up"))));
+  std::size_t results = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "results/same")) {
+    results += entry.is_symlink() ? 0 : 1;
+  }
+  EXPECT_EQ(results, 2u);
+}
+
+TEST(Rows, ASweepOfTwoKeysSaysWhatItsSpeedUpsCountFrom) {
+  TemporaryFolder folder;
+  folder.write("four.yaml", tiny_experiment("sweep: {model.d_model: [32, 64], strategy: [naive, "
+                                            "flat]}\n"));
+  const CommandResult run = run_ddprun(folder, {"four.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("speed-up counts from strategy=naive of the same model.d_model"));
+  const json rows = result_of(folder, "four")["rows"];
+  EXPECT_EQ(rows[3]["baseline"], rows[2]["fingerprint"]);
+  EXPECT_EQ(rows[1]["baseline"], rows[0]["fingerprint"]);
+
+  const CommandResult chosen = run_ddprun(
+      folder, {"four.yaml", "--resume", "--set", "report={baseline: {model.d_model: 32}}"});
+  EXPECT_EQ(chosen.status, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, HasSubstr("speed-up counts from model.d_model=32 of the same strategy"));
+  EXPECT_THAT(chosen.err, Not(HasSubstr("starting"))) << "the base is not part of the experiment";
+}
+
 }  // namespace
 }  // namespace ddprun::test

@@ -156,7 +156,8 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   refuse_hidden(document, sweep);
 }
 
-// "mine", "mine(bucket_mb=5)" for a node with a name, else the node on one line.
+}  // namespace
+
 std::string label_of(const ConfigNode& value) {
   if (value.kind == ConfigNode::Kind::scalar) return value.scalar;
   const ConfigNode* name = value.find("name");
@@ -167,8 +168,6 @@ std::string label_of(const ConfigNode& value) {
   }
   return label_of(*name) + (rest.empty() ? "" : fmt::format("({})", fmt::join(rest, ", ")));
 }
-
-}  // namespace
 
 void set_path(ConfigNode& root, const std::string& path, ConfigNode value) {
   const std::vector<std::string> keys = split_path(path, value.origin);
@@ -235,6 +234,7 @@ std::vector<SweepPoint> expand_sweep(const ConfigNode& document) {
         value.key_origin = values.key_origin;
         next.push_back(point);
         next.back().label += (point.label.empty() ? "" : ", ") + path + "=" + label_of(value);
+        next.back().values.emplace_back(path, label_of(value));
         set_path(next.back().document, path, std::move(value));
       }
     }
