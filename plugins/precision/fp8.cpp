@@ -166,7 +166,14 @@ class Fp8 final : public ddprun::Precision {
     return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);
   }
 
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) override {
+  Linear linear() override {
+    return [this](const at::Tensor& x, const at::Tensor& weight) { return multiply(x, weight); };
+  }
+
+ private:
+  static constexpr std::int64_t kHistory = 16;
+
+  at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight) {
     check(x, weight);
     const auto node = ddprun::make_node<Fp8LinearBackward>(x, weight);
     const auto layer = scaling_ == Scaling::delayed ? layer_of(weight) : nullptr;
@@ -191,9 +198,6 @@ class Fp8 final : public ddprun::Precision {
     if (node) torch::autograd::set_history(y, node);
     return y;
   }
-
- private:
-  static constexpr std::int64_t kHistory = 16;
 
   static void check(const at::Tensor& x, const at::Tensor& weight) {
     const std::int64_t rows = x.numel() / x.size(-1);

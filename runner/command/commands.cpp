@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/measure/environment.h"
@@ -80,13 +81,13 @@ int validate_command(const Request& request) {
       status = kExitUsage;
       continue;
     }
-    std::cout << fmt::format("{}: valid, {} experiment{}\n", file.string(), plan.runs.size(),
-                             plan.runs.size() == 1 ? "" : "s");
+    std::cout << fmt::format("{}: valid, {} experiment{}\n", printable_line(file.string()),
+                             plan.runs.size(), plan.runs.size() == 1 ? "" : "s");
     const auto count = std::count_if(plan.runs.begin(), plan.runs.end(),
                                      [](const auto& run) { return !run.not_here.empty(); });
     if (count > 0) {
-      std::cout << fmt::format("{}: this machine cannot run {} of them: {}\n", file.string(), count,
-                               obstacles(plan));
+      std::cout << fmt::format("{}: this machine cannot run {} of them: {}\n",
+                               printable_line(file.string()), count, obstacles(plan));
     }
     for (const PlannedRun& run : plan.runs) {
       if (request.verbosity > 0)

@@ -16,6 +16,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
+#include "ddprun/comm/recording_backend.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/memory_words.h"
 
@@ -97,12 +98,15 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
 }
 
 [[noreturn]] void child_main(pid_t parent, const RankInfo& info, const RankBody& body,
-                             SignalWatch& signals, int fd) {
+                             SignalWatch& signals, LaunchBoard& board, int fd) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExitFailed);  // the parent died before prctl
   const std::string name = "ddprun rank " + std::to_string(info.rank);
   prctl(PR_SET_NAME, name.c_str());
   signals.leave_to_parent();
+  board.sit_down(info.rank);
+  LaunchBoard::PhaseWriter phases;
+  const PhaseSubscription subscription(phases);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the report's
   EventWriter writer(fd);
   log_through(writer);
@@ -121,7 +125,8 @@ RankError describe_current_exception() {
   } catch (const PluginError& error) {
     return {FailureKind::plugin, error.text()};
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
-    return {FailureKind::comm, error.text()};
+    const bool timeout = says_timeout(error.text().what) || says_timeout(error.text().got);
+    return {timeout ? FailureKind::timeout : FailureKind::comm, error.text()};
   } catch (const std::exception& error) {
     if (says_out_of_memory(error)) {
       return {FailureKind::out_of_memory, memory_error(error)};
@@ -154,7 +159,7 @@ std::string reason_of(const RankError& error, int rank, int world_size, pid_t pr
 }
 
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
-                     const std::vector<int>& close_in_child) {
+                     LaunchBoard& board, const std::vector<int>& close_in_child) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const pid_t parent = getpid();
@@ -163,7 +168,7 @@ ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& si
   if (pid == 0) {
     close(ends[0]);
     for (const int fd : close_in_child) close(fd);
-    child_main(parent, info, body, signals, ends[1]);
+    child_main(parent, info, body, signals, board, ends[1]);
   }
   const int error = errno;
   close(ends[1]);

@@ -11,6 +11,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/train/run_context.h"
 #include "runner/launch/signal_watch.h"
@@ -24,10 +25,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
 using RankBody = std::function<nlohmann::json(
     const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
 
-/// The kind of a rank's failure. `died` means that it left no message of its own.
-enum class FailureKind { config, plugin, comm, out_of_memory, other, died };
+/// The kind of a rank's failure. `timeout`: it waited for another rank for too long. `comm`: the
+/// communication failed otherwise. `died` means that it left no message of its own.
+enum class FailureKind { config, plugin, comm, timeout, out_of_memory, other, died };
 constexpr auto choice_names(FailureKind) {
-  return std::array{"config", "plugin", "comm", "out_of_memory", "other", "died"};
+  return std::array{"config", "plugin", "comm", "timeout", "out_of_memory", "other", "died"};
+}
+
+/// Whether another rank may be at fault.
+inline bool may_be_a_peers_fault(FailureKind kind) {
+  return kind == FailureKind::comm || kind == FailureKind::timeout;
 }
 
 /// Why a rank failed.
@@ -57,7 +64,7 @@ struct ForkedRank {
 
 /// Forks a rank. The child runs `body` and never returns here. It dies with its parent
 /// (PR_SET_PDEATHSIG) and leaves Ctrl-C to it. It writes nothing to stdout, logs through the pipe,
-/// and closes `close_in_child`. Its events:
+/// sits down at `board`, and closes `close_in_child`. Its events:
 ///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1
@@ -65,6 +72,6 @@ struct ForkedRank {
 ///   {"event":"done"}                                                   then exit status 0
 /// Throws std::system_error if the system has no process or pipe left.
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
-                     const std::vector<int>& close_in_child);
+                     LaunchBoard& board, const std::vector<int>& close_in_child);
 
 }  // namespace ddprun

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "ddprun/base/clock.h"
+#include "runner/launch/late_rank.h"
 #include "runner/launch/memory_words.h"
 
 namespace ddprun {
@@ -21,6 +23,10 @@ namespace {
 
 constexpr std::int64_t kRootCauseGraceNs = 500'000'000;
 constexpr std::int64_t kTerminateGraceNs = 2'000'000'000;
+/// By how much a rank may outstay the limit of a wait, which it should end itself.
+constexpr std::int64_t kSilenceGraceNs = 2'000'000'000;
+/// How often the parent looks at what its ranks do.
+constexpr std::int64_t kLookNs = 500'000'000;
 
 constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
 
@@ -61,8 +67,8 @@ RankError describe_exit(int status, bool memory_killed) {
 
 class Supervisor {
  public:
-  Supervisor(SignalWatch& signals, const RankObserver& observer)
-      : signals_(signals), observer_(observer) {}
+  Supervisor(int world_size, double timeout_s, SignalWatch& signals, const RankObserver& observer)
+      : timeout_s_(timeout_s), signals_(signals), observer_(observer), board_(world_size) {}
 
   ~Supervisor() {
     signal_ranks(SIGKILL);
@@ -72,13 +78,14 @@ class Supervisor {
     }
   }
 
-  Outcome run(int world_size, const RankBody& body) {
-    start(world_size, body);
+  Outcome run(const RankBody& body) {
+    start(board_.ranks(), body);
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.alive; })) {
       wait_for_event();
       handle_signals();
       for (Rank& rank : ranks_) read_events(rank);
       reap();
+      check_waits();
       check_deadlines();
     }
     return outcome();
@@ -92,6 +99,8 @@ class Supervisor {
     bool alive = true;
     bool done = false;    ///< said that it ended well
     bool failed = false;  ///< its failure is in failures_
+    int stopped_by = 0;   ///< the signal, while it is stopped
+    std::int64_t stopped_ns = 0;
     std::string pending;  ///< an incomplete line
   };
   struct Failure {
@@ -111,8 +120,11 @@ class Supervisor {
         std::vector<int> not_the_childs;
         for (const Rank& other : ranks_) not_the_childs.push_back(other.fd);
         if (rank != 0) not_the_childs.push_back(listen_fd);
-        const ForkedRank forked = fork_rank(info, body, signals_, not_the_childs);
-        ranks_.push_back({rank, forked.pid, forked.fd, true, false, false, {}});
+        const ForkedRank forked = fork_rank(info, body, signals_, board_, not_the_childs);
+        Rank& started = ranks_.emplace_back();
+        started.rank = rank;
+        started.pid = forked.pid;
+        started.fd = forked.fd;
       }
     } catch (...) {
       close(listen_fd);
@@ -126,12 +138,15 @@ class Supervisor {
     for (const Rank& rank : ranks_) {
       if (rank.fd >= 0) fds.push_back({rank.fd, POLLIN, 0});
     }
-    int timeout_ms = -1;
-    if (const std::int64_t deadline = next_deadline(); deadline != 0) {
-      timeout_ms =
-          static_cast<int>(std::max<std::int64_t>(0, (deadline - now_ns()) / 1'000'000 + 1));
-    }
-    poll(fds.data(), fds.size(), timeout_ms);  // EINTR: the loop looks at everything anyway
+    const std::int64_t before_ns = now_ns();
+    const std::int64_t deadline_ns = next_deadline();
+    const std::int64_t limit_ns =
+        deadline_ns == 0 ? kLookNs : std::clamp<std::int64_t>(deadline_ns - before_ns, 0, kLookNs);
+    // EINTR: the loop looks at everything anyway.
+    poll(fds.data(), fds.size(), static_cast<int>(limit_ns / 1'000'000 + 1));
+    // This process was stopped as well (Ctrl-Z): what its ranks did meanwhile is no fault of
+    // theirs.
+    if (now_ns() - before_ns > limit_ns + kSilenceGraceNs) resumed_ns_ = now_ns();
   }
 
   void handle_signals() {
@@ -196,26 +211,80 @@ class Supervisor {
   void reap() {
     for (Rank& rank : ranks_) {
       int status = 0;
-      if (!rank.alive || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
-      rank.alive = false;
-      read_events(rank);  // its last words
-      const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0 && rank.done;
-      if (clean || terminating()) continue;
-      fail(rank, describe_exit(status, kernel_memory_kills() > memory_kills_before_));
+      constexpr int kEverything = WNOHANG | WUNTRACED | WCONTINUED;
+      while (rank.alive && waitpid(rank.pid, &status, kEverything) == rank.pid) {
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+          rank.stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+          rank.stopped_ns = now_ns();
+        } else {
+          bury(rank, status);
+        }
+      }
     }
+  }
+
+  void bury(Rank& rank, int status) {
+    rank.alive = false;
+    rank.stopped_by = 0;
+    read_events(rank);  // its last words
+    const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0 && rank.done;
+    if (clean || terminating()) return;
+    fail(rank, describe_exit(status, kernel_memory_kills() > memory_kills_before_));
   }
 
   void fail(Rank& rank, RankError error) {
     if (rank.failed || terminating()) return;
     rank.failed = true;
-    const bool may_be_a_peers_fault = error.kind == FailureKind::comm;
+    const FailureKind kind = error.kind;
     failures_.push_back({rank.rank, std::move(error)});
-    if (!may_be_a_peers_fault) {
+    if (!may_be_a_peers_fault(kind)) {
       blamed_ = failures_.size() - 1;
       terminate();
-    } else if (grace_deadline_ns_ == 0) {
-      grace_deadline_ns_ = now_ns() + kRootCauseGraceNs;
+      return;
     }
+    if (grace_deadline_ns_ == 0) grace_deadline_ns_ = now_ns() + kRootCauseGraceNs;
+    // Now, while the others still wait: soon they will all have given up.
+    if (kind == FailureKind::timeout && !late_) late_ = late_rank();
+  }
+
+  std::optional<LateRank> late_rank() const {
+    std::vector<WatchedRank> watched;
+    for (const Rank& rank : ranks_) {
+      watched.push_back({board_.status(rank.rank), rank.stopped_by, rank.failed || !rank.alive});
+    }
+    return find_late_rank(watched, timeout_s_);
+  }
+
+  /// Ends the run if a rank is stopped, or waits, for longer than ranks may wait for one another.
+  void check_waits() {
+    const auto limit_ns = static_cast<std::int64_t>(timeout_s_ * 1e9);
+    const std::int64_t now = now_ns();
+    for (const Rank& rank : ranks_) {
+      if (!rank.alive || rank.done || terminating() || grace_deadline_ns_ != 0) continue;
+      const auto waiting_since_ns = board_.status(rank.rank).waiting_since_ns;
+      const auto lasts = [&](std::int64_t since_ns, std::int64_t at_most_ns) {
+        return now - std::max(since_ns, resumed_ns_) > at_most_ns;
+      };
+      const bool stopped = rank.stopped_by != 0 && lasts(rank.stopped_ns, limit_ns);
+      const bool silent = waiting_since_ns && lasts(*waiting_since_ns, limit_ns + kSilenceGraceNs);
+      if (!stopped && !silent) continue;
+      if (const auto late = late_rank()) {
+        fail(ranks_[static_cast<std::size_t>(late->rank)], late->error);
+      } else {
+        fail(ranks_[static_cast<std::size_t>(rank.rank)], waits_too_long(rank));
+      }
+      if (!terminating()) terminate();
+    }
+  }
+
+  RankError waits_too_long(const Rank& rank) const {
+    const RankStatus status = board_.status(rank.rank);
+    return {FailureKind::other,
+            {.what = "it waits for the other ranks, and its time limit does not end that",
+             .got = status.phase + ", call " + std::to_string(status.last.number) + " (" +
+                    status.last.text() + ")",
+             .expected = "every wait ended by `timeout_s` under `world:`",
+             .hint = "the backend hangs: another `backend:` under `world:` may not"}};
   }
 
   bool terminating() const { return kill_deadline_ns_ != 0; }
@@ -224,6 +293,9 @@ class Supervisor {
     grace_deadline_ns_ = 0;
     kill_deadline_ns_ = now_ns() + kTerminateGraceNs;
     signal_ranks(SIGTERM);
+    for (const Rank& rank : ranks_) {
+      if (rank.stopped_by != 0) kill(rank.pid, SIGKILL);  // nothing else ends it
+    }
   }
 
   void signal_ranks(int signal) {
@@ -234,7 +306,13 @@ class Supervisor {
 
   void check_deadlines() {
     const std::int64_t now = now_ns();
-    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) terminate();
+    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) {
+      if (late_) {
+        blamed_ = failures_.size();
+        failures_.push_back({late_->rank, late_->error});
+      }
+      terminate();
+    }
     if (kill_deadline_ns_ != 0 && now >= kill_deadline_ns_) {
       signal_ranks(SIGKILL);
       kill_deadline_ns_ = now + kTerminateGraceNs;
@@ -265,23 +343,27 @@ class Supervisor {
     return {Outcome::Status::ok, {}, 0, std::move(result_)};
   }
 
+  const double timeout_s_;
   SignalWatch& signals_;
   const RankObserver& observer_;
+  LaunchBoard board_;
   const std::int64_t memory_kills_before_ = kernel_memory_kills();
   std::vector<Rank> ranks_;
   std::vector<Failure> failures_;
   std::size_t blamed_ = 0;  ///< index into failures_
   std::int64_t grace_deadline_ns_ = 0;
   std::int64_t kill_deadline_ns_ = 0;
+  std::optional<LateRank> late_;  ///< when the first wait was given up
+  std::int64_t resumed_ns_ = 0;
   int interrupted_by_ = 0;
   nlohmann::json result_;
 };
 
 }  // namespace
 
-Outcome run_ranks(int world_size, const RankBody& body, SignalWatch& signals,
+Outcome run_ranks(int world_size, double timeout_s, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer) {
-  return Supervisor(signals, observer).run(world_size, body);
+  return Supervisor(world_size, timeout_s, signals, observer).run(body);
 }
 
 }  // namespace ddprun

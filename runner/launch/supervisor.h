@@ -30,10 +30,14 @@ struct RankObserver {
 /// thread pool hangs in it.
 ///
 /// The first rank that fails ends the run: the others get SIGTERM, and SIGKILL two seconds later. A
-/// rank that fails only because a peer is gone (CommError) is not blamed at once. It waits half a
-/// second for the peer's own failure to show. On return no rank is left, whatever happened. If this
+/// rank that fails only because a peer is gone or late (CommError) is not blamed at once. It waits
+/// half a second for the peer's own failure to show. Then the run's reason names the rank that the
+/// others waited for, if it can be told. On return no rank is left, whatever happened. If this
 /// process is killed, the kernel kills the ranks.
-Outcome run_ranks(int world_size, const RankBody& body, SignalWatch& signals,
+///
+/// Ranks wait for one another for `timeout_s` seconds at most. The run ends within a few seconds
+/// more if a rank is stopped, or waits longer than that. A rank's own work has no limit.
+Outcome run_ranks(int world_size, double timeout_s, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer);
 
 }  // namespace ddprun

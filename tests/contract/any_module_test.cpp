@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/registry.h"
 #include "ddprun/train/data_parallel.h"
-#include "support/experiments.h"
+#include "plugins_under_test.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -17,12 +16,6 @@ namespace {
 
 constexpr int kSteps = 10;
 constexpr int kBatch = 12;
-
-const PluginRegistry& registry() {
-  static const auto* const instance =
-      new PluginRegistry(plugin_search_path({test::plugin_folder()}));
-  return *instance;
-}
 
 torch::nn::Sequential make_module() {
   torch::nn::Sequential module(torch::nn::Linear(5, 11), torch::nn::ReLU(),
@@ -41,14 +34,6 @@ torch::nn::Sequential make_module() {
   return module;
 }
 
-std::vector<NamedTensor> named(const torch::nn::Sequential& module) {
-  std::vector<NamedTensor> parameters;
-  for (const auto& entry : module->named_parameters()) {
-    parameters.push_back({entry.key(), entry.value()});
-  }
-  return parameters;
-}
-
 OptimizerConfig sgd() {
   OptimizerConfig config;
   config.name = OptimizerKind::sgd;
@@ -61,15 +46,15 @@ OptimizerConfig sgd() {
 std::vector<torch::Tensor> train(ProcessGroup& group, Strategy& strategy) {
   auto module = make_module();
   Precision fp32;
-  DataParallel ddp(named(module), group, strategy, fp32, sgd());
+  DataParallel ddp(named_parameters(*module), group, strategy, fp32, sgd());
   const auto inputs = torch::arange(kBatch * 5).view({kBatch, 5}).mul(0.37).sin();
   const auto targets = torch::arange(kBatch * 3).view({kBatch, 3}).mul(0.11).cos();
   const int share = kBatch / group.size();
   const auto mine = torch::indexing::Slice(group.rank() * share, (group.rank() + 1) * share);
   for (int step = 0; step < kSteps; ++step) {
-    ddp.before_forward(true);
-    const auto loss = torch::mse_loss(module->forward(inputs.index({mine})), targets.index({mine}));
-    ddp.backward(loss, true);
+    ddp.backward(ddp.forward([&] {
+      return torch::mse_loss(module->forward(inputs.index({mine})), targets.index({mine}));
+    }));
     ddp.step(sgd().lr, 0.0);
   }
   std::vector<torch::Tensor> result;

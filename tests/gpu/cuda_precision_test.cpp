@@ -103,7 +103,7 @@ TEST_F(CudaPrecision, Fp8MultipliesAsTheCpuDoes) {
       const auto fp8 = load_plugin<Precision>("precision", "fp8");
       const at::Tensor x_leaf = x.to(device).detach().requires_grad_();
       const at::Tensor weight_leaf = weight.to(device).detach().requires_grad_();
-      const at::Tensor y = fp8->linear(x_leaf, weight_leaf);
+      const at::Tensor y = fp8->linear()(x_leaf, weight_leaf);
       y.backward(dy.to(device));
       return std::vector<at::Tensor>{y.detach(), x_leaf.grad(), weight_leaf.grad()};
     };

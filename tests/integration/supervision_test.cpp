@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
@@ -76,6 +79,38 @@ TEST_F(Supervision, RanksDieWithAKilledParent) {
   kill(process_->pid(), SIGKILL);
   EXPECT_EQ(process_->wait(10), 1000 + SIGKILL);
   expect_nothing_left();
+}
+
+/// What a run of two ranks says if one is stopped as soon as it is there, or later when it trains.
+class Stopped : public testing::TestWithParam<std::tuple<const char*, int, bool>> {};
+std::string stopped_name(const testing::TestParamInfo<Stopped::ParamType>& info) {
+  const auto& [backend, rank, trains] = info.param;
+  return std::string(backend) + "Rank" + std::to_string(rank) + (trains ? "Trains" : "Starts");
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Stopped,
+                         testing::Combine(testing::Values("gloo", "shm"), testing::Values(0, 1),
+                                          testing::Bool()),
+                         stopped_name);
+
+TEST_P(Stopped, IsNamedAndEndedInTime) {
+  const auto& [backend, rank, trains] = GetParam();
+  const TemporaryFolder folder;
+  folder.write("long.yaml", tiny_experiment({}, 10'000'000));
+  DdprunProcess process(folder, {"long.yaml", "-v", "--set", "world.timeout_s=2", "--set",
+                                 std::string("world.backend=") + backend});
+  const std::size_t at = rank;
+  if (trains) {
+    ASSERT_TRUE(process.trains(2)) << process.err();
+  } else {
+    ASSERT_TRUE(eventually(30, [&] { return process.ranks().size() > at; })) << process.err();
+  }
+  std::vector<pid_t> ranks = process.ranks();
+  std::sort(ranks.begin(), ranks.end());
+  kill(ranks[at], SIGSTOP);
+  EXPECT_EQ(process.wait(2 + 5), 1) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("rank " + std::to_string(rank) +
+                                       " failed: stopped by signal 19 (Stopped (signal))"));
+  EXPECT_TRUE(eventually(5, [&] { return process.ranks().empty(); }));
 }
 
 }  // namespace

@@ -135,7 +135,11 @@ class OneByOne : public testing::EmptyTestEventListener {
 
 }  // namespace
 
+/// A program with arguments of its own defines it, and removes them.
+void take_arguments(int& argc, char** argv) __attribute__((weak));
+
 int main(int argc, char** argv) {
+  if (take_arguments != nullptr) take_arguments(argc, argv);
   testing::InitGoogleTest(&argc, argv);
   install_handlers();
   watch("the start");

@@ -30,30 +30,15 @@ class Choice {
       : store_(store), place_(place), config_(config), device_(device) {}
 
   std::unique_ptr<ProcessGroup> make() {
-    const bool on_gpu = !device_.torch_device().is_cpu();
-    if (on_gpu && !asked_for(BackendKind::automatic) && !asked_for(BackendKind::nccl)) {
-      throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
-                         .where = "world.backend",
-                         .got = name_of(config_.backend),
-                         .expected = "auto or nccl",
-                         .hint = "remove `backend:` under `world:`"});
-    }
     if (auto own = device_.make_backend(part("device"), place_.rank, place_.world_size,
                                         to_milliseconds(config_.timeout_s))) {
       return group(std::move(own), 1,
                    asked_for(BackendKind::automatic) ? "auto: the ranks are on GPUs" : "asked for");
     }
-    if (asked_for(BackendKind::nccl)) {
-      throw ConfigError({.what = "backend nccl joins ranks on GPUs",
-                         .where = "world.backend",
-                         .got = "device " + device_.torch_device().str(),
-                         .expected = "device cuda",
-                         .hint = "on the CPU take auto, gloo, shm or hierarchical"});
-    }
     if (asked_for(BackendKind::gloo)) return gloo("asked for");
     const bool one_host = place_.claim.local_size >= place_.world_size;
     if (asked_for(BackendKind::shm) || (asked_for(BackendKind::automatic) && one_host))
-      return shm(one_host);
+      return shm();
     return hierarchical();
   }
 
@@ -74,15 +59,7 @@ class Choice {
                  config_.gloo_threads, reason);
   }
 
-  std::unique_ptr<ProcessGroup> shm(bool one_host) const {
-    if (!one_host) {
-      throw ConfigError({.what = "backend shm needs all ranks on one host",
-                         .where = "world.backend",
-                         .got = fmt::format("this host has {} of {} ranks", place_.claim.local_size,
-                                            place_.world_size),
-                         .expected = "all ranks on one host",
-                         .hint = "take auto, hierarchical or gloo"});
-    }
+  std::unique_ptr<ProcessGroup> shm() const {
     const std::string reason =
         asked_for(BackendKind::shm)
             ? "asked for"
@@ -150,8 +127,37 @@ class Choice {
 
 }  // namespace
 
+void check_backend(const HostClaim& claim, int world_size, const CommConfig& config,
+                   const Device& device) {
+  const bool on_gpu = !device.torch_device().is_cpu();
+  const BackendKind backend = config.backend;
+  if (on_gpu && backend != BackendKind::automatic && backend != BackendKind::nccl) {
+    throw ConfigError({.what = "ranks on GPUs are joined by NCCL",
+                       .where = "world.backend",
+                       .got = name_of(backend),
+                       .expected = "auto or nccl",
+                       .hint = "remove `backend:` under `world:`"});
+  }
+  if (!on_gpu && backend == BackendKind::nccl) {
+    throw ConfigError({.what = "backend nccl joins ranks on GPUs",
+                       .where = "world.backend",
+                       .got = "device " + device.torch_device().str(),
+                       .expected = "device cuda",
+                       .hint = "on the CPU take auto, gloo, shm or hierarchical"});
+  }
+  if (backend == BackendKind::shm && claim.local_size < world_size) {
+    throw ConfigError(
+        {.what = "backend shm needs all ranks on one host",
+         .where = "world.backend",
+         .got = fmt::format("this host has {} of {} ranks", claim.local_size, world_size),
+         .expected = "all ranks on one host",
+         .hint = "take auto, hierarchical or gloo"});
+  }
+}
+
 std::unique_ptr<ProcessGroup> make_group(const StorePtr& store, const GroupPlace& place,
                                          const CommConfig& config, Device& device) {
+  check_backend(place.claim, place.world_size, config, device);
   return Choice(store, place, config, device).make();
 }
 

@@ -23,6 +23,12 @@ struct GroupPlace {
   }
 };
 
+/// Throws ConfigError if config.backend does not fit what this rank knows by itself: its device,
+/// and how many ranks are on its host. All ranks of a launch refuse the same, so nobody needs to be
+/// met for it, and nobody waits for a rank that has refused.
+void check_backend(const HostClaim& claim, int world_size, const CommConfig& config,
+                   const Device& device);
+
 /// Makes the group on config.backend, by the rules of connect() (rendezvous.h). All ranks call it
 /// and choose the same backend. `store` must be used by this group alone. `device` outlives the
 /// group.

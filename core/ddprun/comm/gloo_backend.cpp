@@ -159,6 +159,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   }
   try {
     return c10::make_intrusive<GlooBackend>(store, rank, world_size, options);
+  } catch (const CommError&) {
+    throw;
   } catch (const std::exception& failure) {
     throw comm_error(failure, {.what = "gloo could not connect this rank to the others",
                                .where = where,

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/comm/all_gather_object.h"
+#include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/device/device.h"
 
@@ -100,6 +101,7 @@ class ProcessGroup::Impl {
 
 std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string& text) {
   const std::string round = "all_gather_object/" + std::to_string(rounds_++);
+  LaunchBoard::announce(backend_->getSize(), "all_gather_object", 0, "");
   try {
     return ddprun::all_gather_object(*store_, round, backend_->getRank(), backend_->getSize(), text,
                                      backend_->getBackendOptions()->timeout);

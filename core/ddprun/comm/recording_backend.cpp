@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/comm/launch_board.h"
 
 namespace ddprun {
 
@@ -34,7 +35,7 @@ std::string hint_for(const std::string& message) {
   const auto contains = [&message](const char* part) {
     return message.find(part) != std::string::npos;
   };
-  if (contains("imed out") || contains("imeout")) {
+  if (says_timeout(message)) {
     return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
            "allows";
   }
@@ -48,6 +49,11 @@ std::string hint_for(const std::string& message) {
 
 }  // namespace
 
+bool says_timeout(const std::string& message) {
+  return message.find("imed out") != std::string::npos ||
+         message.find("imeout") != std::string::npos;
+}
+
 CommError comm_error(const std::exception& failure, ErrorText text) {
   text.got = first_line_of(failure);
   if (text.hint.empty()) text.hint = hint_for(text.got);
@@ -59,7 +65,10 @@ bool RecordedWork::wait(std::chrono::milliseconds timeout) {
               "a recorded collective ends by its backend's timeout, not by wait's");
   Mark not_waited = 0;
   const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
-  future_->wait();
+  {
+    const LaunchBoard::Wait waiting;
+    future_->wait();
+  }
   if (first) {
     entry_->wait_end = device_.mark();
     entry_->release_span();
@@ -94,6 +103,7 @@ c10d::Backend& RecordingBackend::inner() const {
 c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, std::int64_t bytes,
                                                           std::string_view label,
                                                           const Call& call) {
+  LaunchBoard::announce(getSize(), name_of(kind), bytes, label);
   auto entry = std::make_shared<CollectiveEntry>();
   entry->record.kind = kind;
   entry->record.bytes = bytes;
@@ -118,6 +128,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   // here, on a stream that waits for the operation.
   const auto finish = [entry, describe, &device = device_](c10::ivalue::Future& operation) {
     entry->end.store(device.mark(), std::memory_order_release);
+    LaunchBoard::note_progress();
     entry->release_span();
     try {
       return operation.value();
@@ -257,6 +268,8 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOpti
 }
 
 at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions options) {
+  LaunchBoard::announce(getSize(), "allocate", elements * options.dtype().itemsize(), "");
+  const LaunchBoard::Wait waiting;
   try {
     return inner().allocateTensor(elements, options);
   } catch (const std::exception& failure) {

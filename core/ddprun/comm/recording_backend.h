@@ -137,6 +137,9 @@ class RecordingBackend final : public c10d::Backend {
   std::vector<std::int64_t> worker_free_ns_;
 };
 
+/// Whether the words are of a wait that lasted too long.
+bool says_timeout(const std::string& message);
+
 /// A CommError of this failure. The first line of its message is `got`; where the text has no hint,
 /// the message suggests one.
 CommError comm_error(const std::exception& failure, ErrorText text);

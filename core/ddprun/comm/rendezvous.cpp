@@ -3,29 +3,26 @@
 #include "ddprun/comm/rendezvous.h"
 
 #include <arpa/inet.h>
-#include <c10/util/Logging.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/descriptor.h"
-#include "ddprun/base/failure.h"
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/backend_choice.h"
+#include "ddprun/comm/descriptor_check.h"
 #include "ddprun/comm/gloo_backend.h"
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/launch_board.h"
+#include "ddprun/comm/store_client.h"
+#include "ddprun/comm/store_texts.h"
 
 namespace ddprun {
 
@@ -37,21 +34,6 @@ std::string place_of(const RankInfo& info) {
   return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
          ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
 }
-
-/// Silences torch's log while it lives, unless the user chose a level: what goes wrong is in our
-/// exceptions, and torch would print each failed attempt with a stack trace.
-class QuietLog {
- public:
-  QuietLog() : level_(FLAGS_caffe2_log_level) {
-    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
-  }
-  ~QuietLog() { FLAGS_caffe2_log_level = level_; }
-  QuietLog(const QuietLog&) = delete;
-  QuietLog& operator=(const QuietLog&) = delete;
-
- private:
-  int level_;
-};
 
 /// The address of this host on the way to the master: what the others can reach, and of the network
 /// that the user meant.
@@ -101,30 +83,52 @@ void refuse_loopback_between_hosts(const RankInfo& info, const std::string& addr
                            "on the network"});
 }
 
-StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(info.master_port);
-  options.isServer = info.rank == 0 && !info.agent_store;
-  options.waitWorkers = false;  // wait_for_all says who is missing, this could not
-  options.timeout = timeout;
-  if (options.isServer && info.listen_fd >= 0) options.masterListenFd = info.listen_fd;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
-  } catch (const std::exception& failure) {
-    const std::string port = "port " + std::to_string(info.master_port);
-    if (options.isServer) {
-      throw comm_error(failure,
-                       {.what = "the store of this run cannot listen",
-                        .where = place_of(info),
-                        .expected = port + " of this host, free",
-                        .hint = "another program may use the port: choose another MASTER_PORT"});
-    }
-    throw comm_error(failure, {.what = "the store of this run cannot be reached",
-                               .where = place_of(info),
-                               .expected = "a store at " + info.master_addr + ", " + port,
-                               .hint = "rank 0 serves it: is it running, and are MASTER_ADDR and "
-                                       "MASTER_PORT its own?"});
+/// A socket bound to this address, or none; then errno says why.
+Descriptor bound_to(const sockaddr* address, socklen_t length) {
+  const int yes = 1;
+  const int no = 0;
+  Descriptor fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) return fd;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (address->sa_family == AF_INET6) {
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);  // IPv4 as well
   }
+  return ::bind(fd.get(), address, length) == 0 ? std::move(fd) : Descriptor();
+}
+
+/// A socket that listens for the ranks of all hosts.
+Descriptor listen_for_ranks(const RankInfo& info) {
+  sockaddr_in6 any6{};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<std::uint16_t>(info.master_port));
+  Descriptor listener = bound_to(reinterpret_cast<const sockaddr*>(&any6), sizeof any6);
+  if (listener.get() < 0 && errno != EADDRINUSE) {  // a host without IPv6
+    sockaddr_in any4{};
+    any4.sin_family = AF_INET;
+    any4.sin_port = any6.sin6_port;
+    listener = bound_to(reinterpret_cast<const sockaddr*>(&any4), sizeof any4);
+  }
+  if (listener.get() >= 0 && ::listen(listener.get(), SOMAXCONN) == 0) return listener;
+  throw CommError({.what = "the store of this run cannot listen",
+                   .where = place_of(info),
+                   .got = std::strerror(errno),
+                   .expected = "port " + std::to_string(info.master_port) + " of this host, free",
+                   .hint = "another program may use the port: choose another MASTER_PORT"});
+}
+
+/// A connection to the store that the ranks meet in; on rank 0, unless the launcher serves it, with
+/// the server.
+StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
+  const bool serves = info.rank == 0 && !info.agent_store;
+  std::unique_ptr<StoreServer> server;
+  if (serves) {
+    server = std::make_unique<StoreServer>(info.listen_fd >= 0 ? Descriptor(info.listen_fd)
+                                                               : listen_for_ranks(info));
+  }
+  return c10::make_intrusive<StoreClient>(
+      StorePlace{serves ? "127.0.0.1" : info.master_addr, info.master_port, place_of(info),
+                 info.agent_store ? "the launcher's agent" : "rank 0"},
+      timeout, std::move(server));
 }
 
 /// The store that the run's ranks meet in. The runs of a joined launch follow one another at one
@@ -140,56 +144,50 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   return store;
 }
 
-/// Returns when every rank has come here. `limit_s` is what the user allowed in all, `timeout` what
-/// is left of it.
-void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout,
-                  double limit_s) {
-  const auto key = [](int rank) { return "here/" + std::to_string(rank); };
+std::vector<std::string> keys_of_ranks(const std::string& prefix, int world_size) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < info.world_size; ++rank) keys.push_back(key(rank));
-  std::string cause;
-  try {
-    store.set(key(info.rank), std::string("1"));
-    store.wait(keys, timeout);
-    return;
-  } catch (const std::exception& failure) {
-    cause = first_line_of(failure);
-  }
-  std::vector<int> missing;
-  try {
-    for (int rank = 0; rank < info.world_size; ++rank) {
-      if (!store.check({key(rank)})) missing.push_back(rank);
-    }
-  } catch (const std::exception&) {
-    missing.clear();  // the store is gone: nobody can say who came
-  }
-  if (missing.empty()) {
-    throw CommError({.what = "the store of this run was lost while the ranks met",
-                     .where = place_of(info),
-                     .got = cause,
-                     .expected = "the store of rank 0, until all ranks have met",
-                     .hint = "rank 0 ended; its own message says why"});
-  }
-  throw CommError(
-      {.what = "not all ranks came",
-       .where = place_of(info),
-       .got =
-           fmt::format("{} of {} within {:g} s; missing: rank {}", info.world_size - missing.size(),
-                       info.world_size, limit_s, fmt::join(missing, ", ")),
-       .expected = "all of them",
-       .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(prefix + std::to_string(rank));
+  return keys;
+}
+
+/// Returns when every rank has come here.
+void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout) {
+  const std::vector<std::string> keys = keys_of_ranks("here/", info.world_size);
+  store.set(keys[static_cast<std::size_t>(info.rank)], std::string("1"));
+  wait_for_ranks(store, keys, timeout, place_of(info));
+}
+
+constexpr const char* kDecision = "decision";
+constexpr const char* kHeard = "heard/";
+
+StorePtr topic_store(const RankInfo& info, const std::string& topic,
+                     std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<c10d::PrefixStore>("ddprun/" + topic, store_of(info, timeout));
+}
+
+/// The decision, which is there; says that this rank knows it.
+std::string hear(c10d::Store& store, const RankInfo& info) {
+  std::string decision = store.get_to_str(kDecision);
+  store.set(kHeard + std::to_string(info.rank), std::string("1"));
+  return decision;
 }
 
 }  // namespace
 
 std::pair<int, int> listen_on_free_port() {
   const auto fail = [] {
-    throw CommError(
-        {.what = "no port to listen on",
-         .where = "127.0.0.1",
-         .got = std::strerror(errno),
-         .expected = "a free TCP port on the loopback interface",
-         .hint = "`ip address show lo` says whether it is up; `ulimit -n` limits sockets"});
+    if (errno == EMFILE || errno == ENFILE) {
+      throw CommError({.what = "no file descriptor is left for the store of a run",
+                       .where = "127.0.0.1",
+                       .got = std::strerror(errno),
+                       .expected = "a socket more",
+                       .hint = "`ulimit -n 4096` raises the limit"});
+    }
+    throw CommError({.what = "no port to listen on",
+                     .where = "127.0.0.1",
+                     .got = std::strerror(errno),
+                     .expected = "a free TCP port on the loopback interface",
+                     .hint = "`ip address show lo` says whether it is up"});
   };
   Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -211,7 +209,8 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   if (info.world_size == 1) {  // nobody to meet
     return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
-  const QuietLog quiet;
+  check_descriptors(info);
+  check_backend({host, info.local_rank, info.local_size}, info.world_size, config, device);
   const auto timeout = to_milliseconds(config.timeout_s);
   const std::int64_t begin_ns = now_ns();
   std::string address;
@@ -222,8 +221,8 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const StorePtr store =
       c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, store_of(info, timeout));
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
-  wait_for_all(*store, info, std::max(timeout - spent, std::chrono::milliseconds(1)),
-               config.timeout_s);
+  wait_for_all(*store, info, std::max(timeout - spent, std::chrono::milliseconds(1)));
+  const LaunchBoard::Wait waiting;
   return make_group(store,
                     {info.rank, info.world_size, {host, info.local_rank, info.local_size}, address},
                     config, device);
@@ -231,19 +230,42 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
 
 std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
                                                      const std::string& text, double timeout_s) {
-  const QuietLog quiet;
   const auto timeout = to_milliseconds(timeout_s);
-  try {
-    const StorePtr store =
-        c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
-    return all_gather_object(*store, round, info.rank, info.world_size, text, timeout);
-  } catch (const CommError&) {
-    throw;
-  } catch (const std::exception& failure) {
-    throw comm_error(failure, {.what = "the ranks could not tell one another how a run ended",
-                               .where = place_of(info),
-                               .expected = "a word of every rank of the launch"});
+  const StorePtr store =
+      c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
+  return all_gather_object(*store, round, info.rank, info.world_size, text, timeout);
+}
+
+std::string decide_in_launch(
+    const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
+    const std::function<std::string(const std::vector<std::string>&)>& decide) {
+  const auto timeout = to_milliseconds(timeout_s);
+  const StorePtr store = topic_store(info, topic, timeout);
+  const std::vector<std::string> keys = keys_of_ranks("text/", info.world_size);
+  post_text(*store, keys[static_cast<std::size_t>(info.rank)], text);
+  if (store->add("came", 1) == info.world_size) {
+    std::vector<std::string> texts;
+    for (const auto& key : keys) texts.push_back(fetch_text(*store, key));
+    store->compareSet(kDecision, "", decide(texts));
   }
+  try {
+    store->wait({kDecision}, timeout);
+  } catch (const c10::Error&) {  // the time is over
+    wait_for_ranks(*store, keys, to_milliseconds(0), place_of(info) + ", " + topic);
+  }
+  return hear(*store, info);
+}
+
+std::string impose_in_launch(const RankInfo& info, const std::string& topic,
+                             const std::string& decision, double timeout_s) {
+  const StorePtr store = topic_store(info, topic, to_milliseconds(timeout_s));
+  store->compareSet(kDecision, "", decision);
+  return hear(*store, info);
+}
+
+void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s) {
+  const auto timeout = to_milliseconds(timeout_s);
+  topic_store(info, topic, timeout)->wait(keys_of_ranks(kHeard, info.world_size), timeout);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {

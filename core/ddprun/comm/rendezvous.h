@@ -1,6 +1,7 @@
 // How ranks find each other: a store that rank 0 or the launcher serves, then the process group.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,20 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
 /// a rank does not come within `timeout_s`.
 std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
                                                      const std::string& text, double timeout_s);
+
+/// One decision for all ranks of a launch that was joined, before a group connects them. Each rank
+/// calls it with its own text. `decide` is called on the last one that comes, with the texts of all
+/// in rank order; its result, which is not empty, is returned on every rank. Throws CommError if a
+/// rank does not come within `timeout_s`; it says what the ranks meet for, `topic`.
+std::string decide_in_launch(
+    const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
+    const std::function<std::string(const std::vector<std::string>&)>& decide);
+/// Ends that on all ranks with `decision`, at once, whoever has come. Returns the decision that
+/// holds, which is another one's if that came first.
+std::string impose_in_launch(const RankInfo& info, const std::string& topic,
+                             const std::string& decision, double timeout_s);
+/// Waits until all ranks have heard the decision, because this process may serve the store and end.
+void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s);
 
 /// For tests: `world_size` groups over one in-process store, one for each thread that plays a rank.
 /// Every thread calls it with the same `store` (make_thread_store()). Only ranks and sizes of

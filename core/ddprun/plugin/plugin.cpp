@@ -1,8 +1,6 @@
 // Defaults of the plugin interfaces: a plugin says only what differs.
 #include "ddprun/plugin/plugin.h"
 
-#include <ATen/ops/linear.h>
-
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
@@ -33,9 +31,7 @@ at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
 at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
 at::ScalarType Precision::parameter_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
-at::Tensor Precision::linear(const at::Tensor& x, const at::Tensor& weight) {
-  return at::linear(x, weight);
-}
+Precision::Linear Precision::linear() { return {}; }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
 std::string Precision::matmul_dtype() const {
   const at::ScalarType dtype = compute_dtype();

@@ -14,6 +14,7 @@
 #include "ddprun/comm/comm_config.h"
 #include "ddprun/device/device_choice.h"
 #include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/optimizer_config.h"
 
 namespace ddprun {
 
@@ -27,12 +28,15 @@ struct RunDescription {
   /// cuda_graph: a step is captured once, and replayed.
   ExecutionMode execution = ExecutionMode::eager;
   std::int64_t micro_batch = 0;     ///< sequences in one forward
+  std::int64_t accumulate = 1;      ///< micro-batches in one step
   std::int64_t context_length = 0;  ///< tokens in a sequence
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t d_ff = 0;
   c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  bool scales_loss = false;                     ///< the precision's
   KernelSet kernels = KernelSet::reference;
+  OptimizerConfig optimizer = {};  ///< as configured
 };
 
 /// Why a plugin cannot run as it is asked to.
@@ -62,7 +66,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 3;
+inline constexpr std::uint32_t kPluginApiVersion = 4;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,10 +49,11 @@ class Precision : public Plugin {
   /// nothing to switch on.
   virtual std::unique_ptr<Guard> forward_guard();
 
-  /// The product of a linear layer, x weight^T, differentiable, for models that let the precision
-  /// compute it. x: (..., in); weight: (out, in); result: (..., out). Called within a
-  /// forward_guard(). Default: at::linear.
-  virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+  /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
+  using Linear = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
+  /// How this precision computes the products of linear layers, for models that ask it
+  /// (DataParallel::linear). The function is called within a forward_guard(). Empty: by at::linear.
+  virtual Linear linear();
 
   /// True if this precision scales the loss: only then are the next two called. It cannot run with
   /// optimizer.overlap, which updates parameters before all gradients are known. Also called in the

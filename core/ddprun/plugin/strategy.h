@@ -95,7 +95,10 @@ class Strategy : public Plugin {
   virtual void finish_backward() = 0;
 
   /// Updates the parameters that range_ready() has not. The default updates all of them. Strategies
-  /// that own only a part of the buffer override it. Called on the training thread, after clipping.
+  /// that own only a part of the buffer override it. Called on the training thread. With
+  /// optimizer.clip_norm the core has taken the norm of all gradients in this rank's buffer, so
+  /// every one must be the mean by then: refuse clip_norm otherwise (RunDescription). The buffer
+  /// holds gradients that are not clipped; Optimizer::update() multiplies them by the factor.
   virtual void optimizer_step(Optimizer& optimizer);
 
   /// Returns true if finish_backward() calls range_ready(), which `optimizer.overlap` needs.

@@ -4,10 +4,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/linear.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <string_view>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/device/device_library.h"
 #include "ddprun/measure/phase.h"
 
 namespace ddprun {
@@ -28,6 +37,66 @@ class DataParallel::Hook : public torch::autograd::FunctionPostHook {
   DataParallel& owner_;
   int index_;
 };
+
+namespace {
+
+/// The parameters after the precision has converted them. What FlatBuffers refuses stays as it is.
+const std::vector<NamedTensor>& converted(const std::vector<NamedTensor>& parameters,
+                                          Precision& precision) {
+  const bool all_there =
+      std::all_of(parameters.begin(), parameters.end(),
+                  [](const NamedTensor& parameter) { return parameter.tensor.defined(); });
+  if (all_there && !parameters.empty()) precision.convert(parameters);
+  return parameters;
+}
+
+/// The run, as far as it is known where there is no experiment: sizes are 0.
+RunDescription describe(const ProcessGroup& group, const Precision& precision,
+                        const OptimizerConfig& optimizer) {
+  RunDescription run;
+  run.world_size = group.size();
+  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
+  run.compute_capability = compute_capability(run.device);
+  run.compute_dtype = precision.compute_dtype();
+  run.scales_loss = precision.scales_loss();
+  run.optimizer = optimizer;
+  return run;
+}
+
+/// For programs of one's own: an experiment's plugins were asked before any rank started.
+void check_supported(const Plugin& plugin, const char* kind, const RunDescription& run) {
+  const auto refusal = plugin.unsupported(run);
+  if (!refusal) return;
+  throw ConfigError(
+      {.what = fmt::format("the {} cannot run here: {}", kind, refusal->reason),
+       .where = "DataParallel",
+       .got = fmt::format("{} rank{} on {}", run.world_size, run.world_size == 1 ? "" : "s",
+                          name_of(run.device)),
+       .expected = refusal->expected,
+       .hint = refusal->hint.empty() ? fmt::format("take another {}", kind) : refusal->hint});
+}
+
+/// Asks the plugins before the first of them acts.
+const std::vector<NamedTensor>& prepared(const std::vector<NamedTensor>& parameters,
+                                         const ProcessGroup& group, const Strategy& strategy,
+                                         Precision& precision, const OptimizerConfig& optimizer) {
+  const RunDescription run = describe(group, precision, optimizer);
+  check_supported(precision, "precision", run);
+  check_supported(strategy, "strategy", run);
+  return converted(parameters, precision);
+}
+
+/// ATen's words for operands of different dtypes do not say whose they are.
+[[noreturn]] void explain_dtypes(const c10::Error& error, at::ScalarType parameters) {
+  throw Error({.what = "the model computes with tensors of different dtypes",
+               .where = "DataParallel::forward()",
+               .got = error.what_without_backtrace(),
+               .expected = std::string("tensors in the dtype of the parameters, ") +
+                           at::toString(parameters),
+               .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
+}
+
+}  // namespace
 
 void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where) {
   if (precision.scales_loss()) {
@@ -51,7 +120,7 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer)
-    : buffers_(parameters,
+    : buffers_(prepared(parameters, group, strategy, precision, optimizer),
                {precision.compute_dtype(), precision.reduce_dtype(), precision.parameter_dtype()},
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
@@ -59,6 +128,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
       context_(group, buffers_),
       strategy_(strategy),
       precision_(precision),
+      linear_(precision.linear()),
       optimizer_(make_optimizer(optimizer, buffers_)),
       order_(optimizer.overlap) {
   if (optimizer.overlap) {
@@ -101,7 +171,52 @@ void DataParallel::before_forward(bool last) {
   if (last) context_.run_before_forward();
 }
 
-BackwardMarks DataParallel::backward(const at::Tensor& loss, bool last) {
+at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
+  linear_called_ = true;
+  return linear_ ? linear_(x, weight) : at::linear(x, weight);
+}
+
+at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss) {
+  const auto guard = precision_.forward_guard();
+  try {
+    return loss();
+  } catch (const c10::Error& error) {
+    const bool dtypes = std::string_view(error.msg()).find("dtype") != std::string_view::npos;
+    if (parameter_dtype() == at::kFloat || !dtypes) throw;
+    explain_dtypes(error, parameter_dtype());
+  }
+}
+
+Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch) {
+  at::Tensor value;
+  {
+    const PhaseScope phase(Phase::forward);
+    before_forward(micro_batch.last());
+    value = under_precision(loss);
+  }
+  if (linear_ && !linear_called_) {
+    throw Error({.what = "the model does not let the precision compute its linear layers",
+                 .where = "DataParallel::forward()",
+                 .got = "no call of DataParallel::linear()",
+                 .expected = "a call for each product of a linear layer",
+                 .hint = "call ddp.linear(x, weight) where the model calls "
+                         "torch::nn::functional::linear(x, weight), or take another precision"});
+  }
+  at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
+  if (precision_.scales_loss()) root = precision_.scale_loss(root);
+  return {value, std::move(root), micro_batch.last()};
+}
+
+at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
+  const c10::AutoGradMode no_gradients(false);
+  return under_precision(loss);
+}
+
+BackwardMarks DataParallel::backward(const Loss& loss) {
+  return backward_as_is(loss.root_, loss.last_);
+}
+
+BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   gradients_seen_ = 0;
   Device& device = context_.group().device();

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,40 @@ struct StepOutcome {
   at::Tensor norm = {};      ///< float64 scalar (), or undefined
 };
 
+/// One of the micro-batches of a step, whose gradients add up. The backward of the last
+/// synchronizes.
+struct MicroBatch {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+  bool last() const { return index + 1 == count; }
+};
+
+/// What forward() leaves for backward(): a loss that was computed as the precision says.
+class Loss {
+ public:
+  /// The loss as the model returned it, detached.
+  const at::Tensor& value() const { return value_; }
+
+ private:
+  friend class DataParallel;
+  Loss(const at::Tensor& value, at::Tensor root, bool last)
+      : value_(value.detach()), root_(std::move(root)), last_(last) {}
+
+  at::Tensor value_;
+  at::Tensor root_;  // where backward starts: divided by the micro-batches, and scaled
+  bool last_;
+};
+
+/// The parameters of a torch::nn::Module, in registration order.
+template <class Module>
+std::vector<NamedTensor> named_parameters(const Module& module) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& entry : module.named_parameters()) {
+    parameters.push_back({entry.key(), entry.value()});
+  }
+  return parameters;
+}
+
 /// Checks what `optimizer.overlap` needs: a strategy that reports ranges, and a precision that does
 /// not scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
 void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where);
@@ -52,15 +87,19 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
 /// `precision` outlive it. After an exception it must not be used again, because collectives may
 /// still be under way.
-///     DataParallel ddp(model->named_parameters(), group, *strategy, *precision, optimizer_config);
-///     ddp.before_forward(true); loss = ...; ddp.backward(loss, true); ddp.step(lr, clip_norm);
-/// Two cases need ddp.begin_step(lr) before that backward: optimizer.overlap, and a step that is to
-/// be captured. StepOrder refuses calls that come out of order.
+///     DataParallel ddp(named_parameters(*model), group, *strategy, *precision, optimizer_config);
+///     const Loss loss = ddp.forward([&] { return mse_loss(model->forward(x), y); });
+///     ddp.backward(loss);
+///     ddp.step(lr, clip_norm);
+/// A model calls linear() for its linear layers, which some precisions compute themselves. Two
+/// cases need begin_step(lr) before the backward that synchronizes: optimizer.overlap, and a step
+/// that is to be captured. StepOrder refuses calls that come out of order.
 class DataParallel {
  public:
-  /// Moves the parameters into flat buffers, calls strategy.setup(), and sets the hooks.
-  /// `parameters` are in registration order. Throws ConfigError, as FlatBuffers and check_overlap()
-  /// do.
+  /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
+  /// not known), lets the precision convert the parameters, moves them into flat buffers, calls
+  /// strategy.setup(), and sets the hooks. `parameters` are in registration order. Throws
+  /// ConfigError, for a refusal and as FlatBuffers and check_overlap() do.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer);
   ~DataParallel();
@@ -69,12 +108,24 @@ class DataParallel {
   const StrategyContext& context() const { return context_; }
   Optimizer& optimizer() { return *optimizer_; }
 
-  /// Call before each micro-batch's forward. `last`: the backward of this micro-batch synchronizes.
-  void before_forward(bool last);
-  /// loss.backward() with the hooks. If `last`, it returns when every gradient is the mean over the
-  /// ranks. The caller has divided the loss by the number of micro-batches. Throws Error if a
-  /// parameter got no gradient; with optimizer.overlap also if the strategy reported no range.
-  BackwardMarks backward(const at::Tensor& loss, bool last);
+  /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with
+  /// the precision switched on. Throws Error if the precision computes linear layers itself and
+  /// `loss` did not call linear(), and if dtypes do not fit the parameters'.
+  Loss forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch = {});
+  /// The same without gradients, for evaluation: returns what `loss` returned.
+  at::Tensor evaluate(const std::function<at::Tensor()>& loss);
+  /// x (..., in), weight (out, in): x weight^T (..., out) as the precision computes it. Call it
+  /// within forward() or evaluate().
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+  /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
+  /// x.to(ddp.parameter_dtype()).
+  at::ScalarType parameter_dtype() const { return precision_.parameter_dtype(); }
+
+  /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
+  /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
+  /// (still scaled; step() scales it back). Throws Error if a parameter got no gradient; with
+  /// optimizer.overlap also if the strategy reported no range.
+  BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
   /// is never captured: a replayed step takes the rate of the latest call.
@@ -84,13 +135,22 @@ class DataParallel {
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
   /// called, or if `clip_norm` is not 0.
   StepOutcome step(double lr, double clip_norm);
+  /// Says that a replay of captured work did the step that begin_step() began. A later backward
+  /// without begin_step() then updates nothing.
+  void step_replayed() { order_.replayed(); }
   /// The planned collectives of a synchronized step: the strategy's, and the precision's.
   std::vector<PlannedCollective> planned() const;
+
+  /// For checks that make gradients of their own, in which the precision has no part: the calls
+  /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
+  void before_forward(bool last);
+  BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
 
  private:
   class Hook;
   void on_accumulated(int index);
   void on_range_ready(Range range);
+  at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward();
   GradientScale agreed_scale();
 
@@ -98,6 +158,8 @@ class DataParallel {
   StrategyContext context_;
   Strategy& strategy_;
   Precision& precision_;
+  Precision::Linear linear_;  // empty: at::linear
+  bool linear_called_ = false;
   std::unique_ptr<Optimizer> optimizer_;
   StepOrder order_;
   BackwardMarks marks_;     // of the backward under way

@@ -20,12 +20,15 @@ RunDescription describe_run(const Experiment& experiment, const Precision& preci
           .backend = experiment.world.comm.backend,
           .execution = experiment.execution.mode,
           .micro_batch = experiment.micro_batch(),
+          .accumulate = experiment.train.accumulate,
           .context_length = model.context_length,
           .heads = model.heads,
           .head_dim = model.head_dim(),
           .d_ff = model.d_ff,
           .compute_dtype = precision.compute_dtype(),
-          .kernels = model.kernels};
+          .scales_loss = precision.scales_loss(),
+          .kernels = model.kernels,
+          .optimizer = experiment.optimizer};
 }
 
 }  // namespace ddprun

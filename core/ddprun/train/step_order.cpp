@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kStep = "DataParallel::step()";
 constexpr const char* kStrategyHint = "the strategy is at fault: see docs/writing_a_plugin.md";
 constexpr const char* kLoopHint =
-    "a training loop of your own: begin_step(lr), backward(loss, true), step(lr, clip_norm)";
+    "a training loop of your own: begin_step(lr), forward(), backward(), step(lr, clip_norm)";
 
 }  // namespace
 
@@ -55,7 +55,7 @@ bool StepOrder::complete(double lr, double clip_norm) {
     throw Error({.what = "step() came without a backward that synchronizes",
                  .where = kStep,
                  .got = "gradients that are no mean",
-                 .expected = "backward(loss, true) before",
+                 .expected = "the backward of a step's last micro-batch before",
                  .hint = kLoopHint});
   }
   // With overlap parts of the parameters are updated by now, at the rate of begin() and from
@@ -73,6 +73,11 @@ bool StepOrder::complete(double lr, double clip_norm) {
   phase_ = StepPhase::accumulating;
   lr_.reset();
   return begun;
+}
+
+void StepOrder::replayed() {
+  phase_ = StepPhase::accumulating;
+  lr_.reset();
 }
 
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,12 +28,17 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
-  plugins_.precision->convert(model_.parameters());
-  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
-    return plugins_.precision->linear(x, weight);
-  });
+  // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
+  if (group.rank() != 0) {
+    for (const NamedTensor& parameter : model_.parameters()) {
+      parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+  }
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
                                                   *plugins_.precision, experiment.optimizer);
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return data_parallel_->linear(x, weight);
+  });
   if (experiment.model.kernels == KernelSet::fused)
     model_.use_memory(data_parallel_->buffers().slots());
 }
@@ -59,22 +65,14 @@ void Trainer::load_inputs(std::int64_t index) {
 }
 
 void Trainer::run_micro_batch(std::int64_t micro_batch) {
-  const bool last = micro_batch + 1 == micro_batches_;
-  const auto& [ids, targets] = inputs_[micro_batch];
+  const Batch& batch = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
-  at::Tensor loss;
-  {
-    const PhaseScope phase(Phase::forward);
-    data_parallel_->before_forward(last);
-    const auto guard = plugins_.precision->forward_guard();
-    loss = model_.loss(ids, targets);
-  }
+  const Loss loss = data_parallel_->forward([&] { return model_.loss(batch.ids, batch.targets); },
+                                            {micro_batch, micro_batches_});
   at::Tensor& sum = state_.loss_sum;
-  sum = sum.defined() ? sum + loss.detach() : loss.detach();
-  if (micro_batches_ > 1) loss = loss / micro_batches_;
-  if (plugins_.precision->scales_loss()) loss = plugins_.precision->scale_loss(loss);
+  sum = sum.defined() ? sum + loss.value() : loss.value();
   marks.forward_end = device_.mark();
-  marks.backward = data_parallel_->backward(loss, last);
+  marks.backward = data_parallel_->backward(loss);
 }
 
 void Trainer::run_step(const std::function<void()>& on_synchronized) {
@@ -93,6 +91,7 @@ void Trainer::replay_step() {
   }
   graph_->launch();
   group_.replay();
+  data_parallel_->step_replayed();
 }
 
 Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
@@ -127,6 +126,24 @@ at::Tensor Trainer::gradients() const {
       buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (!plugins_.precision->scales_loss()) return gradients;
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
+}
+
+StepScalars Trainer::last_scalars() const {
+  const at::Tensor& factor = data_parallel_->optimizer().gradient_scale().factor;
+  return {.lr = lr_,
+          .gradient_norm = state_.outcome.norm.defined() ? state_.outcome.norm.item<double>() : 0,
+          .factor = factor.defined() ? factor.item<double>() : 1,
+          .skipped = state_.outcome.skipped()};
+}
+
+void Trainer::set_gradients(const at::Tensor& gradients) {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor scaled =
+      plugins_.precision->scales_loss() ? plugins_.precision->scale_loss(gradients) : gradients;
+  for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
+    const Range range = buffers.range(index);
+    buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));
+  }
 }
 
 std::vector<PhaseTime> Trainer::last_phases() const {

@@ -6,12 +6,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include <atomic>
 #include <csignal>
 #include <map>
 #include <thread>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/launch_environment.h"
 #include "support/process_ranks.h"
 
@@ -330,6 +335,49 @@ TEST(Connect, SaysThatRankZeroDidNotCome) {
   EXPECT_THAT(ends, ElementsAre(0, 0));
 }
 
+/// Names of hosts that this process has asked the name service for.
+std::atomic<int> name_look_ups = 0;
+
+TEST(Connect, RanksOfOneHostAskNoNameService) {
+  const auto ends = run_process_ranks(3, [](const RankInfo& info) {
+    for (const BackendKind backend : {BackendKind::shm, BackendKind::gloo}) {
+      RankInfo launched = info;  // gloo's and shm's in one process: the store stays open
+      launched.launcher = "torchrun";
+      if (backend != BackendKind::shm) launched.listen_fd = -1;
+      const auto group = connect(launched, {.backend = backend}, name_of(backend));
+      if (!sums_ranks(*group)) return 1;
+      group->shutdown();
+    }
+    return name_look_ups == 0 ? 0 : 2;
+  });
+  EXPECT_THAT(ends, testing::Each(0)) << "2: a name was looked up";
+}
+
+TEST(Connect, ASizeThatDiffersIsRefusedBeforeGlooAborts) {
+  for (const BackendKind backend : {BackendKind::gloo, BackendKind::shm}) {
+    LaunchBoard board(2);
+    const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
+      board.sit_down(info.rank);
+      const auto group = connect(info, {.backend = backend}, "run");
+      group->barrier();
+      const at::Tensor tensor = at::zeros({1000 + info.rank});
+      try {
+        group->all_reduce(tensor, ReduceOp::sum, "layers.0.w").wait();
+      } catch (const CommError& error) {
+        const ErrorText& text = error.text();
+        if (text.what != "the ranks called different collectives") return 1;  // the peer has left
+        const bool names =
+            text.got.find("rank 0: all_reduce 'layers.0.w' of 4000 bytes") != std::string::npos &&
+            text.got.find("rank 1: all_reduce 'layers.0.w' of 4004 bytes") != std::string::npos;
+        return names && text.where.find("call 2 of each") != std::string::npos ? 0 : 2;
+      }
+      return 3;
+    });
+    EXPECT_THAT(ends, testing::Contains(0)) << "the rank that comes last refuses";
+    EXPECT_THAT(ends, testing::Each(testing::AnyOf(0, 1))) << "no signal";
+  }
+}
+
 TEST(Connect, SaysThatThePortIsTaken) {
   const auto ends = run_process_ranks(2, [](const RankInfo& info) {
     if (info.rank == 1) return 0;
@@ -362,6 +410,15 @@ TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   EXPECT_THROW(connect(info, {}, "run"), CommError);
 }
 
+TEST(Connect, WhatEveryRankRefusesNeedsNobodyElse) {
+  RankInfo info;  // there is no rank 0
+  info.rank = info.local_rank = 1;
+  info.world_size = 3;
+  info.local_size = 2;
+  EXPECT_THROW(connect(info, {.backend = BackendKind::shm}, "run"), ConfigError);
+  EXPECT_THROW(connect(info, {.backend = BackendKind::nccl}, "run"), ConfigError);
+}
+
 TEST(Connect, RefusesLoopbackBetweenHosts) {
   RankInfo info;
   info.rank = 1;
@@ -378,3 +435,20 @@ TEST(Connect, RefusesLoopbackBetweenHosts) {
 
 }  // namespace
 }  // namespace ddprun
+
+// Take the place of the C library's: a numeric address costs no look-up, anything else is counted.
+extern "C" int getnameinfo(const sockaddr* address, socklen_t length, char* host, socklen_t hosts,
+                           char* service, socklen_t services, int flags) {
+  static const auto real =
+      reinterpret_cast<decltype(&::getnameinfo)>(::dlsym(RTLD_NEXT, "getnameinfo"));
+  if (host != nullptr && (flags & NI_NUMERICHOST) == 0) ++ddprun::name_look_ups;
+  return real(address, length, host, hosts, service, services, flags);
+}
+
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (host != nullptr && std::string_view(host) != "127.0.0.1") ++ddprun::name_look_ups;
+  return real(host, service, hints, found);
+}

@@ -119,13 +119,9 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
     sgd.lr = 0.5;
     DataParallel ddp({{"weight", weight}}, group, strategy, *fp16, sgd);
     const auto run = [&](double input) {
-      ddp.before_forward(true);
-      at::Tensor loss;
-      {
-        const auto guard = fp16->forward_guard();
-        loss = at::linear(at::full({2, 8}, input), weight).to(at::kFloat).sum();
-      }
-      ddp.backward(fp16->scale_loss(loss), true);
+      ddp.backward(ddp.forward([&] {
+        return at::linear(at::full({2, 8}, input), weight).to(at::kFloat).sum();
+      }));
       return ddp.step(sgd.lr, 0.0).skipped();
     };
     group.take_records();

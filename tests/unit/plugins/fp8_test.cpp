@@ -53,7 +53,7 @@ class Fp8 : public ::testing::Test {
 
 TEST_F(Fp8, ProductsAreThoseOfTheRoundedOperands) {
   const auto fp8 = make_fp8();
-  const at::Tensor y = fp8->linear(x_, weight_);
+  const at::Tensor y = fp8->linear()(x_, weight_);
   const at::Tensor x = rounded(x_.detach(), at::kFloat8_e4m3fn).flatten(0, 1);
   const at::Tensor weight = rounded(weight_.detach(), at::kFloat8_e4m3fn);
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
@@ -76,14 +76,14 @@ TEST_F(Fp8, ProductsAreThoseOfScaledMm) {
   const at::Tensor expected = at::_scaled_mm(
       (x / scale(x)).to(at::kFloat8_e4m3fn), (weight / scale(weight)).to(at::kFloat8_e4m3fn).t(),
       scale(x), scale(weight), {}, {}, at::kBFloat16, /*use_fast_accum=*/true);
-  const at::Tensor y = make_fp8()->linear(x, weight);
+  const at::Tensor y = make_fp8()->linear()(x, weight);
   EXPECT_LT(relative_error(y, expected.to(at::kDouble)), kBfloat16);
 }
 
 TEST_F(Fp8, InputsInBfloat16AndOutOfOrderInMemory) {
   const auto fp8 = make_fp8();
   const at::Tensor columns = at::randn({48, 32}).to(at::kBFloat16).t().requires_grad_();
-  const at::Tensor y = fp8->linear(columns, weight_);
+  const at::Tensor y = fp8->linear()(columns, weight_);
   const at::Tensor weight = rounded(weight_.detach(), at::kFloat8_e4m3fn);
   EXPECT_LT(relative_error(y, at::mm(rounded(columns.detach(), at::kFloat8_e4m3fn), weight.t())),
             kBfloat16);
@@ -94,16 +94,16 @@ TEST_F(Fp8, InputsInBfloat16AndOutOfOrderInMemory) {
 
 TEST_F(Fp8, OnlyTheGradientsThatAreWanted) {
   const auto fp8 = make_fp8();
-  fp8->linear(x_.detach(), weight_).sum().backward();
+  fp8->linear()(x_.detach(), weight_).sum().backward();
   EXPECT_TRUE(weight_.grad().defined());
   EXPECT_FALSE(x_.grad().defined());
   const c10::NoGradGuard no_grad;
-  EXPECT_FALSE(fp8->linear(x_, weight_).requires_grad());
+  EXPECT_FALSE(fp8->linear()(x_, weight_).requires_grad());
 }
 
 TEST_F(Fp8, ZerosStayZeros) {
   const auto fp8 = make_fp8();
-  const at::Tensor y = fp8->linear(at::zeros_like(x_), weight_);
+  const at::Tensor y = fp8->linear()(at::zeros_like(x_), weight_);
   EXPECT_EQ(y.abs().max().item<double>(), 0.0);
   y.backward(at::zeros_like(y));
   EXPECT_EQ(weight_.grad().abs().max().item<double>(), 0.0);
@@ -117,7 +117,7 @@ TEST_F(Fp8, DelayedScalingTakesThePast) {
   const auto expect = [&](double factor, double past) {
     const at::Tensor input = x * factor;
     const at::Tensor expected = rounded(input, at::kFloat8_e4m3fn, x.abs().amax() * past);
-    const at::Tensor y = fp8->linear(input, weight_);
+    const at::Tensor y = fp8->linear()(input, weight_);
     EXPECT_LT(relative_error(y, at::mm(expected.flatten(0, 1), weight.t()).view({2, 16, 64})),
               kBfloat16)
         << factor << " after " << past;
@@ -136,7 +136,7 @@ TEST_F(Fp8, DelayedScalingOfGradients) {
   const at::Tensor amax = dy.abs().amax();
   for (const double factor : {1.0, 4.0}) {
     weight_.mutable_grad().reset();
-    fp8->linear(x_, weight_).backward(dy * factor);
+    fp8->linear()(x_, weight_).backward(dy * factor);
     const at::Tensor rows = rounded(dy * factor, at::kFloat8_e5m2, amax).flatten(0, 1);
     EXPECT_LT(relative_error(weight_.grad(), at::mm(rows.t(), x)), kFloat) << factor;
   }
@@ -145,22 +145,22 @@ TEST_F(Fp8, DelayedScalingOfGradients) {
 // Scales are of one layer: the past of another, or an evaluation, does not change them.
 TEST_F(Fp8, ThePastIsOfOneLayerAndOfTrainingAlone) {
   const auto fp8 = make_fp8("{scaling: delayed}");
-  const at::Tensor first = fp8->linear(x_, weight_).detach();
-  fp8->linear(x_ * 100, weight_.detach().clone().requires_grad_());
+  const at::Tensor first = fp8->linear()(x_, weight_).detach();
+  fp8->linear()(x_ * 100, weight_.detach().clone().requires_grad_());
   {
     const c10::NoGradGuard no_grad;
-    fp8->linear(x_ * 100, weight_);
+    fp8->linear()(x_ * 100, weight_);
   }
-  EXPECT_TRUE(at::equal(fp8->linear(x_, weight_), first));
+  EXPECT_TRUE(at::equal(fp8->linear()(x_, weight_), first));
 }
 
 // Two micro-batches add up: the second is scaled by the first, which was as large.
 TEST_F(Fp8, MicroBatchesAddUp) {
   const auto fp8 = make_fp8("{scaling: delayed}");
   const at::Tensor dy = at::randn({2, 16, 64}).to(at::kBFloat16);
-  fp8->linear(x_, weight_).backward(dy);
+  fp8->linear()(x_, weight_).backward(dy);
   const at::Tensor once = weight_.grad().clone();
-  fp8->linear(x_, weight_).backward(dy);
+  fp8->linear()(x_, weight_).backward(dy);
   EXPECT_TRUE(at::equal(weight_.grad(), once * 2));
 }
 
@@ -170,7 +170,7 @@ TEST_F(Fp8, SizesThatAGpuCannotMultiplyAreRefused) {
                                   {at::ones({16, 16}), at::ones({24, 16})},
                                   {at::ones({3, 5, 16}), at::ones({16, 16})}}) {
     try {
-      fp8->linear(x, weight);
+      fp8->linear()(x, weight);
       ADD_FAILURE() << x.sizes() << weight.sizes();
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr("multiples of 16"));

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <new>
 #include <thread>
 
@@ -28,7 +29,7 @@ struct Seen {
 };
 
 Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body,
-                  Seen* seen = nullptr) {
+                  Seen* seen = nullptr, double timeout_s = 60) {
   SignalWatch signals;
   const RankObserver observer{
       [&](const Progress& p) {
@@ -41,7 +42,7 @@ Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body
     on_progress({1, 2, std::nan(""), 3.5});
     return body(info.rank);
   };
-  return run_ranks(ranks, rank_body, signals, observer);
+  return run_ranks(ranks, timeout_s, rank_body, signals, observer);
 }
 
 TEST(Supervisor, ReturnsTheResultOfRankZero) {
@@ -80,10 +81,11 @@ TEST(Supervisor, ACommErrorWithoutACauseIsShownItself) {
   const auto begin = Clock::now();
   const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
     if (rank == 0) sleep_ms(60'000);  // ended by SIGTERM
-    throw CommError({.what = "timed out"});
+    throw CommError({.what = "the network is down"});
   });
-  EXPECT_THAT(outcome.reason,
-              MatchesRegex("rank 1 failed: timed out\n  where: rank 1 of 2, process [0-9]+"));
+  EXPECT_THAT(
+      outcome.reason,
+      MatchesRegex("rank 1 failed: the network is down\n  where: rank 1 of 2, process [0-9]+"));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
 }
 
@@ -126,6 +128,102 @@ TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
                            "  got: no error message\n"
                            "  expected: every rank ends by itself, and says how\n"
                            "  hint: it crashed, .*"));
+}
+
+TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
+  const auto begin = Clock::now();
+  const Outcome outcome = supervise(
+      2,
+      [](int rank) -> nlohmann::json {
+        if (rank == 1) raise(SIGSTOP);
+        sleep_ms(60'000);
+        return {};
+      },
+      nullptr, 1);
+  EXPECT_THAT(outcome.reason,
+              MatchesRegex("rank 1 failed: stopped by signal 19 \\(Stopped \\(signal\\)\\)\n"
+                           "  where: rank 1 of 2, process [0-9]+\n"
+                           "  got: it does not go on, at the start\n"
+                           "  expected: every rank where the others wait for it, within 1 s\n"
+                           "  hint: who stopped it\\? .*"));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(6));
+}
+
+TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
+  const Outcome outcome = supervise(
+      2,
+      [](int rank) -> nlohmann::json {
+        if (rank == 1) {
+          const pid_t self = getpid();
+          if (fork() == 0) {
+            sleep_ms(300);
+            kill(self, SIGCONT);
+            _exit(0);
+          }
+          raise(SIGSTOP);
+        }
+        sleep_ms(2000);
+        return rank;
+      },
+      nullptr, 1);
+  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
+}
+
+TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
+  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+    if (rank == 2) raise(SIGSTOP);
+    sleep_ms(300);
+    throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
+  });
+  EXPECT_THAT(outcome.reason, testing::StartsWith("rank 2 failed: stopped by signal 19"));
+}
+
+TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers) {
+  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+    LaunchBoard::announce(3, "barrier", 0, "step");
+    if (rank == 1) sleep_ms(60'000);
+    LaunchBoard::announce(3, "all_reduce", 4096, "layers.0.w");
+    if (rank == 2) {
+      const LaunchBoard::Wait waiting;
+      sleep_ms(60'000);
+    }
+    sleep_ms(300);
+    throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
+  });
+  EXPECT_THAT(
+      outcome.reason,
+      MatchesRegex("rank 1 failed: the other ranks waited for it in vain\n"
+                   "  where: rank 1 of 3, process [0-9]+\n"
+                   "  got: at the start, after call 1 \\(barrier 'step'\\); the others wait in "
+                   "call 2 \\(all_reduce 'layers.0.w' of 4096 bytes\\)\n"
+                   "  expected: .*\n"
+                   "  hint: .*"));
+}
+
+TEST(Supervisor, AWaitWithoutEndIsEnded) {
+  const auto begin = Clock::now();
+  const Outcome outcome = supervise(
+      2,
+      [](int) -> nlohmann::json {
+        const LaunchBoard::Wait waiting;
+        sleep_ms(60'000);
+        return {};
+      },
+      nullptr, 0.5);
+  EXPECT_THAT(outcome.reason, HasSubstr("rank 0 failed: it waits for the other ranks, and its time "
+                                        "limit does not end that"));
+  EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(5500));
+}
+
+TEST(Supervisor, OwnWorkHasNoLimit) {
+  const Outcome outcome = supervise(
+      2,
+      [](int rank) -> nlohmann::json {
+        sleep_ms(3500);
+        return rank;
+      },
+      nullptr, 0.2);
+  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
 TEST(Supervisor, ASignalToTheParentEndsTheRanks) {

@@ -4,12 +4,14 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
 #include <thread>
+#include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
@@ -77,18 +79,27 @@ class OneRank : public testing::Test {
   Precision precision;
 };
 
+/// Whether DataParallel::backward() takes these.
+template <class... Arguments>
+concept BackwardTakes = requires(DataParallel& ddp, Arguments... arguments) {
+  ddp.backward(arguments...);
+};
+static_assert(BackwardTakes<const Loss&>);
+static_assert(!BackwardTakes<at::Tensor> && !BackwardTakes<at::Tensor, bool>,
+              "a loss that forward() did not compute would be of fp32, whatever the precision");
+static_assert(!std::is_constructible_v<Loss, at::Tensor, at::Tensor, bool>);
+
 TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
   DataParallel ddp = make();
   EXPECT_THAT(spy.take(), ElementsAre("setup"));
-  ddp.before_forward(false);
-  ddp.backward(model.loss(), false);
+  ddp.backward(ddp.forward([&] { return model.loss(); }, {0, 2}));
   EXPECT_THAT(spy.take(), IsEmpty());
-  ddp.before_forward(true);
-  const BackwardMarks marks = ddp.backward(model.loss(), true);
+  const BackwardMarks marks = ddp.backward(ddp.forward([&] { return model.loss(); }, {1, 2}));
   EXPECT_THAT(spy.take(), ElementsAre("before_forward", "gradient 0", "gradient 1", "finish"));
   EXPECT_LE(marks.begin, marks.last_gradient);
   EXPECT_LE(marks.last_gradient, marks.synchronized);
-  EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 4.0F))) << "both micro-batches";
+  EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 2.0F)))
+      << "the mean of both micro-batches";
   ddp.step(0.1, 0.0);
   EXPECT_THAT(spy.take(), ElementsAre("optimizer"));
   EXPECT_FALSE(model.first.grad().defined());
@@ -97,16 +108,16 @@ TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
 TEST_F(OneRank, AStepNeedsABackwardThatSynchronized) {
   DataParallel ddp = make();
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "no backward";
-  ddp.backward(model.loss(), false);
+  ddp.backward(ddp.forward([&] { return model.loss(); }, {0, 2}));
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "gradients of this rank alone";
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   ddp.step(0.1, 0.0);
   EXPECT_THROW(ddp.step(0.1, 0.0), Error) << "the gradients are used up";
 }
 
 TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
   DataParallel ddp = make();
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   const StepOutcome outcome = ddp.step(1.0, 0.5);
   EXPECT_FALSE(outcome.skipped());
   const double norm = outcome.gradient_norm().value();
@@ -121,7 +132,7 @@ TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
     GradientScale gradient_scale(const at::Tensor&) override { return {.overflow = at::ones({})}; }
   } overflowed;
   DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   spy.take();
   const StepOutcome outcome = ddp.step(1.0, 0.5);
   EXPECT_TRUE(outcome.skipped());
@@ -147,7 +158,7 @@ TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
     Spy spy;
     OverflowsOnRankOne precision(group.rank());
     DataParallel ddp(model.parameters(), group, spy, precision, plain_sgd());
-    ddp.backward(model.loss(), true);
+    ddp.backward(ddp.forward([&] { return model.loss(); }));
     group.take_records();
     EXPECT_TRUE(ddp.step(1.0, 0.0).skipped());
     EXPECT_EQ(precision.overflow.item<float>(), 1.0F) << "what the precision keeps is agreed";
@@ -173,18 +184,118 @@ std::string error_of(Run run) {
 
 TEST_F(OneRank, AParameterWithoutGradientIsAnError) {
   DataParallel ddp = make();
-  EXPECT_THAT(error_of([&] { ddp.backward(model.second.sum(), true); }),
+  EXPECT_THAT(error_of([&] { ddp.backward(ddp.forward([&] { return model.second.sum(); })); }),
               testing::AllOf(HasSubstr("did not reach every parameter"), HasSubstr("1 gradients"),
                              HasSubstr("2, one for each")));
+}
+
+/// Notes what DataParallel does with it; the loss times 8, products of linear layers times 3.
+struct SpyPrecision : Precision {
+  struct Switch : Guard {
+    explicit Switch(bool& on) : on(on) { on = true; }
+    ~Switch() override { on = false; }
+    bool& on;
+  };
+  void convert(const std::vector<NamedTensor>& parameters) override {
+    for (const auto& parameter : parameters) converted.push_back(parameter.name);
+  }
+  std::unique_ptr<Guard> forward_guard() override { return std::make_unique<Switch>(on); }
+  Linear linear() override {
+    if (!own_linear) return {};
+    return [this](const at::Tensor& x, const at::Tensor& weight) {
+      EXPECT_TRUE(on);
+      return at::linear(x, weight) * 3;
+    };
+  }
+  bool scales_loss() const override { return true; }
+  at::Tensor scale_loss(const at::Tensor& loss) override {
+    EXPECT_FALSE(on) << "the scale is not computed in the precision's dtype";
+    return loss * 8;
+  }
+  GradientScale gradient_scale(const at::Tensor&) override {
+    return {.factor = at::full({}, 0.125), .overflow = at::zeros({})};
+  }
+  std::vector<std::string> converted;
+  bool on = false, own_linear = false;
+};
+
+TEST_F(OneRank, ThePrecisionTakesPartInALoopOfOnesOwn) {
+  SpyPrecision scaling;
+  DataParallel ddp(model.parameters(), *group, spy, scaling, plain_sgd());
+  EXPECT_THAT(scaling.converted, ElementsAre("first", "second"));
+  for (const std::int64_t index : {0, 1}) {
+    const Loss loss = ddp.forward(
+        [&] {
+          EXPECT_TRUE(scaling.on);
+          return model.loss();
+        },
+        {index, 2});
+    EXPECT_EQ(loss.value().item<double>(), 8.0) << "neither divided nor scaled";
+    EXPECT_FALSE(loss.value().requires_grad());
+    ddp.backward(loss);
+  }
+  EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 16.0F))) << "the mean, scaled";
+  ddp.step(1.0, 0.0);
+  EXPECT_TRUE(at::equal(model.first, at::zeros({3}))) << "scaled back";
+  const at::Tensor evaluated = ddp.evaluate([&] {
+    EXPECT_TRUE(scaling.on);
+    return model.loss();
+  });
+  EXPECT_FALSE(evaluated.requires_grad());
+}
+
+TEST_F(OneRank, APluginThatCannotRunHereIsRefused) {
+  struct NoClipping : Precision {
+    std::optional<Refusal> unsupported(const RunDescription& run) const override {
+      if (run.optimizer.clip_norm == 0.0) return {};
+      return Refusal{.reason = "it does not clip", .expected = "no clip_norm"};
+    }
+    void convert(const std::vector<NamedTensor>&) override { FAIL() << "it was not asked before"; }
+  } no_clipping;
+  OptimizerConfig clipping = plain_sgd();
+  clipping.clip_norm = 1.0;
+  EXPECT_THAT(
+      error_of([&] { DataParallel(model.parameters(), *group, spy, no_clipping, clipping); }),
+      testing::AllOf(HasSubstr("the precision cannot run here: it does not clip"),
+                     HasSubstr("1 rank on cpu"), HasSubstr("no clip_norm")));
+}
+
+TEST_F(OneRank, AModelMustAskAPrecisionThatComputesLinearLayers) {
+  SpyPrecision precise;
+  precise.own_linear = true;
+  DataParallel ddp(model.parameters(), *group, spy, precise, plain_sgd());
+  EXPECT_THAT(error_of([&] { ddp.forward([&] { return model.loss(); }); }),
+              testing::AllOf(HasSubstr("does not let the precision compute its linear layers"),
+                             HasSubstr("ddp.linear(x, weight)")));
+  const Loss loss = ddp.forward([&] {
+    return ddp.linear(at::ones({1, 3}), model.first.view({1, 3})).sum() + model.second.sum();
+  });
+  EXPECT_EQ(loss.value().item<double>(), 3 * 6.0 + 2.0);
+}
+
+TEST_F(OneRank, DtypesThatDoNotFitTheParametersAreExplained) {
+  struct Bfloat16 : Precision {
+    at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+    at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
+    at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
+  } bfloat16;
+  DataParallel ddp(model.parameters(), *group, spy, bfloat16, plain_sgd());
+  const auto product = [&](at::ScalarType dtype) {
+    return at::linear(at::ones({1, 3}, dtype), model.first.view({1, 3})).sum() + model.second.sum();
+  };
+  EXPECT_THAT(error_of([&] { ddp.forward([&] { return product(at::kFloat); }); }),
+              testing::AllOf(HasSubstr("tensors of different dtypes"), HasSubstr("BFloat16"),
+                             HasSubstr("x.to(ddp.parameter_dtype())")));
+  ddp.backward(ddp.forward([&] { return product(ddp.parameter_dtype()); }));
 }
 
 TEST_F(OneRank, AGradientThatWasReplacedComesBackIntoTheBuffer) {
   DataParallel ddp = make();
   model.first.mutable_grad() = at::full({3}, 0.5);  // the user's own: backward adds to it
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.5)));
   model.first.mutable_grad() = at::Tensor();  // as zero_grad() does
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.0)));
 }
 
@@ -196,8 +307,7 @@ TEST_F(OneRank, WhatTheStrategyThrowsArrivesAsItIs) {
     failing.fail_in = call;
     EXPECT_THROW(
         {
-          ddp.before_forward(true);
-          ddp.backward(fresh.loss(), true);
+          ddp.backward(ddp.forward([&] { return fresh.loss(); }));
           ddp.step(0.1, 0.0);
         },
         CommError)
@@ -246,7 +356,7 @@ void backward_once(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   Precision precision;
   FailsMidway strategy(/*failing=*/1);
   DataParallel ddp(model.parameters(), *group, strategy, precision, plain_sgd());
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
 }
 
 TEST(TwoRanks, AFailureDuringBackwardEndsTheOtherRankSoon) {

@@ -79,7 +79,7 @@ class OptimizerOverlap : public testing::Test {
   std::string error(DataParallel ddp, double step_lr = 1.0, double clip_norm = 0.0) const {
     try {
       ddp.begin_step(1.0);
-      ddp.backward(model.loss(), true);
+      ddp.backward(ddp.forward([&] { return model.loss(); }));
       ddp.step(step_lr, clip_norm);
     } catch (const Error& error) {
       return error.what();
@@ -97,11 +97,12 @@ TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
   DataParallel ddp = make();
   strategy.ranges = {{40, 48}, {0, 8}, {20, 20}};
   for (int step = 0; step < 2; ++step) {
-    ddp.backward(model.loss(), false);  // a micro-batch before the last
+    ddp.backward(
+        ddp.forward([&] { return model.loss(); }, {0, 2}));  // a micro-batch before the last
     ddp.buffers().zero_grad();
     strategy.sums.clear();
     ddp.begin_step(1.0);
-    const BackwardMarks marks = ddp.backward(model.loss(), true);
+    const BackwardMarks marks = ddp.backward(ddp.forward([&] { return model.loss(); }));
     ASSERT_FALSE(marks.updates.empty());
     std::int64_t free = marks.last_gradient;  // of the CPU, marks are times
     for (const auto& [begin, end] : marks.updates) {
@@ -122,9 +123,18 @@ TEST_F(OptimizerOverlap, UpdatesWhatIsReportedAtOnceAndTheRestInStep) {
 TEST_F(OptimizerOverlap, ABackwardWithoutAStepUpdatesNothing) {
   strategy.ranges = {{0, 48}};
   DataParallel ddp = make();
-  EXPECT_TRUE(ddp.backward(model.loss(), true).updates.empty());
+  EXPECT_TRUE(ddp.backward(ddp.forward([&] { return model.loss(); })).updates.empty());
   ddp.buffers().zero_grad();
   EXPECT_TRUE(at::equal(model.large, at::ones({32})));
+  EXPECT_EQ(check_integer_gradients(ddp, *group).status, CheckStatus::passed);
+  EXPECT_TRUE(at::equal(model.large, at::ones({32})));
+}
+
+TEST_F(OptimizerOverlap, ABackwardAfterAReplayedStepUpdatesNothing) {
+  strategy.ranges = {{0, 48}};
+  DataParallel ddp = make();
+  ddp.begin_step(1.0);  // and then a captured step was replayed
+  ddp.step_replayed();
   EXPECT_EQ(check_integer_gradients(ddp, *group).status, CheckStatus::passed);
   EXPECT_TRUE(at::equal(model.large, at::ones({32})));
 }
@@ -138,7 +148,7 @@ TEST_F(OptimizerOverlap, WithoutTheOptionARangeReportedIsNotUpdated) {
     strategy.sums.clear();
     const double sum = model.large.sum().item<double>() + model.small.sum().item<double>();
     if (begun) ddp.begin_step(1.0);
-    ddp.backward(model.loss(), true);
+    ddp.backward(ddp.forward([&] { return model.loss(); }));
     ddp.step(1.0, 0.0);
     EXPECT_THAT(strategy.sums, ElementsAre(sum, sum - 48));
   }
@@ -166,7 +176,7 @@ TEST_F(OptimizerOverlap, AStepCompletesWhatWasBegun) {
   EXPECT_THAT(error(make(), 0.5), HasSubstr("expected: lr 1 and clip_norm 0"));
   EXPECT_THAT(error(make(), 1.0, 2.0), HasSubstr("got: lr 1 and clip_norm 2"));
   DataParallel ddp = make();
-  ddp.backward(model.loss(), true);
+  ddp.backward(ddp.forward([&] { return model.loss(); }));
   EXPECT_THROW(ddp.step(1.0, 0.0), Error) << "begin_step() forgotten";
   ddp.begin_step(1.0);
   EXPECT_THROW(ddp.step(1.0, 0.0), Error) << "begin_step() after backward";

@@ -1,0 +1,81 @@
+// What each rank that a parent forked is doing, in memory that the ranks and the parent share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ddprun/measure/phase.h"
+
+namespace ddprun {
+
+/// One meeting of all ranks: a collective, or an exchange of texts.
+struct MeetingCall {
+  std::uint64_t number = 0;  ///< of this rank's calls, from 1; 0: none yet
+  std::int64_t bytes = 0;
+  char kind[24] = {};   ///< "all_reduce"
+  char label[64] = {};  ///< its beginning, if it is longer
+
+  /// "all_reduce 'layers.0.w' of 4096 bytes"
+  std::string text() const;
+};
+
+/// What a rank does at one moment.
+struct RankStatus {
+  std::string phase;  ///< "in backward of step 3"
+  /// It waits for other ranks, and no collective has ended here since then. Nothing: it does its
+  /// own work.
+  std::optional<std::int64_t> waiting_since_ns;
+  MeetingCall last;
+};
+
+/// Made by the parent before it forks, so a rank that is stopped or hangs can be read all the same.
+class LaunchBoard {
+ public:
+  explicit LaunchBoard(int ranks);
+  ~LaunchBoard();
+  LaunchBoard(const LaunchBoard&) = delete;
+  LaunchBoard& operator=(const LaunchBoard&) = delete;
+
+  int ranks() const { return ranks_; }
+  /// As the rank has it now.
+  RankStatus status(int rank) const;
+  /// That call of that rank, if it was made and is not long ago.
+  std::optional<MeetingCall> call(int rank, std::uint64_t number) const;
+  /// Call it in the rank's process: from now on this process writes as `rank`.
+  void sit_down(int rank);
+
+  /// As long as such an object lives, this process's rank waits for others. Does nothing in a
+  /// process that sits at no board.
+  class Wait {
+   public:
+    Wait();
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+  };
+  /// Tells what this process's rank works on, by the phases of the thread that made the object.
+  class PhaseWriter final : public PhaseListener {
+   public:
+    void begin(Phase phase) override;
+    void end(Phase phase) override;
+  };
+  /// Publishes the next call of this process's rank, and compares it with the same call of each
+  /// rank that has made it. Throws CommError if they differ, before anything is sent. Of `size`
+  /// ranks; does nothing if the board has another number, or if there is none. One thread at a time
+  /// may call it.
+  static void announce(int size, std::string_view kind, std::int64_t bytes, std::string_view label);
+  /// A collective of this process's rank has ended. Any thread may call it.
+  static void note_progress();
+
+ private:
+  struct Seat;
+  Seat& seat(int rank) const;
+
+  int ranks_;
+  void* memory_;
+};
+
+}  // namespace ddprun

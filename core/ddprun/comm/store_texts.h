@@ -1,0 +1,15 @@
+// Texts of any length in a store.
+#pragma once
+
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace ddprun {
+
+/// Puts the text under `key`. Who sees the key finds the whole text.
+void post_text(c10d::Store& store, const std::string& key, const std::string& text);
+/// The text under `key`; waits for it as the store does.
+std::string fetch_text(c10d::Store& store, const std::string& key);
+void remove_text(c10d::Store& store, const std::string& key);
+
+}  // namespace ddprun

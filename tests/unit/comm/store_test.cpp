@@ -1,0 +1,188 @@
+// The store that ranks meet in: its client and its server, each alone and with c10d's, and what
+// else may listen at its port.
+#include "ddprun/comm/store_client.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/store_server.h"
+
+namespace ddprun {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
+  return c10::make_intrusive<StoreClient>(
+      StorePlace{"127.0.0.1", port, "rank 1 of 2, store at 127.0.0.1:1", "rank 0"}, timeout);
+}
+
+/// A server of ours on a free port.
+struct Served {
+  Served() {
+    const auto [fd, free_port] = listen_on_free_port();
+    port = free_port;
+    server = std::make_unique<StoreServer>(Descriptor(fd));
+  }
+  int port = 0;
+  std::unique_ptr<StoreServer> server;
+};
+
+Descriptor connection_to(int port) {
+  Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+/// What `call` throws, and that it did so within three seconds.
+ErrorText comm_error_of(const std::function<void()>& call) {
+  const std::int64_t begin = now_ns();
+  try {
+    call();
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const CommError& error) {
+    EXPECT_LT(to_ms(now_ns() - begin), 3000) << error.what();
+    return error.text();
+  }
+  return {};
+}
+
+void expect_a_store(const StorePtr& store) {
+  store->set("text", std::string(4'000'000, 'x'));  // many times the sockets' buffers
+  EXPECT_EQ(store->get_to_str("text"), std::string(4'000'000, 'x'));
+  EXPECT_EQ(store->add("sum", 5), 5);
+  EXPECT_EQ(store->add("sum", -7), -2);
+  EXPECT_EQ(store->get_to_str("sum"), "-2");
+  EXPECT_TRUE(store->check({"text", "sum"}));
+  EXPECT_FALSE(store->check({"text", "nothing"}));
+  EXPECT_EQ(store->compareSet("first", "", "a"), "a");
+  EXPECT_EQ(store->compareSet("first", "", "b"), "a");
+  EXPECT_EQ(store->compareSet("first", "a", "c"), "c");
+  EXPECT_TRUE(store->deleteKey("first"));
+  EXPECT_FALSE(store->deleteKey("first"));
+  EXPECT_THROW(store->wait({"sum", "nothing"}, milliseconds(50)), c10::Error);
+  store->wait({"sum", "text"}, milliseconds(50));  // a wait that was given up leaves nothing behind
+  const StorePtr other = store->clone();
+  std::thread later([&other] {
+    std::this_thread::sleep_for(milliseconds(100));
+    other->set("late", std::string("came"));
+  });
+  EXPECT_EQ(store->get_to_str("late"), "came");
+  later.join();
+}
+
+TEST(Store, ClientAndServerAreAStore) {
+  const Served served;
+  expect_a_store(client_of(served.port));
+}
+
+TEST(Store, TheClientReachesTheStoreOfTorchrunsAgent) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  for (const bool libuv : {true, false}) {
+    options.useLibUV = libuv;
+    const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    expect_a_store(client_of(agent->getPort()));
+  }
+}
+
+TEST(Store, SilentConnectionsBlockNobody) {
+  const Served served;
+  std::vector<Descriptor> silent;
+  silent.reserve(70);
+  for (int i = 0; i < 70; ++i) silent.push_back(connection_to(served.port));
+  const std::int64_t begin = now_ns();
+  expect_a_store(client_of(served.port));
+  EXPECT_LT(to_ms(now_ns() - begin), 3000);
+}
+
+TEST(Store, WhatIsNoRequestEndsTheConnectionAlone) {
+  const Served served;
+  const Descriptor stranger = connection_to(served.port);
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  ASSERT_EQ(::send(stranger.get(), request.data(), request.size(), 0), ssize_t(request.size()));
+  char byte = 0;
+  EXPECT_LE(::recv(stranger.get(), &byte, 1, 0), 0);
+  client_of(served.port)->set("key", std::string("value"));
+}
+
+TEST(Store, ASilentListenerIsGivenUpInTime) {
+  const auto [fd, port] = listen_on_free_port();  // the kernel accepts, and nobody answers
+  const Descriptor listener(fd);
+  const ErrorText text = comm_error_of([port = port] { client_of(port, milliseconds(300)); });
+  EXPECT_EQ(text.what, "the store of this run does not answer");
+  EXPECT_EQ(text.got, "no word of rank 0 within 0.3 s");
+}
+
+TEST(Store, AnotherProgramAtThePortIsNamedAtOnce) {
+  const auto [fd, port] = listen_on_free_port();
+  const Descriptor listener(fd);
+  std::thread http([&listener] {
+    const Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
+    const std::string answer = "HTTP/1.0 400 Bad Request\r\n\r\n";
+    EXPECT_GT(::send(accepted.get(), answer.data(), answer.size(), 0), 0);
+  });
+  const ErrorText text = comm_error_of([port = port] { client_of(port); });
+  http.join();
+  EXPECT_EQ(text.what, "what answers at the store's port is no store");
+}
+
+TEST(Store, NobodyAtThePortIsGivenUpInTime) {
+  auto [fd, port] = listen_on_free_port();
+  ::close(fd);
+  const ErrorText text = comm_error_of([port = port] { client_of(port, milliseconds(300)); });
+  EXPECT_EQ(text.what, "the store of this run cannot be reached");
+  EXPECT_EQ(text.got, "Connection refused, for 0.3 s");
+}
+
+TEST(Store, AServerThatFallsSilentIsGivenUpInTime) {
+  const auto [fd, port] = listen_on_free_port();
+  const Descriptor listener(fd);
+  Descriptor accepted;
+  std::thread greets([&] {
+    accepted = Descriptor(::accept(listener.get(), nullptr, nullptr));
+    char greeting[10];  // VALIDATE with its number, PING with its nonce
+    ASSERT_EQ(::recv(accepted.get(), greeting, sizeof greeting, MSG_WAITALL), 10);
+    ASSERT_EQ(::send(accepted.get(), greeting + 6, 4, 0), 4);
+  });
+  const StorePtr store = client_of(port, milliseconds(300));
+  greets.join();
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { store->wait({"key"}, milliseconds(300)); }, [&] { store->add("key", 1); }}) {
+    EXPECT_EQ(comm_error_of(call).what, "the store of this run does not answer");
+  }
+}
+
+TEST(Store, AServerThatEndsIsNoticedAtOnce) {
+  Served served;
+  const StorePtr store = client_of(served.port);
+  std::thread ends([&served] {
+    std::this_thread::sleep_for(milliseconds(100));
+    served.server.reset();
+  });
+  const ErrorText text = comm_error_of([&] { store->wait({"key"}, milliseconds(20'000)); });
+  ends.join();
+  EXPECT_EQ(text.what, "the store of this run was lost");
+  EXPECT_THAT(text.hint, HasSubstr("rank 0 ended"));
+}
+
+}  // namespace
+}  // namespace ddprun
