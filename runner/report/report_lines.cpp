@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/row_names.h"
@@ -93,12 +94,14 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
 
 /// What speed-ups count from, if any does.
 void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::set<std::string> timed;  // fingerprints
+  for (const NamedRow& each : rows) {
+    if (!each.row.emulated) timed.insert(each.row.fingerprint);
+  }
   std::map<std::string, std::vector<std::string>> files;  // by the words
   for (const NamedRow& each : rows) {
-    const bool measured = std::any_of(rows.begin(), rows.end(), [&each](const NamedRow& other) {
-      return !other.row.emulated && other.row.fingerprint == each.row.baseline;
-    });
-    if (measured) add_once(files[each.row.baseline_words], each.row.name);
+    const Row& row = each.row;
+    if (timed.contains(row.baseline)) add_once(files[row.baseline_words], row.name);
   }
   for (const auto& [words, names] : files) {
     lines.push_back({fmt::format(

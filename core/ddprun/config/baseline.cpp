@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/options_io.h"
@@ -19,10 +20,10 @@ constexpr const char* kUsage = "report: {baseline: {precision: fp32}}";
 /// The different values of a swept key, in the order of the sweep; empty: it is not swept.
 std::vector<std::string> values_of(const std::string& key, const std::vector<SweptValues>& points) {
   std::vector<std::string> values;
+  std::set<std::string> known;
   for (const SweptValues& point : points) {
     for (const auto& [swept, value] : point) {
-      if (swept != key || std::find(values.begin(), values.end(), value) != values.end()) continue;
-      values.push_back(value);
+      if (swept == key && known.insert(value).second) values.push_back(value);
     }
   }
   return values;
