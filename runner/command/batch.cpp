@@ -2,6 +2,7 @@
 #include "runner/command/batch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_row.h"
 #include "runner/launch/execute.h"
+#include "runner/launch/launch_agreement.h"
 #include "runner/launch/plan.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/memory_table.h"
@@ -277,32 +279,38 @@ ProgressDisplay::Mode display_mode(const Request& request, const Terminal& termi
 
 int run_batch(const Request& request) {
   std::optional<RankInfo> joined = rank_info_from_environment();
-  const FileList list = collect_files(request.paths);
+  FileList list;
+  try {
+    list = collect_files(request.paths);
+  } catch (const ConfigError& error) {
+    return refuse_plan(joined, error.what());
+  }
   PlanCache cache;
   std::vector<PlannedFile> files;
-  std::size_t refused = 0;     // files that are wrong
-  std::size_t impossible = 0;  // files of which nothing can run here, those included
+  std::vector<std::string> refusals;    // files that are wrong
+  std::vector<std::string> impossible;  // files of which nothing can run here, those included
   for (const fs::path& file : list.files) {
     files.push_back(plan_file(
         file,
         {request.overrides, request.plugin_paths, request.output, joined ? joined->world_size : 0},
         cache));
     const PlannedFile& plan = files.back();
-    if (!plan.error.empty()) ++refused;
+    if (!plan.error.empty()) refusals.push_back(plan.error);
     if (std::none_of(plan.runs.begin(), plan.runs.end(),
                      [](const PlannedRun& run) { return run.not_here.empty(); })) {
-      ++impossible;
+      impossible.push_back(obstacles(plan));
     }
+  }
+  const auto refuse = [&](const std::vector<std::string>& reasons) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(reasons, "\nerror: ")));
+  };
+  if (impossible.size() == files.size()) return refuse(impossible);
+  if (!refusals.empty() && !list.from_folder) return refuse(refusals);
+  if (joined) {
+    const int status = agree_on_plan(*joined, "run", files);
+    if (status != kExitDone) return status;
   }
   const bool reports = !joined || joined->rank == 0;
-  const bool none_can_run = impossible == files.size();
-  if (none_can_run || (refused > 0 && !list.from_folder)) {
-    for (const PlannedFile& file : files) {
-      const std::string why = none_can_run ? obstacles(file) : file.error;
-      if (!why.empty() && reports) std::cerr << "error: " << why << "\n";
-    }
-    return kExitUsage;
-  }
   const Terminal terminal = terminal_of(stderr);
   ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
   Executor executor(std::move(joined), display);

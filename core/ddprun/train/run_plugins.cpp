@@ -2,13 +2,18 @@
 #include "ddprun/train/run_plugins.h"
 
 #include <limits>
+#include <tuple>
+
+#include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
 
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment) {
-  return {.strategy = make_strategy(registry, experiment.strategy),
-          .precision = make_precision(registry, experiment.precision),
-          .attention = make_attention(registry, experiment.attention)};
+  const auto& [strategy, precision, attention] =
+      std::tie(experiment.strategy, experiment.precision, experiment.attention);
+  return {.strategy = with_named_failures(make_strategy(registry, strategy), strategy.name),
+          .precision = with_named_failures(make_precision(registry, precision), precision.name),
+          .attention = with_named_failures(make_attention(registry, attention), attention.name)};
 }
 
 RunDescription describe_run(const Experiment& experiment, const Precision& precision) {
