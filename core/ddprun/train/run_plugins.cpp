@@ -1,9 +1,9 @@
 // Makes the plugins of a run by their names, and describes the run to them.
 #include "ddprun/train/run_plugins.h"
 
+#include <limits>
 #include <tuple>
 
-#include "ddprun/device/device_library.h"
 #include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
@@ -20,7 +20,8 @@ RunDescription describe_run(const Experiment& experiment, const Precision& preci
   const ModelConfig& model = experiment.model;
   return {.world_size = static_cast<int>(experiment.world.size),
           .device = experiment.world.device,
-          .compute_capability = compute_capability(experiment.world.device),
+          .compute_capability =
+              experiment.world.device == DeviceKind::cpu ? 0 : std::numeric_limits<int>::max(),
           .backend = experiment.world.comm.backend,
           .execution = experiment.execution.mode,
           .micro_batch = experiment.micro_batch(),

@@ -19,8 +19,8 @@ struct RunPlugins {
 /// ConfigError, as make_strategy() and its siblings do.
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment);
 
-/// The run that plugins are asked about (Plugin::unsupported()). On GPUs it asks the driver of this
-/// host, after check_device().
+/// The run that plugins are asked about (Plugin::unsupported()). On GPUs its compute capability is
+/// above all that there are: a caller that asks about this host sets that of its devices.
 RunDescription describe_run(const Experiment& experiment, const Precision& precision);
 
 }  // namespace ddprun
