@@ -7,7 +7,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
-#include "ddprun/config/library_trial.h"
 #include "ddprun/config/options_io.h"
 
 namespace ddprun {
@@ -113,12 +112,17 @@ PluginLibrary load(const fs::path& file) {
           &descriptor};
 }
 
-/// What the launching process will do with a library before any rank starts.
+/// What the launching process will do with a library before any rank starts. That a plugin cannot
+/// be made is said to whoever asks for it.
 void use_once(const fs::path& file) {
   const PluginLibrary library = load(file);
-  if (Plugin* const plugin = library.descriptor->create()) {
-    list_options([plugin](Options& options) { plugin->declare_options(options); });
-    library.descriptor->destroy(plugin);
+  try {
+    if (Plugin* const plugin = library.descriptor->create()) {
+      list_options([plugin](Options& options) { plugin->declare_options(options); });
+      library.descriptor->destroy(plugin);
+    }
+  } catch (...) {
+    return;
   }
 }
 
@@ -136,7 +140,7 @@ const char* to_string(PluginKind kind) {
   return "unknown";
 }
 
-std::map<fs::path, std::string> try_plugin_libraries(const std::vector<fs::path>& files) {
+std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& files) {
   try {
     return try_libraries(files, use_once);
   } catch (const std::system_error& error) {
@@ -148,13 +152,16 @@ std::map<fs::path, std::string> try_plugin_libraries(const std::vector<fs::path>
   }
 }
 
-PluginLibrary load_plugin_library(const fs::path& file,
-                                  const std::map<fs::path, std::string>& deaths) {
-  const auto found = deaths.find(file);
-  if (found == deaths.end()) return load(file);
+PluginLibrary load_plugin_library(const fs::path& file, const Trial& trial) {
+  if (trial.passed()) return load(file);
+  if (trial.refusal) {
+    ErrorText text = *trial.refusal;
+    text.where = file.string();  // it may have been tried under another name
+    throw PluginError(std::move(text));
+  }
   throw PluginError({.what = "the plugin library crashed when it was tried",
                      .where = file.string(),
-                     .got = found->second,
+                     .got = trial.death,
                      .expected = "a library that can be loaded, and makes its plugin",
                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
 }

@@ -57,7 +57,6 @@ namespace {
 
 constexpr double kLimitS = 1;         // of the processor, for one input
 constexpr double kBatchLimitS = 120;  // of the wall clock; what hangs is ended
-constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
 
 struct Request {
   std::size_t count = 3000;
@@ -87,6 +86,16 @@ std::string try_input(Target& target, const std::string& input, const fs::path& 
   }
   const double spent = cpu_seconds() - begin;
   return spent > kLimitS ? fmt::format("Ftook {:.1f} s of the processor", spent) : verdict;
+}
+
+/// What asks for all memory shall not get it from others. A sanitizer's own address space is
+/// larger.
+void limit_memory() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
+  const rlimit limit = {kAddressSpace, kAddressSpace};
+  setrlimit(RLIMIT_AS, &limit);
+#endif
 }
 
 class Fuzzer {
@@ -144,8 +153,7 @@ class Fuzzer {
     fs::create_directory(folder);
     ChildReport report = run_in_child(
         [&](int fd) {
-          const rlimit limit = {kAddressSpace, kAddressSpace};
-          setrlimit(RLIMIT_AS, &limit);
+          limit_memory();
           for (std::size_t i = first; i < end; ++i) {
             write_all(fd, try_input(target, input_of(target, request_.seed, i), folder) + "\n");
           }
