@@ -1,6 +1,7 @@
 // ddprun verify: each step of the data-parallel run against one process, on the terminal and in
 // verify.json.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iostream>
 
@@ -10,6 +11,7 @@
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
 #include "runner/launch/execute.h"
+#include "runner/launch/launch_agreement.h"
 #include "runner/launch/plan.h"
 #include "runner/report/result_folder.h"
 #include "runner/report/verify_report.h"
@@ -118,18 +120,29 @@ class Verify {
 int verify_command(const Request& request) {
   std::optional<RankInfo> joined = rank_info_from_environment();
   const int joined_size = joined ? joined->world_size : 0;
+  FileList list;
+  try {
+    list = collect_files(request.paths);
+  } catch (const ConfigError& error) {
+    return refuse_plan(joined, error.what());
+  }
   PlanCache cache;
   std::vector<PlannedFile> files;
-  bool refused = false;
-  for (const auto& file : collect_files(request.paths).files) {
+  std::vector<std::string> refusals;
+  for (const auto& file : list.files) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
     if (request.parameter_bound) check_parameter_bound(files.back());
-    if (files.back().error.empty()) continue;
-    std::cerr << "error: " << files.back().error << "\n";
-    refused = true;
+    const std::string obstacle = obstacles(files.back());
+    if (!obstacle.empty()) refusals.push_back(obstacle);
   }
-  if (refused) return kExitUsage;
+  if (!refusals.empty()) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
+  }
+  if (joined) {
+    const int status = agree_on_plan(*joined, "verify", files);
+    if (status != kExitDone) return status;
+  }
 
   const Terminal err = terminal_of(stderr);
   ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, err.width);

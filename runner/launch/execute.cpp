@@ -167,7 +167,7 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
     const RunContext context{.info = info, .run_id = run_id};
     return to_json(verify_rank(experiment, *run.registry, context));
   };
-  return execute(run.experiment.world, body);
+  return execute(experiment.world, body);
 }
 
 }  // namespace ddprun
