@@ -82,9 +82,12 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, const ProofIn
 struct Compared {
   std::int64_t wrong = 0;    // beyond the bound
   std::int64_t rounded = 0;  // within the bound, but not equal
-};
 
-Compared operator+(Compared a, Compared b) { return {a.wrong + b.wrong, a.rounded + b.rounded}; }
+  /// A friend, since nothing calls it where loops are serial (ThreadSanitizer).
+  friend Compared operator+(Compared a, Compared b) {
+    return {a.wrong + b.wrong, a.rounded + b.rounded};
+  }
+};
 
 /// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
 Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
