@@ -97,8 +97,11 @@ class Batch {
     if (const std::string lacking = obstacles(file); !lacking.empty()) {
       display_.message(file.name + ": this machine cannot run all of it: " + lacking);
     }
-    for (std::size_t i = first; i < first + file.runs.size() && interrupted_ == 0; ++i) {
-      if (earlier_[i]) {
+    for (std::size_t i = first; i < first + file.runs.size(); ++i) {
+      if (interrupted_ != 0) {
+        if (rows_[i].status == RowStatus::not_run)
+          rows_[i].reason = "the batch was interrupted before";
+      } else if (earlier_[i]) {
         take_over(i);
       } else if (rows_[i].status != RowStatus::not_here) {
         run_row(file, i, i - first, result);
