@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/failure.h"
+#include "ddprun/comm/rendezvous.h"
 #include "ddprun/train/affinity.h"
 #include "ddprun/train/run_rank.h"
 #include "ddprun/train/verify_rank.h"
@@ -17,18 +19,32 @@ namespace {
 
 using nlohmann::json;
 
-/// Seconds that ranks of a run that failed wait for one another, at least.
-constexpr double kLeastAgreementS = 30;
+/// Seconds that ranks of a run that failed wait for one another: on top of the time-out by which
+/// the slowest of them notices; and after the last run of a launch, which a launcher may end soon.
+constexpr double kAgreementS = 5;
+constexpr double kLastAgreementS = 2;
 
-json differences_json(const std::vector<Difference>& differences) {
-  json out = json::array();
-  for (const Difference& d : differences) {
-    out.push_back({{"name", d.name},
-                   {"gradient_max", d.gradient_max},
-                   {"gradient_mean", d.gradient_mean},
-                   {"parameter_max", d.parameter_max},
-                   {"parameter_mean", d.parameter_mean}});
+json to_json(const Largest& largest) {
+  return {{"value", largest.value}, {"parameter", largest.parameter}};
+}
+
+json to_json(const Differences& differences) {
+  json out = {{"gradient", to_json(differences.gradient)}, {"update", to_json(differences.update)}};
+  if (differences.parameter) out["parameter"] = to_json(*differences.parameter);
+  return out;
+}
+
+json to_json(const Verification& found) {
+  json out = {{"steps", json::array()}, {"parameters", json::array()}, {"faults", found.faults}};
+  for (const VerifiedStep& step : found.steps) {
+    out["steps"].push_back({{"step", step.step},
+                            {"losses", step.losses},
+                            {"loss", step.loss},
+                            {"loss_one_process", step.loss_one_process},
+                            {"differences", nullptr}});
+    if (step.differences) out["steps"].back()["differences"] = to_json(*step.differences);
   }
+  for (const Differences& each : found.parameters) out["parameters"].push_back(to_json(each));
   return out;
 }
 
@@ -52,15 +68,26 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
   }
 }
 
+/// What every rank of a failed run says, in rank order. Throws CommError, which names the ranks
+/// that say nothing within `limit_s`.
+std::vector<std::string> failures_of_all(const RankInfo& info, const std::string& run_id,
+                                         const std::string& own, double limit_s) {
+  const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
+  return json::parse(decide_in_launch(info, "failed " + run_id, own, limit_s, all));
+}
+
 /// All ranks of a run that failed come here. Where memory ran out on one, that is the run's reason
-/// on all; the next run can run if the others say nothing but that a peer was gone.
+/// on all; the next run can run if the others say nothing but that a peer was gone. A rank that
+/// does not come is named: it is dead or stopped, or its run ended well, and the launch cannot go
+/// on.
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
-    texts = all_gather_object_in_launch(
-        info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
-  } catch (const CommError&) {
-    return;  // a rank is gone, or its run ended well: the launch cannot go on
+    texts = failures_of_all(info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(),
+                            limit_s);
+  } catch (const std::exception& error) {
+    own.outcome.reason += "\n  the other ranks: " + message_of(error);
+    return;
   }
   bool memory = false;
   bool nothing_else = true;
@@ -134,25 +161,27 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
     }
     return ranks;
   };
-  if (!joined_ || last) return execute(run.experiment.world, body);
+  if (!joined_) return execute(run.experiment.world, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
   if (!ended.failure) return std::move(ended.outcome);
   give_back_freed_memory();
   // Now, in short: a launcher may end this rank while it waits.
   const std::string& reason = ended.outcome.reason;
   display_.message(reason.substr(0, reason.find('\n')) + "; asking the other ranks");
-  // A peer may notice only when its collective times out.
   const double timeout_s = run.experiment.world.comm.timeout_s;
-  agree(*joined_, run_id, std::max(2 * timeout_s, kLeastAgreementS), ended);
+  agree(*joined_, run_id, last ? kLastAgreementS : timeout_s + kAgreementS, ended);
   return std::move(ended.outcome);
 }
 
 Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
+  // Between two steps rank 0 computes the whole batch, by slower kernels, and the others wait.
+  Experiment experiment = run.experiment;
+  experiment.world.comm.timeout_s *= 4.0 * static_cast<double>(experiment.world.size);
   const RankBody body = [&](const RankInfo& info, const auto&) {
     const RunContext context{.info = info, .run_id = run_id};
-    return differences_json(verify_rank(run.experiment, *run.registry, context));
+    return to_json(verify_rank(experiment, *run.registry, context));
   };
-  return execute(run.experiment.world, body);
+  return execute(experiment.world, body);
 }
 
 }  // namespace ddprun

@@ -51,7 +51,8 @@ std::string hint_for(const std::string& message) {
 
 bool says_timeout(const std::string& message) {
   return message.find("imed out") != std::string::npos ||
-         message.find("imeout") != std::string::npos;
+         message.find("imeout") != std::string::npos ||
+         message.find(" within ") != std::string::npos;  // our own words
 }
 
 CommError comm_error(const std::exception& failure, ErrorText text) {

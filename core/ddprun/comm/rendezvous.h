@@ -63,8 +63,8 @@ std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const
 std::string decide_in_launch(
     const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
     const std::function<std::string(const std::vector<std::string>&)>& decide);
-/// Ends that on all ranks with `decision`, at once, whoever has come. Returns the decision that holds,
-/// which is another one's if that came first.
+/// Ends that on all ranks with `decision`, at once, whoever has come. Returns the decision that
+/// holds, which is another one's if that came first.
 std::string impose_in_launch(const RankInfo& info, const std::string& topic,
                              const std::string& decision, double timeout_s);
 /// Waits until all ranks have heard the decision, because this process may serve the store and end.

@@ -48,9 +48,11 @@ struct IntegersBackward final : torch::autograd::Node {
     at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        data[i] = integers.gradient(first_element + i, rank, micro_batch);
-      }
+      integers.for_each({first_element + begin, first_element + end},
+                        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+                          data[element - first_element] =
+                              integers.gradient(both, rank, micro_batch);
+                        });
     });
     return {values.to(parameter.options())};
   }
@@ -80,9 +82,12 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, const ProofIn
 struct Compared {
   std::int64_t wrong = 0;    // beyond the bound
   std::int64_t rounded = 0;  // within the bound, but not equal
-};
 
-Compared operator+(Compared a, Compared b) { return {a.wrong + b.wrong, a.rounded + b.rounded}; }
+  /// A friend, since nothing calls it where loops are serial (ThreadSanitizer).
+  friend Compared operator+(Compared a, Compared b) {
+    return {a.wrong + b.wrong, a.rounded + b.rounded};
+  }
+};
 
 /// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
 Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
@@ -90,14 +95,15 @@ Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& i
   const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t element = range.begin + i;
-      const float expected = own_rank ? integers.own(element, *own_rank) : integers.mean(element);
-      if (got[i] == expected) continue;
-      const float bound = own_rank ? 0.0F : integers.bound(element);
-      const bool right = std::abs(got[i] - expected) <= bound;  // false for a NaN
-      ++(right ? sum.rounded : sum.wrong);
-    }
+    integers.for_each(
+        {range.begin + begin, range.begin + end},
+        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+          const float value = got[element - range.begin];
+          const float expected = own_rank ? integers.own(both, *own_rank) : integers.mean(both);
+          if (value == expected) return;
+          const float bound = own_rank ? 0.0F : integers.bound(both);
+          ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
+        });
     return sum;
   };
   return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, Compared{}, count,
@@ -138,25 +144,21 @@ std::string first_of_all(ProcessGroup& group, const std::string& own) {
   return {};
 }
 
-std::uint64_t hash_range(const FlatBuffers& buffers, Range range) {
+std::uint64_t hash_flat(const at::Tensor& flat) {
   Hash64 hash;
-  for (std::int64_t begin = range.begin; begin < range.end; begin += kHashedAtATime) {
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kHashedAtATime) {
     // No copy of what is on the CPU.
     const at::Tensor piece =
-        buffers.parameters({begin, std::min(begin + kHashedAtATime, range.end)}).cpu();
+        flat.narrow(0, begin, std::min(kHashedAtATime, flat.numel() - begin)).cpu();
     hash.add(piece.const_data_ptr(), piece.nbytes());
   }
   return hash.value();
 }
 
-/// The first parameter, in the order of the forward pass, that is not the same on all ranks, and
-/// the ranks on which it is not that of rank 0.
-std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group) {
-  std::vector<std::uint64_t> own;
-  for (int index = 0; index < buffers.count(); ++index) {
-    own.push_back(
-        hash_range(buffers, {buffers.range(index).begin, padding_behind(buffers, index).end}));
-  }
+/// The first parameter, in the order of the forward pass, whose hash is not the same on all ranks,
+/// and the ranks on which it is not that of rank 0. Empty: there is none.
+std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group,
+                            const std::vector<std::uint64_t>& own) {
   std::vector<std::vector<std::uint64_t>> all;
   for (const std::string& text : group.all_gather_object(nlohmann::json(own).dump())) {
     all.push_back(nlohmann::json::parse(text));
@@ -170,7 +172,7 @@ std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group) {
     return fmt::format("{} is not that of rank 0 on rank{} {}", buffers.name(index),
                        ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
-  return "no parameter differs alone";
+  return {};
 }
 
 /// How many elements of `read` are not those of `master` in its dtype. Each NaN equals another.
@@ -202,8 +204,12 @@ std::string find_stale(const FlatBuffers& buffers) {
 
 }  // namespace
 
+Range with_padding(const FlatBuffers& buffers, int index) {
+  return {buffers.range(index).begin, padding_behind(buffers, index).end};
+}
+
 std::uint64_t hash_parameters(const FlatBuffers& buffers) {
-  return hash_range(buffers, buffers.all());
+  return hash_flat(buffers.parameters(buffers.all()));
 }
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
@@ -266,13 +272,34 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
     return {name, CheckStatus::passed,
             fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
   }
-  const std::string detail =
-      fmt::format("{}; hashes by rank: {}", name_difference(data_parallel.buffers(), group),
-                  fmt::join(hashes, ", "));
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::vector<std::uint64_t> own;
+  for (int index = 0; index < buffers.count(); ++index) {
+    own.push_back(hash_flat(buffers.parameters(with_padding(buffers, index))));
+  }
+  const std::string detail = fmt::format(
+      "{}; hashes by rank: {}", name_difference(buffers, group, own), fmt::join(hashes, ", "));
   if (!data_parallel.context().synchronized()) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
   return {name, CheckStatus::failed, detail};
+}
+
+GradientHashes hash_gradients(const FlatBuffers& buffers) {
+  GradientHashes hashes;
+  for (int index = 0; index < buffers.count(); ++index) {
+    hashes.push_back(hash_flat(buffers.gradients(with_padding(buffers, index))));
+  }
+  return hashes;
+}
+
+Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
+                            const GradientHashes& own) {
+  const std::string difference = name_difference(buffers, group, own);
+  if (difference.empty()) {
+    return {"gradients_equal", CheckStatus::passed, "every gradient is equal on all ranks"};
+  }
+  return {"gradients_equal", CheckStatus::failed, "the gradient of " + difference};
 }
 
 Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {

@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+/// From the begin of parameter `index` to the begin of the next.
+Range with_padding(const FlatBuffers& buffers, int index);
+
 /// XXH3 of the parameters' bytes. Equal parameters hash equal on all machines of one byte order.
 std::uint64_t hash_parameters(const FlatBuffers& buffers);
 
@@ -31,6 +34,14 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
 /// the ranks.
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name = "parameters_equal");
+
+/// A hash for each gradient, in the order of the buffers.
+using GradientHashes = std::vector<std::uint64_t>;
+GradientHashes hash_gradients(const FlatBuffers& buffers);
+/// Compares them over all ranks ("gradients_equal"); a failure names the first parameter and the
+/// ranks.
+Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
+                            const GradientHashes& own);
 
 /// The same after the strategy's setup ("initial_parameters_equal"). It fails also for a NaN, which
 /// Trainer gives all ranks but 0.

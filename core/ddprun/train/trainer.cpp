@@ -136,6 +136,16 @@ StepScalars Trainer::last_scalars() const {
           .skipped = state_.outcome.skipped()};
 }
 
+void Trainer::set_gradients(const at::Tensor& gradients) {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor scaled =
+      plugins_.precision->scales_loss() ? plugins_.precision->scale_loss(gradients) : gradients;
+  for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
+    const Range range = buffers.range(index);
+    buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));
+  }
+}
+
 std::vector<PhaseTime> Trainer::last_phases() const {
   std::vector<PhaseTime> phases;
   std::int64_t now_ns = step_begin_ns_;

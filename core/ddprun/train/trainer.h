@@ -38,6 +38,8 @@ class Trainer {
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss.
   at::Tensor gradients() const;
+  /// For on_synchronized: the step goes on with these, laid out as gradients().
+  void set_gradients(const at::Tensor& gradients);
 
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }

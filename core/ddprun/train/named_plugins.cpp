@@ -1,0 +1,142 @@
+// Each call of a plugin, passed on, and its exceptions with the plugin's name.
+#include "ddprun/train/named_plugins.h"
+
+#include <exception>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/failure.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Throws what is being handled again, with the call ("strategy mine, finish_backward()") in it.
+[[noreturn]] void name_failure(const std::string& call) {
+  try {
+    throw;
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    text.where = call + (text.where.empty() ? "" : ": ") + text.where;
+    throw Error(std::move(text));
+  } catch (const std::exception& error) {
+    if (says_out_of_memory(error)) throw;
+    throw Error({.what = "a plugin failed: " + call,
+                 .where = "this rank",
+                 .got = message_of(error),
+                 .expected = "no exception",
+                 .hint = "these are the words of the plugin, or of LibTorch as the plugin called "
+                         "it"});
+  } catch (...) {
+    throw Error({.what = "a plugin failed: " + call,
+                 .where = "this rank",
+                 .got = "an exception that is no std::exception",
+                 .expected = "no exception",
+                 .hint = "exceptions are derived from std::exception, so that they have words"});
+  }
+}
+
+/// A plugin of the interface `Base` and its name.
+template <class Base>
+class Named : public Base {
+ public:
+  Named(std::shared_ptr<Base> plugin, std::string name)
+      : plugin_(std::move(plugin)), name_(std::move(name)) {}
+
+  void declare_options(Options& options) override { plugin_->declare_options(options); }
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    return plugin_->unsupported(run);
+  }
+
+ protected:
+  template <class Call>
+  decltype(auto) named(const char* call, const Call& run) const {
+    try {
+      return run();
+    } catch (...) {
+      name_failure(name_ + ", " + call);
+    }
+  }
+
+  std::shared_ptr<Base> plugin_;
+  std::string name_;  ///< "strategy mine"
+};
+
+class NamedStrategy final : public Named<Strategy> {
+ public:
+  using Named::Named;
+  void setup(StrategyContext& context) override {
+    named("setup()", [&] { plugin_->setup(context); });
+  }
+  void on_gradient(int index) override {
+    named("on_gradient()", [&] { plugin_->on_gradient(index); });
+  }
+  void finish_backward() override {
+    named("finish_backward()", [&] { plugin_->finish_backward(); });
+  }
+  void optimizer_step(Optimizer& optimizer) override {
+    named("optimizer_step()", [&] { plugin_->optimizer_step(optimizer); });
+  }
+  bool reports_ranges() const override { return plugin_->reports_ranges(); }
+};
+
+class NamedPrecision final : public Named<Precision> {
+ public:
+  using Named::Named;
+  void convert(const std::vector<NamedTensor>& parameters) override {
+    named("convert()", [&] { plugin_->convert(parameters); });
+  }
+  at::ScalarType compute_dtype() const override { return plugin_->compute_dtype(); }
+  at::ScalarType reduce_dtype() const override { return plugin_->reduce_dtype(); }
+  at::ScalarType parameter_dtype() const override { return plugin_->parameter_dtype(); }
+  std::unique_ptr<Guard> forward_guard() override {
+    return named("forward_guard()", [&] { return plugin_->forward_guard(); });
+  }
+  Linear linear() override {
+    const Linear product = plugin_->linear();
+    if (!product) return product;
+    return [this, product](const at::Tensor& x, const at::Tensor& weight) {
+      return named("linear()", [&] { return product(x, weight); });
+    };
+  }
+  bool scales_loss() const override { return plugin_->scales_loss(); }
+  at::Tensor scale_loss(const at::Tensor& loss) override {
+    return named("scale_loss()", [&] { return plugin_->scale_loss(loss); });
+  }
+  GradientScale gradient_scale(const at::Tensor& gradients) override {
+    return named("gradient_scale()", [&] { return plugin_->gradient_scale(gradients); });
+  }
+  std::string matmul_dtype() const override { return plugin_->matmul_dtype(); }
+};
+
+class NamedAttention final : public Named<Attention> {
+ public:
+  using Named::Named;
+  at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options) override {
+    return named("forward()", [&] { return plugin_->forward(q, k, v, options); });
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Strategy> with_named_failures(std::shared_ptr<Strategy> strategy,
+                                              const std::string& name) {
+  return std::make_shared<NamedStrategy>(std::move(strategy), "strategy " + name);
+}
+
+std::shared_ptr<Precision> with_named_failures(std::shared_ptr<Precision> precision,
+                                               const std::string& name) {
+  return std::make_shared<NamedPrecision>(std::move(precision), "precision " + name);
+}
+
+std::shared_ptr<Attention> with_named_failures(std::shared_ptr<Attention> attention,
+                                               const std::string& name) {
+  return std::make_shared<NamedAttention>(std::move(attention), "attention " + name);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,205 @@
+// Plans as JSON, compared key by key through the store of the launch.
+#include "runner/launch/launch_agreement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ddprun/base/hash.h"
+#include "ddprun/config/config_json.h"
+#include "ddprun/measure/environment.h"
+#include "runner/launch/exit_status.h"
+#include "runner/launch/rank_process.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTopic = "comparing experiments";
+constexpr const char* kAgreed = "agreed";
+constexpr const char* kHint = "start every rank with the same arguments, files and build";
+/// Differences that are shown; the others are counted.
+constexpr std::size_t kShown = 8;
+/// How long a rank stays for the others to hear that they refuse: it may serve the store, or its
+/// launcher may end them when it ends. They are still planning.
+constexpr double kStayS = 5;
+
+std::string library_hash(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  return fmt::format("{:016x}", hash64(bytes));
+}
+
+/// Version and content of the libraries that the experiment names.
+json plugins_json(const PlannedRun& run) {
+  json out = json::object();
+  const Experiment& experiment = run.experiment;
+  for (const PluginChoice* choice :
+       {&experiment.strategy, &experiment.precision, &experiment.attention}) {
+    for (const PluginInfo& info : run.registry->list()) {
+      if (info.kind != choice->kind || info.name != choice->name) continue;
+      out[fmt::format("plugin {} {}", to_string(info.kind), info.name)] =
+          fmt::format("version {}, library {}", info.version, library_hash(info.file));
+    }
+  }
+  return out;
+}
+
+/// Without the folders that may differ between hosts.
+json experiment_json(const PlannedRun& run) {
+  json out = to_json(run.resolved);
+  out.erase("output");
+  out.erase("plugin_path");
+  for (const char* kind : {"strategy", "precision", "attention"}) {
+    if (out.contains(kind) && out[kind].is_object()) out[kind].erase("path");
+  }
+  out.update(plugins_json(run));
+  return out;
+}
+
+/// "train.steps" of "/train/steps"
+std::string dotted(const std::string& pointer) {
+  std::string key = pointer.substr(pointer.empty() ? 0 : 1);
+  std::replace(key.begin(), key.end(), '/', '.');
+  return key;
+}
+
+/// "8 on rank 0; 16 on rank 1, 2"
+std::string values_text(const std::vector<json>& plans, const std::string& key) {
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> values;
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+    const std::string value = plans[rank].contains(key) ? plans[rank][key].dump() : "nothing";
+    const auto known =
+        std::ranges::find(values, value, [](const auto& each) { return each.first; });
+    auto& ranks = known == values.end()
+                      ? values.emplace_back(value, std::vector<std::size_t>{}).second
+                      : known->second;
+    ranks.push_back(rank);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [value, ranks] : values) {
+    texts.push_back(fmt::format("{} on rank {}", value, fmt::join(ranks, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+/// Lines of another message stand deeper than those of this one.
+std::string indented(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at) {
+    text.insert(at + 1, "    ");
+  }
+  return text;
+}
+
+std::string place_text(const RankInfo& rank) {
+  return fmt::format("rank {} of {}", rank.rank, rank.world_size);
+}
+
+/// The first file's first run says how long ranks wait for one another; so they all do here.
+double timeout_of(const std::vector<PlannedFile>& files) {
+  for (const PlannedFile& file : files) {
+    if (!file.runs.empty()) return file.runs.front().experiment.world.comm.timeout_s;
+  }
+  return CommConfig{}.timeout_s;
+}
+
+void stay(const RankInfo& joined) {
+  try {
+    wait_until_heard(joined, kTopic, kStayS);
+  } catch (const std::exception& failure) {
+    spdlog::debug("not all ranks heard the refusal: {}", failure.what());
+  }
+}
+
+}  // namespace
+
+std::string plan_text(std::string_view command, const std::vector<PlannedFile>& files) {
+  json plan = {{"command", command}};
+  for (const auto& [key, value] : describe_environment()) {
+    if (key == "ddprun" || key == "torch" || key == "build") plan[key] = value;
+  }
+  const bool several = files.size() > 1;
+  for (const PlannedFile& file : files) {
+    const std::string prefix = several ? file.name + ": " : "";
+    plan[prefix + "name"] = file.name;
+    if (!file.error.empty()) plan[prefix + "refused"] = file.error;
+    for (std::size_t row = 0; row < file.runs.size(); ++row) {
+      const std::string place =
+          file.runs.size() > 1 ? fmt::format("{}row {}: ", prefix, row + 1) : prefix;
+      const json settings = experiment_json(file.runs[row]).flatten();
+      for (const auto& [key, value] : settings.items()) {
+        plan[place + dotted(key)] = value;
+      }
+    }
+  }
+  return plan.dump();
+}
+
+ErrorText compare_plans(const std::vector<std::string>& texts) {
+  std::vector<json> plans;
+  std::set<std::string> keys;
+  for (const std::string& text : texts) {
+    plans.push_back(json::parse(text));
+    for (const auto& [key, value] : plans.back().items()) keys.insert(key);
+  }
+  std::vector<std::string> differences;
+  std::size_t count = 0;
+  for (const std::string& key : keys) {
+    const auto same = [&](const json& plan) {
+      return plan.contains(key) && plans[0].contains(key) && plan[key] == plans[0][key];
+    };
+    if (std::ranges::all_of(plans, same)) continue;
+    if (++count <= kShown) differences.push_back(key + " = " + values_text(plans, key));
+  }
+  if (count == 0) return {};
+  if (count > kShown) differences.push_back(fmt::format("and {} more", count - kShown));
+  return {.what = "the ranks of this launch would run different experiments",
+          .where = fmt::format("{} ranks", texts.size()),
+          .got = fmt::format("{}", fmt::join(differences, "\n       ")),
+          .expected = "the same experiment, plugins and ddprun on every rank",
+          .hint = kHint};
+}
+
+int agree_on_plan(const RankInfo& joined, std::string_view command,
+                  const std::vector<PlannedFile>& files) {
+  const double timeout_s = timeout_of(files);
+  const auto decide = [](const std::vector<std::string>& texts) {
+    const ErrorText wrong = compare_plans(texts);
+    return wrong.what.empty() ? std::string(kAgreed) : json(wrong).dump();
+  };
+  const std::string decision =
+      decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
+  if (decision == kAgreed) return kExitDone;
+  std::cerr << "error: " << ConfigError(json::parse(decision).get<ErrorText>()).what() << std::endl;
+  stay(joined);
+  return kExitUsage;
+}
+
+int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusal) {
+  std::cerr << "error: " << refusal << std::endl;
+  if (!joined) return kExitUsage;
+  const ErrorText text = {.what = fmt::format("rank {} refused its configuration", joined->rank),
+                          .where = place_text(*joined),
+                          .got = indented(refusal),
+                          .expected = "an experiment that every rank can run",
+                          .hint = kHint};
+  try {
+    impose_in_launch(*joined, kTopic, json(text).dump(), CommConfig{}.timeout_s);
+    stay(*joined);
+  } catch (const std::exception& failure) {
+    spdlog::debug("the other ranks could not be told: {}", failure.what());
+  }
+  return kExitUsage;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// Plans of ranks compared: every key that differs is named with the values of each rank.
+#include "runner/launch/launch_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace ddprun {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+TEST(ComparePlans, EqualPlansAreRight) {
+  const std::string plan = json{{"train.steps", 3}, {"strategy", "flat"}}.dump();
+  EXPECT_EQ(compare_plans({plan, plan, plan}).what, "");
+}
+
+TEST(ComparePlans, NamesTheKeysAndTheValuesOfEachRank) {
+  const ErrorText text = compare_plans(
+      {json{{"train.steps", 3}, {"strategy", "flat"}, {"strategy.bucket_mb", 5}}.dump(),
+       json{{"train.steps", 3}, {"strategy", "naive"}}.dump(),
+       json{{"train.steps", 4}, {"strategy", "naive"}}.dump()});
+  EXPECT_EQ(text.what, "the ranks of this launch would run different experiments");
+  EXPECT_EQ(text.got,
+            "strategy = \"flat\" on rank 0; \"naive\" on rank 1, 2\n"
+            "       strategy.bucket_mb = 5 on rank 0; nothing on rank 1, 2\n"
+            "       train.steps = 3 on rank 0, 1; 4 on rank 2");
+}
+
+TEST(ComparePlans, CountsWhatItDoesNotShow) {
+  json one;
+  json other;
+  for (int key = 0; key < 30; ++key) {
+    one["key" + std::to_string(key)] = 1;
+    other["key" + std::to_string(key)] = 2;
+  }
+  EXPECT_THAT(compare_plans({one.dump(), other.dump()}).got, HasSubstr("and 22 more"));
+}
+
+}  // namespace
+}  // namespace ddprun
