@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-gpu test-distributions bench bench-toy bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-gpu test-distributions bench bench-toy bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
+	@echo 'make test-sanitizers-short   kernels and communication under both, as CI does'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
@@ -65,6 +66,14 @@ test-asan:
 test-tsan:
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@setarch -R ctest --preset tsan -j $(JOBS)
+
+# What computes on raw memory, and what passes it between threads and processes.
+test-sanitizers-short:
+	@for preset in asan tsan; do \
+	  $(MAKE) --no-print-directory configure PRESET=$$preset && \
+	  cmake --build --preset $$preset -j $(JOBS) --target unit_kernels unit_comm unit_comm_forking && \
+	  setarch -R ctest --preset $$preset -j $(JOBS) -L '^unit_(kernels|comm|comm_forking)$$' || exit 1; \
+	done
 
 # Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.
 test-gpu: configure

@@ -1,4 +1,4 @@
-# Installs the CMake package `ddprun`, with which a plugin builds out of tree.
+# Installs the CMake package `ddprun`, with which plugins and programs build out of tree, and examples of both.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ddprunConfig.cmake.in ${CMAKE_BINARY_DIR}/ddprunConfig.cmake
@@ -11,3 +11,5 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake
   ${CMAKE_CURRENT_LIST_DIR}/ddprun_add_plugin.cmake
   DESTINATION ${package_dir})
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/examples/ ${CMAKE_CURRENT_SOURCE_DIR}/tests/integration/out_of_tree/chunked
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/examples USE_SOURCE_PERMISSIONS)

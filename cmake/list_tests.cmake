@@ -23,7 +23,8 @@ endfunction()
 
 macro(add_one name filter)
   add_test(${name} ${program} --gtest_filter=${filter})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${suite_timeout} SKIP_RETURN_CODE 77)
+  cmake_path(GET program FILENAME program_name)
+  set_tests_properties(${name} PROPERTIES LABELS "${label};${program_name}" TIMEOUT ${suite_timeout} SKIP_RETURN_CODE 77)
   if(${label} STREQUAL "gpu")
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)  # one test's at a time
   endif()

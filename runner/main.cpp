@@ -2,13 +2,58 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <csignal>
+#include <exception>
 #include <iostream>
+#include <string_view>
 
 #include "runner/command/command_line.h"
 #include "runner/command/request.h"
 
+namespace {
+
+using ddprun::kExitFailed;
+using ddprun::kExitUsage;
+
+[[noreturn]] void end_with(std::string_view text, int status) {
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(status);
+  _exit(status);
+}
+
+/// LibTorch's libraries set themselves up before main(), where nothing of ours could catch what
+/// they throw. It is want of memory.
+void say_that_memory_ran_out() {
+  end_with(
+      "error: ddprun cannot start: memory ran out while LibTorch was set up\n"
+      "  expected: 1 GiB of address space at least\n"
+      "  hint: `ulimit -v` says what a process may have\n",
+      kExitFailed);
+}
+
+std::terminate_handler usual_terminate = nullptr;
+
+/// The loader calls this before it sets up any library. MKL, which is one of them, ends a process
+/// whose folder is gone, with words about a library.
+void watch_start(int, char**, char**) {
+  usual_terminate = std::set_terminate(say_that_memory_ran_out);
+  char folder[PATH_MAX];
+  if (getcwd(folder, sizeof folder) == nullptr && errno == ENOENT) {
+    end_with(
+        "error: ddprun cannot start: the current folder is not there any more\n"
+        "  hint: it was removed after this shell went there: cd to another\n",
+        kExitUsage);
+  }
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
+                                                                   char**) = watch_start;
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  std::set_terminate(usual_terminate);
   // A standard stream that the caller closed would be the number of the next file that is opened.
   int fd = 0;
   while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);

@@ -4,8 +4,8 @@
 namespace ddprun {
 
 /// On one rank it is plain training. On more, every rank trains its own model on its own share of
-/// the data, from equal parameters, because each rank initializes from the same seed. That is a
-/// lower bound of the step time and no training method, so it has to be asked for.
+/// the data, from equal parameters. That is a lower bound of the step time and no training method,
+/// so it has to be asked for.
 class None final : public Strategy {
  public:
   void declare_options(Options& options) override {
@@ -32,6 +32,7 @@ class None final : public Strategy {
                          .expected = refusal->expected,
                          .hint = refusal->hint});
     }
+    context.broadcast_parameters();
     if (world_size > 1) context.declare_unsynchronized();
   }
 

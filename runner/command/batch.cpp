@@ -175,7 +175,8 @@ class Batch {
       return;
     }
     finish_row(row, outcome);
-    failed_in_joined_launch_ = executor_.joined() && !row.measured() && !outcome.next_can_run;
+    failed_in_joined_launch_ =
+        executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
     if (executor_.reports()) {  // on disk before it is said, so that nothing takes it back
       write_whatever_happens(
           [&] { write_row(folder_of(result, file), result.context, at + 1, row); });

@@ -15,6 +15,17 @@ void set_failed(Row& row, RowStatus status, const std::string& reason) {
   row.reason = reason;
 }
 
+/// Whether the proof before the first step failed. Then nothing was timed, and the row has no
+/// figures.
+bool stopped_by_proof(Row& row) {
+  if (row.ranks.empty() || !row.ranks.front().samples.empty()) return false;
+  judge(row);
+  if (row.status != RowStatus::proof_failed) return false;
+  row.ranks.clear();
+  row.reason += " (nothing was timed)";
+  return true;
+}
+
 }  // namespace
 
 Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
@@ -48,6 +59,7 @@ void finish_row(Row& row, const Outcome& outcome) {
     for (const nlohmann::json& rank : outcome.result) {
       row.ranks.push_back(rank_result_from_json(rank, *row.kind));
     }
+    if (stopped_by_proof(row)) return;
     const RunStatistics checked(row);
   } catch (const std::exception& error) {
     row.ranks.clear();

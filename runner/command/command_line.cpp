@@ -15,12 +15,15 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/failure.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/batch.h"
 #include "runner/command/commands.h"
 #include "runner/command/doctor.h"
 #include "runner/command/request.h"
+#include "runner/launch/memory_words.h"
 
 namespace ddprun {
 
@@ -113,8 +116,10 @@ void declare_commands(CLI::App& app, Request& request) {
   add_file_options(*verify, request);
   verify
       ->add_option("--bound", request.bound,
-                   "Largest absolute difference of a gradient that passes")
+                   "Largest absolute difference of a gradient that passes, and relative of a loss")
       ->capture_default_str();
+  verify->add_option("--parameter-bound", request.parameter_bound,
+                     "Largest absolute difference of a parameter after a step of SGD");
 
   CLI::App* doctor = app.add_subcommand(
       "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");
@@ -123,11 +128,13 @@ void declare_commands(CLI::App& app, Request& request) {
 }
 
 /// When this process was started: before main() lies the loading of LibTorch, which the user waits
-/// for too.
+/// for too. Without /proc nobody says, and it is now.
 std::int64_t process_start_ns() {
   std::ifstream in("/proc/self/stat");
   const std::string stat((std::istreambuf_iterator<char>(in)), {});
-  std::istringstream fields(stat.substr(stat.rfind(')') + 2));  // the name may hold spaces
+  const std::size_t name_end = stat.rfind(") ");  // the name may hold spaces
+  if (name_end == std::string::npos) return now_ns();
+  std::istringstream fields(stat.substr(name_end + 2));
   std::string field;
   for (int i = 3; i <= 22; ++i) fields >> field;  // 22: start time, clock ticks since boot
   timespec boot = {};
@@ -179,7 +186,9 @@ std::vector<std::string> parser_arguments(int argc, char** argv) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+namespace {
+
+int parse_and_run(int argc, char** argv) {
   Request request;
   request.launch_ns = process_start_ns();
   request.command_line.assign(argv, argv + argc);
@@ -187,31 +196,44 @@ int run_command_line(int argc, char** argv) {
       "Trains and benchmarks transformer language models under data parallelism, and proves what "
       "ran.",
       "ddprun");
+  app.failure_message([](const CLI::App* at, const CLI::Error& error) {
+    return printable(CLI::FailureMessage::simple(at, error));
+  });
   declare_commands(app, request);
   if (argc < 2) {
     std::cerr << app.help();
     return kExitUsage;
   }
   try {
-    try {
-      app.parse(parser_arguments(argc, argv));
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? kExitDone : kExitUsage;
-    }
-    const CLI::App& command = *app.get_subcommands().front();
-    request.verbosity = static_cast<int>(command.count("--verbose"));
-    set_up_logging(request);
-    return find_command(command.get_name())->run(request);
+    app.parse(parser_arguments(argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  const CLI::App& command = *app.get_subcommands().front();
+  request.verbosity = static_cast<int>(command.count("--verbose"));
+  set_up_logging(request);
+  return find_command(command.get_name())->run(request);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  try {
+    return parse_and_run(argc, argv);
   } catch (const ConfigError& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kExitUsage;
   } catch (const PluginError& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kExitUsage;
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     std::cerr << "error: " << error.what() << "\n";
-    return kExitFailed;
+  } catch (const std::exception& error) {
+    const std::string text =
+        says_out_of_memory(error) ? Error(memory_error(error)).what() : message_of(error);
+    std::cerr << "error: " << printable(text) << "\n";
   }
+  return kExitFailed;
 }
 
 }  // namespace ddprun

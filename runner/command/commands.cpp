@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/measure/environment.h"
@@ -80,8 +81,8 @@ int validate_command(const Request& request) {
       status = kExitUsage;
       continue;
     }
-    std::cout << fmt::format("{}: valid, {} experiment{}\n", file.string(), plan.runs.size(),
-                             plan.runs.size() == 1 ? "" : "s");
+    std::cout << fmt::format("{}: valid, {} experiment{}\n", printable_line(file.string()),
+                             plan.runs.size(), plan.runs.size() == 1 ? "" : "s");
     for (const PlannedRun& run : plan.runs) {
       if (request.verbosity > 0)
         std::cout << "--- # " << run.experiment.label << "\n" << to_yaml(run.resolved) << "\n";

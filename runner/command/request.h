@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Request {
   std::vector<std::string> plugin_paths;  ///< --plugin-path
   std::string output;                     ///< --output
   double bound = 1e-5;                    ///< --bound of `verify`
+  std::optional<double> parameter_bound;  ///< --parameter-bound of `verify`
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`

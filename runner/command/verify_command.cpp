@@ -1,74 +1,119 @@
-// ddprun verify: the data-parallel run against one process on the same global batch, parameter by
-// parameter.
+// ddprun verify: each step of the data-parallel run against one process, on the terminal and in
+// verify.json.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <iostream>
 
+#include "ddprun/base/error.h"
 #include "ddprun/comm/launch_environment.h"
+#include "ddprun/config/config_json.h"
+#include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
 #include "runner/launch/execute.h"
 #include "runner/launch/launch_agreement.h"
 #include "runner/launch/plan.h"
-#include "runner/report/text_table.h"
+#include "runner/report/result_folder.h"
+#include "runner/report/verify_report.h"
 
 namespace ddprun {
 
 namespace {
 
-/// Differences of all parameters together. A difference that is no number is the worst of all.
-struct Worst {
-  double gradient = 0;
-  double parameter = 0;
-};
+using nlohmann::json;
 
-double worse(double a, double b) {
-  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
-}
+constexpr int kVerifySchemaVersion = 1;
 
-double number(const nlohmann::json& value) {
-  return value.is_null() ? std::nan("") : value.get<double>();
-}
-
-Worst print_differences(const nlohmann::json& differences, const Terminal& terminal) {
-  TextTable table;
-  table.columns = {{"parameter", false},
-                   {"gradient max"},
-                   {"gradient mean"},
-                   {"parameter max"},
-                   {"parameter mean"}};
-  Worst worst;
-  const auto cell = [](double value) -> TextTable::Cell { return {fmt::format("{:.3g}", value)}; };
-  for (const nlohmann::json& d : differences) {
-    const double gradient = number(d.at("gradient_max"));
-    const double parameter = number(d.at("parameter_max"));
-    worst.gradient = worse(worst.gradient, gradient);
-    worst.parameter = worse(worst.parameter, parameter);
-    table.lines.push_back({{{d.at("name")},
-                            cell(gradient),
-                            cell(number(d.at("gradient_mean"))),
-                            cell(parameter),
-                            cell(number(d.at("parameter_mean")))}});
+void check_parameter_bound(const PlannedFile& file) {
+  for (const PlannedRun& run : file.runs) {
+    if (run.experiment.optimizer.name == OptimizerKind::sgd) continue;
+    throw ConfigError(
+        {.what = "--parameter-bound means nothing with AdamW",
+         .where = file.file.string(),
+         .got = fmt::format("optimizer.name {}", name_of(run.experiment.optimizer.name)),
+         .expected = "optimizer.name sgd",
+         .hint = "AdamW divides by the gradient's own size, so it turns the rounding "
+                 "of a gradient near zero into a whole step; without the option, "
+                 "gradients and the update by equal gradients are bounded"});
   }
-  std::cout << table.render(terminal.width, terminal.colour);
-  return worst;
 }
 
-/// One experiment. Returns whether it passed.
-bool report(const nlohmann::json& differences, double bound, const Terminal& terminal) {
-  const Worst worst = print_differences(differences, terminal);
-  const bool within = worst.gradient <= bound;  // false for a NaN
-  const bool passed = !differences.empty() && within && !std::isnan(worst.parameter);
-  const std::string verdict = fmt::format(
-      "{}: largest difference of a gradient {:.3g} ({} {:.3g}), of a parameter after all steps "
-      "{:.3g}",
-      passed ? "passed" : "FAILED", worst.gradient, within ? "bound" : "not within the bound",
-      bound, worst.parameter);
-  std::cout << coloured(verdict, passed ? Colour::green : Colour::red, terminal.colour) << "\n";
-  std::cout.flush();
-  return passed;
-}
+class Verify {
+ public:
+  Verify(const Request& request, Executor& executor)
+      : request_(request),
+        bounds_{.gradient = request.bound, .parameter = request.parameter_bound},
+        executor_(executor),
+        terminal_(terminal_of(stdout)) {}
+
+  /// All experiments of one file, and their verify.json. Returns the exit status.
+  int file(const PlannedFile& planned) {
+    json rows = json::array();
+    std::optional<ResultFolder> folder;  // now: an unwritable one shows before the work
+    if (executor_.reports()) folder.emplace(planned.output_dir, planned.name, utc_now());
+    int status = kExitDone;
+    for (std::size_t i = 0; i < planned.runs.size(); ++i) {
+      json row = run(planned, i);
+      if (interrupted_ != 0) return kExitSignal + interrupted_;
+      if (!row.at("passed").get<bool>()) status = kExitFailed;
+      rows.push_back(std::move(row));
+      if (status != kExitDone && executor_.joined()) break;  // its ranks cannot be restarted
+    }
+    if (folder) write(*folder, planned, rows);
+    return status;
+  }
+
+ private:
+  json run(const PlannedFile& planned, std::size_t index) {
+    const Experiment& experiment = planned.runs[index].experiment;
+    const std::string name =
+        planned.name + (experiment.label.empty() ? "" : " " + experiment.label);
+    if (executor_.reports()) {
+      std::cout << fmt::format(
+                       "{}: {} rank{} against one process, every step from equal "
+                       "parameters\n",
+                       name, experiment.world.size, experiment.world.size == 1 ? "" : "s")
+                << std::flush;
+    }
+    const Outcome outcome =
+        executor_.verify(planned.runs[index], fmt::format("verify/{}/{}", planned.name, index));
+    json row = {{"passed", true}};  // of a rank that does not report
+    if (outcome.status == Outcome::Status::interrupted) {
+      interrupted_ = outcome.signal;
+    } else if (outcome.status != Outcome::Status::ok) {
+      std::cerr << "error: " << outcome.reason << "\n";
+      row = {{"passed", false}, {"reasons", {outcome.reason}}};
+    } else if (executor_.reports()) {
+      row = judge(outcome.result, bounds_);
+      std::cout << verify_text(row, terminal_) << std::flush;
+    }
+    row["label"] = experiment.label;
+    row["config"] = to_json(planned.runs[index].resolved);
+    return row;
+  }
+
+  void write(ResultFolder& folder, const PlannedFile& planned, const json& rows) const {
+    json environment = json::object();
+    for (const auto& [key, value] : describe_environment()) environment[key] = value;
+    const json result = {{"schema_version", kVerifySchemaVersion},
+                         {"ddprun_version", DDPRUN_VERSION},
+                         {"name", planned.name},
+                         {"time", utc_now()},
+                         {"command_line", request_.command_line},
+                         {"environment", std::move(environment)},
+                         {"rows", rows}};
+    folder.write("experiment.yaml", to_yaml(planned.document));
+    const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
+    folder.write("verify.json", result.dump(1, ' ', false, replace) + "\n");
+    std::cout << "results: " << folder.commit().string() << "/\n" << std::flush;
+  }
+
+  const Request& request_;
+  VerifyBounds bounds_;
+  Executor& executor_;
+  Terminal terminal_;
+  int interrupted_ = 0;
+};
 
 }  // namespace
 
@@ -87,6 +132,7 @@ int verify_command(const Request& request) {
   for (const auto& file : list.files) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
+    if (request.parameter_bound) check_parameter_bound(files.back());
     if (!files.back().error.empty()) refusals.push_back(files.back().error);
   }
   if (!refusals.empty()) {
@@ -100,30 +146,13 @@ int verify_command(const Request& request) {
   const Terminal err = terminal_of(stderr);
   ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, err.width);
   Executor executor(std::move(joined), display);
-  const Terminal terminal = terminal_of(stdout);
+  Verify verify(request, executor);
   int status = kExitDone;
   for (const PlannedFile& file : files) {
-    for (std::size_t i = 0; i < file.runs.size(); ++i) {
-      const PlannedRun& run = file.runs[i];
-      const std::string& label = run.experiment.label;
-      if (executor.reports()) {
-        std::cout << fmt::format(
-                         "{}{}: {} rank{} against one process, gradients of the first step, "
-                         "parameters after the last\n",
-                         file.name, label.empty() ? "" : " " + label, run.experiment.world.size,
-                         run.experiment.world.size == 1 ? "" : "s")
-                  << std::flush;
-      }
-      const Outcome outcome = executor.verify(run, fmt::format("verify/{}/{}", file.name, i));
-      if (outcome.status == Outcome::Status::interrupted) return kExitSignal + outcome.signal;
-      if (outcome.status != Outcome::Status::ok) {
-        std::cerr << "error: " << outcome.reason << "\n";
-        status = kExitFailed;
-        if (executor.joined()) return status;  // its ranks cannot be restarted
-      } else if (executor.reports() && !report(outcome.result, request.bound, terminal)) {
-        status = kExitFailed;
-      }
-    }
+    const int ended = verify.file(file);
+    if (ended > kExitSignal) return ended;
+    if (ended != kExitDone) status = ended;
+    if (status != kExitDone && executor.joined()) return status;
   }
   return status;
 }

@@ -20,15 +20,27 @@ using nlohmann::json;
 /// Seconds that ranks of a run that failed wait for one another, at least.
 constexpr double kLeastAgreementS = 30;
 
-json differences_json(const std::vector<Difference>& differences) {
-  json out = json::array();
-  for (const Difference& d : differences) {
-    out.push_back({{"name", d.name},
-                   {"gradient_max", d.gradient_max},
-                   {"gradient_mean", d.gradient_mean},
-                   {"parameter_max", d.parameter_max},
-                   {"parameter_mean", d.parameter_mean}});
+json to_json(const Largest& largest) {
+  return {{"value", largest.value}, {"parameter", largest.parameter}};
+}
+
+json to_json(const Differences& differences) {
+  json out = {{"gradient", to_json(differences.gradient)}, {"update", to_json(differences.update)}};
+  if (differences.parameter) out["parameter"] = to_json(*differences.parameter);
+  return out;
+}
+
+json to_json(const Verification& found) {
+  json out = {{"steps", json::array()}, {"parameters", json::array()}, {"faults", found.faults}};
+  for (const VerifiedStep& step : found.steps) {
+    out["steps"].push_back({{"step", step.step},
+                            {"losses", step.losses},
+                            {"loss", step.loss},
+                            {"loss_one_process", step.loss_one_process},
+                            {"differences", nullptr}});
+    if (step.differences) out["steps"].back()["differences"] = to_json(*step.differences);
   }
+  for (const Differences& each : found.parameters) out["parameters"].push_back(to_json(each));
   return out;
 }
 
@@ -148,9 +160,12 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
 }
 
 Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
+  // Between two steps rank 0 computes the whole batch, by slower kernels, and the others wait.
+  Experiment experiment = run.experiment;
+  experiment.world.comm.timeout_s *= 4.0 * static_cast<double>(experiment.world.size);
   const RankBody body = [&](const RankInfo& info, const auto&) {
     const RunContext context{.info = info, .run_id = run_id};
-    return differences_json(verify_rank(run.experiment, *run.registry, context));
+    return to_json(verify_rank(experiment, *run.registry, context));
   };
   return execute(run.experiment.world, body);
 }

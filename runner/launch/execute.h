@@ -25,7 +25,8 @@ class Executor {
   /// others failed because of that alone.
   Outcome run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
               const std::filesystem::path& folder, bool last);
-  /// Compares with one process. The result is a JSON list of differences.
+  /// Compares with one process. The result has the `steps`, `parameters` and `faults` of a
+  /// Verification.
   Outcome verify(const PlannedRun& run, const std::string& run_id);
 
   bool joined() const { return joined_.has_value(); }

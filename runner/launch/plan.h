@@ -55,13 +55,14 @@ class PlanCache {
   std::shared_ptr<const PluginRegistry> registry(
       const std::vector<std::filesystem::path>& folders,
       const std::vector<std::filesystem::path>& libraries);
-  /// Opens the experiment's data unless the same was opened before. Throws ConfigError.
-  void check_data(const Experiment& experiment);
+  /// Opens the experiment's data unless the same was opened before, and returns its content_hash().
+  /// Throws ConfigError.
+  std::uint64_t check_data(const Experiment& experiment);
 
  private:
   std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;
   std::set<std::string> warned_;
-  std::set<std::vector<std::string>> opened_;
+  std::map<std::vector<std::string>, std::uint64_t> opened_;  ///< its content_hash()
 };
 
 /// Reads one file and checks each of its experiments with its plugins. A refusal is not thrown; it

@@ -5,10 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "ddprun/base/regular_file.h"
 #include "ddprun/result/plain_json.h"
 #include "runner/report/result_files.h"
 
@@ -59,11 +59,7 @@ std::vector<StoredResult> stored_results(const fs::path& folder) {
 }
 
 json read_json(const fs::path& path) {
-  if (!fs::is_regular_file(path)) throw std::runtime_error("it is no file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error("it cannot be opened");
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  return json::parse(text, [](int depth, json::parse_event_t, const json&) {
+  return json::parse(read_whole(path), [](int depth, json::parse_event_t, const json&) {
     if (depth > kDeepest) throw std::runtime_error("its values are too deep in one another");
     return true;
   });

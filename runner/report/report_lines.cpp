@@ -27,6 +27,8 @@ std::string in_words(const std::string& check) {
       {"integer_gradients", "integer gradients averaged exactly"},
       {"initial_parameters_equal", "parameters equal on all ranks at the start"},
       {"parameters_equal", "parameters equal on all ranks at the end"},
+      {"compute_copy", "the model reads these parameters"},
+      {"step_scalars_equal", "learning rate and clipping equal in each step"},
       {"collectives_as_planned", "collectives as planned"}};
   const auto found = words.find(check);
   return found != words.end() ? found->second : check;

@@ -116,7 +116,8 @@ ResultFolder::~ResultFolder() {
   fs::remove_all(folder_, ignored);
   if (first_created_.empty()) return;
   // Folders of our own making that stayed empty; remove() leaves others alone.
-  for (fs::path at = fs::absolute(parent_); fs::remove(at, ignored); at = at.parent_path()) {
+  for (fs::path at = fs::absolute(parent_, ignored); fs::remove(at, ignored);
+       at = at.parent_path()) {
     if (at == first_created_) break;
   }
 }

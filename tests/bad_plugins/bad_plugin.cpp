@@ -1,4 +1,5 @@
 // A plugin library whose descriptor is good but for the one change that DDPRUN_CHANGE makes to `d`.
+#include <cstdlib>
 #include <stdexcept>
 
 #include "ddprun/plugin/plugin.h"
@@ -7,6 +8,7 @@ namespace {
 
 [[maybe_unused]] ddprun::Plugin* create_throws() { throw std::runtime_error("no such luck"); }
 [[maybe_unused]] ddprun::Plugin* create_throws_int() { throw 7; }
+[[maybe_unused]] ddprun::Plugin* create_aborts() { std::abort(); }
 [[maybe_unused]] ddprun::Plugin* create_gives_null() { return nullptr; }
 
 constexpr ddprun::PluginDescriptor descriptor() {

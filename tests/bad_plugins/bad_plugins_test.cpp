@@ -76,6 +76,7 @@ const std::string kThisApi = "API " + std::to_string(kPluginApiVersion);
 const std::string kNextApi = "API " + std::to_string(kPluginApiVersion + 1);
 const std::string kAnotherSize = "the plugin's descriptor has another size";
 const std::string kName = "the plugin's name is malformed";
+const std::string kCrashed = "the plugin library crashed when it was tried";
 const std::string kNull = "a null pointer";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -111,6 +112,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"null_version", "the plugin's descriptor lacks its version", kNull, "", "rebuild"},
         Case{"null_create", "the plugin's descriptor lacks its function `create`", kNull, "",
              "rebuild"},
+        Case{"ends_when_loaded", kCrashed, "ended with exit status 3", "can be loaded",
+             "it is damaged"},
+        Case{"aborts_when_loaded", kCrashed, "killed by signal 6 (Aborted)", "can be loaded",
+             "it is damaged"},
+        Case{"create_aborts", kCrashed, "killed by signal 6 (Aborted)", "makes its plugin",
+             "its code is at fault"},
         Case{"null_destroy", "the plugin's descriptor lacks its function `destroy`", kNull, "",
              "rebuild"}),
     [](const auto& info) { return info.param.name; });
@@ -137,6 +144,21 @@ TEST(BadPlugins, ATruncatedLibraryIsRefusedAtAnyLength) {
     const auto needed = length < 64 ? 64 : size;  // 64: an ELF header
     EXPECT_EQ(text.expected, "at least " + std::to_string(needed) + " bytes") << length;
   }
+}
+
+TEST(BadPlugins, OneThatCrashesDoesNotTakeTheOthersWithIt) {
+  const fs::path folder = fs::path(testing::TempDir()) / "crashing_among_others";
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  for (const std::string name : {"aborts_when_loaded", "create_aborts", "create_throws"}) {
+    fs::create_symlink(library_of(name), folder / (name + ".so"));
+  }
+  fs::create_symlink(library_of("not_a_strategy"), folder / "z.so");
+  const PluginRegistry registry({folder});
+  std::vector<std::string> names;
+  for (const PluginInfo& info : registry.list()) names.push_back(info.name);
+  EXPECT_THAT(names, ElementsAre("bad", "not_a_strategy"));
+  EXPECT_THAT(registry.refused(), ElementsAre(HasSubstr(kCrashed), HasSubstr(kCrashed)));
 }
 
 TEST(BadPlugins, TwoOfOneNameInAFolderAreBothRefused) {

@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner.
+// A file descriptor that is closed with its owner, and how many are left.
 #pragma once
 
 #include <unistd.h>
@@ -24,5 +24,8 @@ class Descriptor {
  private:
   int fd_;
 };
+
+/// How many files, sockets and pipes this process can still open: `wanted`, or fewer. It tries.
+int free_descriptors(int wanted);
 
 }  // namespace ddprun

@@ -1,9 +1,22 @@
-// The text of an error: one line a part.
+// The text of an error: one line a part, without what would disturb a terminal.
 #include "ddprun/base/error.h"
+
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
 namespace {
+
+/// Values come from anywhere. What is wrong and where is one line each; the other parts may have
+/// several, and a hint may list libraries with the reasons against them.
+ErrorText cleaned(ErrorText text) {
+  text.what = shortened(printable_line(text.what), 1'000);
+  text.where = shortened(printable_line(text.where), 1'000);
+  text.got = shortened(printable(text.got), 2'000);
+  text.expected = shortened(printable(text.expected), 2'000);
+  text.hint = shortened(printable(text.hint), 20'000);
+  return text;
+}
 
 std::string format(const ErrorText& text) {
   std::string out = text.what;
@@ -19,7 +32,8 @@ std::string format(const ErrorText& text) {
 
 }  // namespace
 
-Error::Error(ErrorText text) : std::runtime_error(format(text)), text_(std::move(text)) {}
+Error::Error(ErrorText text)
+    : std::runtime_error(format(text = cleaned(std::move(text)))), text_(std::move(text)) {}
 Error::~Error() = default;
 ConfigError::~ConfigError() = default;
 PluginError::~PluginError() = default;

@@ -50,17 +50,6 @@ Mapping map_over(std::size_t bytes, int flags, int descriptor) {
   return mapping;
 }
 
-/// Bytes that the machine can give without taking them from others. If that is unknown, no limit.
-std::size_t available_bytes() {
-  std::ifstream in("/proc/meminfo");
-  std::string key;
-  std::size_t kib = 0;
-  for (std::string rest; in >> key >> kib; std::getline(in, rest)) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return SIZE_MAX;
-}
-
 /// Asks for whole huge pages in a file that is still empty. Systems switch them off for shared
 /// memory by default, but grant this explicit request from Linux 6.1 on. Where they do not, the
 /// pages stay small and everything else works as well. One page must be there first, because the
@@ -81,6 +70,16 @@ void take_huge_pages(int descriptor, std::size_t bytes) {
 std::size_t whole_pages(std::size_t bytes) {
   return round_up(bytes,
                   bytes >= kHugePage ? kHugePage : static_cast<std::size_t>(::getpagesize()));
+}
+
+std::size_t available_bytes() {
+  std::ifstream in("/proc/meminfo");
+  std::string key;
+  std::size_t kib = 0;
+  for (std::string rest; in >> key >> kib; std::getline(in, rest)) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return SIZE_MAX;
 }
 
 std::string system_error(const std::string& call) { return call + ": " + std::strerror(errno); }

@@ -1,12 +1,25 @@
-// How numbers are written for people.
+// How numbers, and texts of any origin, are written for people.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
 /// 1234567 -> "1,234,567".
 std::string with_thousands(std::int64_t value);
+
+/// The text as a terminal and a JSON file can take it: control characters and bytes that are no
+/// UTF-8 become \x1b, \u009b. Newlines and tabs stay.
+std::string printable(std::string_view text);
+
+/// The same on one line: newlines and tabs become \n and \t.
+std::string printable_line(std::string_view text);
+
+/// Text of at most `limit` bytes: of a longer one the middle is left out, and it says how much. No
+/// UTF-8 character is cut. `limit` is at least 64.
+std::string shortened(const std::string& text, std::size_t limit);
 
 }  // namespace ddprun

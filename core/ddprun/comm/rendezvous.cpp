@@ -18,6 +18,7 @@
 #include "ddprun/base/descriptor.h"
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/backend_choice.h"
+#include "ddprun/comm/descriptor_check.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/store_client.h"
@@ -175,12 +176,18 @@ std::string hear(c10d::Store& store, const RankInfo& info) {
 
 std::pair<int, int> listen_on_free_port() {
   const auto fail = [] {
-    throw CommError(
-        {.what = "no port to listen on",
-         .where = "127.0.0.1",
-         .got = std::strerror(errno),
-         .expected = "a free TCP port on the loopback interface",
-         .hint = "`ip address show lo` says whether it is up; `ulimit -n` limits sockets"});
+    if (errno == EMFILE || errno == ENFILE) {
+      throw CommError({.what = "no file descriptor is left for the store of a run",
+                       .where = "127.0.0.1",
+                       .got = std::strerror(errno),
+                       .expected = "a socket more",
+                       .hint = "`ulimit -n 4096` raises the limit"});
+    }
+    throw CommError({.what = "no port to listen on",
+                     .where = "127.0.0.1",
+                     .got = std::strerror(errno),
+                     .expected = "a free TCP port on the loopback interface",
+                     .hint = "`ip address show lo` says whether it is up"});
   };
   Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -202,6 +209,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   if (info.world_size == 1) {  // nobody to meet
     return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
+  check_descriptors(info);
   check_backend({host, info.local_rank, info.local_size}, info.world_size, config, device);
   const auto timeout = to_milliseconds(config.timeout_s);
   const std::int64_t begin_ns = now_ns();

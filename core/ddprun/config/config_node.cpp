@@ -9,21 +9,22 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
 namespace {
 
-// Far above any experiment; stops aliases of aliases that multiply to gigabytes.
+// Far above any experiment; stops aliases of aliases that multiply to gigabytes, and copies of
+// anchored values within anchored values.
 constexpr std::size_t kMaxValues = 100'000;
 
 std::size_t count_values(const ConfigNode& node) {
@@ -84,17 +85,17 @@ class Builder : public YAML::EventHandler {
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
     refuse_tag(mark, tag);
-    open_.push_back({make(ConfigNode::Kind::list, mark), anchor, mark, {}});
+    open_.push_back({make(ConfigNode::Kind::list, mark), anchor, mark, {}, {}});
   }
   void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     refuse_tag(mark, tag);
-    open_.push_back({make(ConfigNode::Kind::map, mark), anchor, mark, {}});
+    open_.push_back({make(ConfigNode::Kind::map, mark), anchor, mark, {}, {}});
   }
   void OnMapEnd() override {
-    merge(open_.back().node);
+    merge(open_.back());
     close();
   }
 
@@ -105,6 +106,8 @@ class Builder : public YAML::EventHandler {
     YAML::anchor_t anchor;
     YAML::Mark mark;
     std::optional<ConfigNode> key;  // of the pair under way
+    std::unordered_set<std::string>
+        keys;  // all so far: looking through the pairs would be a square
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, ErrorText text) const {
@@ -124,9 +127,9 @@ class Builder : public YAML::EventHandler {
   void check_size(const YAML::Mark& mark) const {
     if (values_ > kMaxValues) {
       fail(mark, {.what = "the file expands to more than " + std::to_string(kMaxValues) + " values",
-                  .got = "aliases that multiply",
+                  .got = std::to_string(values_) + " up to here, each key and each alias counted",
                   .expected = "at most " + std::to_string(kMaxValues) + " values",
-                  .hint = "write the values out"});
+                  .hint = "aliases of aliases multiply: write the values out"});
     }
   }
 
@@ -148,7 +151,11 @@ class Builder : public YAML::EventHandler {
   // Puts a complete value where it belongs: the root, a list's next element, a key, or a key's
   // value.
   void finish(ConfigNode node, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (anchor != 0) anchors_[anchor] = node;
+    if (anchor != 0) {
+      values_ += count_values(node);  // of the copy
+      check_size(mark);
+      anchors_[anchor] = node;
+    }
     if (open_.empty()) {
       root_ = std::move(node);
       return;
@@ -175,17 +182,18 @@ class Builder : public YAML::EventHandler {
                   .hint = "quote it, or remove what stands before the colon"});
     }
     key.origin = position(mark);
-    if (const ConfigNode* earlier = parent.node.find(key.scalar)) {
+    if (!parent.keys.insert(key.scalar).second) {
       fail(mark, {.what = "duplicate key '" + key.scalar + "'",
                   .got = "the key a second time",
                   .expected = "each key once",
-                  .hint = "the first one is at " + earlier->key_origin});
+                  .hint = "the first one is at " + parent.node.find(key.scalar)->key_origin});
     }
     parent.key = std::move(key);
   }
 
   // Replaces `<<: *other` by the pairs of `other` that are not given explicitly.
-  static void merge(ConfigNode& node) {
+  static void merge(Open& open) {
+    ConfigNode& node = open.node;
     const auto found = std::find_if(node.map.begin(), node.map.end(),
                                     [](const auto& pair) { return pair.first == "<<"; });
     if (found == node.map.end()) return;
@@ -205,7 +213,7 @@ class Builder : public YAML::EventHandler {
     }
     for (auto& source : sources) {
       for (auto& pair : source.map) {
-        if (node.find(pair.first) == nullptr) node.map.push_back(std::move(pair));
+        if (open.keys.insert(pair.first).second) node.map.push_back(std::move(pair));
       }
     }
   }
@@ -287,14 +295,13 @@ ConfigNode read_yaml(const std::filesystem::path& file) {
                         .expected = "a file that can be read",
                         .hint = "a folder of files is named on the command line"});
   };
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) throw unreadable("a folder");
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw unreadable(std::strerror(errno));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad()) throw unreadable(std::strerror(errno));
-  ConfigNode root = parse_yaml(text.str(), file.string());
+  std::string text;
+  try {
+    text = read_whole(file);
+  } catch (const std::runtime_error& error) {
+    throw unreadable(error.what());
+  }
+  ConfigNode root = parse_yaml(text, file.string());
   if (root.kind == ConfigNode::Kind::null) {
     throw ConfigError({.what = "the YAML file is empty",
                        .where = file.string(),

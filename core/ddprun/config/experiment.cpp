@@ -102,15 +102,13 @@ PluginChoice read_choice(const ConfigNode& document, const ChoiceKey& key,
                        .expected = usage,
                        .hint = hint});
   }
-  std::vector<std::string> of_the_plugin;
-  for (const auto& [option, value] : choice.options.map) {
-    if (option != "name" && option != "path") of_the_plugin.push_back(option);
-  }
-  const auto declare = [&](Options& o) {
+  ConfigNode ours = choice.options;  // the other keys are the plugin's
+  std::erase_if(ours.map,
+                [](const auto& pair) { return pair.first != "name" && pair.first != "path"; });
+  read_options(ours, word, [&](Options& o) {
     o.option("name", &choice.name, "name of a plugin; `ddprun list` shows them");
     o.option("path", &choice.path, "its library, relative to the file's folder");
-  };
-  read_options(choice.options, word, declare, of_the_plugin);
+  });
   return choice;
 }
 

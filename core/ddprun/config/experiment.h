@@ -33,6 +33,8 @@ struct Experiment {
   ExecutionConfig execution;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
+  /// DataSource::content_hash() of `data` when the run was planned; 0: random, or never opened.
+  std::uint64_t data_hash = 0;
 
   std::int64_t batch_per_rank() const;  ///< sequences of one rank per optimizer step
   std::int64_t micro_batch() const;     ///< sequences of one forward

@@ -22,14 +22,17 @@ std::string said(const char* key, const std::string& value) { return key + (" " 
 void check_name(const Experiment& e) {
   constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  constexpr std::size_t kLongest = 255;  // of a folder's name on Linux
   const bool letters = e.name.find_first_not_of(kLetters) == std::string::npos;
-  if (letters && !e.name.starts_with('.') && e.name != "latest") return;
+  const bool fits = !e.name.empty() && e.name.size() <= kLongest;
+  if (letters && fits && !e.name.starts_with('.') && e.name != "latest") return;
   const bool given = e.document.find("name") != nullptr;
   throw ConfigError(
       {.what = "the experiment's name cannot name a folder",
        .where = origin_of(e.document, "name"),
        .got = e.name,
-       .expected = "letters, digits, '.', '_' and '-', not starting with '.', and not \"latest\"",
+       .expected = "at most 255 letters, digits, '.', '_' and '-', not starting with '.', and not "
+                   "\"latest\"",
        .hint = given ? "results stand in a folder of this name"
                      : "it is the file's name; add name: to the file"});
 }

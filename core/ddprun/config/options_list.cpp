@@ -134,8 +134,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& can
   std::string best;
   std::size_t best_distance = 0;
   for (const auto& candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    if (3 * (longer - shorter) > longer) continue;  // so a name of megabytes costs nothing
     const std::size_t distance = edit_distance(name, candidate);
-    if (3 * distance > std::max(name.size(), candidate.size())) continue;
+    if (3 * distance > longer) continue;
     if (best.empty() || distance < best_distance) {
       best = candidate;
       best_distance = distance;

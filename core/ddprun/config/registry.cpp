@@ -1,7 +1,7 @@
-// Loads plugin libraries, checks each handshake before any C++ object crosses, makes plugins by
-// name.
+// Searches folders for plugin libraries, and makes plugins by name.
 #include "ddprun/config/registry.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "ddprun/base/error.h"
-#include "ddprun/base/shared_library.h"
 #include "ddprun/config/options_io.h"
 
 namespace ddprun {
@@ -20,118 +20,35 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSymbol = "ddprun_plugin_v1";
-constexpr const char* kExport =
-    "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION";
-constexpr const char* kRebuild = "rebuild the plugin against this ddprun (ddprun_add_plugin)";
-
-struct Library {
-  PluginInfo info;
-  const PluginDescriptor* descriptor;
-};
-
 using Key = std::pair<PluginKind, std::string>;
-Key key_of(const Library& library) { return {library.info.kind, library.info.name}; }
+Key key_of(const PluginLibrary& library) { return {library.info.kind, library.info.name}; }
 
-std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
-
-void check_version(const PluginDescriptor& descriptor, const fs::path& file) {
-  if (descriptor.api_version == kPluginApiVersion) return;
-  const std::string got = fmt::format("API {}", descriptor.api_version);
-  const std::string expected = fmt::format("API {}", kPluginApiVersion);
-  if (descriptor.api_version < kPluginApiVersion) {
-    throw PluginError({.what = "the plugin was built for an older plugin API",
-                       .where = file.string(),
-                       .got = got,
-                       .expected = expected,
-                       .hint = kRebuild});
-  }
-  throw PluginError({.what = "the plugin was built for a newer plugin API",
-                     .where = file.string(),
-                     .got = got,
-                     .expected = expected,
-                     .hint = "update ddprun, or rebuild the plugin against this one"});
+/// Without links; a path that cannot be resolved as it is.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  fs::path real = fs::weakly_canonical(path, error);
+  return error ? path : real;
 }
 
-/// Reads `size` first, and nothing that a smaller descriptor does not hold.
-void check_size(const PluginDescriptor& descriptor, const fs::path& file) {
-  if (descriptor.size == sizeof(PluginDescriptor)) return;
-  // Another version explains another size, and says better what to do.
-  if (descriptor.size >= offsetof(PluginDescriptor, build_id)) check_version(descriptor, file);
-  throw PluginError({.what = "the plugin's descriptor has another size",
-                     .where = file.string(),
-                     .got = fmt::format("{} bytes", descriptor.size),
-                     .expected = fmt::format("{} bytes", sizeof(PluginDescriptor)),
-                     .hint = kRebuild});
-}
-
-/// The handshake: the fields in the order of their declaration.
-void check(const PluginDescriptor& descriptor, const fs::path& file) {
-  check_size(descriptor, file);
-  check_version(descriptor, file);
-  if (const auto id = text_or_empty(descriptor.build_id); id != DDPRUN_BUILD_ID) {
-    throw PluginError({.what = "the plugin was built differently from this ddprun",
-                       .where = file.string(),
-                       .got = id,
-                       .expected = DDPRUN_BUILD_ID,
-                       .hint = "build it with the same LibTorch, compiler and build type"});
-  }
-  if (descriptor.kind < static_cast<std::uint32_t>(PluginKind::strategy) ||
-      descriptor.kind > static_cast<std::uint32_t>(PluginKind::attention)) {
-    throw PluginError({.what = "the plugin is of an unknown kind",
-                       .where = file.string(),
-                       .got = fmt::format("kind {}", descriptor.kind),
-                       .expected = "1 (strategy), 2 (precision) or 3 (attention)",
-                       .hint = kExport});
-  }
-  const auto name = text_or_empty(descriptor.name);
-  const bool characters_ok =
-      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-  if (name.empty() || !characters_ok) {
-    throw PluginError({.what = "the plugin's name is malformed",
-                       .where = file.string(),
-                       .got = fmt::format("'{}'", name),
-                       .expected = "one or more of a-z, 0-9 and _",
-                       .hint = "it is the name that a YAML file uses"});
-  }
-  const auto present = [&](bool there, const char* what) {
-    if (!there) {
-      throw PluginError({.what = fmt::format("the plugin's descriptor lacks its {}", what),
-                         .where = file.string(),
-                         .got = "a null pointer",
-                         .expected = fmt::format("the {} that DDPRUN_PLUGIN writes", what),
-                         .hint = kRebuild});
-    }
-  };
-  present(descriptor.summary != nullptr, "summary");
-  present(descriptor.version != nullptr, "version");
-  present(descriptor.create != nullptr, "function `create`");
-  present(descriptor.destroy != nullptr, "function `destroy`");
-}
-
-Library load(const fs::path& given) {
-  const fs::path file = fs::weakly_canonical(given);
-  const void* symbol = library_symbol(file, kSymbol, "the plugin library", kRebuild);
-  if (symbol == nullptr) {
-    throw PluginError({.what = "the library is not a ddprun plugin",
-                       .where = file.string(),
-                       .got = fmt::format("no symbol {}", kSymbol),
-                       .expected = fmt::format("the symbol {}", kSymbol),
-                       .hint = kExport});
-  }
-  const auto& descriptor = *static_cast<const PluginDescriptor*>(symbol);
-  check(descriptor, file);
-  return {{static_cast<PluginKind>(descriptor.kind), descriptor.name, descriptor.summary,
-           descriptor.version, file},
-          &descriptor};
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
 }
 
 /// The *.so of a folder by name; links to one file count once.
 std::vector<fs::path> libraries_in(const fs::path& folder) {
   std::set<fs::path> files;
-  if (!fs::is_directory(folder)) return {};
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".so") files.insert(fs::weakly_canonical(entry.path()));
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".so") files.insert(resolved(entry->path()));
+  }
+  if (error) {
+    throw PluginError({.what = "the plugin folder cannot be read",
+                       .where = folder.string(),
+                       .got = error.message(),
+                       .expected = "a folder that can be listed",
+                       .hint = "mend its rights, or leave it out of the plugin path"});
   }
   return {files.begin(), files.end()};
 }
@@ -145,29 +62,27 @@ std::string indented(std::string text) {
 
 }  // namespace
 
-const char* to_string(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::strategy:
-      return "strategy";
-    case PluginKind::precision:
-      return "precision";
-    case PluginKind::attention:
-      return "attention";
-  }
-  return "unknown";
-}
-
 struct PluginRegistry::Impl {
   std::vector<fs::path> folders;
-  std::vector<Library> libraries;  // those that win stand before those that they hide
-  std::set<Key> claimed;           // by a folder, even if by two libraries that were both refused
+  std::vector<PluginLibrary> libraries;  // those that win stand before those that they hide
+  std::set<Key> claimed;  // by a folder, even if by two libraries that were both refused
   std::vector<std::string> refused;
 
   void scan(const fs::path& folder) {
-    std::map<Key, std::vector<Library>> found;
-    for (const auto& file : libraries_in(folder)) {
+    if (!is_folder(folder)) return;
+    std::vector<fs::path> files;
+    std::map<fs::path, std::string> deaths;
+    try {
+      files = libraries_in(folder);
+      deaths = try_plugin_libraries(files);
+    } catch (const PluginError& error) {
+      refused.push_back(error.what());
+      return;
+    }
+    std::map<Key, std::vector<PluginLibrary>> found;
+    for (const auto& file : files) {
       try {
-        const Library library = load(file);
+        const PluginLibrary library = load_plugin_library(file, deaths);
         found[key_of(library)].push_back(library);
       } catch (const PluginError& error) {
         refused.push_back(error.what());
@@ -183,7 +98,7 @@ struct PluginRegistry::Impl {
     }
   }
 
-  void refuse_duplicates(const fs::path& folder, const std::vector<Library>& candidates) {
+  void refuse_duplicates(const fs::path& folder, const std::vector<PluginLibrary>& candidates) {
     std::vector<std::string> files;
     for (const auto& library : candidates) files.push_back(library.info.file.filename().string());
     const auto& info = candidates.front().info;
@@ -209,7 +124,7 @@ struct PluginRegistry::Impl {
         near.empty() ? "`ddprun list` shows every plugin" : fmt::format("did you mean '{}'?", near);
     for (const auto& folder : folders) {
       hint += fmt::format("\n  searched: {}{}", folder.string(),
-                          fs::is_directory(folder) ? "" : " (no such folder)");
+                          is_folder(folder) ? "" : " (no such folder)");
     }
     for (const auto& text : refused) hint += "\n  refused: " + indented(text);
     return PluginError({.what = fmt::format("unknown {} '{}'", to_string(kind), name),
@@ -222,9 +137,9 @@ struct PluginRegistry::Impl {
   }
 
   /// The library of that name that wins; from `file` alone if that is not empty.
-  const Library& find(PluginKind kind, const std::string& name, const fs::path& file,
-                      const std::string& where) const {
-    const fs::path wanted = file.empty() ? file : fs::weakly_canonical(file);
+  const PluginLibrary& find(PluginKind kind, const std::string& name, const fs::path& file,
+                            const std::string& where) const {
+    const fs::path wanted = file.empty() ? file : resolved(file);
     for (const auto& library : libraries) {
       const bool here = wanted.empty() || library.info.file == wanted;
       if (here && library.info.kind == kind && library.info.name == name) return library;
@@ -250,7 +165,7 @@ struct PluginRegistry::Impl {
 PluginRegistry::PluginRegistry(const std::vector<fs::path>& folders)
     : impl_(std::make_unique<Impl>()) {
   for (const auto& given : folders) {
-    const fs::path folder = fs::weakly_canonical(given);
+    const fs::path folder = resolved(given);
     if (std::find(impl_->folders.begin(), impl_->folders.end(), folder) != impl_->folders.end()) {
       continue;
     }
@@ -262,7 +177,8 @@ PluginRegistry::PluginRegistry(const std::vector<fs::path>& folders)
 PluginRegistry::~PluginRegistry() = default;
 
 void PluginRegistry::add_library(const fs::path& file) {
-  const Library library = load(file);
+  const fs::path real = resolved(file);
+  const PluginLibrary library = load_plugin_library(real, try_plugin_libraries({real}));
   impl_->libraries.insert(impl_->libraries.begin(), library);
 }
 
@@ -280,7 +196,7 @@ const std::vector<fs::path>& PluginRegistry::folders() const { return impl_->fol
 std::shared_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::string& name,
                                                const fs::path& file,
                                                const std::string& where) const {
-  const Library& library = impl_->find(kind, name, file, where);
+  const PluginLibrary& library = impl_->find(kind, name, file, where);
   const auto failed = [&](const std::string& got) {
     return PluginError({.what = fmt::format("the {} '{}' cannot be created", to_string(kind), name),
                         .where = library.info.file.string(),
@@ -303,7 +219,7 @@ std::shared_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
 std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
   std::vector<fs::path> folders;
   const auto named = [&](const fs::path& folder, const char* source) {
-    if (!fs::is_directory(folder)) {
+    if (!is_folder(folder)) {
       throw PluginError({.what = "the plugin folder is not there",
                          .where = source,
                          .got = folder.string(),
@@ -313,16 +229,30 @@ std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {
     folders.push_back(folder);
   };
   for (const auto& folder : first) named(folder, "plugin path");
-  const std::string variable = text_or_empty(std::getenv("DDPRUN_PLUGIN_PATH"));
+  const char* const set = std::getenv("DDPRUN_PLUGIN_PATH");
+  const std::string variable = set == nullptr ? "" : set;
   for (std::size_t begin = 0; begin < variable.size();) {
     const std::size_t end = std::min(variable.find(':', begin), variable.size());
     // An empty entry would mean the current directory elsewhere; here it means nothing.
     if (end > begin) named(variable.substr(begin, end - begin), "DDPRUN_PLUGIN_PATH");
     begin = end + 1;
   }
-  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
+  std::error_code error;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) {
+    throw PluginError({.what = "this program cannot find its own folder, where its plugins are",
+                       .where = "/proc/self/exe",
+                       .got = error.message(),
+                       .expected = "a mounted /proc",
+                       .hint = "mount -t proc proc /proc"});
+  }
   folders.push_back(bin.parent_path() / "lib" / "ddprun" / "plugins");
   folders.push_back(bin / "plugins");
+  // A program of the user's own is not beside them, and its library is.
+  Dl_info library = {};
+  dladdr(reinterpret_cast<const void*>(&plugin_search_path), &library);
+  const fs::path beside = fs::weakly_canonical(library.dli_fname).parent_path();
+  if (beside != bin.parent_path() / "lib") folders.push_back(beside / "ddprun" / "plugins");
   return folders;
 }
 

@@ -1,4 +1,4 @@
-// Finds plugin libraries, checks the handshake of each, and makes plugin objects by name.
+// Finds plugin libraries and makes plugin objects by name.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/config/plugin_choice.h"
+#include "ddprun/config/plugin_library.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/plugin.h"
 #include "ddprun/plugin/precision.h"
@@ -14,27 +15,14 @@
 
 namespace ddprun {
 
-const char* to_string(PluginKind kind);
-
-/// A loaded library's descriptor, in C++ types.
-struct PluginInfo {
-  PluginKind kind;
-  std::string name;
-  std::string summary;
-  std::string version;
-  std::filesystem::path file;
-};
-
-/// Loads one library (RTLD_NOW | RTLD_LOCAL, never unloaded) and checks its descriptor field by
-/// field. Loading runs the library's code. Throws PluginError, each mismatch with its own sentence:
-/// not a library; no symbol ddprun_plugin_v1; wrong size; older API; newer API; other build id;
-/// unknown kind; malformed name; missing function.
+/// The plugins that were found. A library is tried in a child process first, so that a damaged one
+/// cannot take this process down (plugin_library.h).
 class PluginRegistry {
  public:
-  /// Scans folders in order for *.so. A library that fails its handshake throws nothing but is
-  /// noted in refused(), because it matters only to those who ask for it. If two libraries in one
-  /// folder have the same kind and name, both are refused, with a sentence that names both. In
-  /// different folders the first folder wins.
+  /// Scans folders in order for *.so. A library that cannot be used throws nothing but is noted in
+  /// refused(), because it matters only to those who ask for it. If two libraries in one folder
+  /// have the same kind and name, both are refused, with a sentence that names both. In different
+  /// folders the first folder wins.
   explicit PluginRegistry(const std::vector<std::filesystem::path>& folders);
   ~PluginRegistry();
   PluginRegistry(const PluginRegistry&) = delete;
@@ -63,8 +51,9 @@ class PluginRegistry {
 
 /// The folders where plugins are looked for: `first` (the YAML's, then --plugin-path), then
 /// DDPRUN_PLUGIN_PATH (colon-separated), then beside the executable (<exe>/../lib/ddprun/plugins
-/// and <exe>/plugins). The current directory is never searched by itself. Throws PluginError if a
-/// folder of `first` or of the variable does not exist.
+/// and <exe>/plugins), then beside libddprun_core (<lib>/ddprun/plugins). The current directory is
+/// never searched by itself. Throws PluginError if a folder of `first` or of the variable does not
+/// exist.
 std::vector<std::filesystem::path> plugin_search_path(
     const std::vector<std::filesystem::path>& first);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kOverrideOrigin = "--set ";
 constexpr std::size_t kMaxSweepPoints = 10'000;
+constexpr std::size_t kMaxSweptKeys = 100;
 
 std::vector<std::string> split_path(const std::string& path, const std::string& origin) {
   std::vector<std::string> keys(1);
@@ -127,6 +129,14 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
                        .expected = "key paths, each with a list of values",
                        .hint = "sweep: {world.size: [1, 2]}"});
   }
+  // Each point takes a step for each key, even if that has one value only.
+  if (sweep.map.size() > kMaxSweptKeys) {
+    throw ConfigError({.what = "the sweep has too many keys",
+                       .where = sweep.origin,
+                       .got = std::to_string(sweep.map.size()),
+                       .expected = "at most " + std::to_string(kMaxSweptKeys),
+                       .hint = "a key with one value needs no sweep"});
+  }
   std::size_t points = 1;
   for (const auto& [path, values] : sweep.map) {
     if (path == "sweep" || path.starts_with("sweep.")) {
@@ -156,11 +166,14 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   refuse_hidden(document, sweep);
 }
 
+// A label stands in tables: one line, and of no more than a cell can show.
+std::string as_label(const std::string& text) { return shortened(printable_line(text), 200); }
+
 // "mine", "mine(bucket_mb=5)" for a node with a name, else the node on one line.
 std::string label_of(const ConfigNode& value) {
-  if (value.kind == ConfigNode::Kind::scalar) return value.scalar;
+  if (value.kind == ConfigNode::Kind::scalar) return as_label(value.scalar);
   const ConfigNode* name = value.find("name");
-  if (name == nullptr) return compact(value);
+  if (name == nullptr) return as_label(compact(value));
   std::vector<std::string> rest;
   for (const auto& [key, node] : value.map) {
     if (key != "name") rest.push_back(key + "=" + label_of(node));

@@ -30,6 +30,8 @@ class RandomTokens final : public DataSource {
   std::string description() const override {
     return "random: uniform in [0, " + with_thousands(vocab_size_) + ")";
   }
+  std::uint64_t content_hash() const override { return 0; }
+  void check_unchanged() const override {}
 
  private:
   void sample(std::uint64_t key, std::int64_t* out) const override {
@@ -54,6 +56,8 @@ class FiniteTokens final : public DataSource {
 
   std::int64_t tokens() const override { return tokens_.size(); }
   std::string description() const override { return description_; }
+  std::uint64_t content_hash() const override { return tokens_.content_hash(); }
+  void check_unchanged() const override { tokens_.check_unchanged(); }
 
  private:
   void sample(std::uint64_t key, std::int64_t* out) const override {
@@ -142,6 +146,15 @@ Batch DataSource::batch(std::int64_t step, std::int64_t first, std::int64_t coun
     targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
   }
   return batch;
+}
+
+void check_planned(const DataSource& source, const DataConfig& config, std::uint64_t planned) {
+  if (planned == 0 || source.content_hash() == planned) return;
+  throw Error({.what = "the data is not what it was when the run was planned",
+               .where = fmt::format("{}", fmt::join(config.path, ", ")),
+               .got = "now " + source.description(),
+               .expected = "the same contents until the last run of a batch ends",
+               .hint = "run again when nothing writes to it any more"});
 }
 
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,

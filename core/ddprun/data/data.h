@@ -29,6 +29,10 @@ class DataSource {
   virtual std::int64_t tokens() const = 0;
   /// One line for the report: "text: 412,345 bytes of 37 files under /usr/share/games/fortunes".
   virtual std::string description() const = 0;
+  /// Tells contents apart, whatever the files are called; 0: random.
+  virtual std::uint64_t content_hash() const = 0;
+  /// Throws Error if a file from which samples are read changed since it was opened.
+  virtual void check_unchanged() const = 0;
 
  protected:
   DataSource(std::int64_t context_length, std::uint64_t seed)
@@ -39,6 +43,10 @@ class DataSource {
   std::int64_t context_length_;
   std::uint64_t seed_;
 };
+
+/// Throws Error if the source is not the one that the plan opened. `planned`: its content_hash(); 0
+/// is no plan.
+void check_planned(const DataSource& source, const DataConfig& config, std::uint64_t planned);
 
 /// Opens the source. Throws ConfigError if a file is missing, empty, too short for one sample, not
 /// UTF-8, or holds a token that is not below vocab_size.

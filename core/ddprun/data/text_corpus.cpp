@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <boost/locale/utf.hpp>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <new>
+#include <stdexcept>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
@@ -25,13 +26,11 @@ ConfigError unreadable(const std::string& path, const std::string& reason) {
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw unreadable(path, std::strerror(errno));
-  std::string text(fs::file_size(path), '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.gcount() != static_cast<std::streamsize>(text.size()))
-    throw unreadable(path, "it ended early");
-  return text;
+  try {
+    return read_whole(path);
+  } catch (const std::runtime_error& error) {
+    throw unreadable(path, error.what());
+  }
 }
 
 }  // namespace
@@ -58,6 +57,8 @@ TextCorpus::TextCorpus(const std::vector<std::string>& paths) {
       fs::is_directory(path) ? add_folder(path) : add_file(path);
     } catch (const fs::filesystem_error& error) {
       throw unreadable(error.path1().string(), error.code().message());
+    } catch (const std::bad_alloc&) {
+      throw unreadable(path, "memory cannot hold all texts up to this one");
     }
     if (size() == before)
       throw unreadable(path, fs::is_directory(path) ? "no text in it" : "an empty file");
@@ -104,6 +105,8 @@ std::string TextCorpus::skipped() const {
   add(skipped_binaries_, "file that is not UTF-8 text", "files that are not UTF-8 text");
   return text;
 }
+
+std::uint64_t TextCorpus::content_hash() const { return hash64(bytes_); }
 
 void TextCorpus::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(bytes_.data()) + begin;

@@ -12,14 +12,18 @@ namespace ddprun {
 /// skipped() counts them.
 class TextCorpus {
  public:
-  /// Throws ConfigError if a path is missing, unreadable or empty, or if a path names a file that
-  /// is not UTF-8.
+  /// Throws ConfigError if a path is missing, unreadable, empty or larger than memory, or if a path
+  /// names a file that is not UTF-8, or no file at all but a pipe or a device.
   explicit TextCorpus(const std::vector<std::string>& paths);
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return files_; }
   /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was skipped.
   std::string skipped() const;
+
+  std::uint64_t content_hash() const;
+  /// All bytes are in memory: what happens to the files now does not matter.
+  void check_unchanged() const {}
 
   /// Writes bytes [begin, begin + count) as tokens to out.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;

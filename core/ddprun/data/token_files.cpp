@@ -1,18 +1,14 @@
-// Token files: maps, recognizes llm.c's header, and checks every token once.
+// Token files: recognizes llm.c's header, checks every token once, and reads pieces.
 #include "ddprun/data/token_files.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <span>
+#include <stdexcept>
+#include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 
 namespace ddprun {
 
@@ -22,55 +18,47 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 256 * 4;
+constexpr std::int64_t kChunkBytes = 1 << 20;
 constexpr std::int32_t kMagicUint16 = 20240520;  // llm.c's data_common.py: GPT-2's tokens
 constexpr std::int32_t kMagicUint32 = 20240801;  // and Llama 3's
 
 constexpr const char* kCheckPath = "check data.path";
 
-using Bytes = std::shared_ptr<const std::byte>;
+ConfigError unreadable(const std::string& path, const std::string& reason) {
+  return ConfigError({.what = "the token file cannot be read",
+                      .where = path,
+                      .got = reason,
+                      .expected = "a readable file",
+                      .hint = kCheckPath});
+}
 
-// The whole file, mapped for reading.
-std::pair<Bytes, std::int64_t> map_file(const std::string& path) {
-  const auto failed = [&path] {
-    return ConfigError({.what = "the token file cannot be read",
-                        .where = path,
-                        .got = std::strerror(errno),
-                        .expected = "a readable file",
-                        .hint = kCheckPath});
-  };
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw failed();
-  const std::shared_ptr<void> closer(nullptr, [descriptor](void*) { ::close(descriptor); });
-  struct stat status = {};
-  if (::fstat(descriptor, &status) != 0) throw failed();
-  if (S_ISDIR(status.st_mode)) {
-    throw ConfigError({.what = "the token file is a folder",
-                       .where = path,
-                       .got = "a folder",
-                       .expected = "a file",
-                       .hint = "name its files in data.path"});
+Error changed(const std::string& path, const std::string& got) {
+  return Error({.what = "the data changed while the run read it",
+                .where = path,
+                .got = got,
+                .expected = "a file that stays as it is until the run ends",
+                .hint = "run again when nothing writes to it any more"});
+}
+
+RegularFile open_file(const std::string& path) {
+  try {
+    RegularFile file(path);
+    if (file.size() > 0) return file;
+  } catch (const std::runtime_error& error) {
+    throw unreadable(path, error.what());
   }
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) {
-    throw ConfigError({.what = "the token file is empty",
-                       .where = path,
-                       .got = "0 bytes",
-                       .expected = "tokens",
-                       .hint = kCheckPath});
-  }
-  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) throw failed();
-  return {Bytes(static_cast<const std::byte*>(address),
-                [size](const std::byte* bytes) { ::munmap(const_cast<std::byte*>(bytes), size); }),
-          status.st_size};
+  throw ConfigError({.what = "the token file is empty",
+                     .where = path,
+                     .got = "0 bytes",
+                     .expected = "tokens",
+                     .hint = kCheckPath});
 }
 
 // Bytes to skip at the front: llm.c's header if there is one.
-std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::int64_t size,
+std::int64_t header_bytes(const std::string& path, const RegularFile& file,
                           std::int64_t token_size) {
-  if (size < kHeaderBytes) return 0;
-  std::int32_t header[3];  // magic, version, number of tokens
-  std::memcpy(header, bytes, sizeof header);
+  std::int32_t header[3] = {};  // magic, version, number of tokens
+  if (file.size() < kHeaderBytes || file.read(0, header, sizeof header) < 12) return 0;
   if (header[0] != kMagicUint16 && header[0] != kMagicUint32) return 0;
   const std::int64_t declared_size = header[0] == kMagicUint16 ? 2 : 4;
   if (declared_size != token_size) {
@@ -80,56 +68,111 @@ std::int64_t header_bytes(const std::string& path, const std::byte* bytes, std::
                        .expected = declared_size == 2 ? "uint16" : "uint32",
                        .hint = "set data.token_type to what the file holds"});
   }
-  if (kHeaderBytes + header[2] * declared_size != size) {
+  if (kHeaderBytes + header[2] * declared_size != file.size()) {
     throw ConfigError(
         {.what = "the token file is not as long as its header says",
          .where = path,
-         .got = std::to_string(size) + " bytes",
+         .got = std::to_string(file.size()) + " bytes",
          .expected = std::to_string(kHeaderBytes + header[2] * declared_size) + " bytes",
          .hint = "it was cut, or is still being written: make it again"});
   }
   return kHeaderBytes;
 }
 
-// First the maximum over the file, which compilers vectorize. Only if that is too large, a search.
+// The largest token of a file, and the first that is not in the vocabulary.
 template <class Token>
-void check_tokens(const std::string& path, std::span<const Token> tokens, std::int64_t vocab_size) {
+struct Scan {
   Token largest = 0;
-  for (const Token token : tokens) largest = std::max(largest, token);
-  if (static_cast<std::int64_t>(largest) < vocab_size) return;
-  const auto bad = std::ranges::find_if(
-      tokens, [vocab_size](Token token) { return static_cast<std::int64_t>(token) >= vocab_size; });
-  throw ConfigError(
-      {.what = "a token is not in the vocabulary",
-       .where = path,
-       .got =
-           "token " + std::to_string(*bad) + " at position " + std::to_string(bad - tokens.begin()),
-       .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size),
-       .hint = "raise model.vocab_size to at least " + std::to_string(largest + std::int64_t{1}) +
-               ", or check data.token_type"});
+  Token bad = 0;
+  std::int64_t bad_position = -1;
+
+  // First the maximum, which compilers vectorize. Only if that is too large, a search.
+  void add(std::span<const Token> tokens, std::int64_t position, std::int64_t vocab_size) {
+    Token here = 0;
+    for (const Token token : tokens) here = std::max(here, token);
+    largest = std::max(largest, here);
+    if (static_cast<std::int64_t>(here) < vocab_size || bad_position >= 0) return;
+    const auto found = std::ranges::find_if(tokens, [vocab_size](Token token) {
+      return static_cast<std::int64_t>(token) >= vocab_size;
+    });
+    bad = *found;
+    bad_position = position + (found - tokens.begin());
+  }
+};
+
+// Reads the whole file once: checks its tokens, and adds them to the hash.
+template <class Token>
+void examine(const std::string& path, const RegularFile& file, std::int64_t header,
+             std::int64_t vocab_size, Hash64& hash) {
+  constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
+  std::vector<Token> chunk(kChunkBytes / kTokenSize);
+  Scan<Token> scan;
+  for (std::int64_t at = header; at < file.size();) {
+    const std::int64_t bytes = std::min(kChunkBytes, file.size() - at);
+    if (file.read(at, chunk.data(), bytes) != bytes) throw unreadable(path, "it ended early");
+    hash.add(chunk.data(), static_cast<std::size_t>(bytes));
+    scan.add(std::span(chunk).first(bytes / kTokenSize), (at - header) / kTokenSize, vocab_size);
+    at += bytes;
+  }
+  if (scan.bad_position < 0) return;
+  throw ConfigError({.what = "a token is not in the vocabulary",
+                     .where = path,
+                     .got = "token " + std::to_string(scan.bad) + " at position " +
+                            std::to_string(scan.bad_position),
+                     .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size),
+                     .hint = "raise model.vocab_size to at least " +
+                             std::to_string(scan.largest + std::int64_t{1}) +
+                             ", or check data.token_type"});
 }
 
 }  // namespace
 
 template <class Token>
-TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size) {
+TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size)
+    : vocab_size_(vocab_size) {
   constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
+  Hash64 hash;
   for (const std::string& path : paths) {
-    const auto [bytes, file_size] = map_file(path);
-    if (file_size % kTokenSize != 0) {
+    RegularFile file = open_file(path);
+    if (file.size() % kTokenSize != 0) {
       throw ConfigError({.what = "the token file ends within a token",
                          .where = path,
-                         .got = std::to_string(file_size) + " bytes",
+                         .got = std::to_string(file.size()) + " bytes",
                          .expected = "a multiple of " + std::to_string(kTokenSize),
                          .hint = "check data.token_type"});
     }
-    const std::int64_t header = header_bytes(path, bytes.get(), file_size, kTokenSize);
-    const auto* const first = reinterpret_cast<const Token*>(bytes.get() + header);
-    const std::int64_t count = (file_size - header) / kTokenSize;
-    check_tokens<Token>(path, {first, static_cast<std::size_t>(count)}, vocab_size);
-    files_.emplace_back(bytes, first);
-    ends_.push_back(size() + count);
+    std::int64_t header = 0;
+    try {
+      header = header_bytes(path, file, kTokenSize);
+      examine<Token>(path, file, header, vocab_size, hash);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      throw unreadable(path, error.what());
+    }
+    ends_.push_back(size() + (file.size() - header) / kTokenSize);
+    files_.push_back({path, std::move(file), header});
   }
+  content_hash_ = hash.value();
+}
+
+template <class Token>
+void TokenFiles<Token>::copy_from(const File& file, std::int64_t begin, std::int64_t count,
+                                  std::int64_t* out) const {
+  constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
+  std::vector<Token> tokens(count);
+  const std::int64_t bytes = count * kTokenSize;
+  try {
+    if (file.file.read(file.header + begin * kTokenSize, tokens.data(), bytes) != bytes) {
+      throw std::runtime_error(file.file.change());
+    }
+  } catch (const std::runtime_error& error) {
+    throw changed(file.path, error.what());
+  }
+  if (static_cast<std::int64_t>(*std::ranges::max_element(tokens)) >= vocab_size_) {
+    throw changed(file.path, "a token that is not in the vocabulary, and was not there at first");
+  }
+  std::ranges::copy(tokens, out);
 }
 
 template <class Token>
@@ -138,11 +181,20 @@ void TokenFiles<Token>::copy(std::int64_t begin, std::int64_t count, std::int64_
   while (count > 0) {
     const std::int64_t file_begin = file == 0 ? 0 : ends_[file - 1];
     const std::int64_t here = std::min(count, ends_[file] - begin);
-    const Token* const tokens = files_[file].get() + (begin - file_begin);
-    out = std::copy(tokens, tokens + here, out);
+    copy_from(files_[file], begin - file_begin, here, out);
+    out += here;
     begin += here;
     count -= here;
     ++file;
+  }
+}
+
+template <class Token>
+void TokenFiles<Token>::check_unchanged() const {
+  for (const File& file : files_) {
+    if (const std::string change = file.file.change(); !change.empty()) {
+      throw changed(file.path, change);
+    }
   }
 }
 

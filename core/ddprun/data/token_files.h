@@ -1,15 +1,18 @@
-// Token files: memory-mapped little-endian uint16 or uint32, as nanoGPT writes them (no header) and
-// llm.c (256 int32 of header).
+// Token files: little-endian uint16 or uint32, as nanoGPT writes them (no header) and llm.c (256
+// int32 of header).
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/regular_file.h"
+
 namespace ddprun {
 
-/// The tokens of several files as one sequence. Token: std::uint16_t or std::uint32_t.
+/// The tokens of several files as one sequence. Token: std::uint16_t or std::uint32_t. The files
+/// stay on the disk and are read, not mapped: of a mapped file that is cut the access would kill
+/// the process.
 template <class Token>
 class TokenFiles {
  public:
@@ -19,13 +22,28 @@ class TokenFiles {
 
   std::int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  /// Writes tokens [begin, begin + count) to out, from as many files as it takes.
+  /// Of all tokens, as they were when the files were opened.
+  std::uint64_t content_hash() const { return content_hash_; }
+
+  /// Writes tokens [begin, begin + count) to out, from as many files as it takes. Throws Error if
+  /// a file does not hold them any more.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
 
+  /// Throws Error if a file was written to, or cut, since it was opened.
+  void check_unchanged() const;
+
  private:
-  /// The first token of each file. Destroying it unmaps the file.
-  std::vector<std::shared_ptr<const Token>> files_;
+  struct File {
+    std::string path;
+    RegularFile file;
+    std::int64_t header = 0;  ///< bytes before the first token
+  };
+  void copy_from(const File& file, std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+
+  std::vector<File> files_;
   std::vector<std::int64_t> ends_;  ///< number of tokens up to and with each file
+  std::int64_t vocab_size_;
+  std::uint64_t content_hash_ = 0;
 };
 
 extern template class TokenFiles<std::uint16_t>;

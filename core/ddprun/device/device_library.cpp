@@ -2,21 +2,15 @@
 #include "ddprun/device/device_library.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "ddprun/base/build_id.h"
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
-#include "ddprun/base/clock.h"
 #include "ddprun/base/shared_library.h"
 
 namespace ddprun {
@@ -29,7 +23,7 @@ using nlohmann::json;
 
 constexpr const char* kSymbol = "ddprun_device_v1";
 constexpr const char* kRebuild = "build ddprun again, with all of its libraries";
-constexpr std::int64_t kProbeLimitNs = 30'000'000'000;
+constexpr double kProbeLimitS = 30;
 
 json to_json(const DeviceProbe& probe) {
   return {{"driver", probe.driver},
@@ -58,7 +52,8 @@ DeviceProbe probe_from_json(const json& text) {
   return probe;
 }
 
-[[noreturn]] void child_main(const DeviceDescriptor& descriptor, int fd) {
+/// What a child process writes of its devices.
+void write_probe(const DeviceDescriptor& descriptor, int fd) {
   DeviceProbe probe;
   try {
     descriptor.probe(probe);
@@ -69,36 +64,7 @@ DeviceProbe probe_from_json(const json& text) {
                      .expected = "a list of devices",
                      .hint = "does the driver's own tool (nvidia-smi) work?"};
   }
-  const std::string text = to_json(probe).dump(-1, ' ', false, json::error_handler_t::replace);
-  std::size_t sent = 0;
-  while (sent < text.size()) {
-    const ssize_t n = write(fd, text.data() + sent, text.size() - sent);
-    if (n < 0 && errno != EINTR) break;
-    if (n > 0) sent += static_cast<std::size_t>(n);
-  }
-  _exit(0);  // the parent's static objects are not this process's to destroy
-}
-
-/// What the child writes until it ends or the time is over.
-std::string read_all(int fd) {
-  std::string text;
-  const std::int64_t end_ns = now_ns() + kProbeLimitNs;
-  char buffer[4096];
-  while (now_ns() < end_ns) {
-    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
-    if (poll(&ready, 1, 100) <= 0) continue;
-    const ssize_t n = read(fd, buffer, sizeof buffer);
-    if (n == 0) break;
-    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
-  }
-  return text;
-}
-
-std::string how_it_ended(int status) {
-  if (WIFEXITED(status)) return fmt::format("exit status {}", WEXITSTATUS(status));
-  return WTERMSIG(status) == SIGKILL ? std::string("no answer within 30 s")
-                                     : fmt::format("killed by signal {} ({})", WTERMSIG(status),
-                                                   strsignal(WTERMSIG(status)));
+  write_all(fd, to_json(probe).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
@@ -109,25 +75,14 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
                         .expected = "an answer within 30 s",
                         .hint = "does the driver's own tool (nvidia-smi) work?"});
   };
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw fail(std::string("pipe: ") + std::strerror(errno));
-  const pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    child_main(descriptor, ends[1]);
+  ChildReport report;
+  try {
+    report = run_in_child([&descriptor](int fd) { write_probe(descriptor, fd); }, kProbeLimitS);
+  } catch (const std::system_error& error) {
+    throw fail(error.what());
   }
-  const int error = errno;
-  close(ends[1]);
-  const std::string text = pid < 0 ? "" : read_all(ends[0]);
-  close(ends[0]);
-  if (pid < 0) throw fail(std::string("fork: ") + std::strerror(error));
-  const bool complete = json::accept(text);
-  if (!complete) kill(pid, SIGKILL);  // of one that has ended nothing is left to kill
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!complete) throw fail(how_it_ended(status));
-  return probe_from_json(json::parse(text));
+  if (!json::accept(report.text)) throw fail(report.death);
+  return probe_from_json(json::parse(report.text));
 }
 
 /// The handshake: the fields in the order of their declaration.

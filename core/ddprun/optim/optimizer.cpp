@@ -165,6 +165,7 @@ void Optimizer::begin_step(double lr) {
 
 void Optimizer::scale_gradients(const GradientScale& scale) {
   TORCH_CHECK(begun_ && updated_.empty(), "Optimizer::scale_gradients outside of its step's begin");
+  scaled_by_ = scale;
   heed(scale);
 }
 

@@ -23,6 +23,8 @@ class Optimizer {
   /// Multiplies this step's gradients, and skips its updates if there was an overflow. A skipped
   /// step is not counted.
   void scale_gradients(const GradientScale& scale);
+  /// What scale_gradients() was last called with.
+  const GradientScale& gradient_scale() const { return scaled_by_; }
   /// Updates the parameters of `range`, and their copy for the matrix products in the same pass.
   /// The gradients of `range` are undefined afterwards. Throws Error if this step has updated a
   /// part of `range` before.
@@ -41,6 +43,7 @@ class Optimizer {
   virtual void update_range(Range range) = 0;
 
   bool begun_ = false;
+  GradientScale scaled_by_;
   std::vector<Range> updated_;  // in this step, by begin; disjoint
 };
 

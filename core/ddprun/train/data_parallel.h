@@ -135,6 +135,9 @@ class DataParallel {
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
   /// called, or if `clip_norm` is not 0.
   StepOutcome step(double lr, double clip_norm);
+  /// Says that a replay of captured work did the step that begin_step() began. A later backward
+  /// without begin_step() then updates nothing.
+  void step_replayed() { order_.replayed(); }
   /// The planned collectives of a synchronized step: the strategy's, and the precision's.
   std::vector<PlannedCollective> planned() const;
 

@@ -2,6 +2,7 @@
 #include "ddprun/train/proof.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -11,13 +12,16 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 
-#include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
+#include "ddprun/train/proof_integers.h"
 
 namespace ddprun {
 
@@ -25,25 +29,17 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;             // elements worth a thread's start
 constexpr std::int64_t kHashedAtATime = 16 << 20;  // elements on the way from a GPU
-/// Values of a rank lie in size * [-3, 3]: their sums are exact in bfloat16 up to 9 ranks.
-constexpr int kIntegerRange = 3;
-
-/// A small integer that depends on the element and the rank, without a pattern that a shifted
-/// buffer would also fit.
-int small_integer(std::int64_t element, int rank) {
-  const std::uint64_t bits =
-      counter_hash(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(element));
-  return static_cast<int>(bits % (2 * kIntegerRange + 1)) - kIntegerRange;
-}
-
 /// Backward of a term of the loss whose gradient with respect to one parameter is this rank's
 /// integers. They are made when autograd asks for them, one parameter after another: the check of a
 /// model must not take the memory of another one.
 struct IntegersBackward final : torch::autograd::Node {
+  explicit IntegersBackward(const ProofIntegers& integers) : integers(integers) {}
+
+  const ProofIntegers& integers;
   at::Tensor parameter;
   std::int64_t first_element = 0;
   int rank = 0;
-  int factor = 1;
+  int micro_batch = 0;
 
   std::string name() const override { return "IntegersBackward"; }
 
@@ -53,24 +49,26 @@ struct IntegersBackward final : torch::autograd::Node {
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        data[i] = static_cast<float>(small_integer(first_element + i, rank) * factor);
+        data[i] = integers.gradient(first_element + i, rank, micro_batch);
       }
     });
     return {values.to(parameter.options())};
   }
 };
 
-/// A scalar whose gradients are the integers of `rank`, times `factor`. Autograd runs the nodes
+/// A scalar whose gradients are the integers of `rank` in `micro_batch`. Autograd runs the nodes
 /// made last first, so making the terms from the last parameter to the first lets gradients arrive
 /// in buffer order, as in training.
-at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, int rank, int factor) {
+at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, const ProofIntegers& integers,
+                                       int rank, int micro_batch) {
   std::vector<at::Tensor> terms;
   for (int index = buffers.count() - 1; index >= 0; --index) {
-    const std::shared_ptr<IntegersBackward> node(new IntegersBackward, torch::autograd::deleteNode);
+    const std::shared_ptr<IntegersBackward> node(new IntegersBackward(integers),
+                                                 torch::autograd::deleteNode);
     node->parameter = buffers.parameter(index).detach();
     node->first_element = buffers.range(index).begin;
     node->rank = rank;
-    node->factor = factor;
+    node->micro_batch = micro_batch;
     node->set_next_edges(torch::autograd::collect_next_edges(buffers.parameter(index)));
     terms.push_back(at::zeros({}, node->parameter.options()));
     torch::autograd::set_history(terms.back(), node);
@@ -78,73 +76,184 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, int rank, int
   return at::stack(terms).sum();
 }
 
-/// How many gradients of `range` are not the sum over ranks [first, last) of their integers, times
-/// `factor`.
-std::int64_t count_wrong(const FlatBuffers& buffers, Range range, int first, int last, int factor) {
+/// How the gradients of a range compare with the integers.
+struct Compared {
+  std::int64_t wrong = 0;    // beyond the bound
+  std::int64_t rounded = 0;  // within the bound, but not equal
+};
+
+Compared operator+(Compared a, Compared b) { return {a.wrong + b.wrong, a.rounded + b.rounded}; }
+
+/// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
+Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
+                 std::optional<int> own_rank) {
   const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
-  const auto count = [&](std::int64_t begin, std::int64_t end, std::int64_t wrong) {
+  const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
     for (std::int64_t i = begin; i < end; ++i) {
-      int expected = 0;
-      for (int rank = first; rank < last; ++rank) expected += small_integer(range.begin + i, rank);
-      if (got[i] != static_cast<float>(expected * factor)) ++wrong;
+      const std::int64_t element = range.begin + i;
+      const float expected = own_rank ? integers.own(element, *own_rank) : integers.mean(element);
+      if (got[i] == expected) continue;
+      const float bound = own_rank ? 0.0F : integers.bound(element);
+      const bool right = std::abs(got[i] - expected) <= bound;  // false for a NaN
+      ++(right ? sum.rounded : sum.wrong);
     }
-    return wrong;
+    return sum;
   };
-  return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, std::int64_t{0}, count,
+  return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, Compared{}, count,
                              std::plus<>());
 }
 
-}  // namespace
+/// The padding behind parameter `index`, up to the next parameter or the end of the buffer.
+Range padding_behind(const FlatBuffers& buffers, int index) {
+  const bool last = index + 1 == buffers.count();
+  return {buffers.range(index).end, last ? buffers.all().end : buffers.range(index + 1).begin};
+}
 
-std::uint64_t hash_parameters(const FlatBuffers& buffers) {
+/// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the
+/// bound only.
+std::string find_wrong(const FlatBuffers& buffers, const ProofIntegers& integers,
+                       std::optional<int> own_rank, std::int64_t& rounded) {
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = buffers.range(index);
+    const Compared compared = compare(buffers, range, integers, own_rank);
+    rounded += compared.rounded;
+    if (compared.wrong > 0) {
+      return fmt::format("{} of {} gradients of {} differ from the exact mean",
+                         with_thousands(compared.wrong), with_thousands(range.size()),
+                         buffers.name(index));
+    }
+    if (buffers.gradients(padding_behind(buffers, index)).count_nonzero().item<std::int64_t>() > 0)
+      return fmt::format("the padding behind the gradient of {} is not zero", buffers.name(index));
+  }
+  return {};
+}
+
+/// Every rank's words, of which the first that are not empty are returned, with their rank.
+std::string first_of_all(ProcessGroup& group, const std::string& own) {
+  const auto all = group.all_gather_object(own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);
+  }
+  return {};
+}
+
+std::uint64_t hash_flat(const at::Tensor& flat) {
   Hash64 hash;
-  const std::int64_t end = buffers.all().end;
-  for (std::int64_t begin = 0; begin < end; begin += kHashedAtATime) {
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kHashedAtATime) {
     // No copy of what is on the CPU.
     const at::Tensor piece =
-        buffers.parameters({begin, std::min(begin + kHashedAtATime, end)}).cpu();
+        flat.narrow(0, begin, std::min(kHashedAtATime, flat.numel() - begin)).cpu();
     hash.add(piece.const_data_ptr(), piece.nbytes());
   }
   return hash.value();
 }
 
-Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group) {
+/// The first parameter, in the order of the forward pass, whose hash is not the same on all ranks,
+/// and the ranks on which it is not that of rank 0. Empty: there is none.
+std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group,
+                            const std::vector<std::uint64_t>& own) {
+  std::vector<std::vector<std::uint64_t>> all;
+  for (const std::string& text : group.all_gather_object(nlohmann::json(own).dump())) {
+    all.push_back(nlohmann::json::parse(text));
+  }
+  for (int index = buffers.count() - 1; index >= 0; --index) {
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank][index] != all[0][index]) ranks.push_back(rank);
+    }
+    if (ranks.empty()) continue;
+    return fmt::format("{} is not that of rank 0 on rank{} {}", buffers.name(index),
+                       ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  }
+  return {};
+}
+
+/// How many elements of `read` are not those of `master` in its dtype. Each NaN equals another.
+std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
+  const at::Tensor expected = master.to(read.scalar_type());
+  const at::Tensor numbers = expected.eq(expected).logical_or(read.eq(read));
+  return expected.ne(read).logical_and(numbers).count_nonzero().item<std::int64_t>();
+}
+
+/// What the model would read that is not its parameters; empty if there is none.
+std::string find_stale(const FlatBuffers& buffers) {
+  for (int index = buffers.count() - 1; index >= 0; --index) {
+    const at::Tensor master = buffers.parameters(buffers.range(index));
+    const at::Tensor tensor = buffers.parameter(index).detach();
+    std::int64_t stale = 0;
+    if (tensor.const_data_ptr() != master.const_data_ptr()) {
+      stale = count_stale(master.as_strided(tensor.sizes(), tensor.strides()), tensor);
+    }
+    const at::Tensor copy = buffers.compute_copy(buffers.range(index));
+    if (copy.defined()) stale = std::max(stale, count_stale(master, copy));
+    if (stale == 0) continue;
+    return fmt::format(
+        "{} of {} elements of {} that the model reads are not the parameters, "
+        "rounded: after writing parameters, call parameters_changed()",
+        with_thousands(stale), with_thousands(master.numel()), buffers.name(index));
+  }
+  return {};
+}
+
+}  // namespace
+
+Range with_padding(const FlatBuffers& buffers, int index) {
+  return {buffers.range(index).begin, padding_behind(buffers, index).end};
+}
+
+std::uint64_t hash_parameters(const FlatBuffers& buffers) {
+  return hash_flat(buffers.parameters(buffers.all()));
+}
+
+Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
+                              IntegerRound round) {
   FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
   const int me = group.rank();
-  data_parallel.before_forward(true);
-  data_parallel.backward_as_is(loss_with_integer_gradients(buffers, me, size), true);
-
-  const bool synchronized = data_parallel.context().synchronized();
-  std::string wrong;
-  for (int index = 0; index < buffers.count() && wrong.empty(); ++index) {
-    const Range range = buffers.range(index);
-    // Each rank's integers came times the number of ranks, so that their mean is their sum.
-    const std::int64_t count = synchronized ? count_wrong(buffers, range, 0, size, 1)
-                                            : count_wrong(buffers, range, me, me + 1, size);
-    if (count > 0) {
-      wrong = fmt::format("{} of {} gradients of {} differ from the exact mean",
-                          with_thousands(count), with_thousands(range.size()), buffers.name(index));
-    }
+  const ProofIntegers integers(size, round.micro_batches,
+                               buffers.gradients(buffers.range(0)).scalar_type(), round.number);
+  for (int i = 0; i < round.micro_batches; ++i) {
+    const bool last = i + 1 == round.micro_batches;
+    data_parallel.before_forward(last);
+    data_parallel.backward_as_is(loss_with_integer_gradients(buffers, integers, me, i), last);
   }
+  const bool synchronized = data_parallel.context().synchronized();
+  std::int64_t rounded = 0;
+  const std::string own =
+      find_wrong(buffers, integers, synchronized ? std::nullopt : std::optional(me), rounded);
   buffers.zero_grad();
 
-  bool all_right = true;
-  const auto messages = group.all_gather_object(wrong);
-  for (int rank = 0; rank < size; ++rank) {
-    if (messages[rank].empty()) continue;
-    if (all_right) wrong = fmt::format("rank {}: {}", rank, messages[rank]);
-    all_right = false;
-  }
-  if (!all_right) return {"integer_gradients", CheckStatus::failed, wrong};
+  const std::string wrong = first_of_all(group, own);
+  if (!wrong.empty()) return {"integer_gradients", CheckStatus::failed, wrong};
   if (!synchronized) {
     return {"integer_gradients", CheckStatus::control,
             "gradients stay each rank's own, as the strategy declares"};
   }
+  const std::string how = rounded == 0
+                              ? "equal"
+                              : fmt::format("are within the rounding bound ({} are not equal) of",
+                                            with_thousands(rounded));
   return {"integer_gradients", CheckStatus::passed,
-          fmt::format("all {} gradients equal the exact mean over {} rank{}",
-                      with_thousands(buffers.parameter_count()), size, size == 1 ? "" : "s")};
+          fmt::format("all {} gradients {} the exact mean over {} rank{}",
+                      with_thousands(buffers.parameter_count()), how, size, size == 1 ? "" : "s")};
+}
+
+Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group) {
+  Check check = check_parameters_equal(data_parallel, group, "initial_parameters_equal");
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::string own;
+  for (int index = buffers.count() - 1; index >= 0 && own.empty(); --index) {
+    if (buffers.parameters(buffers.range(index)).isnan().any().item<bool>()) {
+      own = fmt::format(
+          "{} is not that of rank 0, which alone has initial values: the strategy's "
+          "setup() must broadcast them",
+          buffers.name(index));
+    }
+  }
+  const std::string unset = first_of_all(group, own);
+  if (!unset.empty()) return {check.name, CheckStatus::failed, unset};
+  return check;
 }
 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
@@ -157,11 +266,45 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
     return {name, CheckStatus::passed,
             fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
   }
-  const std::string detail = fmt::format("hashes by rank: {}", fmt::join(hashes, ", "));
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::vector<std::uint64_t> own;
+  for (int index = 0; index < buffers.count(); ++index) {
+    own.push_back(hash_flat(buffers.parameters(with_padding(buffers, index))));
+  }
+  const std::string detail = fmt::format(
+      "{}; hashes by rank: {}", name_difference(buffers, group, own), fmt::join(hashes, ", "));
   if (!data_parallel.context().synchronized()) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
   return {name, CheckStatus::failed, detail};
+}
+
+GradientHashes hash_gradients(const FlatBuffers& buffers) {
+  GradientHashes hashes;
+  for (int index = 0; index < buffers.count(); ++index) {
+    hashes.push_back(hash_flat(buffers.gradients(with_padding(buffers, index))));
+  }
+  return hashes;
+}
+
+Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
+                            const GradientHashes& own) {
+  const std::string difference = name_difference(buffers, group, own);
+  if (difference.empty()) {
+    return {"gradients_equal", CheckStatus::passed, "every gradient is equal on all ranks"};
+  }
+  return {"gradients_equal", CheckStatus::failed, "the gradient of " + difference};
+}
+
+Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  const std::string stale = first_of_all(group, find_stale(buffers));
+  if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
+  const at::Tensor copy = buffers.compute_copy(buffers.range(0));
+  const auto dtype = copy.defined() ? copy.scalar_type() : buffers.parameter(0).scalar_type();
+  return {"compute_copy", CheckStatus::passed,
+          fmt::format("what the model reads is the parameters in {}, on all ranks",
+                      at::toString(dtype))};
 }
 
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,

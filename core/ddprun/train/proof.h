@@ -10,20 +10,46 @@
 
 namespace ddprun {
 
+/// From the begin of parameter `index` to the begin of the next.
+Range with_padding(const FlatBuffers& buffers, int index);
+
 /// XXH3 of the parameters' bytes. Equal parameters hash equal on all machines of one byte order.
 std::uint64_t hash_parameters(const FlatBuffers& buffers);
 
-/// Fills every gradient with small integers that differ by rank, through a real backward with the
-/// strategy's hooks, and compares the result with the exact mean. The integers are multiples of the
-/// rank count, and their sums are exact in float32 and bfloat16. So any order of reduction must
-/// give the mean without rounding. It needs the memory of the largest parameter, not of the model.
-/// It leaves the gradients unset and the parameters untouched. All ranks must call it.
-Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group);
+/// One of the times at which check_integer_gradients() is made.
+struct IntegerRound {
+  int micro_batches = 1;     ///< 2: the first of two accumulates, as in a step with accumulation
+  std::uint64_t number = 0;  ///< other integers for each number
+};
 
-/// Compares hash_parameters() over all ranks. `name` is that of the check:
-/// "initial_parameters_equal" or "parameters_equal".
+/// Fills every gradient with small integers that differ by rank (ProofIntegers), through a real
+/// backward with the strategy's hooks, and compares the result with the exact mean; the padding
+/// between gradients must stay zero. It needs the memory of the largest parameter, not of the
+/// model. It leaves the gradients unset, and parameters, moments, loss scale and random numbers
+/// untouched. All ranks must call it, between steps.
+Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
+                              IntegerRound round = {});
+
+/// Compares hash_parameters() over all ranks; a failure names the first parameter that differs, and
+/// the ranks.
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
-                             const std::string& name);
+                             const std::string& name = "parameters_equal");
+
+/// A hash for each gradient, in the order of the buffers.
+using GradientHashes = std::vector<std::uint64_t>;
+GradientHashes hash_gradients(const FlatBuffers& buffers);
+/// Compares them over all ranks ("gradients_equal"); a failure names the first parameter and the
+/// ranks.
+Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
+                            const GradientHashes& own);
+
+/// The same after the strategy's setup ("initial_parameters_equal"). It fails also for a NaN, which
+/// Trainer gives all ranks but 0.
+Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group);
+
+/// Compares what the model reads with what the float32 parameters round to, on each rank: the
+/// model's own tensors, and the copy in the dtype of the matrix products where there is one.
+Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group);
 
 /// Compares one step's collectives (kind and payload, in any order) with the strategy's plan.
 /// Returns the difference in words, or an empty text.

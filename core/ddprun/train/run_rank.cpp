@@ -16,6 +16,7 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/run_observer.h"
 #include "ddprun/train/run_plugins.h"
+#include "ddprun/train/run_proof.h"
 #include "ddprun/train/trainer.h"
 #include "ddprun/train/training.h"
 
@@ -33,12 +34,12 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
   return warmup - 1;
 }
 
-/// Runs all steps; collects samples and compares each step's collectives with the plan.
+/// Runs all steps and collects samples. What the proof does between steps is in no sample.
 void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
-             RunObserver& observer, const RunContext& context, RankResult& result) {
+             RunObserver& observer, RunProof& proof, const RunContext& context,
+             RankResult& result) {
   Device& device = group.device();
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
-  std::string off_plan;
   for (std::int64_t index = 0; index < steps; ++index) {
     if (index == experiment.train.warmup_steps) device.reset_memory();
     group.barrier(
@@ -48,28 +49,18 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
     observer.after_step(index);
     if (index == 0)
       result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
-    if (off_plan.empty()) {
-      off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
-      if (!off_plan.empty()) off_plan = fmt::format("step {}: {}", index, off_plan);
-    }
     if (context.on_progress) {
       context.on_progress({index + 1, steps, sample[training().loss], sample[training().step_ms]});
     }
     result.samples.push_back(std::move(sample));
+    if (index + 1 == steps) {  // before the proof runs collectives of its own
+      result.device_memory = device.memory();
+      result.last_step = trainer.last_records();
+      result.last_step_begin_ns = trainer.last_step_begin_ns();
+      result.last_step_phases = trainer.last_phases();
+    }
+    proof.after_step(index);
   }
-  result.device_memory = device.memory();
-  result.last_step = trainer.last_records();
-  result.last_step_begin_ns = trainer.last_step_begin_ns();
-  result.last_step_phases = trainer.last_phases();
-
-  const auto planned = trainer.data_parallel().planned();
-  std::int64_t bytes = 0;
-  for (const auto& collective : planned) bytes += collective.bytes;
-  result.checks.push_back(
-      off_plan.empty() ? Check{"collectives_as_planned", CheckStatus::passed,
-                               fmt::format("{} collectives of {} bytes in all, in each of {} steps",
-                                           planned.size(), bytes, steps)}
-                       : Check{"collectives_as_planned", CheckStatus::failed, off_plan});
 }
 
 }  // namespace
@@ -94,17 +85,19 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, *group);
     setup.reset();
-    auto& data_parallel = trainer.data_parallel();
+    check_planned(trainer.data(), experiment.data, experiment.data_hash);
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
-    result.checks.push_back(
-        check_parameters_equal(data_parallel, *group, "initial_parameters_equal"));
-    result.checks.push_back(check_integer_gradients(data_parallel, *group));
-    give_back_freed_memory();
-    measure(trainer, *group, experiment, observer, context, result);
-    observer.add_to(result);
+    RunProof proof(experiment, trainer, *group);
+    if (proof.begin()) {
+      give_back_freed_memory();
+      measure(trainer, *group, experiment, observer, proof, context, result);
+      trainer.data().check_unchanged();
+      observer.add_to(result);
+      proof.finish();
+    }
+    result.checks = proof.checks();
     result.matmul_dtype = plugins.precision->matmul_dtype();
-    result.checks.push_back(check_parameters_equal(data_parallel, *group, "parameters_equal"));
-    result.parameter_hash = hash_parameters(data_parallel.buffers());
+    result.parameter_hash = hash_parameters(trainer.data_parallel().buffers());
     result.peak_resident_bytes = peak_resident_bytes();
     result.device = device->describe();
     result.topology = device->topology();

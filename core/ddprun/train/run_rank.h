@@ -12,7 +12,8 @@
 namespace ddprun {
 
 /// Runs the experiment as this rank in this process. Returns the results of all ranks, in rank
-/// order, on every rank. Throws ddprun::Error.
+/// order, on every rank. If the proof before the first step failed, no step runs: the results have
+/// the checks and no samples. Throws ddprun::Error.
 std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
                                  const RunContext& context);
 

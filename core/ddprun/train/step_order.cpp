@@ -75,4 +75,9 @@ bool StepOrder::complete(double lr, double clip_norm) {
   return begun;
 }
 
+void StepOrder::replayed() {
+  phase_ = StepPhase::accumulating;
+  lr_.reset();
+}
+
 }  // namespace ddprun

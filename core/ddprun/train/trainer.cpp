@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,12 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
+  // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
+  if (group.rank() != 0) {
+    for (const NamedTensor& parameter : model_.parameters()) {
+      parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+  }
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
                                                   *plugins_.precision, experiment.optimizer);
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
@@ -84,6 +91,7 @@ void Trainer::replay_step() {
   }
   graph_->launch();
   group_.replay();
+  data_parallel_->step_replayed();
 }
 
 Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
@@ -118,6 +126,24 @@ at::Tensor Trainer::gradients() const {
       buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (!plugins_.precision->scales_loss()) return gradients;
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
+}
+
+StepScalars Trainer::last_scalars() const {
+  const at::Tensor& factor = data_parallel_->optimizer().gradient_scale().factor;
+  return {.lr = lr_,
+          .gradient_norm = state_.outcome.norm.defined() ? state_.outcome.norm.item<double>() : 0,
+          .factor = factor.defined() ? factor.item<double>() : 1,
+          .skipped = state_.outcome.skipped()};
+}
+
+void Trainer::set_gradients(const at::Tensor& gradients) {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor scaled =
+      plugins_.precision->scales_loss() ? plugins_.precision->scale_loss(gradients) : gradients;
+  for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
+    const Range range = buffers.range(index);
+    buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));
+  }
 }
 
 std::vector<PhaseTime> Trainer::last_phases() const {

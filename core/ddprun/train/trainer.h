@@ -13,12 +13,21 @@
 
 namespace ddprun {
 
+/// The numbers by which a step scales its update. They must be equal on all ranks.
+struct StepScalars {
+  double lr = 0;
+  double gradient_norm = 0;  ///< before clipping; 0: nothing was clipped
+  double factor = 1;         ///< of each gradient: clipping, and the loss scaled back
+  bool skipped = false;      ///< gradients overflowed
+};
+
 /// run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:
   /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
   /// global batch by group.rank() of group.size(), in micro-batches of experiment.micro_batch()
-  /// sequences. Throws Error.
+  /// sequences. On ranks other than 0 parameters are NaN until the strategy sends those of rank 0.
+  /// Throws Error.
   Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
@@ -29,10 +38,14 @@ class Trainer {
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss.
   at::Tensor gradients() const;
+  /// For on_synchronized: the step goes on with these, laid out as gradients().
+  void set_gradients(const at::Tensor& gradients);
 
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+  /// What the last step updated with.
+  StepScalars last_scalars() const;
   /// The phases of the last step, micro-batch by micro-batch.
   std::vector<PhaseTime> last_phases() const;
 

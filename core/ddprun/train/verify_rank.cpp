@@ -1,96 +1,108 @@
-// Trains by many ranks, then by one process, and compares.
+// Trains by many ranks, and repeats each step in one process.
 #include "ddprun/train/verify_rank.h"
 
-#include <ATen/Functions.h>
-#include <ATen/TensorOperators.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
 
 #include "ddprun/train/affinity.h"
 #include "ddprun/train/emulated_ranks.h"
-#include "ddprun/train/run_plugins.h"
-#include "ddprun/train/trainer.h"
+#include "ddprun/train/one_process.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/training.h"
 
 namespace ddprun {
 
 namespace {
 
-/// The single process of the comparison has nobody to synchronize with.
-class Alone : public Strategy {
+/// Makes the checks of one step that compare the ranks, and keeps the first failure of each kind.
+class RankFaults {
  public:
-  void setup(StrategyContext&) override {}
-  void finish_backward() override {}
-};
+  explicit RankFaults(const std::string& strategy) : strategy_(strategy) {}
 
-/// What is compared: gradients of the first step, parameters after the last. Flat buffers, on the
-/// CPU.
-struct Outcome {
-  at::Tensor gradients;
-  at::Tensor parameters;
-};
-
-Outcome train(Trainer& trainer, std::int64_t steps) {
-  Outcome outcome;
-  auto& buffers = trainer.data_parallel().buffers();
-  for (std::int64_t index = 0; index < steps; ++index) {
-    trainer.step(index, [&] {
-      if (index == 0) outcome.gradients = trainer.gradients();
-    });
+  void enter(const Check& check, std::int64_t step) {
+    if (check.status == CheckStatus::passed || !failed_.insert(check.name).second) return;
+    words_.push_back(
+        fmt::format("step {}: {}: strategy {}: {}", step, check.name, strategy_, check.detail));
   }
-  outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
-  return outcome;
+
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  std::string strategy_;
+  std::set<std::string> failed_;
+  std::vector<std::string> words_;
+};
+
+std::vector<double> gather(ProcessGroup& group, double value) {
+  std::vector<double> values;
+  for (const std::string& text : group.all_gather_object(fmt::format("{:a}", value))) {
+    values.push_back(std::strtod(text.c_str(), nullptr));
+  }
+  return values;
 }
 
-std::pair<double, double> max_and_mean(const at::Tensor& a, const at::Tensor& b, Range range) {
-  const at::Tensor difference =
-      (a.slice(0, range.begin, range.end).to(at::kDouble) - b.slice(0, range.begin, range.end))
-          .abs();
-  return {difference.max().item<double>(), difference.mean().item<double>()};
+/// One step of the run, compared between the ranks and, on rank 0, with one process (else null).
+VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alone,
+                         std::int64_t index, RankFaults& faults) {
+  const FlatBuffers& buffers = trainer.data_parallel().buffers();
+  RunStep run{.index = index};
+  if (alone != nullptr) run.before = buffers.parameters(buffers.all()).clone();
+  GradientHashes hashes;
+  const auto look = [&] {
+    hashes = hash_gradients(buffers);
+    if (alone != nullptr) run.gradients = trainer.gradients();
+  };
+  const Sample sample = trainer.step(index, look);
+  const StepScalars scalars = trainer.last_scalars();
+  // A replay does not stop for us. Its gradients are still there unless they were scaled in place.
+  const bool replayed = hashes.empty();
+  const bool known = !replayed || scalars.factor == 1;
+  if (replayed && known) look();
+  if (known) faults.enter(check_gradients_equal(buffers, group, hashes), index);
+  faults.enter(check_parameters_equal(trainer.data_parallel(), group), index);
+  faults.enter(check_compute_copy(trainer.data_parallel(), group), index);
+
+  VerifiedStep out{.step = index, .losses = gather(group, sample[training().loss])};
+  for (const double loss : out.losses) out.loss += loss / static_cast<double>(out.losses.size());
+  if (alone == nullptr) return out;
+  run.after = buffers.parameters(buffers.all());
+  run.skipped = scalars.skipped;
+  alone->repeat(run, out);
+  return out;
 }
 
 }  // namespace
 
-std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                    const RunContext& context) {
+void Largest::add(double other, const std::string& name) {
+  if (!parameter.empty() && (std::isnan(value) || other <= value)) return;
+  value = other;
+  parameter = name;
+}
+
+Verification verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                         const RunContext& context) {
   const RankInfo& info = context.info;
   set_affinity(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
-  Outcome together;
+  Verification out;
   {
+    RankFaults faults(experiment.strategy.name);
     Trainer trainer(experiment, make_plugins(registry, experiment), *group);
-    together = train(trainer, steps);
+    faults.enter(check_initial_parameters(trainer.data_parallel(), *group), 0);
+    std::optional<OneProcess> alone;
+    if (info.rank == 0) alone.emplace(experiment, registry, *device);
+    for (std::int64_t index = 0; index < steps; ++index) {
+      out.steps.push_back(verify_step(trainer, *group, alone ? &*alone : nullptr, index, faults));
+    }
+    if (alone) out.parameters = {alone->parameters().rbegin(), alone->parameters().rend()};
+    out.faults = faults.words();
   }
   group->shutdown();
-  if (info.rank != 0) return {};
-
-  // The whole global batch in one forward, by PyTorch's own operators: other kernels, other matrix
-  // shapes, other orders of summation, so that nothing but the mathematics is shared.
-  Experiment whole = experiment;
-  whole.model.kernels = KernelSet::reference;
-  whole.world.size = 1;
-  whole.train.global_batch = experiment.global_batch();
-  whole.train.batch_per_rank = 0;
-  whole.train.accumulate = 1;
-  whole.optimizer.overlap = false;
-  whole.execution = {};
-  const auto alone_group =
-      connect_thread(make_thread_store(), 0, 1, experiment.world.comm, *device);
-  RunPlugins plugins = make_plugins(registry, whole);
-  plugins.strategy = std::make_shared<Alone>();
-  Trainer trainer(whole, plugins, *alone_group);
-  const Outcome alone = train(trainer, steps);
-  std::vector<Difference> differences;
-  const auto& buffers = trainer.data_parallel().buffers();
-  for (int index = buffers.count() - 1; index >= 0; --index) {  // in the order of the forward pass
-    Difference difference{.name = buffers.name(index)};
-    std::tie(difference.gradient_max, difference.gradient_mean) =
-        max_and_mean(together.gradients, alone.gradients, buffers.range(index));
-    std::tie(difference.parameter_max, difference.parameter_mean) =
-        max_and_mean(together.parameters, alone.parameters, buffers.range(index));
-    differences.push_back(difference);
-  }
-  return differences;
+  return info.rank == 0 ? out : Verification{};
 }
 
 }  // namespace ddprun

@@ -1,7 +1,9 @@
-// `ddprun verify`: the same training by many ranks and by one process, compared parameter by
-// parameter.
+// `ddprun verify`: each step of a data-parallel run against one process that starts from this run's
+// parameters of that step.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,20 +13,52 @@
 
 namespace ddprun {
 
-/// How far one parameter of the data-parallel run is from that of one process on the same global
-/// batch. All differences are absolute: largest and mean over the parameter's elements.
-struct Difference {
-  std::string name = {};
-  /// After the first step's backward.
-  double gradient_max = 0, gradient_mean = 0;
-  /// After all steps.
-  double parameter_max = 0, parameter_mean = 0;
+/// The largest of some differences, and whose it is. A NaN is largest.
+struct Largest {
+  double value = 0;
+  std::string parameter = {};
+  void add(double other, const std::string& name);
 };
 
-/// Trains all steps as run_rank() does, and then again in rank 0's process alone without any
-/// strategy, on as many threads. Rank 0 returns the differences in the order of the forward pass,
-/// the others nothing. Of `context` it takes the rank and the run's id. Throws ddprun::Error.
-std::vector<Difference> verify_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                    const RunContext& context);
+/// How far a step of the run is from that of one process: over all elements of all parameters, or
+/// of one in all steps.
+struct Differences {
+  /// Of |g(run) - g(one process)|.
+  Largest gradient = {};
+  /// Of |p(run) - p(one process)| / (|p before| + |p(one process)|), after an update by the same
+  /// gradients, those of the run, from the same moments: what the strategy did to the update.
+  Largest update = {};
+  /// Of |p(run) - p(one process)| after an update by the gradients of each. SGD only: AdamW turns
+  /// the rounding of a gradient near zero into a whole step.
+  std::optional<Largest> parameter = {};
+};
+
+struct VerifiedStep {
+  std::int64_t step = 0;
+  std::vector<double> losses = {};  ///< of each rank
+  double loss = 0;                  ///< of the run: their mean
+  double loss_one_process = 0;
+  /// Nothing: gradients overflowed and the step was skipped, or it was a replay that scaled its
+  /// gradients in place.
+  std::optional<Differences> differences = {};
+};
+
+struct Verification {
+  std::vector<VerifiedStep> steps = {};
+  /// Of each parameter over all steps, in the order of the forward pass.
+  std::vector<Differences> parameters = {};
+  /// What differs between ranks, or on one: "step 3: parameters_equal: ...". The first of each
+  /// kind.
+  std::vector<std::string> faults = {};
+};
+
+/// Trains all steps as run_rank() does. After each, rank 0 does the same step in one process,
+/// without any strategy, by PyTorch's own operators and as many threads, while the others wait: so
+/// differences do not add up over steps. It holds besides its own share that process's parameters,
+/// gradients, moments and activations of the whole batch, and a copy of parameters and gradients.
+/// Rank 0 returns what it found, the others nothing. Of `context` it takes the rank and the run's
+/// id. Throws ddprun::Error.
+Verification verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                         const RunContext& context);
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -69,6 +70,25 @@ TEST(ConfigNode, DuplicateKeysAreRefused) {
             "  got: the key a second time\n"
             "  expected: each key once\n"
             "  hint: the first one is at a.yaml:2:3");
+}
+
+// Each of them took seconds when keys were looked for one after another.
+TEST(ConfigNode, ManyKeysTakeNoTime) {
+  std::string keys = "a: &a {";
+  for (int i = 0; i < 20'000; ++i) keys += "k" + std::to_string(i) + ": 1, ";
+  keys += "z: 1}\nb: {<<: *a, c: 1}\n";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_yaml(keys, "a.yaml").find("b")->map.size(), 20'002U);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(spent.count(), 1.5);
+}
+
+TEST(ConfigNode, CopiesOfAnchoredValuesCount) {
+  std::string text = "a: ";
+  for (int i = 0; i < 300; ++i) text += "&a" + std::to_string(i) + " [";
+  for (int i = 0; i < 1000; ++i) text += "1, ";
+  for (int i = 0; i < 300; ++i) text += "]";
+  EXPECT_THAT(parse_error(text), testing::HasSubstr("expands to more than 100000 values"));
 }
 
 TEST(ConfigNode, SeveralDocumentsAreRefused) {
@@ -356,6 +376,23 @@ TEST(Sweep, TooManyPointsAreRefused) {
             "  got: 100000 or more\n"
             "  expected: at most 10000\n"
             "  hint: sweep over fewer keys");
+}
+
+TEST(Sweep, TooManyKeysAreRefused) {
+  std::string text = "sweep:\n";
+  for (int key = 0; key <= 100; ++key) text += "  k" + std::to_string(key) + ": [0]\n";
+  EXPECT_EQ(sweep_error(text),
+            "the sweep has too many keys\n"
+            "  where: a.yaml:2:3\n"
+            "  got: 101\n"
+            "  expected: at most 100\n"
+            "  hint: a key with one value needs no sweep");
+}
+
+TEST(Sweep, LabelsAreShortAndPrintable) {
+  const auto label = labels("sweep: {a: [\"\\e[31m\", " + std::string(5'000, 'x') + "]}");
+  EXPECT_EQ(label[0], "a=\\x1b[31m");
+  EXPECT_LT(label[1].size(), 210U);
 }
 
 TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {

@@ -199,18 +199,22 @@ TEST_F(ExperimentTest, PluginsMustBeChosen) {
 }
 
 TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
-  EXPECT_EQ(
-      error(std::string(kLeast) + "name: a/b\n"),
-      "the experiment's name cannot name a folder\n"
-      "  where: run.yaml:5:1\n"
-      "  got: a/b\n"
-      "  expected: letters, digits, '.', '_' and '-', not starting with '.', and not \"latest\"\n"
-      "  hint: results stand in a folder of this name");
+  EXPECT_EQ(error(std::string(kLeast) + "name: a/b\n"),
+            "the experiment's name cannot name a folder\n"
+            "  where: run.yaml:5:1\n"
+            "  got: a/b\n"
+            "  expected: at most 255 letters, digits, '.', '_' and '-', not starting with '.', and "
+            "not \"latest\"\n"
+            "  hint: results stand in a folder of this name");
   file_ = folder_ / "my run.yaml";
   EXPECT_THAT(error(kLeast), testing::HasSubstr("got: my run\n"));
   EXPECT_THAT(error(kLeast),
               testing::EndsWith("hint: it is the file's name; add name: to the file"));
   file_ = folder_ / "run.yaml";
+  const std::string longest(255, 'a');
+  EXPECT_EQ(load(std::string(kLeast) + "name: " + longest + "\n").name, longest);
+  EXPECT_THAT(error(std::string(kLeast) + "name: a" + longest + "\n"),
+              testing::HasSubstr("at most 255 letters"));
   EXPECT_EQ(error(std::string(kLeast) + "sweep: {name: [a, b]}\n"),
             "the name cannot be swept\n"
             "  where: run.yaml:5:9\n"

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -78,6 +79,22 @@ TEST(Registry, ALinkToALibraryOfTheFolderIsNoDuplicate) {
   const PluginRegistry registry({folder});
   EXPECT_THAT(lines(registry), ElementsAre("strategy apple first 1.2 a.so"));
   EXPECT_THAT(registry.refused(), IsEmpty());
+}
+
+TEST(Registry, AnEntryThatCannotBeReadIsRefusedAlone) {
+  const fs::path folder = fs::path(testing::TempDir()) / "registry_strange";
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  fs::create_symlink(folder_of("first") / "a.so", folder / "a.so");
+  fs::create_symlink(folder / "self.so", folder / "self.so");
+  ASSERT_EQ(::mkfifo((folder / "fifo.so").c_str(), 0600), 0);
+  const PluginRegistry registry({folder, folder / "self.so"});
+  EXPECT_THAT(lines(registry), ElementsAre("strategy apple first 1.2 a.so"));
+  EXPECT_THAT(registry.refused(),
+              testing::UnorderedElementsAre(
+                  AllOf(HasSubstr("the plugin library is not a file"), HasSubstr("fifo.so")),
+                  AllOf(HasSubstr("the plugin library is not a file"), HasSubstr("self.so"),
+                        HasSubstr("symbolic links"))));
 }
 
 TEST(Registry, TwinsOfAFolderAreRefusedAndNoLaterFolderStandsIn) {

@@ -7,8 +7,10 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -234,6 +236,64 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_EQ(refusal(tokens({folder_})).where, folder_.string());
   EXPECT_THAT(refusal(tokens({good}), 301, 8).got, HasSubstr("8 tokens"));
   EXPECT_EQ(refusal(tokens({})).where, "data.path");
+}
+
+template <class Action>
+ErrorText error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+const std::string kChanged = "the data changed while the run read it";
+
+TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {
+  const std::string path = write_numbers("a.bin", std::vector<std::uint16_t>(100'000, 7));
+  const auto data = open_data(tokens({path}), 8, 4, 0);
+  data->check_unchanged();
+  fs::resize_file(path, 100);
+  const ErrorText text = error_of([&] { data->batch(0, 0, 20); });
+  EXPECT_EQ(text.what, kChanged);
+  EXPECT_EQ(text.where, path);
+  EXPECT_EQ(text.got, "100 bytes, and 200,000 bytes at first");
+  EXPECT_EQ(error_of([&] { data->check_unchanged(); }).what, kChanged);
+}
+
+TEST_F(DataTest, ATokenFileThatIsWrittenToIsAnError) {
+  const std::string path = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 5});
+  const auto data = open_data(tokens({path}), 8, 4, 0);
+  write_numbers<std::uint16_t>("a.bin", {9, 9, 9, 9, 9});
+  EXPECT_THAT(error_of([&] { data->batch(0, 0, 1); }).got, HasSubstr("not in the vocabulary"));
+  fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::seconds(9));
+  EXPECT_EQ(error_of([&] { data->check_unchanged(); }).got, "it was written to");
+}
+
+TEST_F(DataTest, ContentsAreTheSameOrNotThoseOfThePlan) {
+  const std::string path = write("a.txt", "some text");
+  const std::uint64_t planned = open_data(text({path}), 256, 4, 0)->content_hash();
+  EXPECT_NE(planned, 0U);
+  EXPECT_EQ(open_data(text({write("b.txt", "some text")}), 256, 4, 0)->content_hash(), planned);
+  check_planned(*open_data(text({path}), 256, 4, 0), text({path}), planned);
+  check_planned(*open_data(text({path}), 256, 4, 0), text({path}), 0);
+  write("a.txt", "some test");
+  const auto data = open_data(text({path}), 256, 4, 0);
+  const ErrorText error = error_of([&] { check_planned(*data, text({path}), planned); });
+  EXPECT_EQ(error.what, "the data is not what it was when the run was planned");
+  EXPECT_EQ(error.where, path);
+}
+
+TEST_F(DataTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+  const std::string fifo = folder_ / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(text({fifo})).got, "a named pipe, not a file");
+  EXPECT_EQ(refusal(tokens({fifo})).got, "a named pipe, not a file");
+  EXPECT_EQ(refusal(text({"/dev/zero"})).got, "a device, not a file");
+  fs::resize_file(write("sparse.txt", "x"), std::uintmax_t{1} << 42);
+  EXPECT_THAT(refusal(text({folder_ / "sparse.txt"})).got, HasSubstr("more than memory"));
 }
 
 TEST_F(DataTest, RandomTokensTakeNoPath) {

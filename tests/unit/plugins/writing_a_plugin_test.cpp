@@ -1,9 +1,12 @@
-// The code in docs/writing_a_plugin.md is the code that the tests compile and run.
+// The code in docs/writing_a_plugin.md and docs/using_the_library.md is the code that the tests
+// compile and run.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -39,6 +42,30 @@ TEST(WritingAPlugin, QuotesTheFilesThatAreTested) {
   for (const auto& [name, code] : blocks) {
     EXPECT_EQ(code, text_of("tests/integration/out_of_tree/chunked/" + name)) << name;
   }
+}
+
+TEST(UsingTheLibrary, QuotesTheFilesThatAreTested) {
+  const auto blocks = named_blocks(text_of("docs/using_the_library.md"));
+  ASSERT_EQ(blocks.size(), 3u);
+  for (const auto& [name, code] : blocks) {
+    EXPECT_EQ(code, text_of("examples/own_program/" + name)) << name;
+  }
+}
+
+std::multiset<std::string> matches(const std::string& text, const std::regex& pattern) {
+  std::multiset<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
+    found.insert((*match)[1]);
+  }
+  return found;
+}
+
+TEST(UsingTheLibrary, ListsTheHeadersThatAreInstalledForUsers) {
+  const auto listed =
+      matches(text_of("docs/using_the_library.md"), std::regex("\n\\| `(ddprun/[^`]+\\.h)` \\|"));
+  const auto installed = matches(text_of("core/public_headers.txt"), std::regex("\n(ddprun/.+)"));
+  EXPECT_GT(listed.size(), 20U);
+  EXPECT_EQ(listed, installed);
 }
 
 }  // namespace

@@ -118,9 +118,10 @@ TEST(EarlierRows, WhatIsNoFileIsNotWaitedFor) {
   ASSERT_EQ(mkfifo((folder.path() / "known/T1/result.json").c_str(), 0600), 0);
   testing::internal::CaptureStdout();
   EXPECT_TRUE(earlier_rows(folder.path() / "known").empty());
-  EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("known/T1/result.json is damaged"), HasSubstr("it is no file"),
-                    HasSubstr("known/T2/result.json is damaged")));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStdout(),
+      AllOf(HasSubstr("known/T1/result.json is damaged"), HasSubstr("a named pipe, not a file"),
+            HasSubstr("known/T2/result.json is damaged")));
 }
 
 TEST(EarlierRows, ADamagedResultLeavesTheOthers) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 #include <thread>
+#include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
@@ -77,6 +78,16 @@ class OneRank : public testing::Test {
   Spy spy;
   Precision precision;
 };
+
+/// Whether DataParallel::backward() takes these.
+template <class... Arguments>
+concept BackwardTakes = requires(DataParallel& ddp, Arguments... arguments) {
+  ddp.backward(arguments...);
+};
+static_assert(BackwardTakes<const Loss&>);
+static_assert(!BackwardTakes<at::Tensor> && !BackwardTakes<at::Tensor, bool>,
+              "a loss that forward() did not compute would be of fp32, whatever the precision");
+static_assert(!std::is_constructible_v<Loss, at::Tensor, at::Tensor, bool>);
 
 TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
   DataParallel ddp = make();

@@ -130,6 +130,15 @@ TEST_F(OptimizerOverlap, ABackwardWithoutAStepUpdatesNothing) {
   EXPECT_TRUE(at::equal(model.large, at::ones({32})));
 }
 
+TEST_F(OptimizerOverlap, ABackwardAfterAReplayedStepUpdatesNothing) {
+  strategy.ranges = {{0, 48}};
+  DataParallel ddp = make();
+  ddp.begin_step(1.0);  // and then a captured step was replayed
+  ddp.step_replayed();
+  EXPECT_EQ(check_integer_gradients(ddp, *group).status, CheckStatus::passed);
+  EXPECT_TRUE(at::equal(model.large, at::ones({32})));
+}
+
 TEST_F(OptimizerOverlap, WithoutTheOptionARangeReportedIsNotUpdated) {
   strategy.ranges = {{0, 48}};
   OptimizerConfig after = overlapped_sgd();

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -51,6 +53,23 @@ class Sums : public OneByOne {
   Sums() { op_ = ReduceOp::sum; }
 };
 
+class WritesPadding : public OneByOne {
+  void finish_backward() override {
+    OneByOne::finish_backward();
+    context_->buffers().gradients({7, 8}).fill_(1);
+  }
+};
+
+class DropsTheFirstMicroBatch : public OneByOne {
+  void setup(StrategyContext& context) override {
+    OneByOne::setup(context);
+    context.before_forward([this] {
+      auto& buffers = context_->buffers();
+      buffers.gradients(buffers.all()).zero_();
+    });
+  }
+};
+
 class Unsynchronized : public OneByOne {
   void setup(StrategyContext& context) override {
     context_ = &context;
@@ -67,13 +86,13 @@ std::vector<NamedTensor> two_parameters() {
 
 /// Runs the check with a strategy of that type on two ranks; both ranks must agree.
 template <class S>
-Check integer_check() {
+Check integer_check(IntegerRound round = {}) {
   std::vector<Check> checks(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     S strategy;
     Precision precision;
     DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
-    checks[group.rank()] = check_integer_gradients(ddp, group);
+    checks[group.rank()] = check_integer_gradients(ddp, group, round);
     EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
     EXPECT_EQ(ddp.buffers().parameter(0).sum().item<float>(), 7.0F);
   });
@@ -96,6 +115,18 @@ TEST(IntegerGradients, CatchAForgottenParameter) {
 
 TEST(IntegerGradients, CatchASumInsteadOfAMean) {
   EXPECT_EQ(integer_check<Sums>().status, CheckStatus::failed);
+}
+
+TEST(IntegerGradients, CatchAWriteToThePadding) {
+  EXPECT_THAT(integer_check<WritesPadding>().detail,
+              HasSubstr("the padding behind the gradient of second is not zero"));
+}
+
+TEST(IntegerGradients, WithAccumulationCatchAMicroBatchThatWasDropped) {
+  EXPECT_EQ(integer_check<OneByOne>({.micro_batches = 2}).status, CheckStatus::passed);
+  EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>().status, CheckStatus::passed);
+  EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>({.micro_batches = 2}).status,
+            CheckStatus::failed);
 }
 
 TEST(IntegerGradients, AreAControlWithoutSynchronization) {
@@ -143,12 +174,57 @@ TEST(ParametersEqual, CatchesADriftingRank) {
     OneByOne strategy;
     Precision precision;
     DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
-    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, CheckStatus::passed);
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
     if (group.rank() == 1) {
       auto flat = ddp.buffers().parameters(ddp.buffers().range(0)).detach();
       flat[3] += 1e-7;
     }
-    EXPECT_EQ(check_parameters_equal(ddp, group, "parameters_equal").status, CheckStatus::failed);
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("second is not that of rank 0 on rank 1; hashes"));
+  });
+}
+
+/// Computes in bfloat16, with a copy of the parameters or with tensors of that dtype.
+struct Bfloat16 : Precision {
+  explicit Bfloat16(bool tensors) : tensors(tensors) {}
+  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+  at::ScalarType reduce_dtype() const override { return tensors ? at::kBFloat16 : at::kFloat; }
+  at::ScalarType parameter_dtype() const override { return reduce_dtype(); }
+  bool tensors;
+};
+
+TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
+  for (const bool tensors : {false, true}) {
+    test::run_ranks(2, [tensors](ProcessGroup& group) {
+      OneByOne strategy;
+      Bfloat16 precision(tensors);
+      DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+      FlatBuffers& buffers = ddp.buffers();
+      if (!tensors) buffers.slots();  // make the copy
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+      buffers.parameters(buffers.range(1)).detach().mul_(1.0001);
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed) << "rounds to the same";
+      if (group.rank() == 1) buffers.parameters(buffers.range(0)).detach()[2] = std::nanf("");
+      const Check check = check_compute_copy(ddp, group);
+      EXPECT_EQ(check.status, CheckStatus::failed);
+      EXPECT_THAT(check.detail,
+                  HasSubstr("rank 1: 1 of 7 elements of second that the model reads"));
+      buffers.parameters_changed(buffers.all());
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed) << "a NaN is a NaN";
+    });
+  }
+}
+
+TEST(ComputeCopy, InFloat32TheModelReadsTheBufferItself) {
+  test::run_ranks(1, [](ProcessGroup& group) {
+    OneByOne strategy;
+    Precision precision;
+    auto parameters = two_parameters();
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+    parameters[0].tensor.set_data(at::zeros({3, 5}));
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
   });
 }
 

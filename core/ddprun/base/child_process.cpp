@@ -1,0 +1,94 @@
+// fork, a pipe, a deadline, and the words for how a child ended.
+#include "ddprun/base/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/descriptor.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The exit status of a child whose body returned; unlikely to be that of one that called exit().
+constexpr int kReturned = 113;
+
+[[noreturn]] void child_main(const std::function<void(int fd)>& body, pid_t parent, int fd) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // the parent died before prctl
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::dup2(nowhere, STDERR_FILENO);
+  body(fd);
+  ::_exit(kReturned);  // the parent's static objects are not this process's to destroy
+}
+
+/// What the child writes until it closes its end, or nothing more if the time is over.
+std::string read_until_end(int fd, std::int64_t end_ns, bool& ended) {
+  std::string text;
+  char buffer[4096];
+  for (ended = false; !ended && now_ns() < end_ns;) {
+    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, 100) <= 0) continue;
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    ended = n == 0;
+    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+std::string death_of(int status, bool in_time, double limit_s) {
+  if (!in_time) return fmt::format("no end within {:g} s", limit_s);
+  if (WIFSIGNALED(status)) {
+    return fmt::format("killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) == kReturned) return {};
+  return fmt::format("ended with exit status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  const Descriptor reading(ends[0]);
+  std::optional<Descriptor> writing(std::in_place, ends[1]);
+  const pid_t parent = ::getpid();
+  std::fflush(nullptr);  // else the child would hold the parent's buffered text
+  const pid_t pid = ::fork();
+  if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (pid == 0) child_main(body, parent, writing->get());
+  writing.reset();
+  bool in_time = false;
+  const auto limit_ns = static_cast<std::int64_t>(limit_s * 1e9);
+  ChildReport report{read_until_end(reading.get(), now_ns() + limit_ns, in_time), {}};
+  if (!in_time) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  report.death = death_of(status, in_time, limit_s);
+  return report;
+}
+
+void write_all(int fd, const std::string& text) {
+  for (std::size_t sent = 0; sent < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + sent, text.size() - sent);
+    if (n < 0 && errno != EINTR) return;
+    if (n > 0) sent += static_cast<std::size_t>(n);
+  }
+}
+
+}  // namespace ddprun

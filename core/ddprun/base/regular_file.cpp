@@ -1,0 +1,82 @@
+// Opens without waiting, looks at what it got, and reads by offset.
+#include "ddprun/base/regular_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "ddprun/base/mapped_memory.h"
+#include "ddprun/base/text.h"
+
+namespace ddprun {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& reason) { throw std::runtime_error(reason); }
+
+const char* noun_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a named pipe, not a file";
+  return S_ISSOCK(mode) ? "a socket, not a file" : "a device, not a file";
+}
+
+std::string bytes_text(std::int64_t bytes) { return with_thousands(bytes) + " bytes"; }
+
+}  // namespace
+
+RegularFile::RegularFile(const std::filesystem::path& path) {
+  // stat() before open(): to open a device may do something. O_NONBLOCK: nothing that took the
+  // path's place meanwhile can hold this process.
+  struct stat before = {};
+  if (::stat(path.c_str(), &before) != 0) fail(std::strerror(errno));
+  if (!S_ISREG(before.st_mode)) fail(noun_of(before.st_mode));
+  descriptor_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &opened_) != 0) {
+    fail(std::strerror(errno));
+  }
+  if (!S_ISREG(opened_.st_mode)) fail(noun_of(opened_.st_mode));
+}
+
+std::int64_t RegularFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
+  std::int64_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = ::pread(descriptor_.get(), static_cast<char*>(out) + done,
+                              static_cast<std::size_t>(bytes - done), offset + done);
+    if (n < 0 && errno != EINTR) fail(std::strerror(errno));
+    if (n == 0) break;
+    if (n > 0) done += n;
+  }
+  return done;
+}
+
+std::string RegularFile::change() const {
+  struct stat now = {};
+  if (::fstat(descriptor_.get(), &now) != 0) return std::strerror(errno);
+  if (now.st_size != opened_.st_size) {
+    return bytes_text(now.st_size) + ", and " + bytes_text(opened_.st_size) + " at first";
+  }
+  const bool written = now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
+                       now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec;
+  return written ? "it was written to" : "";
+}
+
+std::string read_whole(const std::filesystem::path& path) {
+  const RegularFile file(path);
+  const auto too_large = [&file] {
+    return bytes_text(file.size()) + ", more than memory has to give";
+  };
+  if (static_cast<std::uint64_t>(file.size()) > available_bytes()) fail(too_large());
+  try {
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    if (file.read(0, text.data(), file.size()) != file.size()) fail("it was cut while it was read");
+    return text;
+  } catch (const std::bad_alloc&) {
+    fail(too_large());
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,41 @@
+// Reads files that have an end, and that memory can hold.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "ddprun/base/descriptor.h"
+
+namespace ddprun {
+
+/// A regular file, open for reading. A named pipe, a socket or a device is refused: reading it
+/// might wait, or go on, without end.
+class RegularFile {
+ public:
+  /// Throws std::runtime_error with the reason alone: the words of the system, or what the path
+  /// leads to instead of a file.
+  explicit RegularFile(const std::filesystem::path& path);
+
+  /// Bytes, when it was opened.
+  std::int64_t size() const { return opened_.st_size; }
+
+  /// Copies bytes from `offset` on, and returns how many there were: less than `bytes` only where
+  /// the file ends. Throws std::runtime_error with the reason. Thread-safe.
+  std::int64_t read(std::int64_t offset, void* out, std::int64_t bytes) const;
+
+  /// What happened to the file since it was opened; empty: nothing. A file of the same name that
+  /// took its place does not count, as this one is still read.
+  std::string change() const;
+
+ private:
+  Descriptor descriptor_;
+  struct stat opened_ = {};
+};
+
+/// All bytes of a file. Throws std::runtime_error with the reason, also if memory cannot hold them.
+std::string read_whole(const std::filesystem::path& path);
+
+}  // namespace ddprun

@@ -1,0 +1,162 @@
+// Tries, loads and checks plugin libraries: each handshake before any C++ object crosses.
+#include "ddprun/config/plugin_library.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/shared_library.h"
+#include "ddprun/config/library_trial.h"
+#include "ddprun/config/options_io.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSymbol = "ddprun_plugin_v1";
+constexpr const char* kExport =
+    "export the class with DDPRUN_STRATEGY, DDPRUN_PRECISION or DDPRUN_ATTENTION";
+constexpr const char* kRebuild = "rebuild the plugin against this ddprun (ddprun_add_plugin)";
+
+std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+void check_version(const PluginDescriptor& descriptor, const fs::path& file) {
+  if (descriptor.api_version == kPluginApiVersion) return;
+  const std::string got = fmt::format("API {}", descriptor.api_version);
+  const std::string expected = fmt::format("API {}", kPluginApiVersion);
+  if (descriptor.api_version < kPluginApiVersion) {
+    throw PluginError({.what = "the plugin was built for an older plugin API",
+                       .where = file.string(),
+                       .got = got,
+                       .expected = expected,
+                       .hint = kRebuild});
+  }
+  throw PluginError({.what = "the plugin was built for a newer plugin API",
+                     .where = file.string(),
+                     .got = got,
+                     .expected = expected,
+                     .hint = "update ddprun, or rebuild the plugin against this one"});
+}
+
+/// Reads `size` first, and nothing that a smaller descriptor does not hold.
+void check_size(const PluginDescriptor& descriptor, const fs::path& file) {
+  if (descriptor.size == sizeof(PluginDescriptor)) return;
+  // Another version explains another size, and says better what to do.
+  if (descriptor.size >= offsetof(PluginDescriptor, build_id)) check_version(descriptor, file);
+  throw PluginError({.what = "the plugin's descriptor has another size",
+                     .where = file.string(),
+                     .got = fmt::format("{} bytes", descriptor.size),
+                     .expected = fmt::format("{} bytes", sizeof(PluginDescriptor)),
+                     .hint = kRebuild});
+}
+
+/// The handshake: the fields in the order of their declaration.
+void check(const PluginDescriptor& descriptor, const fs::path& file) {
+  check_size(descriptor, file);
+  check_version(descriptor, file);
+  if (const auto id = text_or_empty(descriptor.build_id); id != DDPRUN_BUILD_ID) {
+    throw PluginError({.what = "the plugin was built differently from this ddprun",
+                       .where = file.string(),
+                       .got = id,
+                       .expected = DDPRUN_BUILD_ID,
+                       .hint = "build it with the same LibTorch, compiler and build type"});
+  }
+  if (descriptor.kind < static_cast<std::uint32_t>(PluginKind::strategy) ||
+      descriptor.kind > static_cast<std::uint32_t>(PluginKind::attention)) {
+    throw PluginError({.what = "the plugin is of an unknown kind",
+                       .where = file.string(),
+                       .got = fmt::format("kind {}", descriptor.kind),
+                       .expected = "1 (strategy), 2 (precision) or 3 (attention)",
+                       .hint = kExport});
+  }
+  const auto name = text_or_empty(descriptor.name);
+  const bool characters_ok =
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+  if (name.empty() || !characters_ok) {
+    throw PluginError({.what = "the plugin's name is malformed",
+                       .where = file.string(),
+                       .got = fmt::format("'{}'", name),
+                       .expected = "one or more of a-z, 0-9 and _",
+                       .hint = "it is the name that a YAML file uses"});
+  }
+  const auto present = [&](bool there, const char* what) {
+    if (!there) {
+      throw PluginError({.what = fmt::format("the plugin's descriptor lacks its {}", what),
+                         .where = file.string(),
+                         .got = "a null pointer",
+                         .expected = fmt::format("the {} that DDPRUN_PLUGIN writes", what),
+                         .hint = kRebuild});
+    }
+  };
+  present(descriptor.summary != nullptr, "summary");
+  present(descriptor.version != nullptr, "version");
+  present(descriptor.create != nullptr, "function `create`");
+  present(descriptor.destroy != nullptr, "function `destroy`");
+}
+
+PluginLibrary load(const fs::path& file) {
+  const void* symbol = library_symbol(file, kSymbol, "the plugin library", kRebuild);
+  if (symbol == nullptr) {
+    throw PluginError({.what = "the library is not a ddprun plugin",
+                       .where = file.string(),
+                       .got = fmt::format("no symbol {}", kSymbol),
+                       .expected = fmt::format("the symbol {}", kSymbol),
+                       .hint = kExport});
+  }
+  const auto& descriptor = *static_cast<const PluginDescriptor*>(symbol);
+  check(descriptor, file);
+  return {{static_cast<PluginKind>(descriptor.kind), descriptor.name, descriptor.summary,
+           descriptor.version, file},
+          &descriptor};
+}
+
+/// What the launching process will do with a library before any rank starts.
+void use_once(const fs::path& file) {
+  const PluginLibrary library = load(file);
+  if (Plugin* const plugin = library.descriptor->create()) {
+    list_options([plugin](Options& options) { plugin->declare_options(options); });
+    library.descriptor->destroy(plugin);
+  }
+}
+
+}  // namespace
+
+const char* to_string(PluginKind kind) {
+  switch (kind) {
+    case PluginKind::strategy:
+      return "strategy";
+    case PluginKind::precision:
+      return "precision";
+    case PluginKind::attention:
+      return "attention";
+  }
+  return "unknown";
+}
+
+std::map<fs::path, std::string> try_plugin_libraries(const std::vector<fs::path>& files) {
+  try {
+    return try_libraries(files, use_once);
+  } catch (const std::system_error& error) {
+    throw PluginError({.what = "plugin libraries cannot be tried in a child process",
+                       .where = files.front().parent_path().string(),
+                       .got = error.what(),
+                       .expected = "one more process and two more descriptors",
+                       .hint = "`ulimit -a` shows the limits of processes and open files"});
+  }
+}
+
+PluginLibrary load_plugin_library(const fs::path& file,
+                                  const std::map<fs::path, std::string>& deaths) {
+  const auto found = deaths.find(file);
+  if (found == deaths.end()) return load(file);
+  throw PluginError({.what = "the plugin library crashed when it was tried",
+                     .where = file.string(),
+                     .got = found->second,
+                     .expected = "a library that can be loaded, and makes its plugin",
+                     .hint = "it is damaged, or its code is at fault: copy or build it again"});
+}
+
+}  // namespace ddprun

@@ -1,0 +1,148 @@
+// Holds differences against bounds.
+#include "runner/report/verify_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "runner/report/text_table.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no NaN, and writes null.
+double number(const json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
+
+double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
+}
+
+/// A quantity of Differences, and what passes.
+struct Quantity {
+  std::string key;
+  std::string words;
+  double bound;
+};
+
+std::vector<Quantity> quantities(const VerifyBounds& bounds) {
+  const double unbounded = std::numeric_limits<double>::max();  // a NaN exceeds even this
+  return {{"gradient", "the gradient of", bounds.gradient},
+          {"update", "from equal gradients, the relative update of", VerifyBounds::kUpdate},
+          {"parameter", "after the update,", bounds.parameter.value_or(unbounded)}};
+}
+
+/// Whether this quantity of a step or a parameter passes; what was not compared does.
+bool passes(const json& differences, const Quantity& quantity) {
+  if (differences.is_null() || !differences.contains(quantity.key)) return true;
+  return number(differences.at(quantity.key).at("value")) <= quantity.bound;  // false for a NaN
+}
+
+bool pass(const json& differences, const std::vector<Quantity>& all) {
+  return std::all_of(all.begin(), all.end(),
+                     [&](const Quantity& each) { return passes(differences, each); });
+}
+
+double loss_difference(const json& step) {
+  const double one = number(step.at("loss_one_process"));
+  return std::abs(number(step.at("loss")) - one) / std::max(1.0, std::abs(one));
+}
+
+/// The first step that fails by this quantity, in words.
+void add_reason(const json& steps, const Quantity& quantity, json& reasons) {
+  for (const json& step : steps) {
+    const json& differences = step.at("differences");
+    if (passes(differences, quantity)) continue;
+    const json& largest = differences.at(quantity.key);
+    reasons.push_back(fmt::format("step {}: {} {} differs by {:.3g} (bound {:.3g})",
+                                  step.at("step").get<std::int64_t>(), quantity.words,
+                                  largest.at("parameter").get<std::string>(),
+                                  number(largest.at("value")), quantity.bound));
+    return;
+  }
+}
+
+void add_loss_reason(const json& steps, double bound, json& reasons) {
+  for (const json& step : steps) {
+    if (loss_difference(step) <= bound) continue;
+    reasons.push_back(fmt::format(
+        "step {}: the loss is {:.6g} on {} rank{} and {:.6g} in one process",
+        step.at("step").get<std::int64_t>(), number(step.at("loss")), step.at("losses").size(),
+        step.at("losses").size() == 1 ? "" : "s", number(step.at("loss_one_process"))));
+    return;
+  }
+}
+
+double largest(const json& parameters, const char* key) {
+  double worst = 0;
+  for (const json& each : parameters) worst = worse(worst, number(each.at(key).at("value")));
+  return worst;
+}
+
+}  // namespace
+
+json judge(json found, const VerifyBounds& bounds) {
+  json reasons = found.at("faults");
+  const auto all = quantities(bounds);
+  json& steps = found.at("steps");
+  double loss = 0;
+  for (json& step : steps) {
+    loss = worse(loss, loss_difference(step));
+    step["passed"] = loss_difference(step) <= bounds.gradient && pass(step.at("differences"), all);
+  }
+  add_loss_reason(steps, bounds.gradient, reasons);
+  for (const Quantity& quantity : all) add_reason(steps, quantity, reasons);
+  json& parameters = found.at("parameters");
+  for (json& parameter : parameters) parameter["passed"] = pass(parameter, all);
+  if (parameters.empty()) reasons.push_back("nothing was compared");
+  found["bounds"] = {{"gradient", bounds.gradient},
+                     {"loss", bounds.gradient},
+                     {"update", VerifyBounds::kUpdate},
+                     {"parameter", nullptr}};
+  if (bounds.parameter) found["bounds"]["parameter"] = *bounds.parameter;
+  found["largest"] = {{"loss", loss},
+                      {"gradient", largest(parameters, "gradient")},
+                      {"update", largest(parameters, "update")}};
+  found["passed"] = reasons.empty();
+  found["reasons"] = std::move(reasons);
+  return found;
+}
+
+std::string verify_text(const json& judged, const Terminal& terminal) {
+  const json& parameters = judged.at("parameters");
+  const bool sgd = !parameters.empty() && parameters[0].contains("parameter");
+  TextTable table;
+  table.columns = {{"parameter", false}, {"gradient max"}, {"update"}};
+  if (sgd) table.columns.push_back({"parameter max"});
+  table.columns.push_back({"", false});
+  for (const json& each : parameters) {
+    const auto cell = [&each](const char* key) -> TextTable::Cell {
+      return {fmt::format("{:.3g}", number(each.at(key).at("value")))};
+    };
+    const bool passed = each.at("passed");
+    TextTable::Line line{{{each.at("gradient").at("parameter")}, cell("gradient"), cell("update")}};
+    if (sgd) line.cells.push_back(cell("parameter"));
+    line.cells.push_back({passed ? "✓" : "✗", passed ? Colour::green : Colour::red});
+    table.lines.push_back(std::move(line));
+  }
+  std::string out = table.render(terminal.width, terminal.colour);
+  for (const json& reason : judged.at("reasons")) {
+    out += coloured(reason.get<std::string>(), Colour::red, terminal.colour) + "\n";
+  }
+  const bool passed = judged.at("passed");
+  const json& largest = judged.at("largest");
+  const std::string verdict = fmt::format(
+      "{}: largest difference in {} steps of a gradient {:.3g}, of a loss {:.3g} (bound {:.3g}), "
+      "of an update from equal gradients {:.3g} (bound {:.3g})",
+      passed ? "passed" : "FAILED", judged.at("steps").size(), number(largest.at("gradient")),
+      number(largest.at("loss")), number(judged.at("bounds").at("gradient")),
+      number(largest.at("update")), VerifyBounds::kUpdate);
+  return out + coloured(verdict, passed ? Colour::green : Colour::red, terminal.colour) + "\n";
+}
+
+}  // namespace ddprun

@@ -1,0 +1,51 @@
+// What is given bad inputs: each target makes one from a seed, and tries it in process.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "faults/fuzz/mutate.h"
+
+namespace ddprun::fuzz {
+
+/// What became of an input that did no harm.
+enum class Verdict { accepted, refused };
+
+class Target {
+ public:
+  virtual ~Target();
+
+  /// "yaml", "plugin"
+  virtual std::string name() const = 0;
+  /// The name of an input's file, which says what it is.
+  virtual std::string file_name() const = 0;
+  /// Of a thousand inputs, how many are this target's.
+  virtual int share() const = 0;
+  /// Inputs that one process tries.
+  virtual std::size_t batch() const = 0;
+
+  virtual std::string make(Dice& dice) const = 0;
+  /// Writes what it must into `scratch`, an empty folder of the process. ddprun::Error is a
+  /// refusal; anything else that is thrown is a finding.
+  virtual Verdict run(const std::string& input, const std::filesystem::path& scratch) = 0;
+  /// Arguments of ddprun with which an input's file is tried from outside; empty: it is not.
+  virtual std::vector<std::string> replay(const std::filesystem::path& file) const;
+};
+
+/// All targets. Good inputs come from `source`, the repository, and `build`, where it was built.
+std::vector<std::unique_ptr<Target>> all_targets(const std::filesystem::path& source,
+                                                 const std::filesystem::path& build);
+
+std::unique_ptr<Target> yaml_target(const std::filesystem::path& source);
+std::unique_ptr<Target> tree_target(const std::filesystem::path& source);
+std::unique_ptr<Target> set_target(const std::filesystem::path& source);
+std::unique_ptr<Target> data_target();
+std::unique_ptr<Target> result_target();
+std::unique_ptr<Target> plugin_target(const std::filesystem::path& build);
+
+std::string read(const std::filesystem::path& file);
+void write(const std::filesystem::path& file, const std::string& bytes);
+
+}  // namespace ddprun::fuzz

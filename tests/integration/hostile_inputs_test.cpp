@@ -1,0 +1,115 @@
+// Files, values and environments that used to hang the program, abort it, or be blamed on something
+// else: each ends in a sentence.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+/// ddprun with these arguments, started by a shell after `before`.
+CommandResult run_after(const TemporaryFolder& folder, const std::string& before,
+                        const std::vector<std::string>& arguments) {
+  return run_ddprun(folder, arguments, {"/bin/sh", "-c", before + R"(; exec "$0" "$@")"});
+}
+
+std::string with_data(const std::string& data) {
+  std::string text = tiny_experiment();
+  const std::string random = "data: {source: random}";
+  return text.replace(text.find(random), random.size(), "data: " + data);
+}
+
+TEST(HostileInputs, APipeIsRefusedWhereverAFileIsRead) {
+  TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder.path() / "fifo.yaml").c_str(), 0600), 0);
+  folder.write("text.yaml", with_data("{source: text, path: fifo.yaml}"));
+  folder.write("tokens.yaml", with_data("{source: tokens, path: fifo.yaml}"));
+  folder.write("resumed.yaml", tiny_experiment());
+  fs::create_directories(folder.path() / "results/resumed/earlier");
+  ASSERT_EQ(::mkfifo((folder.path() / "results/resumed/earlier/result.json").c_str(), 0600), 0);
+  for (const char* file : {"fifo.yaml", "text.yaml", "tokens.yaml"}) {
+    const CommandResult run = run_ddprun(folder, {"validate", file});
+    EXPECT_EQ(run.status, 2) << file;
+    EXPECT_THAT(run.err, HasSubstr("a named pipe, not a file")) << file;
+  }
+  EXPECT_THAT(run_ddprun(folder, {"resumed.yaml", "--resume"}).err,
+              HasSubstr("a named pipe, not a file"));
+}
+
+TEST(HostileInputs, DataThatChangesDuringARunFailsTheRunInWords) {
+  TemporaryFolder folder;
+  folder.write("tokens.bin", std::string(200'000, '\0'));
+  folder.write("cut.yaml", with_data("{source: tokens, path: tokens.bin}"));
+  DdprunProcess run(folder, {"-v", "cut.yaml", "--set", "train.steps=1000000"});
+  ASSERT_TRUE(run.trains(2)) << run.err();
+  fs::resize_file(folder.path() / "tokens.bin", 1'000);
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("the data changed while the run read it"),
+                               HasSubstr("tokens.bin"), HasSubstr("200,000 bytes at first")));
+}
+
+TEST(HostileInputs, ADeletedFolderIsSaid) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const std::string gone = folder.path() / "gone";
+  const CommandResult run =
+      run_after(folder, "mkdir " + gone + " && cd " + gone + " && rmdir " + gone,
+                {(folder.path() / "a.yaml").string()});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              HasSubstr("error: ddprun cannot start: the current folder is not there any more"));
+}
+
+TEST(HostileInputs, WantOfMemoryIsSaid) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run = run_after(folder, "ulimit -v 400000", {"validate", "a.yaml"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("error: ddprun cannot start: memory ran out"),
+                             HasSubstr("ulimit -v")));
+}
+
+TEST(HostileInputs, WantOfProcIsSaid) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run = run_ddprun(folder, {"validate", "a.yaml"},
+                                       {"/usr/bin/unshare", "-Urm", "/bin/sh", "-c",
+                                        R"(mount -t tmpfs none /proc; exec "$0" "$@")"});
+  if (run.status == 1) GTEST_SKIP() << "no namespace to be had: " << run.err;
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot find its own folder"), HasSubstr("/proc")));
+}
+
+TEST(HostileInputs, FewDescriptorsAreNotBlamedOnThePort) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment("", 1));
+  const CommandResult run = run_after(folder, "ulimit -n 16", {"a.yaml", "--set", "world.size=4"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("too few file descriptors"), HasSubstr("ulimit -n"),
+                             Not(HasSubstr("MASTER_PORT"))));
+}
+
+TEST(HostileInputs, ValuesAreShownShortAndEscaped) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  folder.write("nul.yaml",
+               tiny_experiment(R"("\0\e[2Jkey": "\e[31m)" + std::string(5'000'000, 'x') + "\"\n"));
+  const CommandResult nul = run_ddprun(folder, {"validate", "nul.yaml"});
+  EXPECT_EQ(nul.status, 2);
+  EXPECT_THAT(nul.err, AllOf(HasSubstr(R"(\x00\x1b[2Jkey)"), HasSubstr("where: nul.yaml:9"),
+                             Not(HasSubstr("\x1b")), SizeIs(testing::Lt(6'000U))));
+  const CommandResult option = run_ddprun(folder, {"--\x1b[31m", "a.yaml"});
+  EXPECT_EQ(option.status, 2);
+  EXPECT_THAT(option.err, Not(HasSubstr("\x1b")));
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,214 @@
+// A strategy that is right but for one fault, which its option `fault` plants: the proof's tests.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <array>
+
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun::planted {
+
+enum class Fault {
+  nothing,
+  halve,
+  zero,
+  shift,
+  swap_elements,
+  sum_for_mean,
+  skip_parameter,
+  skip_in_bfloat16,
+  off_by_one_range,
+  write_padding,
+  drop_micro_batch,
+  stale_copy,
+  clip_by_rank,
+  clip_by_rank_in_place,
+  no_update,
+  drift,
+  no_broadcast,
+  wrong_root,
+  more_collectives,
+  ready_twice,
+  ready_too_early,
+  ready_before_reduced,
+};
+constexpr auto choice_names(Fault) {
+  return std::array{"nothing",
+                    "halve",
+                    "zero",
+                    "shift",
+                    "swap_elements",
+                    "sum_for_mean",
+                    "skip_parameter",
+                    "skip_in_bfloat16",
+                    "off_by_one_range",
+                    "write_padding",
+                    "drop_micro_batch",
+                    "stale_copy",
+                    "clip_by_rank",
+                    "clip_by_rank_in_place",
+                    "no_update",
+                    "drift",
+                    "no_broadcast",
+                    "wrong_root",
+                    "more_collectives",
+                    "ready_twice",
+                    "ready_too_early",
+                    "ready_before_reduced"};
+}
+
+/// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
+/// the backwards of the proof count as part of the step that follows.
+class Planted final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("fault", &fault_, "what is wrong");
+    options.option("rank", &rank_, "the only rank on which it is wrong; -1: all", {.min = -1});
+    options.option("first", &first_, "the first step in which it is wrong", {.min = 0});
+    options.option("last", &last_, "the last step in which it is wrong", {.min = 0});
+  }
+
+  bool reports_ranges() const override { return true; }
+
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    begin_equal();
+    for (int i = 0; i < buffers().count(); ++i) {
+      context.plan(CollectiveKind::all_reduce, buffers().gradient_bytes(buffers().range(i)));
+    }
+    if (slices()) {
+      for (int rank = 0; rank < context.group().size(); ++rank) {
+        context.plan(CollectiveKind::broadcast, slice(rank).size() * 4);
+      }
+    }
+    context.before_forward([this] {
+      if (wrong(Fault::drop_micro_batch)) gradients().zero_();
+    });
+  }
+
+  void on_gradient(int index) override {
+    if (wrong(Fault::ready_too_early)) context_->range_ready(buffers().range(index));
+  }
+
+  void finish_backward() override {
+    for (int i = 0; i < buffers().count(); ++i) {
+      const Range range = buffers().range(i);
+      if (wrong(Fault::ready_before_reduced)) context_->range_ready(range);
+      reduce(i);
+      spoil(i);
+      if (!wrong(Fault::ready_before_reduced)) context_->range_ready(range);
+      if (wrong(Fault::ready_twice)) context_->range_ready(range);
+    }
+    if (wrong(Fault::write_padding)) write_padding();
+    if (wrong(Fault::more_collectives)) context_->group().barrier("planted");
+  }
+
+  void optimizer_step(Optimizer& optimizer) override {
+    if (slices()) {
+      update_slices(optimizer);
+    } else if (!wrong(Fault::no_update)) {
+      update(optimizer);
+    }
+    ++step_;
+  }
+
+ private:
+  FlatBuffers& buffers() const { return context_->buffers(); }
+  at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
+
+  bool wrong(Fault fault) const {
+    const bool here = rank_ < 0 || rank_ == context_->group().rank();
+    return fault == fault_ && here && step_ >= first_ && step_ <= last_;
+  }
+  bool slices() const {
+    return fault_ == Fault::clip_by_rank || fault_ == Fault::clip_by_rank_in_place;
+  }
+
+  void begin_equal() {
+    if (fault_ == Fault::no_broadcast) return;
+    if (fault_ == Fault::wrong_root) {
+      const int last = context_->group().size() - 1;
+      context_->group().broadcast(buffers().parameters(buffers().all()), last, "wrong").wait();
+      buffers().parameters_changed(buffers().all());
+      return;
+    }
+    context_->broadcast_parameters();
+  }
+
+  /// What the all-reduce of gradient `i` covers.
+  void reduce(int i) {
+    Range range = buffers().range(i);
+    const at::Tensor own = buffers().gradients(range).clone();
+    const ReduceOp op = wrong(Fault::sum_for_mean) ? ReduceOp::sum : ReduceOp::avg;
+    context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i)).wait();
+    const bool bfloat16 = own.scalar_type() == at::kBFloat16;
+    if ((i == 1 && wrong(Fault::skip_parameter)) ||
+        (i == 1 && bfloat16 && wrong(Fault::skip_in_bfloat16))) {
+      buffers().gradients(range).copy_(own);
+    }
+    if (wrong(Fault::off_by_one_range)) {
+      buffers().gradients({range.begin, range.begin + 1}).copy_(own.narrow(0, 0, 1));
+    }
+  }
+
+  /// What is done to the mean of gradient `i`.
+  void spoil(int i) {
+    const at::Tensor mean = buffers().gradients(buffers().range(i));
+    if (wrong(Fault::halve)) mean.mul_(0.5);
+    if (wrong(Fault::zero)) mean.zero_();
+    if (i == 0 && wrong(Fault::shift)) mean.copy_(mean.roll(1));
+    if (i == 0 && wrong(Fault::swap_elements)) {
+      const at::Tensor third = mean.narrow(0, 3, 1).clone();
+      mean.narrow(0, 3, 1).copy_(mean.narrow(0, 17, 1));
+      mean.narrow(0, 17, 1).copy_(third);
+    }
+  }
+
+  void write_padding() {
+    for (int i = 0; i + 1 < buffers().count(); ++i) {
+      buffers().gradients({buffers().range(i).end, buffers().range(i + 1).begin}).fill_(1);
+    }
+  }
+
+  void update(Optimizer& optimizer) {
+    const at::Tensor copy = buffers().compute_copy(buffers().all());
+    const at::Tensor before = copy.defined() ? copy.clone() : copy;
+    optimizer.update_all();
+    if (wrong(Fault::stale_copy) && copy.defined()) copy.copy_(before);
+    if (!wrong(Fault::drift)) return;
+    buffers().parameters(buffers().range(0)).add_(1e-4);
+    buffers().parameters_changed(buffers().range(0));
+  }
+
+  Range slice(int rank) const {
+    const std::int64_t size = context_->group().size();
+    const std::int64_t elements = buffers().all().end;
+    return {elements * rank / size, elements * (rank + 1) / size};
+  }
+
+  /// As a strategy that shards: each rank updates its slice and sends it to the others, but clips
+  /// by the norm of the slice.
+  void update_slices(Optimizer& optimizer) {
+    const Range mine = slice(context_->group().rank());
+    const at::Tensor norm = buffers().gradients(mine).norm();
+    const at::Tensor factor = (norm.reciprocal() * 0.5).clamp_max(1.0).to(at::kFloat);
+    if (wrong(Fault::clip_by_rank)) optimizer.scale_gradients({.factor = factor});
+    if (wrong(Fault::clip_by_rank_in_place)) buffers().gradients(mine).mul_(factor);
+    optimizer.update(mine);
+    for (int rank = 0; rank < context_->group().size(); ++rank) {
+      context_->group().broadcast(buffers().parameters(slice(rank)), rank, "slice").wait();
+    }
+    buffers().parameters_changed(buffers().all());
+  }
+
+  Fault fault_ = Fault::nothing;
+  std::int64_t rank_ = -1;
+  std::int64_t first_ = 0;
+  std::int64_t last_ = 1'000'000;
+  StrategyContext* context_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace ddprun::planted
+
+DDPRUN_STRATEGY(ddprun::planted::Planted, TEST_NAME, TEST_SUMMARY, "1.0")
