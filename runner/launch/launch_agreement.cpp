@@ -64,6 +64,7 @@ json experiment_json(const PlannedRun& run) {
     if (out.contains(kind) && out[kind].is_object()) out[kind].erase("path");
   }
   out.update(plugins_json(run));
+  out["contents of data"] = fmt::format("{:016x}", run.experiment.data_hash);
   return out;
 }
 

@@ -46,7 +46,8 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
   std::vector<std::string> texts;
   for (const auto& key : keys) texts.push_back(fetch_text(store, key));
   store.set(read[rank], std::string("1"));
-  if (rank == 0) {  // nobody needs the keys any more when all have read them
+  store.check({read[rank]});  // answered when the store has it: this process may end at once
+  if (rank == 0) {            // nobody needs the keys any more when all have read them
     wait_for_ranks(store, read, timeout, where);
     for (const auto& key : keys) remove_text(store, key);
     for (const auto& key : read) store.deleteKey(key);
