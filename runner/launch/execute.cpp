@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -17,8 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-/// Seconds that ranks of a run that failed wait for one another, at least.
-constexpr double kLeastAgreementS = 30;
+/// How much longer than a collective may last a rank of a run that failed waits for the word of the
+/// others: they may notice only when theirs times out.
+constexpr double kAgreementGraceS = 2;
 
 json to_json(const Largest& largest) {
   return {{"value", largest.value}, {"parameter", largest.parameter}};
@@ -71,8 +71,10 @@ void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPl
   try {
     texts = all_gather_object_in_launch(
         info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
-  } catch (const CommError&) {
-    return;  // a rank is gone, or its run ended well: the launch cannot go on
+  } catch (const CommError& error) {  // a rank is gone, or its run ended well
+    const ErrorText& text = error.text();
+    own.outcome.reason += "\n  the other ranks: " + text.what + ": " + text.got + "; " + text.hint;
+    return;  // the launch cannot go on
   }
   bool memory = false;
   bool nothing_else = true;
@@ -146,16 +148,16 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
     }
     return ranks;
   };
-  if (!joined_ || last) return execute(run.experiment.world, body);
+  if (!joined_) return execute(run.experiment.world, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
-  if (!ended.failure) return std::move(ended.outcome);
+  if (!ended.failure || (last && !may_be_a_peers_fault(*ended.failure))) {
+    return std::move(ended.outcome);
+  }
   give_back_freed_memory();
   // Now, in short: a launcher may end this rank while it waits.
   const std::string& reason = ended.outcome.reason;
   display_.message(reason.substr(0, reason.find('\n')) + "; asking the other ranks");
-  // A peer may notice only when its collective times out.
-  const double timeout_s = run.experiment.world.comm.timeout_s;
-  agree(*joined_, run_id, std::max(2 * timeout_s, kLeastAgreementS), ended);
+  agree(*joined_, run_id, run.experiment.world.comm.timeout_s + kAgreementGraceS, ended);
   return std::move(ended.outcome);
 }
 
