@@ -17,6 +17,7 @@ help:
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
 	@echo 'make test-sanitizers-short   kernels and communication under both, as CI does'
+	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
@@ -74,6 +75,16 @@ test-sanitizers-short:
 	  cmake --build --preset $$preset -j $(JOBS) --target unit_kernels unit_comm unit_comm_forking && \
 	  setarch -R ctest --preset $$preset -j $(JOBS) -L '^unit_(kernels|comm|comm_forking)$$' || exit 1; \
 	done
+
+# Both go on to their end; a finding of either is a failure.
+FAULTS ?= 500
+INPUTS ?= 100000
+test-faults: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program fuzz_inputs
+	@status=0; \
+	build/$(PRESET)/bin/fuzz_inputs $(INPUTS) --seed $(or $(SEED),1) --save build/$(PRESET)/fuzz_findings || status=1; \
+	python3 tests/faults/fault_driver.py --faults $(FAULTS) --seed $(or $(SEED),1) --program build/$(PRESET)/bin/ddprun || status=1; \
+	exit $$status
 
 # Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.
 test-gpu: configure

@@ -94,10 +94,16 @@ class Batch {
   void run_file(const PlannedFile& file, std::size_t first) {
     FileResult result{context_of(file)};
     bool anything_new = false;
-    for (std::size_t i = first; i < first + file.runs.size() && interrupted_ == 0; ++i) {
-      if (earlier_[i]) {
+    if (const std::string lacking = obstacles(file); !lacking.empty()) {
+      display_.message(file.name + ": this machine cannot run all of it: " + lacking);
+    }
+    for (std::size_t i = first; i < first + file.runs.size(); ++i) {
+      if (interrupted_ != 0) {
+        if (rows_[i].status == RowStatus::not_run)
+          rows_[i].reason = "the batch was interrupted before";
+      } else if (earlier_[i]) {
         take_over(i);
-      } else {
+      } else if (rows_[i].status != RowStatus::not_here) {
         run_row(file, i, i - first, result);
         anything_new = anything_new || interrupted_ == 0;
       }
@@ -225,6 +231,10 @@ class Batch {
       return;
     }
     const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
+    if (std::all_of(rows.begin(), rows.end(),
+                    [](const Row& row) { return row.status == RowStatus::not_here; })) {
+      return;  // nothing ran
+    }
     written_.push_back(write_result(folder_of(result, file), result.context, rows));
     if (interrupted_ == 0) return;
     display_.message(
@@ -280,22 +290,30 @@ int run_batch(const Request& request) {
   }
   PlanCache cache;
   std::vector<PlannedFile> files;
-  std::vector<std::string> refusals;
+  std::vector<std::string> refusals;    // files that are wrong
+  std::vector<std::string> impossible;  // files of which nothing can run here, those included
   for (const fs::path& file : list.files) {
     files.push_back(plan_file(
         file,
         {request.overrides, request.plugin_paths, request.output, joined ? joined->world_size : 0},
         cache));
-    if (!files.back().error.empty()) refusals.push_back(files.back().error);
+    const PlannedFile& plan = files.back();
+    if (!plan.error.empty()) refusals.push_back(plan.error);
+    if (std::none_of(plan.runs.begin(), plan.runs.end(),
+                     [](const PlannedRun& run) { return run.not_here.empty(); })) {
+      impossible.push_back(obstacles(plan));
+    }
   }
-  const bool reports = !joined || joined->rank == 0;
-  if (!refusals.empty() && (!list.from_folder || refusals.size() == files.size())) {
-    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
-  }
+  const auto refuse = [&](const std::vector<std::string>& reasons) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(reasons, "\nerror: ")));
+  };
+  if (impossible.size() == files.size()) return refuse(impossible);
+  if (!refusals.empty() && !list.from_folder) return refuse(refusals);
   if (joined) {
     const int status = agree_on_plan(*joined, "run", files);
     if (status != kExitDone) return status;
   }
+  const bool reports = !joined || joined->rank == 0;
   const Terminal terminal = terminal_of(stderr);
   ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
   Executor executor(std::move(joined), display);

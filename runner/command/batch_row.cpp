@@ -32,18 +32,23 @@ Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
   const Experiment& e = planned.experiment;
   Row row;
   row.kind = &training();
+  row.file = file.file.string();
   row.name = file.name;
   row.label = e.label;
+  row.baseline = planned.baseline;
+  row.baseline_words = file.baseline_words;
   row.config = to_json(planned.resolved);
   row.fingerprint = planned.fingerprint;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
   row.work = training_work(e);
+  if (!planned.not_here.empty()) set_failed(row, RowStatus::not_here, planned.not_here);
   return row;
 }
 
 Row refused_row(const PlannedFile& file) {
   Row row;
+  row.file = file.file.string();
   row.name = file.name;
   set_failed(row, RowStatus::failed, file.error);
   return row;

@@ -47,7 +47,7 @@ const Command* find_command(std::string_view name) {
 
 constexpr const char* kExamples = R"(Examples:
   ddprun configs/quickstart.yaml                 compare what the file's sweep lists
-  ddprun configs/ --resume                       every YAML of a folder, but what is done already
+  ddprun configs/ --resume                       every YAML below a folder, but rows that are done
   ddprun my.yaml --set world.size=4 --set train.steps=50
   ddprun validate my.yaml                        check it without running anything
   ddprun list                                    the strategies, precisions and attentions found
@@ -71,7 +71,9 @@ void add_common_options(CLI::App& command, Request& request) {
 }
 
 void add_file_options(CLI::App& command, Request& request) {
-  command.add_option("files", request.paths, "Experiments: YAML files, or folders of them")
+  command
+      .add_option("files", request.paths,
+                  "Experiments: YAML files, or folders of them with their subfolders")
       ->type_name("FILE|FOLDER")
       ->required();
   command

@@ -83,6 +83,12 @@ int validate_command(const Request& request) {
     }
     std::cout << fmt::format("{}: valid, {} experiment{}\n", printable_line(file.string()),
                              plan.runs.size(), plan.runs.size() == 1 ? "" : "s");
+    const auto count = std::count_if(plan.runs.begin(), plan.runs.end(),
+                                     [](const auto& run) { return !run.not_here.empty(); });
+    if (count > 0) {
+      std::cout << fmt::format("{}: this machine cannot run {} of them: {}\n",
+                               printable_line(file.string()), count, obstacles(plan));
+    }
     for (const PlannedRun& run : plan.runs) {
       if (request.verbosity > 0)
         std::cout << "--- # " << run.experiment.label << "\n" << to_yaml(run.resolved) << "\n";

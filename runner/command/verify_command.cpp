@@ -133,7 +133,8 @@ int verify_command(const Request& request) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
     if (request.parameter_bound) check_parameter_bound(files.back());
-    if (!files.back().error.empty()) refusals.push_back(files.back().error);
+    const std::string obstacle = obstacles(files.back());
+    if (!obstacle.empty()) refusals.push_back(obstacle);
   }
   if (!refusals.empty()) {
     return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));

@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/failure.h"
+#include "ddprun/comm/rendezvous.h"
 #include "ddprun/train/affinity.h"
 #include "ddprun/train/run_rank.h"
 #include "ddprun/train/verify_rank.h"
@@ -16,9 +19,10 @@ namespace {
 
 using nlohmann::json;
 
-/// How much longer than a collective may last a rank of a run that failed waits for the word of the
-/// others: they may notice only when theirs times out.
-constexpr double kAgreementGraceS = 2;
+/// Seconds that ranks of a run that failed wait for one another: on top of the time-out by which
+/// the slowest of them notices; and after the last run of a launch, which a launcher may end soon.
+constexpr double kAgreementS = 5;
+constexpr double kLastAgreementS = 2;
 
 json to_json(const Largest& largest) {
   return {{"value", largest.value}, {"parameter", largest.parameter}};
@@ -64,17 +68,26 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
   }
 }
 
+/// What every rank of a failed run says, in rank order. Throws CommError, which names the ranks
+/// that say nothing within `limit_s`.
+std::vector<std::string> failures_of_all(const RankInfo& info, const std::string& run_id,
+                                         const std::string& own, double limit_s) {
+  const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
+  return json::parse(decide_in_launch(info, "failed " + run_id, own, limit_s, all));
+}
+
 /// All ranks of a run that failed come here. Where memory ran out on one, that is the run's reason
-/// on all; the next run can run if the others say nothing but that a peer was gone.
+/// on all; the next run can run if the others say nothing but that a peer was gone. A rank that
+/// does not come is named: it is dead or stopped, or its run ended well, and the launch cannot go
+/// on.
 void agree(const RankInfo& info, const std::string& run_id, double limit_s, InPlace& own) {
   std::vector<std::string> texts;
   try {
-    texts = all_gather_object_in_launch(
-        info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(), limit_s);
-  } catch (const CommError& error) {  // a rank is gone, or its run ended well
-    const ErrorText& text = error.text();
-    own.outcome.reason += "\n  the other ranks: " + text.what + ": " + text.got + "; " + text.hint;
-    return;  // the launch cannot go on
+    texts = failures_of_all(info, run_id, json({name_of(*own.failure), own.outcome.reason}).dump(),
+                            limit_s);
+  } catch (const std::exception& error) {
+    own.outcome.reason += "\n  the other ranks: " + message_of(error);
+    return;
   }
   bool memory = false;
   bool nothing_else = true;
@@ -150,14 +163,13 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
   };
   if (!joined_) return execute(run.experiment.world, body);
   InPlace ended = run_in_place(*joined_, body, shown_progress());
-  if (!ended.failure || (last && !may_be_a_peers_fault(*ended.failure))) {
-    return std::move(ended.outcome);
-  }
+  if (!ended.failure) return std::move(ended.outcome);
   give_back_freed_memory();
   // Now, in short: a launcher may end this rank while it waits.
   const std::string& reason = ended.outcome.reason;
   display_.message(reason.substr(0, reason.find('\n')) + "; asking the other ranks");
-  agree(*joined_, run_id, run.experiment.world.comm.timeout_s + kAgreementGraceS, ended);
+  const double timeout_s = run.experiment.world.comm.timeout_s;
+  agree(*joined_, run_id, last ? kLastAgreementS : timeout_s + kAgreementS, ended);
   return std::move(ended.outcome);
 }
 
@@ -169,7 +181,7 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
     const RunContext context{.info = info, .run_id = run_id};
     return to_json(verify_rank(experiment, *run.registry, context));
   };
-  return execute(run.experiment.world, body);
+  return execute(experiment.world, body);
 }
 
 }  // namespace ddprun

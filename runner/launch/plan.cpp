@@ -27,28 +27,51 @@ namespace fs = std::filesystem;
 
 namespace {
 
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with("."); }
+
+/// Its YAML files are those of runs that are over.
+bool is_result(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "result.json", ignored);
+}
+
+bool is_yaml(const fs::directory_entry& entry) {
+  std::error_code ignored;  // a link may lead nowhere, or to itself
+  const std::string extension = entry.path().extension();
+  return (extension == ".yaml" || extension == ".yml") && entry.is_regular_file(ignored);
+}
+
 std::vector<fs::path> yaml_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string extension = entry.path().extension();
-    if (entry.is_regular_file() && (extension == ".yaml" || extension == ".yml")) {
-      files.push_back(entry.path());
+  try {
+    // It does not follow links to folders, so there is no way round in circles.
+    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::end(entry); ++entry) {
+      const fs::path& path = entry->path();
+      if (is_hidden(path) || is_result(path) || is_result(path.parent_path())) {
+        entry.disable_recursion_pending();
+      }
+      if (is_yaml(*entry)) files.push_back(path);
     }
+  } catch (const fs::filesystem_error& error) {
+    throw ConfigError({.what = "the folder cannot be read",
+                       .where = (error.path1().empty() ? folder : error.path1()).string(),
+                       .got = error.code().message(),
+                       .expected = "a folder whose subfolders can be read too",
+                       .hint = "name its files one by one, or mend its rights"});
   }
   std::sort(files.begin(), files.end());
   if (files.empty()) {
     throw ConfigError({.what = "the folder holds no YAML file",
                        .where = folder.string(),
                        .got = "no *.yaml and no *.yml",
-                       .expected = "*.yaml or *.yml directly in it",
+                       .expected = "*.yaml or *.yml in it or its subfolders",
                        .hint = "name a folder that holds experiments, or a file"});
   }
   return files;
 }
 
-/// Asks the plugin whether it can run as the experiment wants it, then writes its options out in
-/// full.
-void check_plugin(Plugin& plugin, PluginChoice& choice, const RunDescription& run) {
+/// Asks the plugin whether it can run as the experiment wants it.
+void ask_plugin(Plugin& plugin, const PluginChoice& choice, const RunDescription& run) {
   if (const auto refusal = plugin.unsupported(run)) {
     const char* const kind = to_string(choice.kind);
     throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
@@ -64,6 +87,17 @@ void check_plugin(Plugin& plugin, PluginChoice& choice, const RunDescription& ru
                                    ? fmt::format("take another {}: `ddprun list` shows them", kind)
                                    : refusal->hint});
   }
+}
+
+void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
+                 const RunDescription& run) {
+  ask_plugin(*plugins.precision, experiment.precision, run);
+  ask_plugin(*plugins.strategy, experiment.strategy, run);
+  ask_plugin(*plugins.attention, experiment.attention, run);
+}
+
+/// Writes its options out in full.
+void complete_options(Plugin& plugin, PluginChoice& choice) {
   const std::string origin = choice.options.origin;
   choice.options = write_options([&](Options& options) { plugin.declare_options(options); });
   choice.options.origin = origin;
@@ -120,6 +154,20 @@ void check_devices(const Experiment& experiment, const PlanOptions& options) {
                origin_of(experiment.document, "world.device"));
 }
 
+/// Whether this machine, too, can run what is valid.
+std::string why_not_here(const Experiment& experiment, const RunPlugins& plugins,
+                         RunDescription run, const PlanOptions& options) {
+  try {
+    check_devices(experiment, options);
+    run.compute_capability = compute_capability(run.device);
+    ask_plugins(plugins, experiment, run);
+    return {};
+  } catch (const ConfigError& error) {
+    if (options.joined_world_size > 0) throw;
+    return error.what();
+  }
+}
+
 PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   if (!options.output.empty()) experiment.output_dir = options.output;
   std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
@@ -131,17 +179,18 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   }
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
-  check_devices(experiment, options);
   const RunPlugins plugins = make_plugins(*planned.registry, experiment);
   const RunDescription run = describe_run(experiment, *plugins.precision);
-  check_plugin(*plugins.precision, experiment.precision, run);
-  check_plugin(*plugins.strategy, experiment.strategy, run);
+  ask_plugins(plugins, experiment, run);
+  complete_options(*plugins.precision, experiment.precision);
+  complete_options(*plugins.strategy, experiment.strategy);
+  complete_options(*plugins.attention, experiment.attention);
   if (experiment.optimizer.overlap) {
     check_overlap(*plugins.strategy, *plugins.precision,
                   origin_of(experiment.document, "optimizer.overlap"));
   }
-  check_plugin(*plugins.attention, experiment.attention, run);
-  experiment.data_hash = cache.check_data(experiment);
+  planned.not_here = why_not_here(experiment, plugins, run, options);
+  if (planned.not_here.empty()) experiment.data_hash = cache.check_data(experiment);
   planned.experiment = std::move(experiment);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned);
@@ -167,6 +216,16 @@ PlannedRun plan_point(Experiment experiment, const PlanOptions& options, PlanCac
 }
 
 }  // namespace
+
+std::string obstacles(const PlannedFile& plan) {
+  std::string text = plan.error;
+  std::set<std::string> said;
+  for (const PlannedRun& run : plan.runs) {
+    if (run.not_here.empty() || !said.insert(run.not_here).second) continue;
+    text += (text.empty() ? "" : "\n") + run.not_here;
+  }
+  return text;
+}
 
 FileList collect_files(const std::vector<std::string>& paths) {
   FileList out;
@@ -234,6 +293,10 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
     for (Experiment& experiment : read.experiments) {
       plan.runs.push_back(plan_point(std::move(experiment), options, cache));
     }
+    for (std::size_t i = 0; i < read.baseline.of_point.size(); ++i) {
+      plan.runs[i].baseline = plan.runs[read.baseline.of_point[i]].fingerprint;
+    }
+    plan.baseline_words = read.baseline.words;
     plan.output_dir = plan.runs.at(0).experiment.output_dir;
   } catch (const Error& error) {
     plan.error = error.what();

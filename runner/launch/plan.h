@@ -27,6 +27,8 @@ struct PlannedRun {
   std::shared_ptr<const PluginRegistry> registry;
   ConfigNode resolved;  ///< what the experiment says with every default written out
   std::string fingerprint;
+  std::string baseline;  ///< the fingerprint of the run that it is compared with; empty: none
+  std::string not_here;  ///< why this machine cannot run it, though it is valid; empty: it can
 };
 
 struct PlannedFile {
@@ -35,10 +37,16 @@ struct PlannedFile {
   std::string output_dir;
   ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<PlannedRun> runs;
-  std::string error;  ///< why it was refused; runs is then empty
+  std::string baseline_words;  ///< Baseline::words
+  std::string error;           ///< why it was refused; runs is then empty
 };
 
-/// Files as given, and folders as their *.yaml and *.yml in order of name.
+/// Why this machine cannot run the whole file: its error, or else what is not here for one or more
+/// of its runs, each reason once. Empty: it can.
+std::string obstacles(const PlannedFile& plan);
+
+/// Files as given, and folders as the *.yaml and *.yml in them and their subfolders, in order of
+/// path. Hidden folders, results, and links to folders are left out.
 struct FileList {
   std::vector<std::filesystem::path> files;
   bool from_folder = false;  ///< a folder was among the paths
@@ -66,7 +74,9 @@ class PlanCache {
 };
 
 /// Reads one file and checks each of its experiments with its plugins. A refusal is not thrown; it
-/// stands in the plan's `error`.
+/// stands in the plan's `error`. What this machine lacks for a valid experiment stands in its
+/// `not_here`; its data is then not looked at. In a joined launch it is a refusal, as the ranks on
+/// other machines would wait for this one.
 PlannedFile plan_file(const std::filesystem::path& file, const PlanOptions& options,
                       PlanCache& cache);
 

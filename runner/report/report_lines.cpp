@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/row_names.h"
@@ -91,6 +92,24 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
   }
 }
 
+/// What speed-ups count from, if any does.
+void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::set<std::string> timed;  // fingerprints
+  for (const NamedRow& each : rows) {
+    if (!each.row.emulated) timed.insert(each.row.fingerprint);
+  }
+  std::map<std::string, std::vector<std::string>> files;  // by the words
+  for (const NamedRow& each : rows) {
+    const Row& row = each.row;
+    if (timed.contains(row.baseline)) add_once(files[row.baseline_words], row.name);
+  }
+  for (const auto& [words, names] : files) {
+    lines.push_back({fmt::format(
+        "speed-up{} counts from {}",
+        files.size() == 1 ? std::string() : fmt::format(" in {}", fmt::join(names, ", ")), words)});
+  }
+}
+
 void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> emulated;
   for (const auto& [row, name] : rows) {
@@ -131,6 +150,7 @@ std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
   std::vector<ReportLine> lines;
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
+  add_baselines(measured, lines);
   add_emulated(measured, lines);
   add_missing(measured, lines);
   return lines;

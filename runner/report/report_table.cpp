@@ -51,11 +51,14 @@ class Column {
     }
   }
 
+  bool empty() const {
+    return std::none_of(figures_.begin(), figures_.end(),
+                        [](const auto& figure) { return figure && figure->value; });
+  }
+
   TextTable::Column head() const {
-    const bool empty = std::none_of(figures_.begin(), figures_.end(),
-                                    [](const auto& figure) { return figure && figure->value; });
     const int order = quantity_.drop_order;
-    return {quantity_.title, true, empty && order > 0 ? kDropFirst + order : order};
+    return {quantity_.title, true, empty() && order > 0 ? kDropFirst + order : order};
   }
 
   std::string cell(std::size_t row) const {
@@ -111,6 +114,7 @@ void add_columns(const ExperimentKind& kind, const std::vector<Row>& rows, TextT
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(quantity, runs);
+    if (quantity.compares && column.empty()) continue;  // there is nothing to compare with
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows[i].measured()) table.lines[i].cells.push_back({column.cell(i)});

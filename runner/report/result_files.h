@@ -14,7 +14,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 4;
+inline constexpr int kResultSchemaVersion = 5;
 
 /// What all rows of a result have in common.
 struct ResultContext {

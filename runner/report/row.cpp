@@ -41,6 +41,8 @@ json to_json(const Row& row) {
               {"reason", row.reason},
               {"config", row.config},
               {"fingerprint", row.fingerprint},
+              {"baseline", row.baseline},
+              {"baseline_words", row.baseline_words},
               {"launcher", row.launcher},
               {"world_size", row.world_size},
               {"emulated", row.emulated},
@@ -67,6 +69,8 @@ Row row_from_json(const json& in) {
   in.at("reason").get_to(row.reason);
   row.config = in.at("config");
   in.at("fingerprint").get_to(row.fingerprint);
+  in.at("baseline").get_to(row.baseline);
+  in.at("baseline_words").get_to(row.baseline_words);
   in.at("launcher").get_to(row.launcher);
   in.at("world_size").get_to(row.world_size);
   in.at("emulated").get_to(row.emulated);

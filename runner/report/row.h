@@ -14,6 +14,7 @@ namespace ddprun {
 
 enum class RowStatus : std::uint8_t {
   not_run,
+  not_here,  // valid, but this machine cannot run it
   ok,
   failed,
   out_of_memory,
@@ -21,19 +22,22 @@ enum class RowStatus : std::uint8_t {
   diverged,      // measured and proved, but a value that should be finite was not
 };
 constexpr auto choice_names(RowStatus) {
-  return std::array{"not run", "ok", "failed", "out of memory", "proof failed", "diverged"};
+  return std::array{"not run",       "not here",     "ok",      "failed",
+                    "out of memory", "proof failed", "diverged"};
 }
 
 struct Row : Run {
-  /// The experiment file's `name:`.
+  /// The experiment file as the user named it, or as it was found; not written.
+  std::string file = {};
+  /// Its `name:`.
   std::string name = {};
   /// The label of the sweep point; empty without a sweep.
   std::string label = {};
   RowStatus status = RowStatus::not_run;
   /// Why the status is not ok.
   std::string reason = {};
-  /// Rows with equal fingerprints are the same experiment on the same software and CPU.
-  std::string fingerprint = {};
+  /// What its base is: "precision=fp32 of the same model.preset".
+  std::string baseline_words = {};
   /// Who started the ranks.
   std::string launcher = {};
   std::int64_t world_size = 0;

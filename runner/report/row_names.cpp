@@ -1,6 +1,7 @@
 // Names of rows from their files and sweeps.
 #include "runner/report/row_names.h"
 
+#include <map>
 #include <set>
 
 namespace ddprun {
@@ -41,17 +42,20 @@ std::string as_cell(std::string value) {
 }  // namespace
 
 RowNames row_names(const std::vector<Row>& rows) {
-  std::set<std::string> files;
-  for (const Row& row : rows) files.insert(row.name);
-  const std::string key = files.size() == 1 ? common_key(rows) : "";
+  std::map<std::string, std::set<std::string>> files;  // by their names
+  for (const Row& row : rows) files[row.name].insert(row.file);
+  const bool one_file = files.size() == 1 && files.begin()->second.size() == 1;
+  const std::string key = one_file ? common_key(rows) : "";
   RowNames out{key.empty() ? "experiment" : key, {}};
   for (const Row& row : rows) {
+    const bool shared = files[row.name].size() > 1;
+    const std::string name = shared ? row.name + " (" + row.file + ")" : row.name;
     if (!key.empty()) {
       out.names.push_back(as_cell(row.label.substr(key.size() + 1)));
     } else if (row.label.empty()) {
-      out.names.push_back(row.name);
+      out.names.push_back(name);
     } else {
-      out.names.push_back(files.size() == 1 ? row.label : row.name + ": " + row.label);
+      out.names.push_back(one_file ? row.label : name + ": " + row.label);
     }
   }
   return out;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -43,7 +42,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 4);
+  EXPECT_EQ(json["schema_version"], 5);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
@@ -206,105 +205,6 @@ TEST(Command, NothingAskedShowsTheHelp) {
   const CommandResult run = run_ddprun(folder, {});
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("Examples:"), HasSubstr("verify")));
-}
-
-TEST(Command, TheTableSurvivesAResultThatCannotBeWritten) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment({}, 2000));
-  DdprunProcess process(folder, {"one.yaml", "-v"});
-  ASSERT_TRUE(process.trains(2)) << process.err();
-  folder.write("results", "a file where the folder should be");
-  EXPECT_EQ(process.wait(60), 1) << process.err();
-  EXPECT_THAT(process.err(), HasSubstr("results cannot be written there"));
-  EXPECT_THAT(process.out(), HasSubstr("✓ proved"));
-}
-
-TEST(Command, ResumeTakesOverWhatIsDone) {
-  TemporaryFolder folder;
-  folder.write("pair.yaml", tiny_experiment());
-  ASSERT_EQ(run_ddprun(folder, {"pair.yaml"}).status, 0);
-  const std::string first = only_result(folder, "pair");
-  const CommandResult same = run_ddprun(folder, {"pair.yaml", "--resume"});
-  EXPECT_EQ(same.status, 0) << same.err;
-  EXPECT_THAT(same.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
-  EXPECT_EQ(only_result(folder, "pair"), first);  // nothing new, nothing written
-
-  const CommandResult more =
-      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
-  EXPECT_EQ(more.status, 0) << more.err;
-  EXPECT_THAT(more.err,
-              AllOf(HasSubstr("[1/2]"), HasSubstr("taken over"), HasSubstr("[2/2] 4: starting")));
-  const auto results = [&folder] {
-    const std::filesystem::directory_iterator inside(folder.path() / "results/pair");
-    return std::distance(begin(inside), end(inside));
-  };
-  const auto before = results();
-  const CommandResult all =
-      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
-  EXPECT_THAT(all.err, Not(HasSubstr("starting")));
-  EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
-}
-
-TEST(Command, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
-  const std::filesystem::path file = only_result(folder, "one") / "result.json";
-  json older = json::parse(read_file(file));
-  older["schema_version"] = 3;
-  std::ofstream(file) << older;
-  const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
-  EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
-                                       "version 4"),
-                             HasSubstr("starting"), Not(HasSubstr("taken over"))));
-}
-
-TEST(Command, VerifyComparesWithOneProcess) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult good = run_ddprun(folder, {"verify", "one.yaml"});
-  EXPECT_EQ(good.status, 0) << good.out << good.err;
-  EXPECT_THAT(good.out,
-              AllOf(HasSubstr("lm_head.weight"), HasSubstr("passed: largest difference")));
-  const json result = json::parse(read_file(only_result(folder, "one") / "verify.json"));
-  const json& row = result.at("rows").at(0);
-  EXPECT_EQ(row.at("passed"), true);
-  EXPECT_EQ(row.at("steps").size(), 4U);
-  EXPECT_EQ(row.at("steps")[3].at("losses").size(), 2U);
-  EXPECT_NEAR(row.at("steps")[3].at("loss").get<double>(),
-              row.at("steps")[3].at("loss_one_process").get<double>(), 1e-4);
-  EXPECT_EQ(row.at("parameters")[0].at("update").at("value"), 0.0) << "equal bit by bit";
-  const CommandResult strict = run_ddprun(folder, {"verify", "one.yaml", "--bound", "-1"});
-  EXPECT_EQ(strict.status, 1);
-  EXPECT_THAT(strict.out, HasSubstr("FAILED"));
-}
-
-TEST(Command, VerifyBoundsParametersOfSgdAlone) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const std::vector<std::string> words = {"verify", "one.yaml", "--parameter-bound"};
-  const auto with = [&words](std::vector<std::string> more) {
-    more.insert(more.begin(), words.begin(), words.end());
-    return more;
-  };
-  const CommandResult adamw = run_ddprun(folder, with({"1"}));
-  EXPECT_EQ(adamw.status, 2);
-  EXPECT_THAT(adamw.err, HasSubstr("--parameter-bound means nothing with AdamW"));
-  const std::string sgd = "optimizer={name: sgd, lr: 0.1}";
-  EXPECT_EQ(run_ddprun(folder, with({"1e-6", "--set", sgd})).status, 0);
-  const CommandResult strict = run_ddprun(folder, with({"-1", "--set", sgd}));
-  EXPECT_EQ(strict.status, 1);
-  EXPECT_THAT(strict.out, HasSubstr("step 0: after the update, "));
-}
-
-TEST(Command, VerifyRefusesWhatIsNotANumber) {
-  TemporaryFolder folder;
-  folder.write("one.yaml", tiny_experiment());
-  const CommandResult run =
-      run_ddprun(folder, {"verify", "one.yaml", "--set", "optimizer.lr=1e38"});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.out, AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
 }
 
 /// Two processes of one launch, each with a folder of its own.

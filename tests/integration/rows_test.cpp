@@ -104,7 +104,10 @@ TEST(Rows, AKilledParentTakesNoRowThatWasDone) {
   TemporaryFolder folder;
   folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000]}\n"));
   DdprunProcess process(folder, {"two.yaml", "-v"});
-  ASSERT_TRUE(process.trains(2)) << process.err();
+  const auto second_row_trains = [&process] {
+    return process.err().find("[2/2] 10000000: step ") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(60, second_row_trains)) << process.err();
   kill(process.pid(), SIGKILL);
   EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
   EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
@@ -144,6 +147,143 @@ TEST(Rows, ResumeTakesNoOtherExperimentForItsOwn) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, AllOf(HasSubstr("/config/train/batch_per_rank is not of the experiment"),
                              HasSubstr("starting")));
+}
+
+TEST(Rows, TheTableSurvivesAResultThatCannotBeWritten) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment({}, 2000));
+  DdprunProcess process(folder, {"one.yaml", "-v"});
+  ASSERT_TRUE(process.trains(2)) << process.err();
+  folder.write("results", "a file where the folder should be");
+  EXPECT_EQ(process.wait(60), 1) << process.err();
+  EXPECT_THAT(process.err(), HasSubstr("results cannot be written there"));
+  EXPECT_THAT(process.out(), HasSubstr("✓ proved"));
+}
+
+TEST(Rows, ResumeTakesOverWhatIsDone) {
+  TemporaryFolder folder;
+  folder.write("pair.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"pair.yaml"}).status, 0);
+  const std::string first = only_result(folder, "pair");
+  const CommandResult same = run_ddprun(folder, {"pair.yaml", "--resume"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
+  EXPECT_EQ(only_result(folder, "pair"), first);  // nothing new, nothing written
+
+  const CommandResult more =
+      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
+  EXPECT_EQ(more.status, 0) << more.err;
+  EXPECT_THAT(more.err,
+              AllOf(HasSubstr("[1/2]"), HasSubstr("taken over"), HasSubstr("[2/2] 4: starting")));
+  const auto results = [&folder] {
+    const std::filesystem::directory_iterator inside(folder.path() / "results/pair");
+    return std::distance(begin(inside), end(inside));
+  };
+  const auto before = results();
+  const CommandResult all =
+      run_ddprun(folder, {"pair.yaml", "--resume", "--set", "sweep={train.steps: [3, 4]}"});
+  EXPECT_THAT(all.err, Not(HasSubstr("starting")));
+  EXPECT_EQ(results(), before);  // rows measured at two times, but one result has them all
+}
+
+TEST(Rows, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  ASSERT_EQ(run_ddprun(folder, {"one.yaml"}).status, 0);
+  const std::filesystem::path file = only_result(folder, "one") / "result.json";
+  json older = json::parse(read_file(file));
+  older["schema_version"] = 3;
+  std::ofstream(file) << older;
+  const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
+                                       "version 5"),
+                             HasSubstr("starting"), Not(HasSubstr("taken over"))));
+}
+
+/// Valid, and of a machine with as many GPUs as no test has.
+std::string for_another_machine(const std::string& more = {}) {
+  std::string text = tiny_experiment(more);
+  const auto replace = [&text](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("{size: 2}", "{size: 1024, device: cuda}");
+  replace("heads: 2}", "heads: 2, kernels: reference}");
+  return text;
+}
+
+TEST(NotHere, AFileForAnotherMachineIsValid) {
+  TemporaryFolder folder;
+  folder.write("there.yaml", for_another_machine("sweep: {train.steps: [3, 4]}\n"));
+  const CommandResult valid = run_ddprun(folder, {"validate", "there.yaml"});
+  EXPECT_EQ(valid.status, 0) << valid.err;
+  EXPECT_THAT(valid.out, AllOf(HasSubstr("there.yaml: valid, 2 experiments\n"),
+                               HasSubstr("there.yaml: this machine cannot run 2 of them: ")));
+  const CommandResult wrong =
+      run_ddprun(folder, {"validate", "there.yaml", "--set", "strategy={name: flat, typo: 1}"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("unknown key 'typo'"));
+}
+
+TEST(NotHere, WhereNothingCanRunTheStatusIsTwo) {
+  TemporaryFolder folder;
+  folder.write("there.yaml", for_another_machine());
+  for (const char* command : {"run", "verify"}) {
+    const CommandResult run = run_ddprun(folder, {command, "there.yaml"});
+    EXPECT_EQ(run.status, 2) << command;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("error: "), HasSubstr("there.yaml:3:")));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "results"));
+}
+
+TEST(NotHere, InABatchItIsARowAndTheOthersRun) {
+  TemporaryFolder folder;
+  folder.write("batch/a/there.yaml", for_another_machine());
+  folder.write("batch/b/here.yaml", tiny_experiment());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"batch"}, {"batch/a/there.yaml", "batch/b/here.yaml"}}) {
+    const CommandResult run = run_ddprun(folder, words);
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("proved in 1 of 1 rows")));
+    EXPECT_THAT(run.err, HasSubstr("there: this machine cannot run all of it: "));
+    EXPECT_EQ(statuses(result_of(folder, "here")), std::vector<std::string>{"ok"});
+    EXPECT_TRUE(only_result(folder, "there").empty());
+    fs::remove_all(folder.path() / "results");
+  }
+}
+
+TEST(Rows, FilesOfOneNameKeepTheirResultsApart) {
+  TemporaryFolder folder;
+  for (const char* name : {"batch/a/same.yaml", "batch/b/same.yaml"}) {
+    folder.write(name, tiny_experiment());
+  }
+  const CommandResult run = run_ddprun(folder, {"batch/"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("same (batch/a/same.yaml)"),
+                             HasSubstr("same (batch/b/same.yaml)"), Not(HasSubstr("speed-up"))));
+  std::size_t results = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "results/same")) {
+    results += entry.is_symlink() ? 0 : 1;
+  }
+  EXPECT_EQ(results, 2u);
+}
+
+TEST(Rows, ASweepOfTwoKeysSaysWhatItsSpeedUpsCountFrom) {
+  TemporaryFolder folder;
+  folder.write("four.yaml", tiny_experiment("sweep: {model.d_model: [32, 64], strategy: [naive, "
+                                            "flat]}\n"));
+  const CommandResult run = run_ddprun(folder, {"four.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("speed-up counts from strategy=naive of the same model.d_model"));
+  const json rows = result_of(folder, "four")["rows"];
+  EXPECT_EQ(rows[3]["baseline"], rows[2]["fingerprint"]);
+  EXPECT_EQ(rows[1]["baseline"], rows[0]["fingerprint"]);
+
+  const CommandResult chosen = run_ddprun(
+      folder, {"four.yaml", "--resume", "--set", "report={baseline: {model.d_model: 32}}"});
+  EXPECT_EQ(chosen.status, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, HasSubstr("speed-up counts from model.d_model=32 of the same strategy"));
+  EXPECT_THAT(chosen.err, Not(HasSubstr("starting"))) << "the base is not part of the experiment";
 }
 
 }  // namespace

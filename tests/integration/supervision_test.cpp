@@ -57,16 +57,19 @@ TEST_F(Supervision, CtrlCEndsAllWithoutAResult) {
 
 TEST(Interrupted, RowsThatWereDoneAreWritten) {
   TemporaryFolder folder;
-  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000]}\n"));
+  folder.write("two.yaml", tiny_experiment("sweep: {train.steps: [3, 10000000, 5]}\n"));
   DdprunProcess process(folder, {"two.yaml", "-v"});
-  ASSERT_TRUE(process.trains(2)) << process.err();
+  ASSERT_TRUE(eventually(60, [&] {
+    return process.err().find("[2/3] 10000000: step") != std::string::npos;
+  })) << process.err();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(10), 130) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
   const std::string result = read_file(only_result(folder, "two") / "result.json");
   EXPECT_THAT(result,
               testing::AllOf(HasSubstr("\"status\": \"ok\""), HasSubstr("\"status\": \"not run\""),
-                             HasSubstr("interrupted by signal 2")));
+                             HasSubstr("interrupted by signal 2"),
+                             HasSubstr("the batch was interrupted before")));
 }
 
 TEST_F(Supervision, SigtermAndHangUpEndAllToo) {

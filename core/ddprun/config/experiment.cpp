@@ -8,7 +8,6 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
-#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
@@ -130,7 +129,8 @@ Experiment read_experiment(const SweepPoint& point, const std::filesystem::path&
   Experiment e;
   e.document = point.document;
   e.label = point.label;
-  std::vector<std::string> ignore = {"sweep"};
+  e.point = point.values;
+  std::vector<std::string> ignore = {"sweep", "report"};
   for (const auto& key : kChoices) ignore.push_back(key.key);
   read_options(
       e.document, "", [&](Options& o) { declare_document(o, e); }, ignore);
@@ -200,6 +200,9 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
       throw ConfigError(std::move(text));
     }
   }
+  std::vector<SweptValues> points;
+  for (const Experiment& experiment : result.experiments) points.push_back(experiment.point);
+  result.baseline = find_baseline(document, points);
   result.document = std::move(document);
   result.name = result.experiments.front().name;
   for (const auto& experiment : result.experiments) {
@@ -238,6 +241,9 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections()
   }
   top.push_back({"sweep", "mapping", "{}", "key paths, each with a list of values",
                  "one experiment for each combination of values"});
+  top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
+                 "the rows that speed-ups count from; empty: the last swept key at its first "
+                 "value"});
   for (const auto& section : kSections) {
     sections.emplace_back(section.key,
                           list_options([&](Options& o) { section.declare(o, defaults); }));

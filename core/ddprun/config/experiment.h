@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/config/baseline.h"
 #include "ddprun/config/config_node.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/run_config.h"
+#include "ddprun/config/sweep.h"
 #include "ddprun/config/world_config.h"
 #include "ddprun/data/data_config.h"
 #include "ddprun/model/model_config.h"
@@ -23,6 +25,7 @@ namespace ddprun {
 struct Experiment {
   std::string name;   ///< of the YAML: `name:`, default the file's stem
   std::string label;  ///< of the sweep point; empty without a sweep
+  SweptValues point;  ///< what the label says
   ModelConfig model;
   DataConfig data;
   WorldConfig world;
@@ -48,6 +51,7 @@ struct ExperimentFile {
   std::string name;
   ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<Experiment> experiments;
+  Baseline baseline;  ///< which experiment each is compared with
 };
 
 /// Reads a file strictly, applies `overrides` (each "key.path=value"), expands the sweep, and

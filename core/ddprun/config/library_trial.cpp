@@ -1,4 +1,4 @@
-// The child writes a byte after each library, so that its parent knows at which one it died.
+// The child writes a line for each library, so that its parent knows at which one it died.
 #include "ddprun/config/library_trial.h"
 
 #include <sys/stat.h>
@@ -6,7 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
-#include <set>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "ddprun/base/child_process.h"
 
@@ -15,6 +16,8 @@ namespace ddprun {
 namespace fs = std::filesystem;
 
 namespace {
+
+using nlohmann::json;
 
 constexpr double kLimitS = 30;
 
@@ -30,7 +33,7 @@ Identity identity_of(const fs::path& file) {
 
 struct Known {
   std::mutex mutex;
-  std::set<Identity> harmless;
+  std::map<Identity, Trial> trials;
 };
 
 Known& known() {
@@ -38,33 +41,64 @@ Known& known() {
   return the_one;
 }
 
+/// In the child: empty if the file came through.
+std::string line_of(const fs::path& file, const std::function<void(const fs::path&)>& use) {
+  try {
+    use(file);
+  } catch (const Error& error) {
+    const ErrorText& text = error.text();
+    return json{text.what, text.where, text.got, text.expected, text.hint}.dump();
+  }
+  return {};
+}
+
+Trial trial_of(const std::string& line) {
+  if (line.empty()) return {};
+  const json text = json::parse(line);
+  return {{}, ErrorText{text[0], text[1], text[2], text[3], text[4]}};
+}
+
+/// Tries the files from `first` on, and returns the first that was not reached.
+std::size_t try_from(std::size_t first, const std::vector<fs::path>& files,
+                     const std::function<void(const fs::path&)>& use,
+                     std::map<fs::path, Trial>& trials) {
+  const ChildReport report = run_in_child(
+      [&](int fd) {
+        for (std::size_t i = first; i < files.size(); ++i) {
+          write_all(fd, line_of(files[i], use) + "\n");
+        }
+      },
+      kLimitS);
+  std::istringstream lines(report.text);
+  for (std::string line; std::getline(lines, line);) trials[files[first++]] = trial_of(line);
+  if (first < files.size()) trials[files[first++]] = {report.death};
+  return first;
+}
+
 }  // namespace
 
-std::map<fs::path, std::string> try_libraries(const std::vector<fs::path>& files,
-                                              const std::function<void(const fs::path&)>& use) {
+std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files,
+                                        const std::function<void(const fs::path&)>& use) {
   const std::lock_guard lock(known().mutex);
+  std::map<fs::path, Trial> trials;
   std::vector<fs::path> untried;
   for (const fs::path& file : files) {
-    if (!known().harmless.contains(identity_of(file))) untried.push_back(file);
+    const auto found = known().trials.find(identity_of(file));
+    if (found == known().trials.end()) {
+      untried.push_back(file);
+    } else {
+      trials[file] = found->second;
+    }
   }
-  std::map<fs::path, std::string> deaths;
   for (std::size_t first = 0; first < untried.size();) {
-    const ChildReport report = run_in_child(
-        [&](int fd) {
-          for (std::size_t i = first; i < untried.size(); ++i) {
-            try {
-              use(untried[i]);
-            } catch (...) {  // a reason to refuse it, which this process's own attempt will give
-            }
-            write_all(fd, ".");
-          }
-        },
-        kLimitS);
-    const std::size_t end = first + report.text.size();
-    for (; first < end; ++first) known().harmless.insert(identity_of(untried[first]));
-    if (first < untried.size()) deaths[untried[first++]] = report.death;
+    first = try_from(first, untried, use, trials);
   }
-  return deaths;
+  for (const fs::path& file : untried) {
+    if (const Identity identity = identity_of(file); identity != Identity{}) {
+      known().trials[identity] = trials[file];
+    }
+  }
+  return trials;
 }
 
 }  // namespace ddprun

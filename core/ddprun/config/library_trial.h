@@ -4,15 +4,26 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
+
+#include "ddprun/base/error.h"
 
 namespace ddprun {
 
-/// Calls `use` for each file in a child process, and returns how the child died at those that
-/// killed it: "killed by signal 11 (Segmentation fault)". What `use` throws says nothing here: it
-/// will throw it again in this process. There is one child for all files, and one more for each
-/// that kills it. A file that came through once is not tried again unless it was written to.
-std::map<std::filesystem::path, std::string> try_libraries(
+/// What became of a library; both parts are empty if it came through.
+struct Trial {
+  std::string death;                      ///< how it ended the child: "killed by signal 11 ..."
+  std::optional<ErrorText> refusal = {};  ///< the error that was thrown
+
+  bool passed() const { return death.empty() && !refusal; }
+};
+
+/// Calls `use` for each file in a child process; an Error that it throws is a refusal. What failed
+/// there shall not be tried again in this process: the loader itself may crash over a damaged file,
+/// or not, as memory happens to be. There is one child for all files, and one more for each that
+/// ends it. A file is not tried again unless it was written to.
+std::map<std::filesystem::path, Trial> try_libraries(
     const std::vector<std::filesystem::path>& files,
     const std::function<void(const std::filesystem::path&)>& use);
 

@@ -5,9 +5,9 @@
 
 #include <system_error>
 
+#include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
-#include "ddprun/config/library_trial.h"
 #include "ddprun/config/options_io.h"
 
 namespace ddprun {
@@ -113,12 +113,17 @@ PluginLibrary load(const fs::path& file) {
           &descriptor};
 }
 
-/// What the launching process will do with a library before any rank starts.
+/// What the launching process will do with a library before any rank starts. That a plugin cannot
+/// be made is said to whoever asks for it.
 void use_once(const fs::path& file) {
   const PluginLibrary library = load(file);
-  if (Plugin* const plugin = library.descriptor->create()) {
-    list_options([plugin](Options& options) { plugin->declare_options(options); });
-    library.descriptor->destroy(plugin);
+  try {
+    if (Plugin* const plugin = library.descriptor->create()) {
+      list_options([plugin](Options& options) { plugin->declare_options(options); });
+      library.descriptor->destroy(plugin);
+    }
+  } catch (...) {
+    return;
   }
 }
 
@@ -136,7 +141,7 @@ const char* to_string(PluginKind kind) {
   return "unknown";
 }
 
-std::map<fs::path, std::string> try_plugin_libraries(const std::vector<fs::path>& files) {
+std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& files) {
   try {
     return try_libraries(files, use_once);
   } catch (const std::system_error& error) {
@@ -148,15 +153,33 @@ std::map<fs::path, std::string> try_plugin_libraries(const std::vector<fs::path>
   }
 }
 
-PluginLibrary load_plugin_library(const fs::path& file,
-                                  const std::map<fs::path, std::string>& deaths) {
-  const auto found = deaths.find(file);
-  if (found == deaths.end()) return load(file);
-  throw PluginError({.what = "the plugin library crashed when it was tried",
-                     .where = file.string(),
-                     .got = found->second,
-                     .expected = "a library that can be loaded, and makes its plugin",
-                     .hint = "it is damaged, or its code is at fault: copy or build it again"});
+namespace {
+
+PluginError crashed(const fs::path& file, const std::string& how) {
+  return PluginError({.what = "the plugin library crashed when it was tried",
+                      .where = file.string(),
+                      .got = how,
+                      .expected = "a library that can be loaded, and makes its plugin",
+                      .hint = "it is damaged, or its code is at fault: copy or build it again"});
+}
+
+}  // namespace
+
+PluginLibrary load_plugin_library(const fs::path& file, const Trial& trial) {
+  if (trial.passed()) {
+    // The loader reads past the tables of a damaged file. What it finds there was harmless in the
+    // child, and may not be here.
+    constexpr int kUsage = 2;  // the exit status of a plugin that cannot be used
+    const PluginError error = crashed(file, "a crash of this process, and none of its child");
+    const CrashWords words(std::string("error: ") + error.what() + "\n", kUsage);
+    return load(file);
+  }
+  if (trial.refusal) {
+    ErrorText text = *trial.refusal;
+    text.where = file.string();  // it may have been tried under another name
+    throw PluginError(std::move(text));
+  }
+  throw crashed(file, trial.death);
 }
 
 }  // namespace ddprun

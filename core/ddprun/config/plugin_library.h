@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/config/library_trial.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
@@ -27,17 +28,15 @@ struct PluginLibrary {
 };
 
 /// Does in a child process what the launching process will do with each library: loads it, checks
-/// its descriptor, makes its plugin and asks for its options. Returns how the child died at those
-/// that killed it. Throws PluginError if the system has no process left.
-std::map<std::filesystem::path, std::string> try_plugin_libraries(
+/// its descriptor, makes its plugin and asks for its options. Throws PluginError if the system has
+/// no process left.
+std::map<std::filesystem::path, Trial> try_plugin_libraries(
     const std::vector<std::filesystem::path>& files);
 
-/// Loads a library (RTLD_NOW | RTLD_LOCAL, never unloaded) and checks its descriptor field by
-/// field. Loading runs the library's code. `deaths` is what try_plugin_libraries() returned. Throws
-/// PluginError, each mismatch with its own sentence: crashed when it was tried; not a library; no
-/// symbol ddprun_plugin_v1; wrong size; older API; newer API; other build id; unknown kind;
-/// malformed name; missing function.
-PluginLibrary load_plugin_library(const std::filesystem::path& file,
-                                  const std::map<std::filesystem::path, std::string>& deaths);
+/// Loads a library that passed its trial (RTLD_NOW | RTLD_LOCAL, never unloaded) and checks its
+/// descriptor field by field. Throws PluginError, each mismatch with its own sentence: crashed when
+/// it was tried; not a library; no symbol ddprun_plugin_v1; wrong size; older API; newer API; other
+/// build id; unknown kind; malformed name; missing function.
+PluginLibrary load_plugin_library(const std::filesystem::path& file, const Trial& trial);
 
 }  // namespace ddprun

@@ -71,10 +71,10 @@ struct PluginRegistry::Impl {
   void scan(const fs::path& folder) {
     if (!is_folder(folder)) return;
     std::vector<fs::path> files;
-    std::map<fs::path, std::string> deaths;
+    std::map<fs::path, Trial> trials;
     try {
       files = libraries_in(folder);
-      deaths = try_plugin_libraries(files);
+      trials = try_plugin_libraries(files);
     } catch (const PluginError& error) {
       refused.push_back(error.what());
       return;
@@ -82,7 +82,7 @@ struct PluginRegistry::Impl {
     std::map<Key, std::vector<PluginLibrary>> found;
     for (const auto& file : files) {
       try {
-        const PluginLibrary library = load_plugin_library(file, deaths);
+        const PluginLibrary library = load_plugin_library(file, trials.at(file));
         found[key_of(library)].push_back(library);
       } catch (const PluginError& error) {
         refused.push_back(error.what());
@@ -178,7 +178,7 @@ PluginRegistry::~PluginRegistry() = default;
 
 void PluginRegistry::add_library(const fs::path& file) {
   const fs::path real = resolved(file);
-  const PluginLibrary library = load_plugin_library(real, try_plugin_libraries({real}));
+  const PluginLibrary library = load_plugin_library(real, try_plugin_libraries({real}).at(real));
   impl_->libraries.insert(impl_->libraries.begin(), library);
 }
 

@@ -169,7 +169,8 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
 // A label stands in tables: one line, and of no more than a cell can show.
 std::string as_label(const std::string& text) { return shortened(printable_line(text), 200); }
 
-// "mine", "mine(bucket_mb=5)" for a node with a name, else the node on one line.
+}  // namespace
+
 std::string label_of(const ConfigNode& value) {
   if (value.kind == ConfigNode::Kind::scalar) return as_label(value.scalar);
   const ConfigNode* name = value.find("name");
@@ -180,8 +181,6 @@ std::string label_of(const ConfigNode& value) {
   }
   return label_of(*name) + (rest.empty() ? "" : fmt::format("({})", fmt::join(rest, ", ")));
 }
-
-}  // namespace
 
 void set_path(ConfigNode& root, const std::string& path, ConfigNode value) {
   const std::vector<std::string> keys = split_path(path, value.origin);
@@ -248,6 +247,7 @@ std::vector<SweepPoint> expand_sweep(const ConfigNode& document) {
         value.key_origin = values.key_origin;
         next.push_back(point);
         next.back().label += (point.label.empty() ? "" : ", ") + path + "=" + label_of(value);
+        next.back().values.emplace_back(path, label_of(value));
         set_path(next.back().document, path, std::move(value));
       }
     }

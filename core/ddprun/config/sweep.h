@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddprun/config/config_node.h"
@@ -17,12 +18,20 @@ void set_path(ConfigNode& root, const std::string& path, ConfigNode value);
 /// What follows `sweep.` is one key of the sweep: "sweep.world.size=[1, 2]".
 void apply_override(ConfigNode& root, const std::string& assignment);
 
-/// One point of a sweep: the document without `sweep:`, and the swept values ("strategy=mine,
-/// world.size=2").
+/// The swept keys and their values at one point, in the order of the sweep.
+using SweptValues = std::vector<std::pair<std::string, std::string>>;
+
+/// One point of a sweep: the document without `sweep:`, and the swept values, also as one text
+/// ("strategy=mine, world.size=2").
 struct SweepPoint {
   ConfigNode document;
   std::string label;
+  SweptValues values = {};
 };
+
+/// A value as labels have it: "mine", "mine(bucket_mb=5)" for a mapping with a name, else the value
+/// on one line.
+std::string label_of(const ConfigNode& value);
 
 /// Expands `sweep: {path: [values...], ...}` as a cross product; the last key varies fastest.
 /// Values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an

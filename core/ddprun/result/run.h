@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "ddprun/result/rank_result.h"
@@ -15,6 +16,10 @@ struct Run {
   nlohmann::json config = nullptr;
   /// What all ranks together do in one step. The kind decides what stands here.
   nlohmann::json work = nullptr;
+  /// Runs with equal fingerprints are the same experiment on the same software and CPU.
+  std::string fingerprint = {};
+  /// The fingerprint of the run that its speed-up counts from, which may be its own; empty: none.
+  std::string baseline = {};
   /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
   /// The results of all ranks, in rank order. Empty unless the run came to its end.

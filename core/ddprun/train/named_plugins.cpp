@@ -1,8 +1,7 @@
-// One class a kind of plugin, which passes calls on and looks at what they throw.
+// Each call of a plugin, passed on, and its exceptions with the plugin's name.
 #include "ddprun/train/named_plugins.h"
 
-#include <fmt/format.h>
-
+#include <exception>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -12,86 +11,106 @@ namespace ddprun {
 
 namespace {
 
-/// `plugin`: "strategy \"flat\"". `got`: the words of the exception.
-Error plugin_threw(const std::string& plugin, const char* call, const std::string& got) {
-  return Error({.what = fmt::format("{} threw an exception in {}()", plugin, call),
-                .where = {},
-                .got = got,
-                .expected = "a call that succeeds, or throws ddprun::Error",
-                .hint = "the words are the plugin's, or of what it calls"});
+/// Throws what is being handled again, with the call ("strategy mine, finish_backward()") in it.
+[[noreturn]] void name_failure(const std::string& call) {
+  try {
+    throw;
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    text.where = call + (text.where.empty() ? "" : ": ") + text.where;
+    throw Error(std::move(text));
+  } catch (const std::exception& error) {
+    if (says_out_of_memory(error)) throw;
+    throw Error({.what = "a plugin failed: " + call,
+                 .where = "this rank",
+                 .got = message_of(error),
+                 .expected = "no exception",
+                 .hint = "these are the words of the plugin, or of LibTorch as the plugin called "
+                         "it"});
+  } catch (...) {
+    throw Error({.what = "a plugin failed: " + call,
+                 .where = "this rank",
+                 .got = "an exception that is no std::exception",
+                 .expected = "no exception",
+                 .hint = "exceptions are derived from std::exception, so that they have words"});
+  }
 }
 
-template <typename Base>
+/// A plugin of the interface `Base` and its name.
+template <class Base>
 class Named : public Base {
  public:
-  Named(std::shared_ptr<Base> inner, std::string plugin)
-      : inner_(std::move(inner)), plugin_(std::move(plugin)) {}
+  Named(std::shared_ptr<Base> plugin, std::string name)
+      : plugin_(std::move(plugin)), name_(std::move(name)) {}
 
-  void declare_options(Options& options) override { inner_->declare_options(options); }
+  void declare_options(Options& options) override { plugin_->declare_options(options); }
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return in("unsupported", [&] { return inner_->unsupported(run); });
+    return plugin_->unsupported(run);
   }
 
  protected:
-  template <typename Call>
-  auto in(const char* call, const Call& body) const {
+  template <class Call>
+  decltype(auto) named(const char* call, const Call& run) const {
     try {
-      return body();
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& failure) {
-      if (says_out_of_memory(failure)) throw;
-      throw plugin_threw(plugin_, call, first_line_of(failure));
+      return run();
     } catch (...) {
-      throw plugin_threw(plugin_, call, "an exception that is no std::exception");
+      name_failure(name_ + ", " + call);
     }
   }
-  Base& inner() const { return *inner_; }
 
- private:
-  std::shared_ptr<Base> inner_;
-  std::string plugin_;
+  std::shared_ptr<Base> plugin_;
+  std::string name_;  ///< "strategy mine"
 };
 
 class NamedStrategy final : public Named<Strategy> {
  public:
   using Named::Named;
   void setup(StrategyContext& context) override {
-    in("setup", [&] { inner().setup(context); });
+    named("setup()", [&] { plugin_->setup(context); });
   }
   void on_gradient(int index) override {
-    in("on_gradient", [&] { inner().on_gradient(index); });
+    named("on_gradient()", [&] { plugin_->on_gradient(index); });
   }
   void finish_backward() override {
-    in("finish_backward", [&] { inner().finish_backward(); });
+    named("finish_backward()", [&] { plugin_->finish_backward(); });
   }
   void optimizer_step(Optimizer& optimizer) override {
-    in("optimizer_step", [&] { inner().optimizer_step(optimizer); });
+    named("optimizer_step()", [&] { plugin_->optimizer_step(optimizer); });
   }
-  bool reports_ranges() const override { return inner().reports_ranges(); }
+  bool reports_ranges() const override { return plugin_->reports_ranges(); }
 };
 
 class NamedPrecision final : public Named<Precision> {
  public:
   using Named::Named;
   void convert(const std::vector<NamedTensor>& parameters) override {
-    in("convert", [&] { inner().convert(parameters); });
+    named("convert()", [&] { plugin_->convert(parameters); });
   }
-  at::ScalarType compute_dtype() const override { return inner().compute_dtype(); }
-  at::ScalarType reduce_dtype() const override { return inner().reduce_dtype(); }
-  at::ScalarType parameter_dtype() const override { return inner().parameter_dtype(); }
+  at::ScalarType compute_dtype() const override { return plugin_->compute_dtype(); }
+  at::ScalarType reduce_dtype() const override { return plugin_->reduce_dtype(); }
+  at::ScalarType parameter_dtype() const override { return plugin_->parameter_dtype(); }
   std::unique_ptr<Guard> forward_guard() override {
-    return in("forward_guard", [&] { return inner().forward_guard(); });
+    return named("forward_guard()", [&] { return plugin_->forward_guard(); });
   }
-  Linear linear() override { return inner().linear(); }
-  bool scales_loss() const override { return inner().scales_loss(); }
+  Linear linear() override {
+    const Linear product = plugin_->linear();
+    if (!product) return product;
+    return [this, product](const at::Tensor& x, const at::Tensor& weight) {
+      return named("linear()", [&] { return product(x, weight); });
+    };
+  }
+  bool scales_loss() const override { return plugin_->scales_loss(); }
   at::Tensor scale_loss(const at::Tensor& loss) override {
-    return in("scale_loss", [&] { return inner().scale_loss(loss); });
+    return named("scale_loss()", [&] { return plugin_->scale_loss(loss); });
   }
   GradientScale gradient_scale(const at::Tensor& gradients) override {
-    return in("gradient_scale", [&] { return inner().gradient_scale(gradients); });
+    return named("gradient_scale()", [&] { return plugin_->gradient_scale(gradients); });
   }
-  std::string matmul_dtype() const override { return inner().matmul_dtype(); }
+  std::string matmul_dtype() const override { return plugin_->matmul_dtype(); }
 };
 
 class NamedAttention final : public Named<Attention> {
@@ -99,20 +118,25 @@ class NamedAttention final : public Named<Attention> {
   using Named::Named;
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) override {
-    return in("forward", [&] { return inner().forward(q, k, v, options); });
+    return named("forward()", [&] { return plugin_->forward(q, k, v, options); });
   }
 };
 
 }  // namespace
 
-std::shared_ptr<Strategy> named(std::shared_ptr<Strategy> inner, const std::string& name) {
-  return std::make_shared<NamedStrategy>(std::move(inner), "strategy \"" + name + "\"");
+std::shared_ptr<Strategy> with_named_failures(std::shared_ptr<Strategy> strategy,
+                                              const std::string& name) {
+  return std::make_shared<NamedStrategy>(std::move(strategy), "strategy " + name);
 }
-std::shared_ptr<Precision> named(std::shared_ptr<Precision> inner, const std::string& name) {
-  return std::make_shared<NamedPrecision>(std::move(inner), "precision \"" + name + "\"");
+
+std::shared_ptr<Precision> with_named_failures(std::shared_ptr<Precision> precision,
+                                               const std::string& name) {
+  return std::make_shared<NamedPrecision>(std::move(precision), "precision " + name);
 }
-std::shared_ptr<Attention> named(std::shared_ptr<Attention> inner, const std::string& name) {
-  return std::make_shared<NamedAttention>(std::move(inner), "attention \"" + name + "\"");
+
+std::shared_ptr<Attention> with_named_failures(std::shared_ptr<Attention> attention,
+                                               const std::string& name) {
+  return std::make_shared<NamedAttention>(std::move(attention), "attention " + name);
 }
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// Plugins whose exceptions say which plugin threw them, and in which call.
+// Plugins whose failures name them: what a plugin throws says neither which one nor where.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,14 @@
 
 namespace ddprun {
 
-/// Each passes every call on to `inner`. What that throws becomes an Error that names the plugin
-/// and the call, unless it is ddprun's own error, or says that memory ran out.
-std::shared_ptr<Strategy> named(std::shared_ptr<Strategy> inner, const std::string& name);
-std::shared_ptr<Precision> named(std::shared_ptr<Precision> inner, const std::string& name);
-std::shared_ptr<Attention> named(std::shared_ptr<Attention> inner, const std::string& name);
+/// The plugin, with its name and the call in the message of each exception that it lets out.
+/// ConfigError, CommError and the end of memory pass as they are: they are not the plugin's fault,
+/// or say what is.
+std::shared_ptr<Strategy> with_named_failures(std::shared_ptr<Strategy> strategy,
+                                              const std::string& name);
+std::shared_ptr<Precision> with_named_failures(std::shared_ptr<Precision> precision,
+                                               const std::string& name);
+std::shared_ptr<Attention> with_named_failures(std::shared_ptr<Attention> attention,
+                                               const std::string& name);
 
 }  // namespace ddprun

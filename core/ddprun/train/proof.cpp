@@ -48,9 +48,11 @@ struct IntegersBackward final : torch::autograd::Node {
     at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        data[i] = integers.gradient(first_element + i, rank, micro_batch);
-      }
+      integers.for_each({first_element + begin, first_element + end},
+                        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+                          data[element - first_element] =
+                              integers.gradient(both, rank, micro_batch);
+                        });
     });
     return {values.to(parameter.options())};
   }
@@ -80,9 +82,12 @@ at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, const ProofIn
 struct Compared {
   std::int64_t wrong = 0;    // beyond the bound
   std::int64_t rounded = 0;  // within the bound, but not equal
-};
 
-Compared operator+(Compared a, Compared b) { return {a.wrong + b.wrong, a.rounded + b.rounded}; }
+  /// A friend, since nothing calls it where loops are serial (ThreadSanitizer).
+  friend Compared operator+(Compared a, Compared b) {
+    return {a.wrong + b.wrong, a.rounded + b.rounded};
+  }
+};
 
 /// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
 Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
@@ -90,14 +95,15 @@ Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& i
   const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t element = range.begin + i;
-      const float expected = own_rank ? integers.own(element, *own_rank) : integers.mean(element);
-      if (got[i] == expected) continue;
-      const float bound = own_rank ? 0.0F : integers.bound(element);
-      const bool right = std::abs(got[i] - expected) <= bound;  // false for a NaN
-      ++(right ? sum.rounded : sum.wrong);
-    }
+    integers.for_each(
+        {range.begin + begin, range.begin + end},
+        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+          const float value = got[element - range.begin];
+          const float expected = own_rank ? integers.own(both, *own_rank) : integers.mean(both);
+          if (value == expected) return;
+          const float bound = own_rank ? 0.0F : integers.bound(both);
+          ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
+        });
     return sum;
   };
   return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, Compared{}, count,

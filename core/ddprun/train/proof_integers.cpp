@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "ddprun/base/counter_hash.h"
-
 namespace ddprun {
 
 namespace {
@@ -54,58 +52,14 @@ ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
       exact_(never_rounds(ranks, range_, dtype)),
       rounding_(std::ldexp(1.0F, -significant_bits(dtype))) {}
 
-std::array<ProofIntegers::Contribution, 2> ProofIntegers::contributions(
-    std::int64_t element) const {
-  // Bits are scaled to a number below `count`, not divided: this runs for each element of a model.
-  const auto index = static_cast<std::uint64_t>(element);
-  const auto ranks = static_cast<std::uint64_t>(ranks_);
-  std::uint64_t bits = counter_hash(round_, index);
-  const auto take = [&bits](int width, int count) {
-    const std::uint64_t taken = bits & ((std::uint64_t{1} << width) - 1);
-    bits >>= width;
-    return static_cast<int>(taken * static_cast<std::uint64_t>(count) >> width);
-  };
-  const auto value = [&] {
-    const int size = 1 + take(8, range_);
-    return take(1, 2) == 0 ? size : -size;
-  };
-  // Each block of `ranks` elements begins at another rank, so a shifted buffer does not fit.
-  const std::uint64_t block = index / ranks;
-  const std::uint64_t shift = (counter_hash(~round_, block) >> 32) * ranks >> 32;
-  const std::uint64_t turn = index - block * ranks + shift;
-  const int first = static_cast<int>(turn < ranks ? turn : turn - ranks);
-  int second = first + 1 + take(32, ranks_ - 1);
-  if (second >= ranks_) second -= ranks_;
-  std::array<Contribution, 2> both;
-  both[0] = {first, take(7, micro_batches_), value()};
-  both[1] = {second, take(7, micro_batches_), value()};
-  return both;
+ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
+  Contributions found;
+  for_each({element, element + 1}, [&](std::int64_t, const Contributions& both) { found = both; });
+  return found;
 }
 
-float ProofIntegers::gradient(std::int64_t element, int rank, int micro_batch) const {
-  int sum = 0;
-  for (const Contribution& each : contributions(element)) {
-    if (each.rank == rank && each.micro_batch == micro_batch) sum += each.value;
-  }
-  return static_cast<float>(sum * ranks_);
-}
-
-float ProofIntegers::mean(std::int64_t element) const {
-  const auto both = contributions(element);
-  return static_cast<float>(both[0].value + both[1].value);
-}
-
-float ProofIntegers::own(std::int64_t element, int rank) const {
-  int sum = 0;
-  for (const Contribution& each : contributions(element)) {
-    if (each.rank == rank) sum += each.value;
-  }
-  return static_cast<float>(sum * ranks_);
-}
-
-float ProofIntegers::bound(std::int64_t element) const {
+float ProofIntegers::bound(const Contributions& both) const {
   if (exact_) return 0.0F;
-  const auto both = contributions(element);
   return 4 * rounding_ * static_cast<float>(std::abs(both[0].value) + std::abs(both[1].value));
 }
 

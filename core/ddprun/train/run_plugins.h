@@ -15,12 +15,12 @@ struct RunPlugins {
   std::shared_ptr<Attention> attention;
 };
 
-/// The plugins that the experiment names. Throws PluginError or ConfigError, as make_strategy() and
-/// its siblings do.
+/// The plugins that the experiment names; what they throw later names them. Throws PluginError or
+/// ConfigError, as make_strategy() and its siblings do.
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment);
 
-/// The run that plugins are asked about (Plugin::unsupported()). On GPUs it asks the driver of this
-/// host, after check_device().
+/// The run that plugins are asked about (Plugin::unsupported()). On GPUs its compute capability is
+/// above all that there are: a caller that asks about this host sets that of its devices.
 RunDescription describe_run(const Experiment& experiment, const Precision& precision);
 
 }  // namespace ddprun

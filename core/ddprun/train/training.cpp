@@ -134,8 +134,11 @@ Figure Training::find_first_step_done_s(const RunStatistics& run) {
 
 Figure Training::find_speed_up(const RunStatistics& run,
                                const std::vector<const RunStatistics*>& runs) {
-  const auto base = std::find_if(runs.begin(), runs.end(),
-                                 [](const RunStatistics* each) { return each->timed(); });
+  const std::string& wanted = run.run().baseline;
+  if (wanted.empty()) return {};
+  const auto base = std::find_if(runs.begin(), runs.end(), [&wanted](const RunStatistics* each) {
+    return each->timed() && each->run().fingerprint == wanted;
+  });
   return base == runs.end() ? Figure{} : quotient(median_step_ms(**base), median_step_ms(run));
 }
 

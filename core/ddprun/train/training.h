@@ -211,12 +211,15 @@ struct Training final : ExperimentKind {
                .follows = find_first_step_done_s,
                .meaning = "max over r of the time from the start of the process to the end of the "
                           "first step (of a later row: from the start of its ranks)"});
-  const Quantity& speed_up =
-      declare({.key = "speed_up",
-               .compares = find_speed_up,
-               .title = "speed-up",
-               .text = text_as("{:.2f}x"),
-               .meaning = "median step of the first measured row / median step of this row"});
+  const Quantity& speed_up = declare(
+      {.key = "speed_up",
+       .compares = find_speed_up,
+       .title = "speed-up",
+       .text = text_as("{:.2f}x"),
+       .meaning = "median step of the row's [base](configuration.md#what-speed-up-counts-from) / "
+                  "median step of this row",
+       .remark = "the line below the table says what the base is. –: it was not measured. Without "
+                 "a sweep there is no such column"});
 
  private:
   static Figure find_exposed_share(const RunStatistics& run);

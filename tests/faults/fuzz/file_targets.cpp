@@ -140,7 +140,11 @@ class Plugin final : public Target {
   std::string name() const override { return "plugin"; }
   std::string file_name() const override { return "fuzz.so"; }
   int share() const override { return 10; }
-  std::size_t batch() const override { return 20; }
+  /// A damaged library may harm its process without ending it, and the next one would be blamed.
+  std::size_t batch() const override { return 1; }
+  bool is_refusal(const std::string& death) const override {
+    return death == "ended with exit status 2";  // with a sentence, by CrashWords
+  }
 
   std::string make(Dice& dice) const override {
     if (dice.one_in(8)) return good_.substr(0, dice.below(good_.size()));
@@ -150,11 +154,8 @@ class Plugin final : public Target {
   }
 
   Verdict run(const std::string& input, const fs::path& scratch) override {
-    // A name of its own: a library stays loaded under its name.
-    const fs::path folder = scratch / std::to_string(++count_);
-    fs::create_directory(folder);
-    write(folder / "fuzz.so", input);
-    const PluginRegistry registry({folder});
+    write(scratch / "fuzz.so", input);
+    const PluginRegistry registry({scratch});
     for (const PluginInfo& info : registry.list()) {
       try {
         registry.create(info.kind, info.name);
@@ -167,7 +168,6 @@ class Plugin final : public Target {
 
  private:
   std::string good_;
-  int count_ = 0;
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ namespace ddprun::fuzz {
 namespace fs = std::filesystem;
 
 Target::~Target() = default;
+bool Target::is_refusal(const std::string&) const { return false; }
 std::vector<std::string> Target::replay(const fs::path&) const { return {}; }
 
 std::vector<std::unique_ptr<Target>> all_targets(const fs::path& source, const fs::path& build) {
@@ -57,7 +58,6 @@ namespace {
 
 constexpr double kLimitS = 1;         // of the processor, for one input
 constexpr double kBatchLimitS = 120;  // of the wall clock; what hangs is ended
-constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
 
 struct Request {
   std::size_t count = 3000;
@@ -87,6 +87,16 @@ std::string try_input(Target& target, const std::string& input, const fs::path& 
   }
   const double spent = cpu_seconds() - begin;
   return spent > kLimitS ? fmt::format("Ftook {:.1f} s of the processor", spent) : verdict;
+}
+
+/// What asks for all memory shall not get it from others. A sanitizer's own address space is
+/// larger.
+void limit_memory() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
+  const rlimit limit = {kAddressSpace, kAddressSpace};
+  setrlimit(RLIMIT_AS, &limit);
+#endif
 }
 
 class Fuzzer {
@@ -128,7 +138,11 @@ class Fuzzer {
         ++verdicts[line[0]];
         if (line[0] == 'F') finding(target, first, line.substr(1));
       }
-      if (first < end) {  // it ended the process
+      if (first >= end) continue;
+      if (target.is_refusal(report.death)) {
+        ++verdicts['R'];
+        ++first;
+      } else {  // it ended the process
         ++verdicts['F'];
         finding(target, first++, report.death.empty() ? "left no word" : report.death);
       }
@@ -144,8 +158,7 @@ class Fuzzer {
     fs::create_directory(folder);
     ChildReport report = run_in_child(
         [&](int fd) {
-          const rlimit limit = {kAddressSpace, kAddressSpace};
-          setrlimit(RLIMIT_AS, &limit);
+          limit_memory();
           for (std::size_t i = first; i < end; ++i) {
             write_all(fd, try_input(target, input_of(target, request_.seed, i), folder) + "\n");
           }

@@ -30,6 +30,8 @@ class Target {
   /// Writes what it must into `scratch`, an empty folder of the process. ddprun::Error is a
   /// refusal; anything else that is thrown is a finding.
   virtual Verdict run(const std::string& input, const std::filesystem::path& scratch) = 0;
+  /// Whether the program ends so with a sentence about the input.
+  virtual bool is_refusal(const std::string& death) const;
   /// Arguments of ddprun with which an input's file is tried from outside; empty: it is not.
   virtual std::vector<std::string> replay(const std::filesystem::path& file) const;
 };

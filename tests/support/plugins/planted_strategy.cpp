@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <array>
+#include <stdexcept>
 
 #include "ddprun/plugin/strategy.h"
 
@@ -31,6 +32,8 @@ enum class Fault {
   ready_twice,
   ready_too_early,
   ready_before_reduced,
+  throw_text,
+  throw_number,
 };
 constexpr auto choice_names(Fault) {
   return std::array{"nothing",
@@ -54,7 +57,9 @@ constexpr auto choice_names(Fault) {
                     "more_collectives",
                     "ready_twice",
                     "ready_too_early",
-                    "ready_before_reduced"};
+                    "ready_before_reduced",
+                    "throw_text",
+                    "throw_number"};
 }
 
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
@@ -91,6 +96,8 @@ class Planted final : public Strategy {
   }
 
   void finish_backward() override {
+    if (wrong(Fault::throw_text)) throw std::runtime_error("the words of the plugin");
+    if (wrong(Fault::throw_number)) throw 7;
     for (int i = 0; i < buffers().count(); ++i) {
       const Range range = buffers().range(i);
       if (wrong(Fault::ready_before_reduced)) context_->range_ready(range);

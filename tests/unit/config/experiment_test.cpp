@@ -156,8 +156,8 @@ TEST_F(ExperimentTest, UnknownKeys) {
             "unknown key 'wordl'\n"
             "  where: run.yaml:5:1\n"
             "  got: {size: 2}\n"
-            "  expected: sweep, strategy, precision, attention, name, plugin_path, model, data, "
-            "world, optimizer, train, execution, profile, output\n"
+            "  expected: sweep, report, strategy, precision, attention, name, plugin_path, model, "
+            "data, world, optimizer, train, execution, profile, output\n"
             "  hint: did you mean 'world'?");
   EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),
             "unknown key 'warmup' in optimizer.schedule\n"

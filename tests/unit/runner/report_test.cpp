@@ -121,7 +121,8 @@ TEST(ReportTable, AFailedRowSaysWhy) {
 }
 
 TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
-  const std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=b")};
+  for (Row& row : rows) row.baseline = rows[0].fingerprint;
   for (const int width : {60, 80, 100, 120}) {
     std::vector<std::string> dropped;
     const std::string text = report_table(rows).render(width, false, &dropped);
@@ -131,6 +132,60 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
       EXPECT_THAT(text, HasSubstr(kept));
   }
   EXPECT_THAT(terminal_report(rows, {true, false, 60}), HasSubstr("terminal too narrow for: "));
+}
+
+/// A row whose steps take `factor` times as long as those of known_row().
+Row slower_row(const std::string& label, double factor, const Row& base) {
+  Row row = known_row(label);
+  for (RankResult& rank : row.ranks) {
+    for (Sample& sample : rank.samples) sample[training().step_ms] *= factor;
+  }
+  row.baseline = base.fingerprint;
+  row.baseline_words = "precision=fp32 of the same model.preset";
+  return row;
+}
+
+TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
+  const Row tiny = known_row("model.preset=tiny, precision=fp32");
+  const Row small = known_row("model.preset=small, precision=fp32");
+  std::vector<Row> rows = {slower_row(tiny.label, 1, tiny),
+                           slower_row("model.preset=tiny, precision=bf16", 0.8, tiny),
+                           slower_row(small.label, 4, small),
+                           slower_row("model.preset=small, precision=bf16", 2, small)};
+  const auto speed_ups = [](const std::vector<Row>& of) {
+    const std::vector<std::string> lines = lines_of(report_table(of).markdown());
+    const std::vector<std::string> titles = cells_of(lines[0]);
+    const auto column = std::find(titles.begin(), titles.end(), "speed-up") - titles.begin();
+    std::vector<std::string> cells;
+    for (std::size_t i = 2; i < lines.size(); ++i) cells.push_back(cells_of(lines[i]).at(column));
+    return cells;
+  };
+  EXPECT_THAT(speed_ups(rows), ElementsAre("1.00x", "1.25x", "1.00x", "2.00x"));
+  EXPECT_THAT(line_texts(rows), testing::Contains("speed-up counts from precision=fp32 of the same "
+                                                  "model.preset"));
+  rows.erase(rows.begin());
+  EXPECT_THAT(speed_ups(rows), ElementsAre("–", "1.00x", "2.00x")) << "its base is not there";
+
+  rows[0].name = rows[0].baseline_words = "other";
+  rows[0].baseline = rows[0].fingerprint;
+  EXPECT_THAT(line_texts(rows),
+              AllOf(testing::Contains("speed-up in other counts from other"),
+                    testing::Contains(testing::StartsWith("speed-up in known counts from prec"))));
+}
+
+TEST(ReportTable, WithoutABaseThereIsNoSpeedUp) {
+  const std::vector<Row> rows = {known_row("a"), known_row("b")};
+  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("speed-up")));
+  EXPECT_THAT(line_texts(rows), testing::Each(Not(HasSubstr("speed-up"))));
+}
+
+TEST(RowNames, FilesOfOneNameAreToldApart) {
+  std::vector<Row> rows = {known_row(""), known_row(""), known_row("")};
+  rows[0].file = "a/known.yaml";
+  rows[1].file = "b/known.yaml";
+  rows[2].name = "other";
+  EXPECT_THAT(row_names(rows).names,
+              ElementsAre("known (a/known.yaml)", "known (b/known.yaml)", "other"));
 }
 
 TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
@@ -260,7 +315,8 @@ TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
 TEST(Report, EmulatedRowsShowNoTimes) {
   Row emulated = known_row("world.size=2");
   emulated.emulated = true;
-  const std::vector<Row> rows = {emulated, known_row("world.size=1")};
+  std::vector<Row> rows = {emulated, known_row("world.size=1")};
+  for (Row& row : rows) row.baseline = rows[1].fingerprint;
   const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
   const auto titles = cells_of(lines[0]);
   const auto shared = cells_of(lines[2]);
@@ -274,9 +330,11 @@ TEST(Report, EmulatedRowsShowNoTimes) {
       EXPECT_EQ(shared[i], "–") << titles[i];
     }
     if (titles[i] == "speed-up") {
-      EXPECT_EQ(own[i], "1.00x") << "it is the first that has a time";
+      EXPECT_EQ(own[i], "1.00x");
     }
   }
+  for (Row& row : rows) row.baseline = rows[0].fingerprint;
+  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("speed-up"))) << "it has no time";
   EXPECT_THAT(line_texts(rows),
               testing::Contains(
                   AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));

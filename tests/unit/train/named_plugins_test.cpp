@@ -1,10 +1,12 @@
-// What a plugin throws names the plugin and the call; ddprun's own errors and memory that ran out
-// stay what they are.
+// What a plugin throws names it; what is not its fault arrives as it is.
 #include "ddprun/train/named_plugins.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <new>
 #include <stdexcept>
 
@@ -13,42 +15,70 @@
 namespace ddprun {
 namespace {
 
-class Throws final : public Strategy {
- public:
-  void setup(StrategyContext&) override {}
-  void on_gradient(int index) override {
-    if (index == 0) throw std::runtime_error("no such bucket");
-    if (index == 1) throw CommError({.what = "a collective failed"});
-    if (index == 2) throw std::bad_alloc();
-    throw index;
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Thrower final : Attention {
+  explicit Thrower(std::function<void()> call) : call(std::move(call)) {}
+  at::Tensor forward(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+                     const AttentionOptions&) override {
+    call();
+    return q;
   }
-  void finish_backward() override { throw std::out_of_range("vector::at"); }
+  std::function<void()> call;
 };
 
-ErrorText thrown_by(const std::function<void()>& call) {
+/// Calls an attention named "mine" that throws so.
+void forward(const std::function<void()>& call) {
+  const at::Tensor q = at::ones({1});
+  with_named_failures(std::make_shared<Thrower>(call), "mine")->forward(q, q, q, {});
+}
+
+std::string message_of(const std::function<void()>& call) {
   try {
-    call();
+    forward(call);
   } catch (const Error& error) {
-    return error.text();
+    return error.what();
   }
-  return {};
+  return "no error";
 }
 
-TEST(NamedPlugins, ExceptionsNameThePluginAndTheCall) {
-  const auto strategy = named(std::make_shared<Throws>(), "mine");
-  const ErrorText hook = thrown_by([&] { strategy->on_gradient(0); });
-  EXPECT_EQ(hook.what, "strategy \"mine\" threw an exception in on_gradient()");
-  EXPECT_EQ(hook.got, "no such bucket");
-  EXPECT_EQ(thrown_by([&] { strategy->finish_backward(); }).what,
-            "strategy \"mine\" threw an exception in finish_backward()");
-  EXPECT_EQ(thrown_by([&] { strategy->on_gradient(3); }).got,
-            "an exception that is no std::exception");
+TEST(NamedPlugins, WordsOfAnyExceptionAreKept) {
+  const std::string name = "a plugin failed: attention mine, forward()";
+  EXPECT_THAT(message_of([] { throw std::logic_error("its words"); }),
+              AllOf(HasSubstr(name), HasSubstr("its words")));
+  EXPECT_THAT(message_of([] { TORCH_CHECK(false, "torch's words"); }),
+              AllOf(HasSubstr(name), HasSubstr("torch's words")));
+  EXPECT_THAT(message_of([] { throw 3; }), HasSubstr(name));
+  EXPECT_THAT(message_of([] { throw Error({.what = "a fault", .where = "there"}); }),
+              AllOf(testing::StartsWith("a fault"), HasSubstr("attention mine, forward(): there")));
 }
 
-TEST(NamedPlugins, WhatIsNotThePluginsFaultPasses) {
-  const auto strategy = named(std::make_shared<Throws>(), "mine");
-  EXPECT_THROW(strategy->on_gradient(1), CommError);
-  EXPECT_THROW(strategy->on_gradient(2), std::bad_alloc);
+TEST(NamedPlugins, WhatIsNotThePluginsFaultArrivesAsItIs) {
+  EXPECT_THROW(forward([] { throw CommError({.what = "a peer is gone"}); }), CommError);
+  EXPECT_THROW(forward([] { throw ConfigError({.what = "a key"}); }), ConfigError);
+  EXPECT_THROW(forward([] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_NO_THROW(forward([] {}));
+}
+
+struct Doubled final : Precision {
+  Linear linear() override {
+    return [](const at::Tensor& x, const at::Tensor&) {
+      if (x.numel() > 1) throw std::runtime_error("too large");
+      return x + x;
+    };
+  }
+  bool scales_loss() const override { return true; }
+};
+
+TEST(NamedPlugins, APrecisionsProductIsNamedToo) {
+  const auto precision = with_named_failures(std::make_shared<Doubled>(), "twice");
+  EXPECT_TRUE(precision->scales_loss());
+  const Precision::Linear product = precision->linear();
+  EXPECT_EQ(product(at::ones({1}), at::ones({1})).item<float>(), 2.0F);
+  EXPECT_THROW(product(at::ones({2}), at::ones({1})), Error);
+  EXPECT_FALSE(with_named_failures(std::make_shared<Precision>(), "plain")->linear())
+      << "a precision without a product of its own has none";
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Reduction {
   bool divide_first = false;
   bool by_reciprocal = false;
 
-  float operator()(const ProofIntegers& integers, std::int64_t element, int ranks,
+  float operator()(const ProofIntegers::Contributions& both, int ranks,
                    at::ScalarType dtype) const {
     const auto divide = [&](float value) {
       const auto size = static_cast<float>(ranks);
@@ -28,7 +28,7 @@ struct Reduction {
     };
     float sum = 0;
     // All other ranks add zero, which changes nothing. The order of two is the same either way.
-    for (const auto& each : integers.contributions(element)) {
+    for (const auto& each : both) {
       const float gradient = rounded(static_cast<float>(each.value * ranks), dtype);
       sum = rounded(sum + (divide_first ? divide(gradient) : gradient), dtype);
     }
@@ -41,12 +41,12 @@ TEST(ProofIntegers, EveryWayToReduceIsWithinTheBoundUpTo4096Ranks) {
     for (int ranks = 1; ranks <= 4096; ++ranks) {
       const ProofIntegers integers(ranks, 1, dtype, 7);
       for (std::int64_t element = 0; element < 64; ++element) {
-        const float mean = integers.mean(element);
+        const auto both = integers.contributions(element);
+        const float mean = integers.mean(both);
         for (const bool divide_first : {false, true}) {
           for (const bool by_reciprocal : {false, true}) {
-            const float got =
-                Reduction{divide_first, by_reciprocal}(integers, element, ranks, dtype);
-            ASSERT_LE(std::abs(got - mean), integers.bound(element))
+            const float got = Reduction{divide_first, by_reciprocal}(both, ranks, dtype);
+            ASSERT_LE(std::abs(got - mean), integers.bound(both))
                 << ranks << " ranks, " << dtype << ", element " << element;
           }
         }
@@ -59,7 +59,7 @@ TEST(ProofIntegers, AreExactInBfloat16UpTo128Ranks) {
   for (int ranks = 1; ranks <= 128; ++ranks) {
     const ProofIntegers integers(ranks, 1, at::kBFloat16, 0);
     EXPECT_TRUE(integers.exact()) << ranks;
-    EXPECT_EQ(integers.bound(0), 0.0F);
+    EXPECT_EQ(integers.bound(integers.contributions(0)), 0.0F);
   }
 }
 
@@ -67,8 +67,9 @@ TEST(ProofIntegers, HaveABoundBelowOneWhereBfloat16IsNotExact) {
   const ProofIntegers integers(257, 1, at::kBFloat16, 0);
   EXPECT_FALSE(integers.exact());
   EXPECT_EQ(integers.range(), 1);
-  EXPECT_GT(integers.bound(0), 0.0F);
-  EXPECT_LT(integers.bound(0), 0.1F) << "a missing rank changes the mean by 1";
+  EXPECT_GT(integers.bound(integers.contributions(0)), 0.0F);
+  EXPECT_LT(integers.bound(integers.contributions(0)), 0.1F)
+      << "a missing rank changes the mean by 1";
   EXPECT_TRUE(ProofIntegers(4096, 1, at::kBFloat16, 0).exact()) << "a power of two costs no bits";
 }
 
@@ -100,20 +101,31 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
     std::set<float> means;
     bool first_micro_batch_counts = false;
     for (std::int64_t element = 0; element < 100; ++element) {
+      const auto both = integers.contributions(element);
       float sum = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const float early = integers.gradient(element, rank, 0);
-        const float late = integers.gradient(element, rank, 1);
-        EXPECT_EQ(early + late, integers.own(element, rank));
+        const float early = integers.gradient(both, rank, 0);
+        const float late = integers.gradient(both, rank, 1);
+        EXPECT_EQ(early + late, integers.own(both, rank));
         first_micro_batch_counts = first_micro_batch_counts || early != 0;
         sum += early + late;
       }
-      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(element));
-      means.insert(integers.mean(element));
+      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(both));
+      means.insert(integers.mean(both));
     }
     EXPECT_GT(means.size(), 50U) << "elements that were swapped must show";
     EXPECT_TRUE(first_micro_batch_counts);
   }
+}
+
+TEST(ProofIntegers, ARangeHasTheIntegersOfItsElements) {
+  const ProofIntegers integers(5, 2, at::kFloat, 13);
+  std::int64_t next = 7;
+  integers.for_each({7, 61}, [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+    EXPECT_EQ(element, next++);
+    EXPECT_EQ(both, integers.contributions(element));
+  });
+  EXPECT_EQ(next, 61);
 }
 
 TEST(ProofIntegers, AnotherRoundHasOtherIntegers) {
@@ -121,7 +133,7 @@ TEST(ProofIntegers, AnotherRoundHasOtherIntegers) {
   const ProofIntegers two(4, 1, at::kFloat, 2);
   int equal = 0;
   for (std::int64_t element = 0; element < 1000; ++element) {
-    if (one.mean(element) == two.mean(element)) ++equal;
+    if (one.mean(one.contributions(element)) == two.mean(two.contributions(element))) ++equal;
   }
   EXPECT_LT(equal, 50);
 }

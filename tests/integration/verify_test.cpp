@@ -1,0 +1,64 @@
+// ddprun verify from outside: its verdict, its bounds, and verify.json.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Verify, ComparesWithOneProcess) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult good = run_ddprun(folder, {"verify", "one.yaml"});
+  EXPECT_EQ(good.status, 0) << good.out << good.err;
+  EXPECT_THAT(good.out,
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("passed: largest difference")));
+  const json result = json::parse(read_file(only_result(folder, "one") / "verify.json"));
+  const json& row = result.at("rows").at(0);
+  EXPECT_EQ(row.at("passed"), true);
+  EXPECT_EQ(row.at("steps").size(), 4U);
+  EXPECT_EQ(row.at("steps")[3].at("losses").size(), 2U);
+  EXPECT_NEAR(row.at("steps")[3].at("loss").get<double>(),
+              row.at("steps")[3].at("loss_one_process").get<double>(), 1e-4);
+  EXPECT_EQ(row.at("parameters")[0].at("update").at("value"), 0.0) << "equal bit by bit";
+  const CommandResult strict = run_ddprun(folder, {"verify", "one.yaml", "--bound", "-1"});
+  EXPECT_EQ(strict.status, 1);
+  EXPECT_THAT(strict.out, HasSubstr("FAILED"));
+}
+
+TEST(Verify, BoundsParametersOfSgdAlone) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const std::vector<std::string> words = {"verify", "one.yaml", "--parameter-bound"};
+  const auto with = [&words](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  const CommandResult adamw = run_ddprun(folder, with({"1"}));
+  EXPECT_EQ(adamw.status, 2);
+  EXPECT_THAT(adamw.err, HasSubstr("--parameter-bound means nothing with AdamW"));
+  const std::string sgd = "optimizer={name: sgd, lr: 0.1}";
+  EXPECT_EQ(run_ddprun(folder, with({"1e-6", "--set", sgd})).status, 0);
+  const CommandResult strict = run_ddprun(folder, with({"-1", "--set", sgd}));
+  EXPECT_EQ(strict.status, 1);
+  EXPECT_THAT(strict.out, HasSubstr("step 0: after the update, "));
+}
+
+TEST(Verify, RefusesWhatIsNotANumber) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"verify", "one.yaml", "--set", "optimizer.lr=1e38"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("FAILED"), HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace ddprun::test

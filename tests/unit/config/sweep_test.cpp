@@ -1,0 +1,212 @@
+// Overrides and sweeps: what a document becomes, and the text of each error.
+#include "ddprun/config/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+namespace {
+
+// The whole message of the ConfigError that `action` throws.
+template <class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> labels(const std::string& text) {
+  std::vector<std::string> out;
+  for (const auto& point : expand_sweep(parse_yaml(text, "a.yaml"))) out.push_back(point.label);
+  return out;
+}
+
+std::string sweep_error(const std::string& text) {
+  return error_of([&] { expand_sweep(parse_yaml(text, "a.yaml")); });
+}
+
+TEST(Override, SetsScalarsListsMappingsAndMakesSections) {
+  ConfigNode root = parse_yaml("train: {steps: 10}\nstrategy: bucketed\nmodel:\n", "a.yaml");
+  apply_override(root, "train.steps=20");
+  apply_override(root, "train.seed=3");
+  apply_override(root, "strategy.bucket_mb=5");
+  apply_override(root, "optimizer.schedule.name=cosine");
+  apply_override(root, "data={source: text, path: [a=b, c]}");
+  apply_override(root, "model.layers=2");
+  apply_override(root, "name=\"5\"");
+  EXPECT_EQ(
+      compact(root),
+      "{train: {steps: 20, seed: 3}, strategy: {name: bucketed, bucket_mb: 5}, model: {layers: 2}, "
+      "optimizer: {schedule: {name: cosine}}, data: {source: text, path: [a=b, c]}, name: \"5\"}");
+  EXPECT_EQ(root.find("train")->find("steps")->origin, "--set train.steps=20");
+  EXPECT_EQ(root.find("train")->find("steps")->key_origin, "--set train.steps=20");
+  EXPECT_EQ(root.find("data")->find("path")->list[0].origin,
+            "--set data={source: text, path: [a=b, c]}");
+  EXPECT_EQ(root.find("strategy")->find("name")->origin, "a.yaml:2:11");
+}
+
+TEST(Override, MalformedOnesAreRefused) {
+  const auto error = [](const std::string& assignment) {
+    ConfigNode root = parse_yaml("train: {betas: [1, 2]}\n", "a.yaml");
+    return error_of([&] { apply_override(root, assignment); });
+  };
+  EXPECT_EQ(error("train.steps"),
+            "malformed override\n"
+            "  where: --set train.steps\n"
+            "  got: no key, or no '='\n"
+            "  expected: --set key.path=value\n"
+            "  hint: as in --set train.steps=20");
+  EXPECT_EQ(error("name="),
+            "malformed override\n"
+            "  where: --set name=\n"
+            "  got: no value\n"
+            "  expected: --set key.path=value\n"
+            "  hint: for empty text write \"\"");
+  EXPECT_EQ(error("train..steps=5"),
+            "malformed key path 'train..steps'\n"
+            "  where: --set train..steps=5\n"
+            "  got: an empty key, or one with a space, ':' or '='\n"
+            "  expected: keys joined by single dots\n"
+            "  hint: as in train.steps");
+  EXPECT_EQ(error("train.betas.0=5"),
+            "the key path 'train.betas.0' runs through a list\n"
+            "  where: --set train.betas.0=5\n"
+            "  got: [1, 2]\n"
+            "  expected: a path through mappings\n"
+            "  hint: set the whole list instead");
+  EXPECT_EQ(error("train.steps=[1"),
+            "YAML syntax error: end of sequence flow not found\n"
+            "  where: --set train.steps=[1\n"
+            "  got: text that is no YAML\n"
+            "  expected: YAML 1.2\n"
+            "  hint: look here and at the line above: indentation, an open bracket or quote");
+}
+
+TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
+  EXPECT_THAT(labels("sweep:\n  strategy: [flat, naive]\n  world.size: [1, 2]\n"),
+              testing::ElementsAre("strategy=flat, world.size=1", "strategy=flat, world.size=2",
+                                   "strategy=naive, world.size=1", "strategy=naive, world.size=2"));
+}
+
+TEST(Sweep, WholeNodesReplaceAndKeepTheirPlaces) {
+  const auto points =
+      expand_sweep(parse_yaml("strategy: {name: flat, left_over: 1}\n"
+                              "sweep:\n"
+                              "  strategy:\n"
+                              "    - naive\n"
+                              "    - {name: bucketed, bucket_mb: 5}\n"
+                              "  optimizer.betas: [[0.9, 0.95]]\n",
+                              "a.yaml"));
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].label, "strategy=naive, optimizer.betas=[0.9, 0.95]");
+  EXPECT_EQ(points[1].label, "strategy=bucketed(bucket_mb=5), optimizer.betas=[0.9, 0.95]");
+  EXPECT_EQ(compact(points[1].document),
+            "{strategy: {name: bucketed, bucket_mb: 5}, optimizer: {betas: [0.9, 0.95]}}");
+  EXPECT_EQ(points[1].document.find("strategy")->find("bucket_mb")->origin, "a.yaml:5:35");
+  EXPECT_EQ(points[1].document.find("strategy")->key_origin, "a.yaml:3:3");
+}
+
+TEST(Sweep, AValueBelowANodeThatIsSweptToo) {
+  const auto points = expand_sweep(
+      parse_yaml("sweep: {strategy: [bucketed], strategy.bucket_mb: [1, 5]}\n", "a.yaml"));
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(compact(points[1].document), "{strategy: {name: bucketed, bucket_mb: 5}}");
+}
+
+TEST(Sweep, NoneOrAnEmptyOneGivesTheDocument) {
+  EXPECT_THAT(labels("a: 1\n"), testing::ElementsAre(""));
+  const auto points = expand_sweep(parse_yaml("a: 1\nsweep: {}\n", "a.yaml"));
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(compact(points[0].document), "{a: 1}");
+}
+
+TEST(Sweep, OverridesCanSetItAndDropIt) {
+  ConfigNode root = parse_yaml("sweep: {world.size: [1, 2]}\n", "a.yaml");
+  apply_override(root, "sweep.world.size=[4]");
+  apply_override(root, "sweep.strategy=[flat]");
+  EXPECT_EQ(compact(root), "{sweep: {world.size: [4], strategy: [flat]}}");
+  apply_override(root, "sweep={}");
+  EXPECT_EQ(expand_sweep(root).size(), 1u);
+}
+
+TEST(Sweep, MalformedOnesAreRefused) {
+  EXPECT_EQ(sweep_error("sweep: [1, 2]\n"),
+            "sweep must be a mapping\n"
+            "  where: a.yaml:1:8\n"
+            "  got: [1, 2]\n"
+            "  expected: key paths, each with a list of values\n"
+            "  hint: sweep: {world.size: [1, 2]}");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy: flat\n"),
+            "sweep over 'strategy' must be given a list of values\n"
+            "  where: a.yaml:2:13\n"
+            "  got: flat\n"
+            "  expected: a list of at least one value\n"
+            "  hint: strategy: [flat]");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy: []\n"),
+            "sweep over 'strategy' must be given a list of values\n"
+            "  where: a.yaml:2:13\n"
+            "  got: []\n"
+            "  expected: a list of at least one value\n"
+            "  hint: strategy: [...]");
+  EXPECT_EQ(sweep_error("sweep:\n  sweep.a: [1]\n"),
+            "a sweep cannot change itself\n"
+            "  where: a.yaml:2:3\n"
+            "  got: sweep.a\n"
+            "  expected: a key path of the experiment\n"
+            "  hint: remove it");
+  EXPECT_EQ(sweep_error("sweep:\n  strategy.bucket_mb: [1]\n  strategy: [flat]\n"),
+            "sweep over 'strategy' replaces the values of 'strategy.bucket_mb'\n"
+            "  where: a.yaml:3:3\n"
+            "  got: the longer path first\n"
+            "  expected: the shorter path first\n"
+            "  hint: put 'strategy' before 'strategy.bucket_mb'");
+}
+
+TEST(Sweep, TooManyPointsAreRefused) {
+  std::string text = "sweep:\n";
+  for (char key = 'a'; key < 'f'; ++key)
+    text.append("  ").append(1, key).append(": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
+  EXPECT_EQ(sweep_error(text),
+            "the sweep has too many points\n"
+            "  where: a.yaml:2:3\n"
+            "  got: 100000 or more\n"
+            "  expected: at most 10000\n"
+            "  hint: sweep over fewer keys");
+}
+
+TEST(Sweep, TooManyKeysAreRefused) {
+  std::string text = "sweep:\n";
+  for (int key = 0; key <= 100; ++key) text += "  k" + std::to_string(key) + ": [0]\n";
+  EXPECT_EQ(sweep_error(text),
+            "the sweep has too many keys\n"
+            "  where: a.yaml:2:3\n"
+            "  got: 101\n"
+            "  expected: at most 100\n"
+            "  hint: a key with one value needs no sweep");
+}
+
+TEST(Sweep, LabelsAreShortAndPrintable) {
+  const auto label = labels("sweep: {a: [\"\\e[31m\", " + std::string(5'000, 'x') + "]}");
+  EXPECT_EQ(label[0], "a=\\x1b[31m");
+  EXPECT_LT(label[1].size(), 210U);
+}
+
+TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
+  ConfigNode root = parse_yaml("strategy: naive\nsweep:\n  strategy: [flat, bucketed]\n", "a.yaml");
+  apply_override(root, "strategy.bucket_mb=5");
+  EXPECT_EQ(
+      error_of([&] { expand_sweep(root); }),
+      "an override has no effect: the sweep replaces it\n"
+      "  where: --set strategy.bucket_mb=5\n"
+      "  got: sweep over 'strategy' at a.yaml:3:3\n"
+      "  expected: an override of a key that is not swept\n"
+      "  hint: override the sweep: --set 'sweep.strategy=[...]', or drop it: --set 'sweep={}'");
+}
+
+}  // namespace
+}  // namespace ddprun

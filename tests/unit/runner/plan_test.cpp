@@ -1,0 +1,69 @@
+// Which files a folder stands for.
+#include "runner/launch/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "ddprun/base/error.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> files_in(const TemporaryFolder& folder) {
+  const FileList list = collect_files({folder.path().string()});
+  EXPECT_TRUE(list.from_folder);
+  std::vector<std::string> names;
+  for (const fs::path& file : list.files) {
+    names.push_back(file.lexically_relative(folder.path()).string());
+  }
+  return names;
+}
+
+TEST(CollectFiles, AFolderIsReadWithItsSubfoldersInOrderOfPath) {
+  TemporaryFolder folder;
+  for (const char* name : {"z.yaml", "b/y.yml", "b/c/x.yaml", "a.yaml", "b/readme.md"}) {
+    folder.write(name, "x");
+  }
+  EXPECT_THAT(files_in(folder), ElementsAre("a.yaml", "b/c/x.yaml", "b/y.yml", "z.yaml"));
+}
+
+TEST(CollectFiles, HiddenFoldersAndResultsAreLeftOut) {
+  TemporaryFolder folder;
+  for (const char* name :
+       {"a.yaml", ".git/b.yaml", "results/a/T1/experiment.yaml", "results/a/T1/resolved/01.yaml",
+        "results/a/T1/result.json", "results/note.yaml"}) {
+    folder.write(name, "x");
+  }
+  EXPECT_THAT(files_in(folder), ElementsAre("a.yaml", "results/note.yaml"));
+}
+
+TEST(CollectFiles, LinksLeadNowhereTwice) {
+  TemporaryFolder folder;
+  folder.write("a/b.yaml", "x");
+  fs::create_directory_symlink("..", folder.path() / "a/up");
+  fs::create_symlink("self.yaml", folder.path() / "a/self.yaml");
+  fs::create_symlink("gone.yaml", folder.path() / "a/dangling.yaml");
+  fs::create_symlink("b.yaml", folder.path() / "a/same.yaml");
+  ASSERT_EQ(mkfifo((folder.path() / "a/fifo.yaml").c_str(), 0600), 0);
+  EXPECT_THAT(files_in(folder), ElementsAre("a/b.yaml", "a/same.yaml"));
+}
+
+TEST(CollectFiles, AFolderWithoutExperimentsIsRefused) {
+  TemporaryFolder folder;
+  folder.write("a/b.txt", "x");
+  try {
+    collect_files({folder.path().string()});
+    FAIL() << "not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the folder holds no YAML file"));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::test
