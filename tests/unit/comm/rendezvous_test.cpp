@@ -1,5 +1,4 @@
-// How ranks find each other: launchers' variables and their errors, real processes that meet, fail,
-// die and leave.
+// How ranks find each other: real processes that meet, fail, die and leave.
 #include "ddprun/comm/rendezvous.h"
 
 #include <ATen/Functions.h>
@@ -11,13 +10,11 @@
 
 #include <atomic>
 #include <csignal>
-#include <map>
 #include <thread>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/launch_board.h"
-#include "ddprun/comm/launch_environment.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
@@ -26,162 +23,6 @@ namespace {
 using test::run_process_ranks;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-using Variables = std::map<std::string, std::string>;
-
-/// What rank_info_from_environment says when exactly these launcher variables are set.
-std::optional<RankInfo> rank_info(const Variables& variables) {
-  std::vector<std::string> stale;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    for (const char* prefix :
-         {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMPI_"}) {
-      if (text.starts_with(prefix)) stale.push_back(text.substr(0, text.find('=')));
-    }
-  }
-  for (const auto& name : stale) ::unsetenv(name.c_str());
-  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-  return rank_info_from_environment();
-}
-
-/// The error for these variables; fails the test if there is none.
-ErrorText refusal(const Variables& variables) {
-  try {
-    rank_info(variables);
-  } catch (const ConfigError& error) {
-    return error.text();
-  }
-  ADD_FAILURE() << "accepted";
-  return {};
-}
-
-const Variables kTorchrun = {{"RANK", "3"},
-                             {"WORLD_SIZE", "4"},
-                             {"LOCAL_RANK", "1"},
-                             {"LOCAL_WORLD_SIZE", "2"},
-                             {"MASTER_ADDR", "10.0.0.7"},
-                             {"MASTER_PORT", "29501"}};
-
-Variables with(Variables variables, const std::string& name, const std::string& value) {
-  variables[name] = value;
-  return variables;
-}
-
-Variables without(Variables variables, const std::string& name) {
-  variables.erase(name);
-  return variables;
-}
-
-TEST(RankInfo, NoLauncher) { EXPECT_FALSE(rank_info({}).has_value()); }
-
-TEST(RankInfo, Torchrun) {
-  const auto info = rank_info(kTorchrun).value();
-  EXPECT_EQ(info.launcher, "torchrun");
-  EXPECT_EQ(info.rank, 3);
-  EXPECT_EQ(info.world_size, 4);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 2);
-  EXPECT_EQ(info.master_addr, "10.0.0.7");
-  EXPECT_EQ(info.master_port, 29501);
-  EXPECT_FALSE(info.agent_store);
-  EXPECT_TRUE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->agent_store);
-  EXPECT_FALSE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->agent_store);
-}
-
-TEST(RankInfo, TorchrunComesBeforeSlurm) {
-  EXPECT_EQ(rank_info(with(kTorchrun, "SLURM_PROCID", "0"))->launcher, "torchrun");
-}
-
-TEST(RankInfo, KubernetesHasNoLocalRanks) {
-  const auto info =
-      rank_info(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE")).value();
-  EXPECT_EQ(info.local_rank, 0);
-  EXPECT_EQ(info.local_size, 1);
-}
-
-TEST(RankInfo, ALoopbackMasterMeansThatAllRanksAreHere) {
-  const auto info = rank_info({{"RANK", "1"},
-                               {"WORLD_SIZE", "2"},
-                               {"MASTER_ADDR", "localhost"},
-                               {"MASTER_PORT", "1234"}})
-                        .value();
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 2);
-}
-
-TEST(RankInfo, TorchrunErrorsNameTheVariable) {
-  for (const char* name :
-       {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
-    const ErrorText text = refusal(without(kTorchrun, name));
-    EXPECT_EQ(text.where, std::string("environment variable ") + name);
-    EXPECT_EQ(text.got, "not set");
-  }
-  for (const char* value : {"x", "-1", "4", "1.5", "", " 1", "99999999999"}) {
-    EXPECT_EQ(refusal(with(kTorchrun, "RANK", value)).where, "environment variable RANK") << value;
-  }
-  EXPECT_EQ(refusal(with(kTorchrun, "RANK", "4")).expected, "a whole number from 0 to 3");
-  EXPECT_EQ(refusal(with(kTorchrun, "WORLD_SIZE", "0")).got, "'0'");
-  EXPECT_EQ(refusal(with(kTorchrun, "LOCAL_RANK", "2")).expected, "a whole number from 0 to 1");
-  EXPECT_EQ(refusal(with(kTorchrun, "MASTER_PORT", "65536")).where,
-            "environment variable MASTER_PORT");
-}
-
-const Variables kSlurm = {{"SLURM_PROCID", "5"},           {"SLURM_NTASKS", "7"},
-                          {"SLURM_LOCALID", "1"},          {"SLURM_NODEID", "1"},
-                          {"SLURM_TASKS_PER_NODE", "4,3"}, {"SLURM_JOB_NODELIST", "node[03-04]"},
-                          {"SLURM_JOB_ID", "123456"}};
-
-TEST(RankInfo, Slurm) {
-  const auto info = rank_info(kSlurm).value();
-  EXPECT_EQ(info.launcher, "slurm");
-  EXPECT_EQ(info.rank, 5);
-  EXPECT_EQ(info.world_size, 7);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 3);
-  EXPECT_EQ(info.master_addr, "node03");
-  EXPECT_EQ(info.master_port, 15000 + 123456 % 15000);
-  EXPECT_EQ(rank_info(with(kSlurm, "MASTER_ADDR", "head"))->master_addr, "head");
-  EXPECT_EQ(rank_info(with(kSlurm, "MASTER_PORT", "4000"))->master_port, 4000);
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1,a2"))->master_addr, "a1");
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_JOB_NODELIST", "a1"))->master_addr, "a1");
-  EXPECT_EQ(rank_info(with(kSlurm, "SLURM_TASKS_PER_NODE", "2(x3),1"))->local_size, 2);
-}
-
-TEST(RankInfo, SlurmErrorsNameTheVariable) {
-  for (const char* name :
-       {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_JOB_NODELIST"}) {
-    EXPECT_EQ(refusal(without(kSlurm, name)).where, std::string("environment variable ") + name);
-  }
-  for (const char* value : {"4", "x", "4(xx),3", "4(x1", "0,3"}) {
-    EXPECT_EQ(refusal(with(kSlurm, "SLURM_TASKS_PER_NODE", value)).where,
-              "environment variable SLURM_TASKS_PER_NODE")
-        << value;
-  }
-  EXPECT_EQ(refusal(with(kSlurm, "SLURM_PROCID", "7")).where, "environment variable SLURM_PROCID");
-}
-
-const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
-                            {"OMPI_COMM_WORLD_SIZE", "2"},
-                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-
-TEST(RankInfo, OpenMpi) {
-  const auto info = rank_info(kOpenMpi).value();
-  EXPECT_EQ(info.launcher, "openmpi");
-  EXPECT_EQ(info.rank, 1);
-  EXPECT_EQ(info.world_size, 2);
-  EXPECT_EQ(info.local_rank, 1);
-  EXPECT_EQ(info.local_size, 2);
-  EXPECT_EQ(info.master_addr, "127.0.0.1");
-  EXPECT_EQ(info.master_port, 29500);
-  const Variables two_hosts =
-      with(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "OMPI_COMM_WORLD_LOCAL_RANK", "0");
-  EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");
-  EXPECT_EQ(rank_info(with(two_hosts, "MASTER_ADDR", "head"))->master_addr, "head");
-  for (const auto& [name, value] : kOpenMpi) {
-    EXPECT_EQ(refusal(without(kOpenMpi, name)).where, "environment variable " + name);
-  }
-}
 
 TEST(ListenOnFreePort, GivesDifferentPorts) {
   const auto [first, first_port] = listen_on_free_port();
