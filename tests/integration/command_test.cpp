@@ -208,8 +208,10 @@ TEST(Command, NothingAskedShowsTheHelp) {
 }
 
 /// Two processes of one launch, each with a folder of its own.
+/// `shell_on_1`: a command of the shell that runs before rank 1 becomes ddprun.
 std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folders)[2],
-                                                        const std::vector<std::string>& words) {
+                                                        const std::vector<std::string>& words,
+                                                        const std::string& shell_on_1 = ":") {
   const auto [fd, port] = listen_on_free_port();
   close(fd);
   std::vector<std::unique_ptr<DdprunProcess>> ranks;
@@ -218,7 +220,9 @@ std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folder
         folders[rank], words,
         std::vector<std::string>{
             "RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank), "WORLD_SIZE=2",
-            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)}));
+            "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)},
+        std::vector<std::string>{"/bin/sh", "-c",
+                                 (rank == 1 ? shell_on_1 : ":") + R"(; exec "$0" "$@")"}));
   }
   return ranks;
 }
@@ -273,15 +277,17 @@ TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
 
 TEST(Command, OneRankWithoutMemoryIsTheRowOfAll) {
   TemporaryFolder folders[2];
-  folders[0].write("two.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
-  // Rank 1 alone has no memory for the first row: its file asks for a larger model.
-  folders[1].write("two.yaml", tiny_experiment("sweep: {model.d_model: [1048576, 32]}\n"));
-  const auto ranks = join_launch(folders, {"two.yaml", kFewTokens[0], kFewTokens[1]});
+  for (auto& folder : folders) {
+    folder.write("two.yaml", tiny_experiment("sweep: {model.d_ff: [1000000, 64]}\n"));
+  }
+  // Parameters and gradients of the first row take 0.8 GB, and LibTorch as much.
+  const auto ranks =
+      join_launch(folders, {"two.yaml", kFewTokens[0], kFewTokens[1]}, "ulimit -v 2000000");
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
   const json rows = result_of(folders[0], "two")["rows"];
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
   EXPECT_THAT(rows[0]["reason"].get<std::string>(),
-              AllOf(HasSubstr("rank 1 failed"), HasSubstr("tried to allocate")));
+              AllOf(HasSubstr("rank 1 failed"), HasSubstr("limited to 1.91 GiB (ulimit -v)")));
   EXPECT_NE(rows[1]["status"], "not run") << rows[1]["reason"];
 }
 

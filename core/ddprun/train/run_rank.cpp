@@ -85,7 +85,6 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, *group);
     setup.reset();
-    check_planned(trainer.data(), experiment.data, experiment.data_hash);
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
     RunProof proof(experiment, trainer, *group);
     if (proof.begin()) {

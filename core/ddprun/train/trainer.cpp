@@ -28,6 +28,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
                       static_cast<std::uint64_t>(experiment.train.seed))),
       micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
       inputs_(micro_batches_) {
+  check_planned(*data_, experiment.data, experiment.data_hash);
   // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
   if (group.rank() != 0) {
     for (const NamedTensor& parameter : model_.parameters()) {

@@ -98,6 +98,7 @@ Verification verify_rank(const Experiment& experiment, const PluginRegistry& reg
     for (std::int64_t index = 0; index < steps; ++index) {
       out.steps.push_back(verify_step(trainer, *group, alone ? &*alone : nullptr, index, faults));
     }
+    trainer.data().check_unchanged();
     if (alone) out.parameters = {alone->parameters().rbegin(), alone->parameters().rend()};
     out.faults = faults.words();
   }
