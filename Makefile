@@ -16,7 +16,7 @@ help:
 	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
-	@echo 'make test-sanitizers-short   kernels and communication under both, as CI does'
+	@echo 'make test-sanitizers-short   kernels and communication under both; SANITIZERS=asan: under one'
 	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
@@ -69,8 +69,9 @@ test-tsan:
 	@setarch -R ctest --preset tsan -j $(JOBS)
 
 # What computes on raw memory, and what passes it between threads and processes.
+SANITIZERS ?= asan tsan
 test-sanitizers-short:
-	@for preset in asan tsan; do \
+	@for preset in $(SANITIZERS); do \
 	  $(MAKE) --no-print-directory configure PRESET=$$preset && \
 	  cmake --build --preset $$preset -j $(JOBS) --target unit_kernels unit_comm unit_comm_forking && \
 	  setarch -R ctest --preset $$preset -j $(JOBS) -L '^unit_(kernels|comm|comm_forking)$$' || exit 1; \

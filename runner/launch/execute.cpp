@@ -73,7 +73,10 @@ InPlace run_in_place(const RankInfo& info, const RankBody& body,
 std::vector<std::string> failures_of_all(const RankInfo& info, const std::string& run_id,
                                          const std::string& own, double limit_s) {
   const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
-  return json::parse(decide_in_launch(info, "failed " + run_id, own, limit_s, all));
+  const std::string topic = "failed " + run_id;
+  const std::string texts = decide_in_launch(info, topic, own, limit_s, all);
+  wait_until_heard(info, topic, limit_s);
+  return json::parse(texts);
 }
 
 /// All ranks of a run that failed come here. Where memory ran out on one, that is the run's reason

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store_texts.h"
 
@@ -24,9 +26,9 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
   throw CommError(
       {.what = "not all ranks came",
        .where = where,
-       .got = fmt::format("{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(),
-                          keys.size(), static_cast<double>(timeout.count()) * 1e-3,
-                          fmt::join(missing, ", ")),
+       .got = fmt::format(
+           "{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(), keys.size(),
+           std::round(static_cast<double>(timeout.count()) * 1e-2) * 0.1, fmt::join(missing, ", ")),
        .expected = "all of them",
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
 }

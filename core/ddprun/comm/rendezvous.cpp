@@ -228,14 +228,6 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                     config, device);
 }
 
-std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
-                                                     const std::string& text, double timeout_s) {
-  const auto timeout = to_milliseconds(timeout_s);
-  const StorePtr store =
-      c10::make_intrusive<c10d::PrefixStore>("ddprun/between", store_of(info, timeout));
-  return all_gather_object(*store, round, info.rank, info.world_size, text, timeout);
-}
-
 std::string decide_in_launch(
     const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
     const std::function<std::string(const std::vector<std::string>&)>& decide) {

@@ -50,13 +50,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
                                       const std::string& host = host_identity(),
                                       Device& device = cpu_device());
 
-/// all_gather_object() through the store of a launch that was joined, while no group connects the
-/// ranks: every rank's text, in rank order. `round`: a name that is used once. Throws CommError if
-/// a rank does not come within `timeout_s`.
-std::vector<std::string> all_gather_object_in_launch(const RankInfo& info, const std::string& round,
-                                                     const std::string& text, double timeout_s);
-
-/// One decision for all ranks of a launch that was joined, before a group connects them. Each rank
+/// One decision for all ranks of a launch that was joined, while no group connects them. Each rank
 /// calls it with its own text. `decide` is called on the last one that comes, with the texts of all
 /// in rank order; its result, which is not empty, is returned on every rank. Throws CommError if a
 /// rank does not come within `timeout_s`; it says what the ranks meet for, `topic`.

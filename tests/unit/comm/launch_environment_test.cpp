@@ -16,18 +16,32 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-/// What rank_info_from_environment says when exactly these launcher variables are set.
-std::optional<RankInfo> rank_info(const Variables& variables) {
-  std::vector<std::string> stale;
+/// The variables of launchers in this process's environment.
+Variables launcher_variables() {
+  Variables found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     for (const char* prefix :
          {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMPI_"}) {
-      if (text.starts_with(prefix)) stale.push_back(text.substr(0, text.find('=')));
+      const std::size_t end = text.find('=');
+      if (text.starts_with(prefix)) found[text.substr(0, end)] = text.substr(end + 1);
     }
   }
-  for (const auto& name : stale) ::unsetenv(name.c_str());
+  return found;
+}
+/// Sets exactly these.
+void set_launcher_variables(const Variables& variables) {
+  for (const auto& [name, value] : launcher_variables()) ::unsetenv(name.c_str());
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+/// What rank_info_from_environment says when exactly these launcher variables are set.
+std::optional<RankInfo> rank_info(const Variables& variables) {
+  struct Restore {
+    Variables before = launcher_variables();
+    ~Restore() { set_launcher_variables(before); }
+  } const restore;
+  set_launcher_variables(variables);
   return rank_info_from_environment();
 }
 

@@ -75,16 +75,20 @@ TEST(Connect, AllGatherObjectTakesMoreThanOneMessageOfTheStoreHolds) {
   EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
 }
 
-TEST(AllGatherObjectInLaunch, TakesMoreThanOneMessageOfTheStoreHolds) {
+TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
   const auto ends = run_process_ranks(3, [](const RankInfo& own) {
     RankInfo joined = own;
     joined.launcher = "torchrun";
     const auto text_of = [](int rank) {
       return std::string(9'000'000, static_cast<char>('a' + rank));
     };
-    for (const char* round : {"first", "second"}) {
-      const auto texts = all_gather_object_in_launch(joined, round, text_of(own.rank), 30);
-      if (texts != std::vector<std::string>{text_of(0), text_of(1), text_of(2)}) return 1;
+    const std::vector<std::string> all = {text_of(0), text_of(1), text_of(2)};
+    const auto decide = [&](const std::vector<std::string>& texts) {
+      return std::string(texts == all ? "these" : "others");
+    };
+    for (const char* topic : {"first", "second"}) {
+      if (decide_in_launch(joined, topic, text_of(own.rank), 30, decide) != "these") return 1;
+      wait_until_heard(joined, topic, 30);
     }
     return 0;
   });
