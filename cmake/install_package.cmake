@@ -11,5 +11,5 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake
   ${CMAKE_CURRENT_LIST_DIR}/ddprun_add_plugin.cmake
   DESTINATION ${package_dir})
-install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/examples/ ${CMAKE_CURRENT_SOURCE_DIR}/tests/integration/out_of_tree/chunked
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs/examples/ ${CMAKE_CURRENT_SOURCE_DIR}/tests/integration/out_of_tree/chunked
   DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/examples USE_SOURCE_PERMISSIONS)

@@ -48,7 +48,7 @@ TEST(UsingTheLibrary, QuotesTheFilesThatAreTested) {
   const auto blocks = named_blocks(text_of("docs/using_the_library.md"));
   ASSERT_EQ(blocks.size(), 3u);
   for (const auto& [name, code] : blocks) {
-    EXPECT_EQ(code, text_of("examples/own_program/" + name)) << name;
+    EXPECT_EQ(code, text_of("docs/examples/own_program/" + name)) << name;
   }
 }
 
