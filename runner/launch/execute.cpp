@@ -75,7 +75,7 @@ std::vector<std::string> failures_of_all(const RankInfo& info, const std::string
   const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
   const std::string topic = "failed " + run_id;
   const std::string texts = decide_in_launch(info, topic, own, limit_s, all);
-  wait_until_heard(info, topic, limit_s);
+  if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
   return json::parse(texts);
 }
 

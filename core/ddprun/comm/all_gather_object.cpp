@@ -33,19 +33,6 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
 }
 
-namespace {
-
-/// Returns when the store has the key: a process that ends at once would take a request with it.
-void say_read(c10d::Store& store, const std::string& key) {
-  store.set(key, std::string("1"));
-  try {
-    store.check({key});
-  } catch (const CommError&) {  // rank 0 had waited for this key alone, and has left
-  }
-}
-
-}  // namespace
-
 std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
                                            int size, const std::string& text,
                                            std::chrono::milliseconds timeout) {
@@ -60,7 +47,7 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
   wait_for_ranks(store, keys, timeout, where);
   std::vector<std::string> texts;
   for (const auto& key : keys) texts.push_back(fetch_text(store, key));
-  say_read(store, read[rank]);
+  leave_word(store, read[rank]);
   if (rank == 0) {  // nobody needs the keys any more when all have read them
     wait_for_ranks(store, read, timeout, where);
     for (const auto& key : keys) remove_text(store, key);

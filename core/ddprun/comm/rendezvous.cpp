@@ -168,7 +168,7 @@ StorePtr topic_store(const RankInfo& info, const std::string& topic,
 /// The decision, which is there; says that this rank knows it.
 std::string hear(c10d::Store& store, const RankInfo& info) {
   std::string decision = store.get_to_str(kDecision);
-  store.set(kHeard + std::to_string(info.rank), std::string("1"));
+  leave_word(store, kHeard + std::to_string(info.rank));
   return decision;
 }
 

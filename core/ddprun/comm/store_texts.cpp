@@ -1,6 +1,8 @@
 // One key for each piece of a text, and one for their number.
 #include "ddprun/comm/store_texts.h"
 
+#include "ddprun/base/error.h"
+
 namespace ddprun {
 
 namespace {
@@ -39,6 +41,14 @@ void remove_text(c10d::Store& store, const std::string& key) {
     store.deleteKey(piece_key(key, piece));
   }
   store.deleteKey(key);
+}
+
+void leave_word(c10d::Store& store, const std::string& key) {
+  store.set(key, std::string("1"));
+  try {
+    store.check({key});
+  } catch (const CommError&) {  // the rank has heard it, and left
+  }
 }
 
 }  // namespace ddprun

@@ -88,7 +88,7 @@ TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
     };
     for (const char* topic : {"first", "second"}) {
       if (decide_in_launch(joined, topic, text_of(own.rank), 30, decide) != "these") return 1;
-      wait_until_heard(joined, topic, 30);
+      if (own.rank == 0) wait_until_heard(joined, topic, 30);
     }
     return 0;
   });
