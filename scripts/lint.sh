@@ -38,5 +38,10 @@ if git grep -nE "^[^/]*\"($names)\"" -- core runner; then
   problem "core and runner must not name a plugin: see above"
 fi
 
+# The runner knows kinds of experiment by their interface alone.
+if git grep -nE '"ddprun/experiments/[a-z]+/' -- runner; then
+  problem "the runner must not name a kind of experiment: see above"
+fi
+
 if ((status == 0)); then echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts: fine"; fi
 exit $status

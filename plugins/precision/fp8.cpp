@@ -87,20 +87,21 @@ at::Tensor product(const Quantized& a, const Quantized& b, at::ScalarType out, b
 }
 
 struct Fp8LinearBackward final : ddprun::KernelNode {
-  Quantized x, weight;  // (rows, in), (out, in)
   std::vector<std::int64_t> x_sizes;
   at::ScalarType x_dtype = at::kFloat;
   std::shared_ptr<Layer> layer;  // null: current scaling
 
   std::string name() const override { return "Fp8LinearBackward"; }
 
-  void forget() override { x = weight = {}; }
   bool backward_overwrites() const override { return false; }
   std::string alternative() const override { return "take another precision"; }
 
   variable_list backward(variable_list&& gradients) override {
     const at::Tensor& dy = gradients[0];  // (..., out)
     if (!dy.defined()) return variable_list(2);
+    const auto [x_values, x_scale, weight_values, weight_scale] = saved<4>();
+    const Quantized x = {x_values, x_scale};                 // (rows, in)
+    const Quantized weight = {weight_values, weight_scale};  // (out, in)
     const Quantized rows = quantize(dy.reshape({-1, dy.size(-1)}), kBackward,
                                     layer ? &layer->of_gradient : nullptr, /*record=*/true);
     variable_list results(2);
@@ -181,15 +182,15 @@ class Fp8 final : public ddprun::Precision {
     {
       const ddprun::KernelGuard guard;
       const bool record = node != nullptr;  // an evaluation leaves the training's state as it is
-      Quantized rows = quantize(x.reshape({-1, x.size(-1)}), kForward,
-                                layer ? &layer->of_input : nullptr, record);
-      Quantized matrix = quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
+      const Quantized rows = quantize(x.reshape({-1, x.size(-1)}), kForward,
+                                      layer ? &layer->of_input : nullptr, record);
+      const Quantized matrix =
+          quantize(weight, kForward, layer ? &layer->of_weight : nullptr, record);
       std::vector<std::int64_t> sizes = x.sizes().vec();
       sizes.back() = weight.size(0);
       y = product(rows, matrix, at::kBFloat16, /*fast_sums=*/true).view(sizes);
       if (node) {
-        node->x = std::move(rows);
-        node->weight = std::move(matrix);
+        node->save({rows.values, rows.scale, matrix.values, matrix.scale});
         node->x_sizes = x.sizes().vec();
         node->x_dtype = x.scalar_type();
         node->layer = layer;

@@ -85,7 +85,7 @@ class Batch {
     if (executor_.reports()) print_report();
     if (write_failed_) return kExitFailed;
     for (const Row& row : rows_) {
-      if (!row.ok()) return kExitFailed;
+      if (!row.ok() && row.status != RowStatus::not_here) return kExitFailed;
     }
     return kExitDone;
   }

@@ -3,7 +3,6 @@
 
 #include "ddprun/config/config_json.h"
 #include "ddprun/result/run_statistics.h"
-#include "ddprun/train/training.h"
 #include "runner/report/result_files.h"
 
 namespace ddprun {
@@ -31,7 +30,7 @@ bool stopped_by_proof(Row& row) {
 Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
   const Experiment& e = planned.experiment;
   Row row;
-  row.kind = &training();
+  row.kind = e.kind;
   row.file = file.file.string();
   row.name = file.name;
   row.label = e.label;
@@ -41,7 +40,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
   row.fingerprint = planned.fingerprint;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
-  row.work = training_work(e);
+  row.work = e.kind->work(e);
   if (!planned.not_here.empty()) set_failed(row, RowStatus::not_here, planned.not_here);
   return row;
 }

@@ -11,6 +11,7 @@
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/plan.h"
 #include "runner/report/terminal.h"
@@ -57,7 +58,8 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 
 [[noreturn]] void throw_unknown(const PluginRegistry& registry, const std::string& name) {
   std::vector<std::string> known;
-  for (const auto& [section, options] : describe_sections()) known.push_back(section);
+  for (const auto& [section, options] : describe_sections(experiment_kinds()))
+    known.push_back(section);
   for (const PluginInfo& info : registry.list()) known.push_back(info.name);
   const std::string near = nearest(name, known);
   throw ConfigError({.what = "nothing of that name to describe",
@@ -127,7 +129,7 @@ int describe_command(const Request& request) {
   const PluginRegistry registry = open_registry(request);
   const int width = terminal_of(stdout).width;
   bool found = false;
-  for (const auto& [section, options] : describe_sections()) {
+  for (const auto& [section, options] : describe_sections(experiment_kinds())) {
     if (section != request.name) continue;
     std::cout << "section `" << section << ":` of an experiment\n\n";
     print_options(options, width);

@@ -12,7 +12,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/train/emulated_ranks.h"
+#include "ddprun/rank/emulated_ranks.h"
 #include "runner/command/doctor.h"
 #include "runner/launch/supervisor.h"
 

@@ -24,6 +24,18 @@ using nlohmann::json;
 
 constexpr int kVerifySchemaVersion = 1;
 
+void check_verifies(const PlannedFile& file) {
+  for (const PlannedRun& run : file.runs) {
+    const RunnableKind& kind = *run.experiment.kind;
+    if (kind.verify_rank()) continue;
+    throw ConfigError({.what = "experiment " + kind.name() + " has nothing to verify",
+                       .where = file.file.string(),
+                       .got = "`ddprun verify` of it",
+                       .expected = "an experiment that trains",
+                       .hint = "run it: it checks its own data, and the column *proof* says so"});
+  }
+}
+
 void check_parameter_bound(const PlannedFile& file) {
   for (const PlannedRun& run : file.runs) {
     if (run.experiment.optimizer.name == OptimizerKind::sgd) continue;
@@ -132,6 +144,7 @@ int verify_command(const Request& request) {
   for (const auto& file : list.files) {
     files.push_back(plan_file(
         file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
+    check_verifies(files.back());
     if (request.parameter_bound) check_parameter_bound(files.back());
     const std::string obstacle = obstacles(files.back());
     if (!obstacle.empty()) refusals.push_back(obstacle);

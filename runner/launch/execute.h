@@ -38,11 +38,17 @@ class Executor {
  private:
   /// Shows the progress of ranks, if this process reports.
   std::function<void(const Progress&)> shown_progress();
-  Outcome execute(const WorldConfig& world, const RankBody& body);
+  Outcome execute(const WorldConfig& world, const RankBody& body, const std::string& run_id,
+                  bool last);
+  /// As the rank that this process is. If it fails, it hears the words of the others.
+  Outcome run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
+                       bool last);
 
   std::optional<RankInfo> joined_;
   ProgressDisplay& display_;
   std::unique_ptr<SignalWatch> signals_;  ///< only where this process supervises
+  /// Of a rank that joined a launch. Backends' threads write there as long as the process lives.
+  LaunchBoard* board_ = nullptr;
 };
 
 }  // namespace ddprun

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "ddprun/base/child_process.h"
 
 namespace ddprun {
 
@@ -24,8 +25,7 @@ std::string expected_text(double timeout_s) {
 
 RankError stopped_error(const WatchedRank& rank, double timeout_s) {
   return {FailureKind::died,
-          {.what = fmt::format("stopped by signal {} ({})", rank.stopped_by,
-                               strsignal(rank.stopped_by)),
+          {.what = "stopped by signal " + signal_text(rank.stopped_by),
            .got = "it does not go on, " + place_text(rank.status),
            .expected = expected_text(timeout_s),
            .hint = "who stopped it? A debugger, a user or a batch system can"}};
@@ -45,10 +45,10 @@ RankError behind_error(const RankStatus& late, const RankStatus& ahead, double t
 
 }  // namespace
 
-std::optional<LateRank> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s) {
+std::optional<RankFailure> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].stopped_by != 0) {
-      return LateRank{static_cast<int>(rank), stopped_error(ranks[rank], timeout_s)};
+      return RankFailure{static_cast<int>(rank), stopped_error(ranks[rank], timeout_s)};
     }
   }
   const auto calls = [](const WatchedRank& rank) { return rank.status.last.number; };
@@ -57,7 +57,7 @@ std::optional<LateRank> find_late_rank(const std::vector<WatchedRank>& ranks, do
     const WatchedRank& each = ranks[rank];
     const bool behind = calls(each) < calls(*ahead) || calls(each) == 0;
     if (each.failed || each.status.waiting_since_ns || !behind) continue;
-    return LateRank{static_cast<int>(rank), behind_error(each.status, ahead->status, timeout_s)};
+    return RankFailure{static_cast<int>(rank), behind_error(each.status, ahead->status, timeout_s)};
   }
   return {};
 }

@@ -16,14 +16,8 @@ struct WatchedRank {
   bool failed = false;  ///< it has said that its own wait failed
 };
 
-/// Whose fault a wait is that lasted too long, and why.
-struct LateRank {
-  int rank = 0;
-  RankError error;
-};
-
-/// A rank that is stopped; else one that does its own work, while others are at a later call.
+/// Whose fault a wait is that lasted too long, and why: a rank that is stopped; else one that does its own work, while others are at a later call.
 /// Nothing if all are where the others are: then the network is at fault.
-std::optional<LateRank> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s);
+std::optional<RankFailure> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s);
 
 }  // namespace ddprun

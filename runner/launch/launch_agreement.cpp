@@ -6,14 +6,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/exit_status.h"
@@ -34,36 +33,41 @@ constexpr std::size_t kShown = 8;
 /// launcher may end them when it ends. They are still planning.
 constexpr double kStayS = 5;
 
-std::string library_hash(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  return fmt::format("{:016x}", hash64(bytes));
-}
+/// Hashes of libraries, each read once, however many rows use it.
+class LibraryHashes {
+ public:
+  const std::string& of(const std::filesystem::path& file) {
+    std::string& hash = hashes_[file];
+    if (hash.empty()) hash = fmt::format("{:016x}", hash64(read_whole(file)));
+    return hash;
+  }
+
+ private:
+  std::map<std::filesystem::path, std::string> hashes_;
+};
 
 /// Version and content of the libraries that the experiment names.
-json plugins_json(const PlannedRun& run) {
+json plugins_json(const PlannedRun& run, LibraryHashes& hashes) {
   json out = json::object();
-  const Experiment& experiment = run.experiment;
-  for (const PluginChoice* choice :
-       {&experiment.strategy, &experiment.precision, &experiment.attention}) {
+  for (const PluginChoice* choice : run.experiment.plugins()) {
     for (const PluginInfo& info : run.registry->list()) {
       if (info.kind != choice->kind || info.name != choice->name) continue;
       out[fmt::format("plugin {} {}", to_string(info.kind), info.name)] =
-          fmt::format("version {}, library {}", info.version, library_hash(info.file));
+          fmt::format("version {}, library {}", info.version, hashes.of(info.file));
     }
   }
   return out;
 }
 
 /// Without the folders that may differ between hosts.
-json experiment_json(const PlannedRun& run) {
+json experiment_json(const PlannedRun& run, LibraryHashes& hashes) {
   json out = to_json(run.resolved);
   out.erase("output");
   out.erase("plugin_path");
   for (const char* kind : {"strategy", "precision", "attention"}) {
     if (out.contains(kind) && out[kind].is_object()) out[kind].erase("path");
   }
-  out.update(plugins_json(run));
+  out.update(plugins_json(run, hashes));
   out["contents of data"] = fmt::format("{:016x}", run.experiment.data_hash);
   return out;
 }
@@ -129,6 +133,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
   for (const auto& [key, value] : describe_environment()) {
     if (key == "ddprun" || key == "torch" || key == "build") plan[key] = value;
   }
+  LibraryHashes hashes;
   const bool several = files.size() > 1;
   for (const PlannedFile& file : files) {
     const std::string prefix = several ? file.name + ": " : "";
@@ -137,7 +142,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
     for (std::size_t row = 0; row < file.runs.size(); ++row) {
       const std::string place =
           file.runs.size() > 1 ? fmt::format("{}row {}: ", prefix, row + 1) : prefix;
-      const json settings = experiment_json(file.runs[row]).flatten();
+      const json settings = experiment_json(file.runs[row], hashes).flatten();
       for (const auto& [key, value] : settings.items()) {
         plan[place + dotted(key)] = value;
       }

@@ -2,12 +2,14 @@
 #include "runner/launch/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/config/config_json.h"
@@ -16,10 +18,10 @@
 #include "ddprun/config/sweep.h"
 #include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/train/data_parallel.h"
-#include "ddprun/train/emulated_ranks.h"
-#include "ddprun/train/run_plugins.h"
+#include "ddprun/rank/emulated_ranks.h"
+#include "runner/launch/exit_status.h"
 
 namespace ddprun {
 
@@ -70,36 +72,11 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
   return files;
 }
 
-/// Asks the plugin whether it can run as the experiment wants it.
-void ask_plugin(Plugin& plugin, const PluginChoice& choice, const RunDescription& run) {
-  if (const auto refusal = plugin.unsupported(run)) {
-    const char* const kind = to_string(choice.kind);
-    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
-                                           choice.name, refusal->reason),
-                       .where = choice.options.origin,
-                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
-                                          "sequences in a micro-batch",
-                                          run.world_size, run.world_size == 1 ? "" : "s",
-                                          name_of(run.device), name_of(run.backend), run.heads,
-                                          run.head_dim, run.context_length, run.micro_batch),
-                       .expected = refusal->expected,
-                       .hint = refusal->hint.empty()
-                                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
-                                   : refusal->hint});
-  }
-}
-
-void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
-                 const RunDescription& run) {
-  ask_plugin(*plugins.precision, experiment.precision, run);
-  ask_plugin(*plugins.strategy, experiment.strategy, run);
-  ask_plugin(*plugins.attention, experiment.attention, run);
-}
-
 /// Writes its options out in full.
-void complete_options(Plugin& plugin, PluginChoice& choice) {
+void complete_options(const PluginRegistry& registry, PluginChoice& choice) {
+  const std::shared_ptr<Plugin> plugin = make_plugin(registry, choice);
   const std::string origin = choice.options.origin;
-  choice.options = write_options([&](Options& options) { plugin.declare_options(options); });
+  choice.options = write_options([&](Options& options) { plugin->declare_options(options); });
   choice.options.origin = origin;
 }
 
@@ -132,35 +109,28 @@ std::string fingerprint_of(const PlannedRun& planned) {
   std::string text =
       to_json(resolve(experiment)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::vector<PluginInfo> plugins = planned.registry->list();
-  for (const PluginChoice* choice : {&planned.experiment.strategy, &planned.experiment.precision,
-                                     &planned.experiment.attention}) {
+  for (const PluginChoice* choice : planned.experiment.plugins()) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
                         version_of(plugins, *choice));
   }
-  text += fmt::format("\ndata {:016x}", planned.experiment.data_hash);
+  text += fmt::format("\ndata {:016x}\n{}", planned.experiment.data_hash,
+                      schema_text(*planned.experiment.kind));
   return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
 
-/// That the host has the devices that its ranks need.
-void check_devices(const Experiment& experiment, const PlanOptions& options) {
-  const bool emulated = experiment.world.emulated();
-  if (emulated) {
-    check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
-  }
-  // Ranks of a joined launch are on hosts that only they know: each opens its own device.
-  const std::int64_t local_ranks =
-      options.joined_world_size > 0 || emulated ? 1 : experiment.world.size;
-  check_device(experiment.world.device, local_ranks,
-               origin_of(experiment.document, "world.device"));
-}
-
 /// Whether this machine, too, can run what is valid.
-std::string why_not_here(const Experiment& experiment, const RunPlugins& plugins,
-                         RunDescription run, const PlanOptions& options) {
+std::string why_not_here(const Experiment& experiment, const PluginRegistry& registry,
+                         const PlanOptions& options) {
+  const WorldConfig& world = experiment.world;
   try {
-    check_devices(experiment, options);
-    run.compute_capability = compute_capability(run.device);
-    ask_plugins(plugins, experiment, run);
+    if (world.emulated()) {
+      check_emulation_environment(origin_of(experiment.document, "world.emulate_ranks_on_one_gpu"));
+    }
+    // Ranks of a joined launch are on hosts that only they know: each answers for itself.
+    const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : world.size;
+    check_device(world.device, world.emulated() ? 1 : local_ranks,
+                 origin_of(experiment.document, "world.device"));
+    experiment.kind->check_machine(experiment, registry, local_ranks);
     return {};
   } catch (const ConfigError& error) {
     if (options.joined_world_size > 0) throw;
@@ -168,29 +138,38 @@ std::string why_not_here(const Experiment& experiment, const RunPlugins& plugins
   }
 }
 
+/// A damaged library may come through its trial, and crash when its plugin is asked.
+std::string words_of_crash(const Experiment& experiment) {
+  std::vector<std::string> asked;
+  for (const PluginChoice* choice : experiment.plugins()) {
+    asked.push_back(fmt::format("{} {}", to_string(choice->kind), choice->name));
+  }
+  const ConfigError error(
+      {.what = "a plugin crashed while the experiment was planned",
+       .where = experiment.document.origin,
+       .got = fmt::format("a crash of one of {}", fmt::join(asked, ", ")),
+       .expected = "plugins that answer whether they can run it",
+       .hint = "a library is damaged, or its code is at fault: copy or build it again"});
+  return fmt::format("error: {}\n", error.what());
+}
+
 PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   if (!options.output.empty()) experiment.output_dir = options.output;
   std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
   folders.insert(folders.end(), options.plugin_paths.begin(), options.plugin_paths.end());
   std::vector<fs::path> libraries;
-  for (const PluginChoice* choice :
-       {&experiment.strategy, &experiment.precision, &experiment.attention}) {
+  for (const PluginChoice* choice : experiment.plugins()) {
     if (!choice->path.empty()) libraries.emplace_back(choice->path);
   }
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
-  const RunPlugins plugins = make_plugins(*planned.registry, experiment);
-  const RunDescription run = describe_run(experiment, *plugins.precision);
-  ask_plugins(plugins, experiment, run);
-  complete_options(*plugins.precision, experiment.precision);
-  complete_options(*plugins.strategy, experiment.strategy);
-  complete_options(*plugins.attention, experiment.attention);
-  if (experiment.optimizer.overlap) {
-    check_overlap(*plugins.strategy, *plugins.precision,
-                  origin_of(experiment.document, "optimizer.overlap"));
+  const CrashWords words(words_of_crash(experiment), kExitUsage);
+  experiment.kind->check_plugins(experiment, *planned.registry);
+  for (PluginChoice* choice : experiment.plugins()) complete_options(*planned.registry, *choice);
+  planned.not_here = why_not_here(experiment, *planned.registry, options);
+  if (planned.not_here.empty() && experiment.has_section("data")) {
+    experiment.data_hash = cache.check_data(experiment);
   }
-  planned.not_here = why_not_here(experiment, plugins, run, options);
-  if (planned.not_here.empty()) experiment.data_hash = cache.check_data(experiment);
   planned.experiment = std::move(experiment);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned);
@@ -287,7 +266,8 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
   plan.file = file;
   plan.name = file.stem();
   try {
-    ExperimentFile read = load_experiments(file, options.overrides, options.joined_world_size);
+    ExperimentFile read =
+        load_experiments(file, options.overrides, experiment_kinds(), options.joined_world_size);
     plan.name = read.name;
     plan.document = std::move(read.document);
     for (Experiment& experiment : read.experiments) {

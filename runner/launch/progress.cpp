@@ -30,8 +30,8 @@ std::string progress_text(const Progress& progress, double seconds_left, int bar
   const int filled = std::clamp(static_cast<int>(done * bar_width), 0, bar_width);
   std::string bar;
   for (int i = 0; i < bar_width; ++i) bar += i < filled ? "━" : "┄";
-  std::string text = fmt::format("{} {}/{}  loss {:.3f}  {:.1f} ms/step", bar, progress.step,
-                                 progress.steps, progress.loss, progress.step_ms);
+  std::string text =
+      fmt::format("{} {}/{}  {}", bar, progress.step, progress.steps, progress.figures);
   if (seconds_left >= 0) text += "  " + duration_text(seconds_left) + " left";
   return text;
 }
@@ -66,8 +66,8 @@ void ProgressDisplay::update(const Progress& progress) {
   }
   if (mode_ == Mode::verbose && now - last_line_ns_ >= kLineIntervalNs) {
     last_line_ns_ = now;
-    message(fmt::format("{}: step {} of {}, loss {:.3f}, {:.1f} ms/step", name_, progress.step,
-                        progress.steps, progress.loss, progress.step_ms));
+    message(fmt::format("{}: step {} of {}, {}", name_, progress.step, progress.steps,
+                        progress.figures));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "ddprun/train/run_context.h"
+#include "ddprun/config/run_context.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {
@@ -48,7 +48,7 @@ class ProgressDisplay {
   bool drawn_ = false;
 };
 
-/// "━━━━━━━━╸           7/15  loss 5.412  31.2 ms/step  4 s left"; `seconds_left` < 0: unknown.
+/// "━━━━━━━━╸           7/15  loss 5.412, 31.2 ms/step  4 s left"; `seconds_left` < 0: unknown.
 std::string progress_text(const Progress& progress, double seconds_left, int bar_width);
 
 /// 75 -> "1 min 15 s".

@@ -13,12 +13,14 @@
 #include <mutex>
 #include <system_error>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/recording_backend.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/memory_words.h"
+#include "runner/launch/uncaught.h"
 
 namespace ddprun {
 
@@ -36,12 +38,11 @@ class EventWriter {
     const std::string line =
         event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     const std::lock_guard lock(mutex_);
-    for (std::size_t sent = 0; sent < line.size();) {
-      const ssize_t n = write(fd_, line.data() + sent, line.size() - sent);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return;  // the parent is gone, and this process is about to be killed
-      sent += static_cast<std::size_t>(n);
-    }
+    write_all(fd_, line);  // if it fails, the parent is gone and this process about to be killed
+  }
+
+  void send_error(const RankError& error) {
+    send(RankEvent::error, {{"kind", name_of(error.kind)}, {"text", error.text}});
   }
 
  private:
@@ -81,18 +82,16 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
       const std::int64_t now = now_ns();
       if (info.rank != 0 || now - last_sent < kProgressIntervalNs) return;
       last_sent = now;
-      writer.send(RankEvent::progress, {{"step", progress.step},
-                                        {"steps", progress.steps},
-                                        {"loss", progress.loss},
-                                        {"step_ms", progress.step_ms}});
+      writer.send(
+          RankEvent::progress,
+          {{"step", progress.step}, {"steps", progress.steps}, {"figures", progress.figures}});
     };
     nlohmann::json result = body(info, on_progress);
     if (info.rank == 0) writer.send(RankEvent::result, {{"result", std::move(result)}});
     writer.send(RankEvent::done);
     return kExitDone;
   } catch (...) {
-    const RankError error = describe_current_exception();
-    writer.send(RankEvent::error, {{"kind", name_of(error.kind)}, {"text", error.text}});
+    writer.send_error(describe_current_exception());
     return kExitFailed;
   }
 }
@@ -110,6 +109,7 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the report's
   EventWriter writer(fd);
   log_through(writer);
+  say_uncaught([&](const RankError& error) { writer.send_error(error); });
   const int status = run_body(info, body, writer);
   std::fflush(nullptr);
   _exit(status);  // the parent's static objects are not this process's to destroy

@@ -13,7 +13,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/comm/launch_board.h"
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/train/run_context.h"
+#include "ddprun/config/run_context.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {
@@ -43,6 +43,12 @@ struct RankError {
   ErrorText text;
 };
 
+/// Which rank failed, and why.
+struct RankFailure {
+  int rank = 0;
+  RankError error;
+};
+
 /// Describes the exception in flight. Call it inside a catch block.
 RankError describe_current_exception();
 
@@ -65,7 +71,7 @@ struct ForkedRank {
 /// Forks a rank. The child runs `body` and never returns here. It dies with its parent
 /// (PR_SET_PDEATHSIG) and leaves Ctrl-C to it. It writes nothing to stdout, logs through the pipe,
 /// sits down at `board`, and closes `close_in_child`. Its events:
-///   {"event":"progress","step":..,"steps":..,"loss":..,"step_ms":..}   rank 0, at most 10 a second
+///   {"event":"progress","step":..,"steps":..,"figures":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1
 ///   {"event":"result","result":..}                                     rank 0

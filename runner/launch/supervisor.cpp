@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
 #include "runner/launch/late_rank.h"
 #include "runner/launch/memory_words.h"
@@ -33,7 +33,7 @@ constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
 /// Why a rank was killed. `memory_killed`: the kernel has killed a process for want of memory
 /// meanwhile.
 RankError describe_signal(int signal, bool memory_killed) {
-  const std::string name = std::to_string(signal) + " (" + strsignal(signal) + ")";
+  const std::string name = signal_text(signal);
   if (signal != SIGKILL) {
     return {FailureKind::died,
             {.what = "killed by signal " + name,
@@ -98,14 +98,10 @@ class Supervisor {
     int fd = -1;
     bool alive = true;
     bool done = false;    ///< said that it ended well
-    bool failed = false;  ///< its failure is in failures_
+    bool failed = false;  ///< said that it failed, or ended as if
     int stopped_by = 0;   ///< the signal, while it is stopped
     std::int64_t stopped_ns = 0;
     std::string pending;  ///< an incomplete line
-  };
-  struct Failure {
-    int rank;
-    RankError error;
   };
 
   void start(int world_size, const RankBody& body) {
@@ -185,13 +181,9 @@ class Supervisor {
   void handle_event(Rank& rank, const std::string& line) {
     nlohmann::json event = nlohmann::json::parse(line);
     switch (choice_of<RankEvent>(event.at("event").get<std::string>()).value()) {
-      case RankEvent::progress: {
-        const nlohmann::json& loss = event.at("loss");  // null: not a number
-        observer_.on_progress({event.at("step"), event.at("steps"),
-                               loss.is_null() ? std::nan("") : loss.get<double>(),
-                               event.at("step_ms")});
+      case RankEvent::progress:
+        observer_.on_progress({event.at("step"), event.at("steps"), event.at("figures")});
         break;
-      }
       case RankEvent::log:
         observer_.on_log(rank.rank, event.at("level"), event.at("text"));
         break;
@@ -236,18 +228,18 @@ class Supervisor {
     if (rank.failed || terminating()) return;
     rank.failed = true;
     const FailureKind kind = error.kind;
-    failures_.push_back({rank.rank, std::move(error)});
     if (!may_be_a_peers_fault(kind)) {
-      blamed_ = failures_.size() - 1;
+      own_fault_ = RankFailure{rank.rank, std::move(error)};
       terminate();
       return;
     }
+    if (!first_failure_) first_failure_ = RankFailure{rank.rank, std::move(error)};
     if (grace_deadline_ns_ == 0) grace_deadline_ns_ = now_ns() + kRootCauseGraceNs;
     // Now, while the others still wait: soon they will all have given up.
     if (kind == FailureKind::timeout && !late_) late_ = late_rank();
   }
 
-  std::optional<LateRank> late_rank() const {
+  std::optional<RankFailure> late_rank() const {
     std::vector<WatchedRank> watched;
     for (const Rank& rank : ranks_) {
       watched.push_back({board_.status(rank.rank), rank.stopped_by, rank.failed || !rank.alive});
@@ -268,12 +260,9 @@ class Supervisor {
       const bool stopped = rank.stopped_by != 0 && lasts(rank.stopped_ns, limit_ns);
       const bool silent = waiting_since_ns && lasts(*waiting_since_ns, limit_ns + kSilenceGraceNs);
       if (!stopped && !silent) continue;
-      if (const auto late = late_rank()) {
-        fail(ranks_[static_cast<std::size_t>(late->rank)], late->error);
-      } else {
-        fail(ranks_[static_cast<std::size_t>(rank.rank)], waits_too_long(rank));
-      }
-      if (!terminating()) terminate();
+      late_ = late_rank();
+      if (!late_) own_fault_ = RankFailure{rank.rank, waits_too_long(rank)};
+      terminate();
     }
   }
 
@@ -306,13 +295,7 @@ class Supervisor {
 
   void check_deadlines() {
     const std::int64_t now = now_ns();
-    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) {
-      if (late_) {
-        blamed_ = failures_.size();
-        failures_.push_back({late_->rank, late_->error});
-      }
-      terminate();
-    }
+    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) terminate();
     if (kill_deadline_ns_ != 0 && now >= kill_deadline_ns_) {
       signal_ranks(SIGKILL);
       kill_deadline_ns_ = now + kTerminateGraceNs;
@@ -323,20 +306,33 @@ class Supervisor {
     return kill_deadline_ns_ != 0 ? kill_deadline_ns_ : grace_deadline_ns_;
   }
 
+  /// Of what is known, what explains the rest.
+  std::optional<RankFailure> cause() const {
+    if (own_fault_) return own_fault_;
+    if (first_failure_) {
+      if (auto error = different_calls()) return RankFailure{0, {FailureKind::comm, error->text()}};
+    }
+    return late_ ? late_ : first_failure_;
+  }
+
+  /// A rank that leaves because of it takes its connections along: a peer may be the first to fail.
+  std::optional<CommError> different_calls() const {
+    std::vector<RankCalls> calls;
+    for (const Rank& rank : ranks_) calls.push_back(board_.recent_calls(rank.rank));
+    return ddprun::different_calls(calls);
+  }
+
   Outcome outcome() {
     if (interrupted_by_ != 0) {
       return {Outcome::Status::interrupted,
-              std::string("interrupted by signal ") + std::to_string(interrupted_by_) + " (" +
-                  strsignal(interrupted_by_) + ")",
+              "interrupted by signal " + signal_text(interrupted_by_),
               interrupted_by_,
               {}};
     }
-    if (!failures_.empty()) {
-      const Failure& failure = failures_[blamed_];
-      const bool memory = failure.error.kind == FailureKind::out_of_memory;
+    if (const auto failure = cause()) {
+      const bool memory = failure->error.kind == FailureKind::out_of_memory;
       return {memory ? Outcome::Status::out_of_memory : Outcome::Status::failed,
-              reason_of(failure.error, failure.rank, static_cast<int>(ranks_.size()),
-                        ranks_[failure.rank].pid),
+              reason_of(failure->error, failure->rank, board_.ranks(), ranks_[failure->rank].pid),
               0,
               {}};
     }
@@ -349,11 +345,11 @@ class Supervisor {
   LaunchBoard board_;
   const std::int64_t memory_kills_before_ = kernel_memory_kills();
   std::vector<Rank> ranks_;
-  std::vector<Failure> failures_;
-  std::size_t blamed_ = 0;  ///< index into failures_
+  std::optional<RankFailure> own_fault_;      ///< no peer explains it
+  std::optional<RankFailure> first_failure_;  ///< of those that a peer may explain
   std::int64_t grace_deadline_ns_ = 0;
   std::int64_t kill_deadline_ns_ = 0;
-  std::optional<LateRank> late_;  ///< when the first wait was given up
+  std::optional<RankFailure> late_;  ///< when the first wait was given up
   std::int64_t resumed_ns_ = 0;
   int interrupted_by_ = 0;
   nlohmann::json result_;

@@ -22,19 +22,6 @@ struct NamedRow {
   const std::string& name;
 };
 
-/// What a passed check means, in the words of the report.
-std::string in_words(const std::string& check) {
-  static const std::map<std::string, std::string> words = {
-      {"integer_gradients", "integer gradients averaged exactly"},
-      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
-      {"parameters_equal", "parameters equal on all ranks at the end"},
-      {"compute_copy", "the model reads these parameters"},
-      {"step_scalars_equal", "learning rate and clipping equal in each step"},
-      {"collectives_as_planned", "collectives as planned"}};
-  const auto found = words.find(check);
-  return found != words.end() ? found->second : check;
-}
-
 void add_once(std::vector<std::string>& texts, const std::string& text) {
   if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
 }
@@ -61,7 +48,7 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
         failures.push_back(
             {fmt::format("NOT PROVED: {}: {}: {}", name, check.name, check.detail), true});
       } else if (proof.status == CheckStatus::passed) {
-        add_once(checks, in_words(check.name));
+        add_once(checks, row.kind->in_words(check.name));
       }
     }
   }
@@ -139,6 +126,11 @@ void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lin
   for (const std::string& note : notes) lines.push_back({note});
 }
 
+/// What rows of a kind say together.
+void add_findings(const std::vector<Row>& rows, std::vector<ReportLine>& lines) {
+  for (const Finding& finding : findings_of(rows)) lines.push_back({finding.text});
+}
+
 }  // namespace
 
 std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
@@ -153,6 +145,7 @@ std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
   add_baselines(measured, lines);
   add_emulated(measured, lines);
   add_missing(measured, lines);
+  add_findings(rows, lines);
   return lines;
 }
 

@@ -103,6 +103,21 @@ TextTable::Cell proof_cell(const Row& row) {
   return {"✗ not checked", Colour::red};
 }
 
+/// Adds what tells the rows of a kind apart.
+void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, TextTable& table) {
+  const auto own =
+      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.kind == &kind; });
+  const auto titles = kind.facts(*own);
+  for (std::size_t c = 0; c < titles.size(); ++c) {
+    table.columns.push_back({titles[c].first, false, kDropFirst / 2 - static_cast<int>(c)});
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (!rows[i].measured()) continue;
+      table.lines[i].cells.push_back(
+          {rows[i].kind == &kind ? kind.facts(rows[i])[c].second : kNoValue});
+    }
+  }
+}
+
 /// Adds the columns of one kind; rows of another one have no value in them.
 void add_columns(const ExperimentKind& kind, const std::vector<Row>& rows, TextTable& table) {
   std::deque<RunStatistics> statistics;  // not a vector: addresses stay
@@ -131,7 +146,10 @@ TextTable report_table(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     table.lines.push_back({{{names.names[i] + (rows[i].emulated ? " (emulated)" : "")}}});
   }
-  for (const ExperimentKind* kind : kinds_of(rows)) add_columns(*kind, rows, table);
+  for (const ExperimentKind* kind : kinds_of(rows)) {
+    add_facts(*kind, rows, table);
+    add_columns(*kind, rows, table);
+  }
   table.columns.push_back({"proof", false, 0});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].measured()) {

@@ -11,6 +11,7 @@
 #include "runner/report/report_table.h"
 #include "runner/report/row_names.h"
 #include "runner/report/steps_csv.h"
+#include "runner/report/summary_csv.h"
 #include "runner/report/timeline_file.h"
 
 namespace ddprun {
@@ -82,8 +83,12 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
               {"time", context.time},
               {"command_line", context.command_line},
               {"environment", std::move(environment)},
-              {"rows", json::array()}};
+              {"rows", json::array()},
+              {"findings", json::array()}};
   for (const Row& row : rows) out["rows"].push_back(to_json(row));
+  for (const Finding& finding : findings_of(rows)) {
+    if (!finding.value.is_null()) out["findings"].push_back(finding.value);
+  }
   return out;
 }
 
@@ -105,9 +110,9 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
     }
   }
   out += memory_markdown(rows, names.names);
-  out +=
-      "\nTimes in milliseconds: median over the measured steps (± standard deviation); what each "
-      "column means stands in docs/measurement.md.\n\n## Environment\n\n";
+  out += "\n";
+  for (const ExperimentKind* kind : kinds_of(rows)) out += kind->table_note() + ". ";
+  out += "What each column means stands in docs/measurement.md.\n\n## Environment\n\n";
   for (const auto& [key, value] : environment_of(context, rows))
     out += "- " + key + ": " + value + "\n";
   return out;
@@ -129,6 +134,8 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);
   }
   folder.write("steps.csv", steps_csv(rows));
+  folder.write("summary.csv", summary_csv(rows));
+  folder.write("summary.tex", report_table(rows).latex());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].measured()) continue;
     folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));

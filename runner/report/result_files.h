@@ -1,4 +1,5 @@
-// Writes the files of a result folder: result.json, steps.csv, summary.md, timelines, the YAML.
+// Writes the files of a result folder: result.json, tables (steps.csv, summary.csv,
+// summary.md, summary.tex), timelines, the YAML.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 5;
+inline constexpr int kResultSchemaVersion = 6;
 
 /// What all rows of a result have in common.
 struct ResultContext {

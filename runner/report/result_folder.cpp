@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/error.h"
 
 namespace ddprun {
@@ -44,12 +45,7 @@ void sync_to_disk(const fs::path& path) {
 int write_file(const fs::path& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return errno;
-  int error = 0;
-  for (std::size_t written = 0; written < text.size() && error == 0;) {
-    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
-    if (n >= 0) written += static_cast<std::size_t>(n);
-    if (n < 0 && errno != EINTR) error = errno;
-  }
+  int error = write_all(fd, text);
   if (error == 0 && fsync(fd) != 0) error = errno;
   close(fd);
   return error;

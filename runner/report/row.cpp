@@ -2,10 +2,11 @@
 #include "runner/report/row.h"
 
 #include <algorithm>
+#include <deque>
 
+#include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
 #include "ddprun/result/run_statistics.h"
-#include "runner/report/kinds.h"
 
 namespace ddprun {
 
@@ -31,6 +32,19 @@ std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
     if (std::find(kinds.begin(), kinds.end(), row.kind) == kinds.end()) kinds.push_back(row.kind);
   }
   return kinds;
+}
+
+std::vector<Finding> findings_of(const std::vector<Row>& rows) {
+  std::vector<Finding> out;
+  for (const ExperimentKind* kind : kinds_of(rows)) {
+    std::deque<RunStatistics> statistics;  // not a vector: addresses stay
+    std::vector<const RunStatistics*> runs;
+    for (const Row& row : rows) {
+      if (row.measured() && row.kind == kind) runs.push_back(&statistics.emplace_back(row));
+    }
+    for (Finding& finding : kind->findings(runs)) out.push_back(std::move(finding));
+  }
+  return out;
 }
 
 json to_json(const Row& row) {

@@ -5,24 +5,10 @@
 
 #include <utility>
 
+#include "runner/report/csv_field.h"
 #include "runner/report/row_names.h"
 
 namespace ddprun {
-
-namespace {
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  out += '"';
-  return out;
-}
-
-}  // namespace
 
 std::string steps_csv(const std::vector<Row>& rows) {
   std::vector<std::pair<const ExperimentKind*, const Quantity*>> columns;

@@ -1,8 +1,11 @@
 // Layout of tables.
 #include "runner/report/text_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace ddprun {
 
@@ -62,6 +65,37 @@ std::string escaped(std::string text) {
   }
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
+}
+
+/// What LaTeX would read otherwise, or has no letter for.
+std::string in_latex(const std::string& text) {
+  static const std::vector<std::pair<std::string, std::string>> kWords = {
+      {"\\", "\\textbackslash{}"},
+      {"&", "\\&"},
+      {"%", "\\%"},
+      {"#", "\\#"},
+      {"_", "\\_"},
+      {"$", "\\$"},
+      {"{", "\\{"},
+      {"}", "\\}"},
+      {"~", "\\textasciitilde{}"},
+      {"^", "\\textasciicircum{}"},
+      {"–", "--"},
+      {"±", "$\\pm$"},
+      {"µ", "$\\mu$"},
+      {"→", "$\\to$"},
+      {"✓ ", ""},
+      {"✗ ", "not proved: "},
+      {"\n", " "}};
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto word = std::find_if(kWords.begin(), kWords.end(), [&](const auto& each) {
+      return text.compare(at, each.first.size(), each.first) == 0;
+    });
+    out += word == kWords.end() ? std::string(1, text[at]) : word->second;
+    at += word == kWords.end() ? 1 : word->first.size();
+  }
+  return out;
 }
 
 }  // namespace
@@ -125,6 +159,27 @@ std::string TextTable::markdown() const {
     out += "\n";
   }
   return out;
+}
+
+std::string TextTable::latex() const {
+  std::string spec, head;
+  for (const Column& column : columns) {
+    spec += column.right_aligned ? 'r' : 'l';
+    head += (head.empty() ? "" : " & ") + in_latex(column.title);
+  }
+  std::string out = "\\begin{tabular}{" + spec + "}\n\\toprule\n" + head + " \\\\\n\\midrule\n";
+  for (const Line& line : lines) {
+    std::string text;
+    for (std::size_t c = 0; c < line.cells.size(); ++c) {
+      text += (c == 0 ? "" : " & ") + in_latex(line.cells[c].text);
+    }
+    if (!line.note.text.empty()) {
+      text += fmt::format(" & \\multicolumn{{{}}}{{l}}{{{}}}", columns.size() - line.cells.size(),
+                          in_latex(line.note.text));
+    }
+    out += text + " \\\\\n";
+  }
+  return out + "\\bottomrule\n\\end{tabular}\n";
 }
 
 }  // namespace ddprun

@@ -1,4 +1,4 @@
-// A table of text, for terminals of any width and for Markdown.
+// A table of text, for terminals of any width, for Markdown and for LaTeX.
 #pragma once
 
 #include <string>
@@ -32,6 +32,9 @@ struct TextTable {
 
   /// All columns, as a Markdown table.
   std::string markdown() const;
+
+  /// All columns, as a LaTeX tabular with the rules of the package booktabs.
+  std::string latex() const;
 };
 
 }  // namespace ddprun

@@ -24,11 +24,12 @@ def two_hosts(rate):
 
 
 def all_reduce_round(rate):
-    """(part, backend) -> milliseconds, medians of one run in which the backends take turns."""
-    out, _ = sides.execute([*two_hosts(rate), str(sides.BIN / "hosts_all_reduce_benchmark")], {})
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return {(f"all-reduce of {line['megabytes']} MB", backend): line["sides"][backend]["median_ms"]
-            for line in lines for backend in BACKENDS}
+    """(part, backend) -> milliseconds, medians of one run in which the backends take turns size by size."""
+    sweep = {"collectives.bytes": [megabytes * 1_000_000 for megabytes in (1, 10, 100)], "world.backend": list(BACKENDS)}
+    experiment = sides.collectives("all-reduce", {}, sweep, {"warmup": 1, "count": 101, "seconds": 4})
+    experiment["collectives"]["memory"] = "group"
+    medians, _, _ = sides.run_collectives(experiment, two_hosts(rate))
+    return {(f"all-reduce of {megabytes} MB", backend): ms for (backend, _, megabytes), ms in medians.items()}
 
 
 def step(rate, backend, strategy):

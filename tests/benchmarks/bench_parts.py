@@ -6,7 +6,9 @@ import sys
 import bench_sides as sides
 from bench_report import make_row
 
-COPY_SIDES = ("read_and_write", "copy_slices")  # of all_reduce_benchmark: two ways of copying what a reduction moves
+COPY_SIDES = ("read_and_write", "copy_slices")  # of copy_limit_benchmark: two ways of copying what a reduction moves
+OWN_SIDES = {("shm", "group"): "shm_in_place", ("shm", "ordinary"): "shm_outside", ("gloo", "ordinary"): "gloo"}
+ALL_REDUCE_REPEAT = {"warmup": 1, "count": 101, "seconds": 3}
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -30,7 +32,21 @@ def peer_medians(run):
             for megabytes in run["ranks"][0]}
 
 
-def own_medians(out):
+def own_rows(sizes):
+    """The same of ddprun: in shared memory, from outside of it, and over gloo; and the runs' results."""
+    medians, results = {megabytes: {} for megabytes in sizes}, []
+    for (backend, memory), side in OWN_SIDES.items():
+        experiment = sides.collectives("all-reduce", {"size": 2, "backend": backend},
+                                       {"collectives.bytes": [int(size) * 1_000_000 for size in sizes]}, ALL_REDUCE_REPEAT)
+        experiment["collectives"]["memory"] = memory
+        found, result, others = sides.run_collectives(experiment)
+        results.append({"side": side, "other_cpus": others, "statistics": [row["statistics"] for row in result["rows"]]})
+        for (_, _, megabytes), ms in found.items():
+            medians[str(megabytes)][side] = ms
+    return medians, results
+
+
+def program_medians(out):
     """The same of a program that prints a JSON line a size."""
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return {str(line["bytes"] // 1_000_000): {side: times["median_ms"] for side, times in line["sides"].items()} for line in lines}
@@ -38,16 +54,17 @@ def own_medians(out):
 
 def all_reduce_round(sizes, runs, index):
     """One run of each program, in turn: megabytes -> side -> median milliseconds."""
-    medians = {megabytes: {} for megabytes in sizes}
+    medians, results = own_rows(sizes)
+    runs += [{"configuration": "all-reduce", "round": index, **result} for result in results]
     mpi = sides.BIN / "open_mpi_all_reduce"
-    programs = [([str(sides.BIN / "all_reduce_benchmark"), "2"], {})]
+    programs = [([str(sides.BIN / "copy_limit_benchmark"), "2"], {})]
     if mpi.exists():
         programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi)], MPI_ENVIRONMENT))
     for command, environment in programs:
         out, others = sides.execute([*command, *sizes], environment)
         runs.append({"configuration": "all-reduce", "side": command[0], "round": index, "other_cpus": others,
                      "lines": out.splitlines()})
-        for megabytes, found in own_medians(out).items():
+        for megabytes, found in program_medians(out).items():
             medians[megabytes].update(found)
     command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(sizes)]
     run = sides.peer_json(command, {})
@@ -61,7 +78,7 @@ def all_reduce_round(sizes, runs, index):
 
 def all_reduce_rows(args, runs):
     """In shared memory against gloo (in ddprun, and PyTorch's), Open MPI, and what copying memory takes."""
-    if left_out(sides.BIN / "all_reduce_benchmark", ""):
+    if left_out(sides.BIN / "copy_limit_benchmark", ""):
         return []
     say(f"all-reduce, {args.rounds} rounds")
     rounds = [all_reduce_round(args.megabytes, runs, index) for index in range(args.rounds)]

@@ -126,7 +126,7 @@ class Ddprun(Side):
             "data": {"source": "random"},
             "world": {"size": ranks, "threads_per_rank": 1, "timeout_s": RUN_LIMIT_S},
             "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[precision],
-            "attention": "tiled",
+            "attention": "flash",
             "strategy": strategy,
             "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
             "train": {"batch_per_rank": BATCH[model], "warmup_steps": 5, "steps": 10},
@@ -161,6 +161,34 @@ class Ddprun(Side):
         ranks = [{key: rank[key] for key in self.kept if key in rank} for rank in row["ranks"]]
         return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "environment": result["environment"],
                 "other_cpus": others}
+
+
+def collectives(name, world, sweep, repeat):
+    """An experiment of all-reduces in float32, as JSON, which is YAML."""
+    return {"name": name, "experiment": "collectives", "world": {"threads_per_rank": 1, "timeout_s": RUN_LIMIT_S, **world},
+            "collectives": {"collective": "all_reduce", "dtype": "float32", "op": "sum"}, "repeat": repeat, "sweep": sweep}
+
+
+def run_collectives(experiment, launcher=()):
+    """Runs it; returns (backend, memory, megabytes) -> median milliseconds of the slowest rank, the result, and what others took."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "collectives.json.yaml"
+        path.write_text(json.dumps(experiment))
+        command = [*launcher, str(BIN / "ddprun"), "run", str(path), "--quiet", "--output", folder]
+        _, others = execute(command, {})
+        result = json.loads((Path(folder) / experiment["name"] / "latest/result.json").read_text())
+    return collective_medians(result), result, others
+
+
+def collective_medians(result):
+    """(backend, memory, megabytes) -> median milliseconds of the slowest rank; every row must be proved."""
+    medians = {}
+    for row in result["rows"]:
+        if row["status"] != "ok":
+            raise RunFailed(f"{row['label']}: {row['status']}: {row['reason']}")
+        backend, memory = row["config"]["world"]["backend"], row["config"]["collectives"]["memory"]
+        medians[backend, memory, row["work"]["bytes"] // 1_000_000] = row["statistics"]["time_us"]["median"] * 1e-3
+    return medians
 
 
 def fast_settings(cell):

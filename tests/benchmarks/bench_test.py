@@ -10,7 +10,7 @@ import bench_parts
 import bench_report as report
 import bench_roofline as roofline
 import bench_sides as sides
-from bench_parts import own_medians, peer_medians, repetitions
+from bench_parts import peer_medians, program_medians, repetitions
 from peer.sizes import SIZES
 
 
@@ -48,12 +48,23 @@ class AllReduce(unittest.TestCase):
     def test_lines_of_the_programs_say_their_sizes(self):
         out = ('a word\n{"bytes": 1000000, "sides": {"gloo": {"median_ms": 1.5}}}\n'
                '{"bytes": 10000000, "sides": {"gloo": {"median_ms": 9}}}\n')
-        self.assertEqual(own_medians(out), {"1": {"gloo": 1.5}, "10": {"gloo": 9}})
+        self.assertEqual(program_medians(out), {"1": {"gloo": 1.5}, "10": {"gloo": 9}})
 
     def test_the_sides_are_in_its_program(self):
-        source = (sides.REPO / "tests/benchmarks/all_reduce_benchmark.cpp").read_text()
-        for side in (*bench_parts.COPY_SIDES, "shm_in_place", "gloo"):
+        source = (sides.REPO / "tests/benchmarks/copy_limit_benchmark.cpp").read_text()
+        for side in bench_parts.COPY_SIDES:
             self.assertIn(f'{{"{side}", ', source)
+
+    def test_rows_of_ddprun_say_backend_memory_and_size(self):
+        row = {"status": "ok", "label": "", "reason": "", "work": {"bytes": 10_000_000, "count": 2_500_000},
+               "config": {"world": {"backend": "shm"}, "collectives": {"memory": "group"}},
+               "statistics": {"time_us": {"median": 1500.0}}}
+        self.assertEqual(sides.collective_medians({"rows": [row]}), {("shm", "group", 10): 1.5})
+
+    def test_a_row_that_was_not_proved_is_no_figure(self):
+        row = {"status": "proof failed", "label": "collectives.bytes=8", "reason": "data_after_timing: 1 of 2"}
+        with self.assertRaisesRegex(sides.RunFailed, "collectives.bytes=8: proof failed: data_after_timing"):
+            sides.collective_medians({"rows": [row]})
 
 
 class Statistics(unittest.TestCase):

@@ -1,5 +1,5 @@
-// Open MPI's side of all_reduce_benchmark: MPI_Allreduce in place, sum of float32. One JSON line a
-// size. Built where MPI is found (Debian: libopenmpi-dev openmpi-bin).
+// Open MPI's side of the all-reduce of `make bench`: MPI_Allreduce in place, sum of float32. One
+// JSON line a size. Built where MPI is found (Debian: libopenmpi-dev openmpi-bin).
 //     mpirun -n 2 --bind-to core build/release/bin/open_mpi_all_reduce [MB...=1 10 100 1024]
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>

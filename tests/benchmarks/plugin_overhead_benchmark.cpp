@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddprun/config/registry.h"
-#include "ddprun/train/trainer.h"
+#include "ddprun/experiments/training/trainer.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 

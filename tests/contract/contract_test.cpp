@@ -14,9 +14,9 @@
 #include <variant>
 #include <vector>
 
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
 #include "ddprun/train/proof.h"
-#include "ddprun/train/trainer.h"
-#include "ddprun/train/training.h"
 #include "plugins_under_test.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"

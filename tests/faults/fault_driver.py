@@ -106,7 +106,6 @@ class Fault:
     target: str  # "parent" (local launches), "rank 0", "rank 1"
     number: int  # of the signal
     moment: float  # in [0, 1] of an undisturbed run's duration
-    settings: tuple = ()
 
     def __str__(self):
         launch = "joined" if self.joined else "local"
@@ -265,8 +264,8 @@ def check_end(verdict, launch, statuses, reference):
         time.sleep(0.1)
     verdict.demand(not left, "orphans", f"processes {sorted(left)} are left")
     debris = [str(path) for path in launch.folder.glob("results/**/*") if path.name.endswith((".tmp", ".part"))]
-    killed_parent = fault.number == signal.SIGKILL and fault.target in ("parent", "rank 0" if fault.joined else "parent")
-    verdict.demand(not debris or killed_parent, "files", f"half-written: {debris}")
+    killed_writer = fault.number == signal.SIGKILL and fault.target == ("rank 0" if fault.joined else "parent")
+    verdict.demand(not debris or killed_writer, "files", f"half-written: {debris}")
     done, found = said_done(text), results_in(launch.folder)
     verdict.demand(bool(found) or not done, "rows", f"rows {sorted(done)} were said to be done and there is no result")
     ok = sum(check_rows(verdict, path, reference, done) for path in found)
@@ -346,7 +345,7 @@ def read_arguments():
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="this fault alone")
-    parser.add_argument("--jobs", type=int, default=1, help="faults at a time; more than one disturbs deadlines")
+    parser.add_argument("--jobs", type=int, default=1, help="faults at a time; many disturb deadlines")
     parser.add_argument("--minutes", type=float, default=0, help="begin none after so long (0: no limit)")
     parser.add_argument("--program", default=str(REPO / "build/release/bin/ddprun"))
     return parser.parse_args()

@@ -17,10 +17,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-json result_of(const TemporaryFolder& folder, const std::string& name) {
-  return json::parse(read_file(only_result(folder, name) / "result.json"));
-}
-
 TEST(Command, ASweepGivesATableAndACompleteResult) {
   TemporaryFolder folder;
   folder.write("pair.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));
@@ -42,7 +38,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 5);
+  EXPECT_EQ(json["schema_version"], 6);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");

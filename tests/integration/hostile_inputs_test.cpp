@@ -111,5 +111,16 @@ TEST(HostileInputs, ValuesAreShownShortAndEscaped) {
   EXPECT_THAT(option.err, Not(HasSubstr("\x1b")));
 }
 
+TEST(HostileInputs, APluginThatCrashesWhileItIsAskedIsNamed) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"validate", "a.yaml", "--set", "strategy=crashes", "--plugin-path",
+                          DDPRUN_BUILD_DIR "/tests/bad_plugins/crashes_when_asked"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("a plugin crashed while the experiment was planned"),
+                             HasSubstr("strategy crashes, ")));
+}
+
 }  // namespace
 }  // namespace ddprun::test

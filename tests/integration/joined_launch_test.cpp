@@ -116,5 +116,37 @@ TEST(JoinedLaunch, ARankZeroThatIsStoppedIsGivenUpInTime) {
   EXPECT_THAT(second.err(), HasSubstr("rank 0"));
 }
 
+/// A launch of two ranks whose strategy has a fault on rank 1, from the second step on.
+void expect_different_calls(const std::string& fault, const std::string& backend) {
+  Launch launch(2);
+  launch.free_port();
+  const Words words = {"one.yaml",
+                       "--plugin-path",
+                       DDPRUN_BUILD_DIR "/tests/plugins/planted",
+                       "--set",
+                       "strategy={name: planted, rank: 1, first: 1, fault: " + fault + "}",
+                       "--set",
+                       "world.backend=" + backend,
+                       "--set",
+                       "world.timeout_s=2"};
+  DdprunProcess& first = launch.start(0, words);
+  DdprunProcess& second = launch.start(1, words);
+  for (DdprunProcess* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(2 * (2 + 5)), 1) << rank->err();
+    EXPECT_THAT(rank->err(), AllOf(HasSubstr("the ranks called different collectives"),
+                                   HasSubstr("; rank 1: all_reduce '")));
+  }
+}
+
+TEST(JoinedLaunch, AMissingCollectiveIsNamed) {
+  expect_different_calls("fewer_collectives", "gloo");
+  expect_different_calls("fewer_collectives", "shm");
+}
+
+TEST(JoinedLaunch, ACollectiveOfAnotherSizeIsNamed) {
+  expect_different_calls("shorter_collective", "gloo");
+  expect_different_calls("shorter_collective", "shm");
+}
+
 }  // namespace
 }  // namespace ddprun::test

@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "ddprun/config/run_config.h"
-#include "ddprun/train/run_proof.h"
+#include "ddprun/experiments/training/run_proof.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
@@ -143,6 +143,20 @@ std::vector<Planted> planted_faults() {
        {fault("more_collectives"), kLater},
        run,
        {"collectives_as_planned: strategy planted: failed in step 1: 1 barrier"}},
+      {"fewer_collectives_once_on_rank_1",
+       once("fewer_collectives", {kOnRank1}),
+       run,
+       {"the ranks called different collectives", ": all_reduce 'ln_final.weight' of "}},
+      {"shorter_collective_once_on_rank_1",
+       once("shorter_collective", {kOnRank1}),
+       run,
+       {"the ranks called different collectives", "'ln_final.weight' of 112 bytes",
+        "'ln_final.weight' of 48 bytes"}},
+      {"throw_before_forward",
+       {fault("throw_before_forward"), kLater},
+       run,
+       {"a plugin failed: strategy planted, callback of before_forward()",
+        "the words of the plugin"}},
       {"ready_twice",
        {fault("ready_twice"), kOverlap},
        run,

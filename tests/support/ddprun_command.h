@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -189,6 +190,11 @@ inline std::filesystem::path only_result(const TemporaryFolder& folder, const st
     found = entry.path();
   }
   return found;
+}
+
+/// Its result.json.
+inline nlohmann::json result_of(const TemporaryFolder& folder, const std::string& name) {
+  return nlohmann::json::parse(read_file(only_result(folder, name) / "result.json"));
 }
 
 }  // namespace ddprun::test

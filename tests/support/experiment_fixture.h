@@ -10,6 +10,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/experiments/kinds.h"
 
 namespace ddprun {
 
@@ -32,7 +33,7 @@ class ExperimentTest : public testing::Test {
   ExperimentFile load(const std::string& text, const std::vector<std::string>& overrides = {},
                       int world_size = 0) {
     std::ofstream(file_) << text;
-    return load_experiments(file_, overrides, world_size);
+    return load_experiments(file_, overrides, experiment_kinds(), world_size);
   }
 
   Experiment load_one(const std::string& text, const std::vector<std::string>& overrides = {},

@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/train/run_plugins.h"
+#include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/training.h"
 
 namespace ddprun::test {
 
@@ -14,6 +15,7 @@ inline std::string plugin_folder() { return DDPRUN_BUILD_DIR "/lib/ddprun/plugin
 /// 8 sequences of 16 tokens a step on `world_size` ranks; plain SGD.
 inline Experiment small_experiment(int world_size) {
   Experiment experiment;
+  experiment.kind = &training();
   experiment.name = "test";
   experiment.model = model_preset("tiny");
   experiment.model.vocab_size = 64;

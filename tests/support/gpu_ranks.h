@@ -8,7 +8,7 @@
 
 #include "ddprun/comm/process_group.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/train/emulated_ranks.h"
+#include "ddprun/rank/emulated_ranks.h"
 
 namespace ddprun::test {
 

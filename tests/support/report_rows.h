@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ddprun/train/training.h"
+#include "ddprun/experiments/training/training.h"
 #include "runner/report/row.h"
 
 namespace ddprun::test {

@@ -50,9 +50,7 @@ std::string read_until_end(int fd, std::int64_t end_ns, bool& ended) {
 
 std::string death_of(int status, bool in_time, double limit_s) {
   if (!in_time) return fmt::format("no end within {:g} s", limit_s);
-  if (WIFSIGNALED(status)) {
-    return fmt::format("killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  }
+  if (WIFSIGNALED(status)) return "killed by signal " + signal_text(WTERMSIG(status));
   if (WEXITSTATUS(status) == kReturned) return {};
   return fmt::format("ended with exit status {}", WEXITSTATUS(status));
 }
@@ -83,12 +81,15 @@ ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s
   return report;
 }
 
-void write_all(int fd, const std::string& text) {
+std::string signal_text(int signal) { return fmt::format("{} ({})", signal, ::strsignal(signal)); }
+
+int write_all(int fd, const std::string& text) {
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t n = ::write(fd, text.data() + sent, text.size() - sent);
-    if (n < 0 && errno != EINTR) return;
+    if (n < 0 && errno != EINTR) return errno;
     if (n > 0) sent += static_cast<std::size_t>(n);
   }
+  return 0;
 }
 
 }  // namespace ddprun

@@ -17,7 +17,11 @@ struct ChildReport {
 /// Throws std::system_error if the system has no process or pipe left.
 ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s);
 
-/// Writes all of `text`, or what the reader takes of it.
-void write_all(int fd, const std::string& text);
+/// "9 (Killed)"
+std::string signal_text(int signal);
+
+/// Writes all of `text`, or what the reader takes of it. Returns 0, or the error number of what
+/// failed.
+int write_all(int fd, const std::string& text);
 
 }  // namespace ddprun

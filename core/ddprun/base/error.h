@@ -7,7 +7,8 @@
 
 namespace ddprun {
 
-/// The parts of an error message; empty parts are left out of the text.
+/// The parts of an error message. Error escapes control characters, cuts what is long, and leaves
+/// out what is empty.
 struct ErrorText {
   std::string what = {};      ///< one sentence: what is wrong
   std::string where = {};     ///< "file.yaml:12:5", a library's path, "rank 1"

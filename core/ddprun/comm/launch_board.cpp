@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
@@ -31,12 +32,53 @@ void copy_text(char (&to)[N], std::string_view from) {
   to[size] = '\0';
 }
 
-bool same(const MeetingCall& a, const MeetingCall& b) {
+/// Two ranks made calls of one number that differ. `phase`: where `rank` was.
+CommError different_calls_error(const std::string& phase, int rank, const MeetingCall& call,
+                                int other_rank, const MeetingCall& other) {
+  return CommError({.what = "the ranks called different collectives",
+                    .where = "call " + std::to_string(call.number) + " of each, " + phase +
+                             " of rank " + std::to_string(rank),
+                    .got = "rank " + std::to_string(rank) + ": " + call.text() + "; rank " +
+                           std::to_string(other_rank) + ": " + other.text(),
+                    .expected = "the same calls in the same order on every rank",
+                    .hint = "one of the two left a collective out, or made one of its own: see the "
+                            "strategy"});
+}
+
+/// The first call of `a` that `b` made otherwise.
+std::optional<std::pair<MeetingCall, MeetingCall>> first_difference(const RankCalls& a,
+                                                                    const RankCalls& b) {
+  for (const MeetingCall& call : a.calls) {
+    const auto other = std::ranges::find(b.calls, call.number, &MeetingCall::number);
+    if (other != b.calls.end() && !same_call(call, *other)) return {{call, *other}};
+  }
+  return {};
+}
+
+}  // namespace
+
+MeetingCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
+                      std::string_view label) {
+  MeetingCall call{.number = number, .bytes = bytes};
+  copy_text(call.kind, kind);
+  copy_text(call.label, label);
+  return call;
+}
+
+bool same_call(const MeetingCall& a, const MeetingCall& b) {
   return a.bytes == b.bytes && std::string_view(a.kind) == b.kind &&
          std::string_view(a.label) == b.label;
 }
 
-}  // namespace
+std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (const auto calls = first_difference(ranks[0], ranks[rank])) {
+      return different_calls_error(ranks[0].phase, 0, calls->first, static_cast<int>(rank),
+                                   calls->second);
+    }
+  }
+  return {};
+}
 
 /// A word is written by its rank alone. A call is written before its number, so who reads the
 /// number before and after has read one call.
@@ -81,6 +123,14 @@ LaunchBoard::~LaunchBoard() { ::munmap(memory_, ranks_ * sizeof(Seat)); }
 LaunchBoard::Seat& LaunchBoard::seat(int rank) const { return static_cast<Seat*>(memory_)[rank]; }
 
 void LaunchBoard::sit_down(int rank) {
+  Seat& own = seat(rank);
+  own.phase = nullptr;
+  own.steps = 0;
+  own.waits = 0;
+  own.wait_begin_ns = 0;
+  own.progress_ns = 0;
+  own.calls = 0;
+  for (Seat::Entry& entry : own.entries) entry.number = 0;
   own_board = this;
   own_rank = rank;
 }
@@ -120,6 +170,15 @@ std::optional<MeetingCall> LaunchBoard::call(int rank, std::uint64_t number) con
   return copy;
 }
 
+RankCalls LaunchBoard::recent_calls(int rank) const {
+  RankCalls recent{status(rank).phase, {}};
+  const std::uint64_t last = seat(rank).calls;
+  for (std::uint64_t number = last < kKept ? 1 : last - kKept + 1; number <= last; ++number) {
+    if (const auto found = call(rank, number)) recent.calls.push_back(*found);
+  }
+  return recent;
+}
+
 LaunchBoard::Wait::Wait() {
   if (own_board == nullptr) return;
   Seat& own = own_board->seat(own_rank);
@@ -152,28 +211,17 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
                            std::string_view label) {
   if (own_board == nullptr || own_board->ranks_ != size) return;
   Seat& own = own_board->seat(own_rank);
-  const std::uint64_t number = own.calls + 1;
-  Seat::Entry& entry = own.entries[number % kKept];
+  const MeetingCall call = make_call(own.calls + 1, kind, bytes, label);
+  Seat::Entry& entry = own.entries[call.number % kKept];
   entry.number = 0;
-  entry.call.number = number;
-  entry.call.bytes = bytes;
-  copy_text(entry.call.kind, kind);
-  copy_text(entry.call.label, label);
+  entry.call = call;
   // Sequentially consistent: of two ranks one at least sees the other's call.
-  entry.number = number;
-  own.calls = number;
+  entry.number = call.number;
+  own.calls = call.number;
   for (int peer = 0; peer < size; ++peer) {
-    const auto other = own_board->call(peer, number);
-    if (!other || same(entry.call, *other)) continue;
-    throw CommError(
-        {.what = "the ranks called different collectives",
-         .where = "rank " + std::to_string(own_rank) + " of " + std::to_string(size) + ", call " +
-                  std::to_string(number) + " of each, " + own_board->status(own_rank).phase,
-         .got = "rank " + std::to_string(own_rank) + ": " + entry.call.text() + "; rank " +
-                std::to_string(peer) + ": " + other->text(),
-         .expected = "the same calls in the same order on every rank",
-         .hint = "one of the two left a collective out, or made one of its own: see the "
-                 "strategy"});
+    const auto other = own_board->call(peer, call.number);
+    if (!other || same_call(call, *other)) continue;
+    throw different_calls_error(own_board->status(own_rank).phase, own_rank, call, peer, *other);
   }
 }
 

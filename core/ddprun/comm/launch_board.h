@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
 
 namespace ddprun {
@@ -22,6 +24,20 @@ struct MeetingCall {
   std::string text() const;
 };
 
+/// The call of these values; what is too long is cut.
+MeetingCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
+                      std::string_view label);
+/// Whether kind, bytes and label are the same.
+bool same_call(const MeetingCall& a, const MeetingCall& b);
+/// The last calls of a rank, oldest first, and what it does: "in backward of step 3".
+struct RankCalls {
+  std::string phase;
+  std::vector<MeetingCall> calls;
+};
+/// The first call that two ranks did not make alike; nothing if there is none. `ranks`: in rank
+/// order. A call that only one of them has is no difference.
+std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks);
+
 /// What a rank does at one moment.
 struct RankStatus {
   std::string phase;  ///< "in backward of step 3"
@@ -32,6 +48,7 @@ struct RankStatus {
 };
 
 /// Made by the parent before it forks, so a rank that is stopped or hangs can be read all the same.
+/// In a launch that was joined a rank has a board of its own, and sees itself alone on it.
 class LaunchBoard {
  public:
   explicit LaunchBoard(int ranks);
@@ -44,7 +61,9 @@ class LaunchBoard {
   RankStatus status(int rank) const;
   /// That call of that rank, if it was made and is not long ago.
   std::optional<MeetingCall> call(int rank, std::uint64_t number) const;
-  /// Call it in the rank's process: from now on this process writes as `rank`.
+  RankCalls recent_calls(int rank) const;
+  /// Call it in the rank's process: from now on this process writes as `rank`, which has done
+  /// nothing yet.
   void sit_down(int rank);
 
   /// As long as such an object lives, this process's rank waits for others. Does nothing in a

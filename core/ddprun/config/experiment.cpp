@@ -1,6 +1,9 @@
 // From a YAML file to typed experiments, and back to YAML.
 #include "ddprun/config/experiment.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -33,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 8> kSections = {{
+constexpr std::array<Section, 10> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -46,22 +49,108 @@ constexpr std::array<Section, 8> kSections = {{
      [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
     {"profile", "what is recorded besides the times",
      [](Options& o, Experiment& e) { declare_options(o, e.profile); }},
+    {"collectives", "which collective is measured, and on what",
+     [](Options& o, Experiment& e) { declare_options(o, e.collectives); }},
+    {"repeat", "how often it is measured",
+     [](Options& o, Experiment& e) { declare_options(o, e.repeat); }},
     {"output", "where results go",
      [](Options& o, Experiment& e) {
        o.option("dir", &e.output_dir, "folder of the results, relative to the current directory");
      }},
 }};
 
-void declare_top_level(Options& options, Experiment& e) {
+constexpr const char* kKindKey = "experiment";
+constexpr const char* kPluginPath = "plugin_path";
+
+void declare_name(Options& options, Experiment& e) {
   options.option("name", &e.name, "names the result folder and the report; empty: the file's name");
-  options.option("plugin_path", &e.plugin_path,
+}
+
+void declare_plugin_path(Options& options, Experiment& e) {
+  options.option(kPluginPath, &e.plugin_path,
                  "folders searched for plugins first, relative to the file's folder");
 }
 
+void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
+  std::vector<std::string> names;
+  for (const RunnableKind* kind : kinds) names.push_back(kind->name());
+  options.option(kKindKey, &name, "what is measured", {.one_of = names});
+}
+
+/// What its kind has, but for `experiment` and the plugins.
 void declare_document(Options& options, Experiment& e) {
-  declare_top_level(options, e);
+  declare_name(options, e);
+  if (!e.plugins().empty()) declare_plugin_path(options, e);
   for (const auto& section : kSections) {
+    if (!e.has_section(section.key)) continue;
     options.section(section.key, section.help, [&](Options& inner) { section.declare(inner, e); });
+  }
+}
+
+/// The document with that key alone, if it is there.
+ConfigNode only(const ConfigNode& document, const std::string& key) {
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::map;
+  node.origin = document.origin;
+  if (const ConfigNode* value = document.find(key)) node.map.emplace_back(key, *value);
+  return node;
+}
+
+const RunnableKind& read_kind(const ConfigNode& document, const Kinds& kinds) {
+  std::string name = kinds.front()->name();
+  read_options(only(document, kKindKey), "", [&](Options& o) { declare_kind(o, name, kinds); });
+  return **std::find_if(kinds.begin(), kinds.end(),
+                        [&name](const RunnableKind* kind) { return kind->name() == name; });
+}
+
+/// The plugins that a kind has, in their order.
+std::vector<ChoiceKey> choices_of(const RunnableKind& kind) {
+  const std::vector<PluginKind>& own = kind.keys().plugins;
+  std::vector<ChoiceKey> out;
+  for (const ChoiceKey& choice : kChoices) {
+    if (std::find(own.begin(), own.end(), choice.kind) != own.end()) out.push_back(choice);
+  }
+  return out;
+}
+
+/// The keys that files of a kind may have, those of all kinds left out.
+std::vector<std::string> keys_of(const RunnableKind& kind) {
+  std::vector<std::string> out = kind.keys().sections;
+  for (const ChoiceKey& choice : choices_of(kind)) out.emplace_back(choice.key);
+  if (!kind.keys().plugins.empty()) out.emplace_back(kPluginPath);
+  return out;
+}
+
+bool contains(const std::vector<std::string>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+/// A section of another kind would have no effect, and without one of its own a kind has nothing to
+/// do.
+void check_keys(const ConfigNode& document, const RunnableKind& kind, const Kinds& kinds,
+                const std::filesystem::path& file) {
+  const std::vector<std::string> own = keys_of(kind);
+  for (const auto& [key, value] : document.map) {
+    if (contains(own, key)) continue;
+    const auto other = std::find_if(kinds.begin(), kinds.end(), [&key](const RunnableKind* each) {
+      return contains(keys_of(*each), key);
+    });
+    if (other == kinds.end()) continue;  // it is of all kinds, or of none
+    throw ConfigError({.what = "experiment " + kind.name() + " has no `" + key + "`",
+                       .where = value.key_origin,
+                       .got = key + ": " + compact(value),
+                       .expected = fmt::format("{}", fmt::join(own, ", ")),
+                       .hint = fmt::format("it is of experiment {}: remove it, or change "
+                                           "`experiment:`",
+                                           (*other)->name())});
+  }
+  for (const std::string& key : kind.keys().required) {
+    if (document.find(key) != nullptr) continue;
+    throw ConfigError({.what = "experiment " + kind.name() + " needs the section `" + key + "`",
+                       .where = file.string(),
+                       .got = "no such section",
+                       .expected = key + ": {...}",
+                       .hint = "`ddprun describe " + key + "` lists its keys"});
   }
 }
 
@@ -125,19 +214,22 @@ void join_launch(Experiment& experiment, int world_size) {
 }
 
 Experiment read_experiment(const SweepPoint& point, const std::filesystem::path& file,
-                           int world_size) {
+                           const Kinds& kinds, int world_size) {
   Experiment e;
   e.document = point.document;
+  e.kind = &read_kind(e.document, kinds);
+  check_keys(e.document, *e.kind, kinds, file);
   e.label = point.label;
   e.point = point.values;
-  std::vector<std::string> ignore = {"sweep", "report"};
-  for (const auto& key : kChoices) ignore.push_back(key.key);
+  std::vector<std::string> ignore = {kKindKey, "sweep", "report"};
+  const std::vector<ChoiceKey> choices = choices_of(*e.kind);
+  for (const ChoiceKey& key : choices) ignore.emplace_back(key.key);
   read_options(
       e.document, "", [&](Options& o) { declare_document(o, e); }, ignore);
   if (e.name.empty()) e.name = file.stem().string();
 
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  for (const auto& key : kChoices) {
+  for (const ChoiceKey& key : choices) {
     PluginChoice& choice = e.*key.choice;
     choice = read_choice(e.document, key, file);
     make_absolute(choice.path, folder);
@@ -146,6 +238,7 @@ Experiment read_experiment(const SweepPoint& point, const std::filesystem::path&
   for (auto& path : e.plugin_path) make_absolute(path, folder);
   join_launch(e, world_size);
   check_experiment(e);
+  e.kind->check(e);
   return e;
 }
 
@@ -176,8 +269,24 @@ std::int64_t Experiment::batch_per_rank() const {
 std::int64_t Experiment::micro_batch() const { return batch_per_rank() / train.accumulate; }
 std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.size; }
 
+std::vector<PluginChoice*> Experiment::plugins() {
+  std::vector<PluginChoice*> out;
+  for (const ChoiceKey& key : choices_of(*kind)) out.push_back(&(this->*key.choice));
+  return out;
+}
+
+std::vector<const PluginChoice*> Experiment::plugins() const {
+  const auto own = const_cast<Experiment*>(this)->plugins();
+  return {own.begin(), own.end()};
+}
+
+bool Experiment::has_section(const std::string& key) const {
+  return contains(kind->keys().sections, key);
+}
+
 ExperimentFile load_experiments(const std::filesystem::path& file,
-                                const std::vector<std::string>& overrides, int world_size) {
+                                const std::vector<std::string>& overrides, const Kinds& kinds,
+                                int world_size) {
   ConfigNode document = read_yaml(file);
   if (document.kind != ConfigNode::Kind::map) {
     throw ConfigError({.what = "an experiment must be a mapping",
@@ -187,12 +296,13 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
                        .hint = "configs/ has examples"});
   }
   for (const auto& assignment : overrides) apply_override(document, assignment);
+  expand_ranges(document);
 
   ExperimentFile result;
   result.file = file;
   for (const auto& point : expand_sweep(document)) {
     try {
-      result.experiments.push_back(read_experiment(point, file, world_size));
+      result.experiments.push_back(read_experiment(point, file, kinds, world_size));
     } catch (const ConfigError& error) {
       if (point.label.empty()) throw;
       ErrorText text = error.text();
@@ -220,26 +330,31 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
 ConfigNode resolve(const Experiment& experiment) {
   Experiment copy = experiment;  // options are declared on variables that could be set
   ConfigNode node = write_options([&](Options& o) { declare_document(o, copy); });
-  const auto after_world = std::find_if(node.map.begin(), node.map.end(),
-                                        [](const auto& p) { return p.first == "world"; }) +
-                           1;
+  const auto world = std::find_if(node.map.begin(), node.map.end(),
+                                  [](const auto& pair) { return pair.first == "world"; });
   std::vector<std::pair<std::string, ConfigNode>> choices;
-  for (const auto& key : kChoices)
+  for (const ChoiceKey& key : choices_of(*experiment.kind)) {
     choices.emplace_back(key.key, choice_node(experiment.*key.choice));
-  node.map.insert(after_world, choices.begin(), choices.end());
+  }
+  node.map.insert(world == node.map.end() ? world : world + 1, choices.begin(), choices.end());
+  node.map.emplace(node.map.begin(), kKindKey, text_node(experiment.kind->name()));
   return node;
 }
 
-std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections() {
+std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(const Kinds& kinds) {
   Experiment defaults;
+  std::string kind = kinds.front()->name();
   std::vector<std::pair<std::string, std::vector<OptionInfo>>> sections;
-  sections.emplace_back("top level",
-                        list_options([&](Options& o) { declare_top_level(o, defaults); }));
+  sections.emplace_back("top level", list_options([&](Options& o) {
+                          declare_kind(o, kind, kinds);
+                          declare_name(o, defaults);
+                          declare_plugin_path(o, defaults);
+                        }));
   auto& top = sections.front().second;
   for (const auto& key : kChoices) {
     top.push_back({key.key, "plugin", "(required)", "a name, or a mapping with one", key.help});
   }
-  top.push_back({"sweep", "mapping", "{}", "key paths, each with a list of values",
+  top.push_back({"sweep", "mapping", "{}", "key paths, each with a list of values or a range",
                  "one experiment for each combination of values"});
   top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
                  "the rows that speed-ups count from; empty: the last swept key at its first "

@@ -1,23 +1,16 @@
-// Settings that contradict each other, or that would be ignored: refused before any rank starts,
-// with the arithmetic.
+// Settings of any kind that contradict each other, or that would be ignored: refused before any
+// rank starts.
 #include "ddprun/config/experiment_check.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <sstream>
 #include <string_view>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/config/plain_scalar.h"
 
 namespace ddprun {
 
 namespace {
-
-std::string said(const char* key, const std::string& value) { return key + (" " + value); }
 
 void check_name(const Experiment& e) {
   constexpr std::string_view kLetters =
@@ -35,151 +28,6 @@ void check_name(const Experiment& e) {
                    "\"latest\"",
        .hint = given ? "results stand in a folder of this name"
                      : "it is the file's name; add name: to the file"});
-}
-
-void check_model(const Experiment& e) {
-  const ModelConfig& m = e.model;
-  const std::string got =
-      "d_model " + std::to_string(m.d_model) + ", heads " + std::to_string(m.heads);
-  const std::string where =
-      origin_of(e.document, e.document.find("model") && e.document.find("model")->find("heads")
-                                ? "model.heads"
-                                : "model.d_model");
-  if (m.d_model % m.heads != 0) {
-    throw ConfigError({.what = "model.heads does not divide model.d_model",
-                       .where = where,
-                       .got = got,
-                       .expected = "d_model a multiple of heads",
-                       .hint = "change one of the two"});
-  }
-  if (m.head_dim() % 2 != 0) {
-    throw ConfigError({.what = "the dimension of a head must be even: RoPE rotates pairs",
-                       .where = where,
-                       .got = got + ": " + std::to_string(m.head_dim()) + " a head",
-                       .expected = "d_model / heads even",
-                       .hint = "change d_model or heads"});
-  }
-}
-
-/// The batch of all ranks, or of one, must split into micro-batches.
-void check_divisible(const Experiment& e, const std::string& key, std::int64_t batch,
-                     std::int64_t divisor, const std::string& parts) {
-  if (batch % divisor == 0) return;
-  const std::int64_t above = (batch / divisor + 1) * divisor;
-  const std::int64_t below = above - divisor;
-  throw ConfigError({.what = key + " " + std::to_string(batch) + " is not divisible by " + parts,
-                     .where = origin_of(e.document, key),
-                     .got = std::to_string(batch),
-                     .expected = "a multiple of " + std::to_string(divisor),
-                     .hint = (below > 0 ? "the nearest are " + std::to_string(below) + " and "
-                                        : "the nearest is ") +
-                             std::to_string(above)});
-}
-
-void check_batch(const Experiment& e) {
-  const TrainConfig& t = e.train;
-  const bool global = t.global_batch > 0;
-  if (global == (t.batch_per_rank > 0)) {
-    throw ConfigError({.what = "train must give the batch exactly once",
-                       .where = origin_of(e.document, "train"),
-                       .got = global ? "global_batch " + std::to_string(t.global_batch) +
-                                           " and batch_per_rank " + std::to_string(t.batch_per_rank)
-                                     : "neither global_batch nor batch_per_rank",
-                       .expected = "global_batch (over all ranks) or batch_per_rank",
-                       .hint = global ? "remove one of them" : "train: {global_batch: 8}"});
-  }
-  const std::string accumulation = std::to_string(t.accumulate) + " accumulation";
-  if (global) {
-    check_divisible(e, "train.global_batch", t.global_batch, e.world.size * t.accumulate,
-                    std::to_string(e.world.size) + " ranks x " + accumulation);
-  } else {
-    check_divisible(e, "train.batch_per_rank", t.batch_per_rank, t.accumulate, accumulation);
-  }
-}
-
-void check_schedule(const Experiment& e) {
-  const ScheduleConfig& schedule = e.optimizer.schedule;
-  const std::int64_t steps = e.train.warmup_steps + e.train.steps;
-  if (schedule.warmup_steps > steps) {
-    throw ConfigError(
-        {.what = "the learning rate would never finish its warm-up",
-         .where = origin_of(e.document, "optimizer.schedule.warmup_steps"),
-         .got = std::to_string(schedule.warmup_steps) + " warm-up steps of the schedule",
-         .expected = "at most the " + std::to_string(steps) +
-                     " steps of the run (train.warmup_steps " +
-                     std::to_string(e.train.warmup_steps) + " + train.steps " +
-                     std::to_string(e.train.steps) + ")",
-         .hint = "lower it, or train longer"});
-  }
-  if (schedule.min_lr > e.optimizer.lr) {
-    throw ConfigError({.what = "optimizer.schedule.min_lr is above optimizer.lr",
-                       .where = origin_of(e.document, "optimizer.schedule.min_lr"),
-                       .got = number_text(schedule.min_lr),
-                       .expected = "at most " + number_text(e.optimizer.lr),
-                       .hint = "lr is the schedule's highest rate"});
-  }
-}
-
-// An option that is set, and that its neighbour makes meaningless.
-void refuse_unused(const Experiment& e, bool changed, const std::string& path,
-                   const std::string& neighbour) {
-  if (!changed) return;
-  throw ConfigError({.what = path + " has no effect with " + neighbour,
-                     .where = origin_of(e.document, path),
-                     .got = "a value that is not the default",
-                     .expected = "no " + path,
-                     .hint = "remove it"});
-}
-
-void check_optimizer(const Experiment& e) {
-  const OptimizerConfig& o = e.optimizer;
-  const OptimizerConfig defaults;
-  if (o.betas.size() != 2) {
-    throw ConfigError({.what = "optimizer.betas must hold two numbers",
-                       .where = origin_of(e.document, "optimizer.betas"),
-                       .got = fmt::format("[{}]", fmt::join(o.betas, ", ")),
-                       .expected = "two numbers",
-                       .hint = "write both, as in [0.9, 0.95]"});
-  }
-  const std::string name = said("optimizer.name", name_of(o.name));
-  const bool adamw = o.name == OptimizerKind::adamw;
-  refuse_unused(e, adamw && o.momentum != defaults.momentum, "optimizer.momentum", name);
-  refuse_unused(e, !adamw && o.betas != defaults.betas, "optimizer.betas", name);
-  refuse_unused(e, !adamw && o.eps != defaults.eps, "optimizer.eps", name);
-  const bool constant = o.schedule.name == Schedule::constant;
-  const std::string schedule = said("optimizer.schedule.name", name_of(o.schedule.name));
-  refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
-  if (o.overlap && o.clip_norm > 0) {
-    throw ConfigError({.what = "optimizer.overlap cannot run with optimizer.clip_norm",
-                       .where = origin_of(e.document, "optimizer.overlap"),
-                       .got = "clip_norm " + number_text(o.clip_norm),
-                       .expected = "clip_norm 0",
-                       .hint = "clipping needs the norm of all gradients before the first update: "
-                               "remove one of them"});
-  }
-}
-
-void check_data(const Experiment& e) {
-  const std::string source = said("data.source", name_of(e.data.source));
-  const bool random = e.data.source == DataKind::random;
-  if (!random && e.data.path.empty()) {
-    throw ConfigError({.what = source + " needs data.path",
-                       .where = origin_of(e.document, "data.source"),
-                       .got = "no path",
-                       .expected = "a file or folder, or a list of them",
-                       .hint = "add `path:` under `data:`"});
-  }
-  if (e.data.source == DataKind::text && e.model.vocab_size < 256) {
-    throw ConfigError({.what = "text is read as bytes, which need a vocabulary of 256",
-                       .where = origin_of(e.document, "model.vocab_size"),
-                       .got = "model.vocab_size " + std::to_string(e.model.vocab_size),
-                       .expected = ">= 256",
-                       .hint = "raise model.vocab_size"});
-  }
-  refuse_unused(e, random && !e.data.path.empty(), "data.path", source);
-  const bool types = e.data.source == DataKind::tokens;
-  refuse_unused(e, !types && e.data.token_type != DataConfig().token_type, "data.token_type",
-                source);
 }
 
 // Options of gloo, where another backend may run.
@@ -219,67 +67,20 @@ void check_backend_of_device(const Experiment& e) {
   }
 }
 
-// What a device lacks.
-void check_device_choice(const Experiment& e) {
-  const bool cuda = e.world.device == DeviceKind::cuda;
-  if (!cuda && e.world.emulate_ranks_on_one_gpu) {
+// What the CPU has no need of.
+void check_emulation(const Experiment& e) {
+  if (e.world.device == DeviceKind::cpu && e.world.emulate_ranks_on_one_gpu) {
     throw ConfigError({.what = "world.emulate_ranks_on_one_gpu needs a GPU",
                        .where = origin_of(e.document, "world.emulate_ranks_on_one_gpu"),
                        .got = said("world.device", name_of(e.world.device)),
                        .expected = "world.device cuda",
                        .hint = "ranks on the CPU share it anyway: remove the option"});
   }
-  if (cuda && e.model.kernels == KernelSet::fused) {
-    throw ConfigError({.what = "the fused kernels are not there on CUDA",
-                       .where = origin_of(e.document, "model.kernels"),
-                       .got = "model.kernels fused",
-                       .expected = "model.kernels reference",
-                       .hint = "set `kernels: reference` under `model:`"});
-  }
-}
-
-// What would be asked for and not written.
-void check_profile(const Experiment& e) {
-  if (!e.profile.memory_snapshot) return;
-  const std::string where = origin_of(e.document, "profile.memory_snapshot");
-  if (e.world.device == DeviceKind::cpu) {
-    throw ConfigError({.what = "profile.memory_snapshot is the history of a GPU's allocator",
-                       .where = where,
-                       .got = "world.device cpu",
-                       .expected = "world.device cuda",
-                       .hint = "memory by phase is in every result, on the CPU too"});
-  }
-  if (e.train.warmup_steps == 0) {
-    throw ConfigError({.what = "profile.memory_snapshot records warm-up steps, and there are none",
-                       .where = where,
-                       .got = "train.warmup_steps 0",
-                       .expected = "at least 1",
-                       .hint = "raise train.warmup_steps, or remove the option"});
-  }
-}
-
-// A graph is captured from a step of the warm-up, after some that were eager.
-void check_execution(const Experiment& e) {
-  if (e.execution.mode != ExecutionMode::cuda_graph) return;
-  if (e.world.device != DeviceKind::cuda) {
-    throw ConfigError({.what = "execution.mode cuda_graph is of GPUs",
-                       .where = origin_of(e.document, "execution.mode"),
-                       .got = said("world.device", name_of(e.world.device)),
-                       .expected = "world.device cuda",
-                       .hint = "set `mode: eager` under `execution:`"});
-  }
-  const std::int64_t least = ExecutionConfig::kEagerSteps + 1;
-  if (e.train.warmup_steps < least) {
-    throw ConfigError(
-        {.what = "execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
-         .where = origin_of(e.document, "train.warmup_steps"),
-         .got = std::to_string(e.train.warmup_steps),
-         .expected = "at least " + std::to_string(least),
-         .hint = "raise train.warmup_steps"});
-  }
 }
 
 }  // namespace
+
+std::string said(const char* key, const std::string& value) { return key + (" " + value); }
 
 std::string origin_of(const ConfigNode& document, const std::string& path) {
   const ConfigNode* node = &document;
@@ -292,18 +93,21 @@ std::string origin_of(const ConfigNode& document, const std::string& path) {
   return node->key_origin.empty() ? node->origin : node->key_origin;
 }
 
+void refuse_unused(const Experiment& e, bool changed, const std::string& path,
+                   const std::string& neighbour) {
+  if (!changed) return;
+  throw ConfigError({.what = path + " has no effect with " + neighbour,
+                     .where = origin_of(e.document, path),
+                     .got = "a value that is not the default",
+                     .expected = "no " + path,
+                     .hint = "remove it"});
+}
+
 void check_experiment(const Experiment& experiment) {
   check_name(experiment);
-  check_model(experiment);
-  check_data(experiment);
-  check_optimizer(experiment);
-  check_batch(experiment);
-  check_schedule(experiment);
   check_backend(experiment);
   check_backend_of_device(experiment);
-  check_device_choice(experiment);
-  check_profile(experiment);
-  check_execution(experiment);
+  check_emulation(experiment);
 }
 
 }  // namespace ddprun

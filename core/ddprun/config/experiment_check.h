@@ -10,7 +10,15 @@ namespace ddprun {
 /// Where the value at a dotted path, or the nearest mapping around it, was written.
 std::string origin_of(const ConfigNode& document, const std::string& path);
 
-/// Throws ConfigError if settings contradict each other, or if one has no effect beside the others.
+/// "world.backend gloo"
+std::string said(const char* key, const std::string& value);
+
+/// Throws ConfigError if an option was `changed` that `neighbour` makes meaningless.
+void refuse_unused(const Experiment& experiment, bool changed, const std::string& path,
+                   const std::string& neighbour);
+
+/// Throws ConfigError if settings that every kind has contradict each other, or if one has no
+/// effect beside the others. RunnableKind::check() has the rest.
 void check_experiment(const Experiment& experiment);
 
 }  // namespace ddprun

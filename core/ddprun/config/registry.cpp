@@ -295,4 +295,16 @@ std::shared_ptr<Attention> make_attention(const PluginRegistry& registry,
   return make<Attention>(registry, choice, PluginKind::attention);
 }
 
+std::shared_ptr<Plugin> make_plugin(const PluginRegistry& registry, const PluginChoice& choice) {
+  switch (choice.kind) {
+    case PluginKind::strategy:
+      return make_strategy(registry, choice);
+    case PluginKind::precision:
+      return make_precision(registry, choice);
+    case PluginKind::attention:
+      return make_attention(registry, choice);
+  }
+  return nullptr;
+}
+
 }  // namespace ddprun

@@ -66,4 +66,7 @@ std::shared_ptr<Precision> make_precision(const PluginRegistry& registry,
 std::shared_ptr<Attention> make_attention(const PluginRegistry& registry,
                                           const PluginChoice& choice);
 
+/// The same of a choice of any kind.
+std::shared_ptr<Plugin> make_plugin(const PluginRegistry& registry, const PluginChoice& choice);
+
 }  // namespace ddprun

@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
+#include "ddprun/config/options_io.h"
 
 namespace ddprun {
 
@@ -166,6 +168,46 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   refuse_hidden(document, sweep);
 }
 
+/// The integers of a range, and the limits that they keep.
+struct Range {
+  std::int64_t from = 1, to = 1;
+  double factor = 2;
+};
+
+Range read_range(const std::string& path, const ConfigNode& node) {
+  Range range;
+  constexpr double kMost = 1e15;
+  read_options(node, "sweep." + path, [&range](Options& o) {
+    o.option("from", &range.from, "the first value", {.min = 1, .max = kMost});
+    o.option("to", &range.to, "no value is above", {.min = 1, .max = kMost});
+    o.option("factor", &range.factor, "from a value to the next", {.min = 1.01, .max = kMost});
+  });
+  if (range.from <= range.to) return range;
+  throw ConfigError({.what = "the range of '" + path + "' has no value",
+                     .where = node.origin,
+                     .got = compact(node),
+                     .expected = "`from` not above `to`",
+                     .hint = "{from: 1000, to: 1e9, factor: 10}"});
+}
+
+ConfigNode list_of(const Range& range, const ConfigNode& node) {
+  ConfigNode list;
+  list.kind = ConfigNode::Kind::list;
+  list.origin = node.origin;
+  list.key_origin = node.key_origin;
+  std::int64_t value = range.from;
+  while (value <= range.to) {
+    ConfigNode element;
+    element.kind = ConfigNode::Kind::scalar;
+    element.scalar = std::to_string(value);
+    element.origin = element.key_origin = node.origin;
+    list.list.push_back(std::move(element));
+    const double next = std::round(static_cast<double>(value) * range.factor);
+    value = std::max(value + 1, static_cast<std::int64_t>(next));
+  }
+  return list;
+}
+
 // A label stands in tables: one line, and of no more than a cell can show.
 std::string as_label(const std::string& text) { return shortened(printable_line(text), 200); }
 
@@ -229,6 +271,15 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
     put(sweep, path.substr(sweep_prefix.size()), std::move(value));
   } else {
     set_path(root, path, std::move(value));
+  }
+}
+
+void expand_ranges(ConfigNode& document) {
+  ConfigNode* sweep = document.find("sweep");
+  if (sweep == nullptr) return;
+  for (auto& [path, values] : sweep->map) {
+    if (values.kind != ConfigNode::Kind::map || values.find("from") == nullptr) continue;
+    values = list_of(read_range(path, values), values);
   }
 }
 

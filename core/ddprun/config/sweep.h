@@ -33,6 +33,12 @@ struct SweepPoint {
 /// on one line.
 std::string label_of(const ConfigNode& value);
 
+/// Replaces each range under `sweep:`, {from: 1000, to: 1e6, factor: 10}, by the list of its
+/// values, 1000, 10000, 100000 and 1000000: each is the one before times `factor`, rounded to an
+/// integer, as long as it is not above `to`. A mapping without `from` is left alone. Throws
+/// ConfigError if a range has no value, or no end.
+void expand_ranges(ConfigNode& document);
+
 /// Expands `sweep: {path: [values...], ...}` as a cross product; the last key varies fastest.
 /// Values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an
 /// empty one, gives one point: itself, with an empty label. Throws ConfigError if `sweep:` is not a

@@ -33,19 +33,6 @@ constexpr std::int64_t kBlockN = 512;
 constexpr std::int64_t kBlockM = 1024;
 constexpr std::int64_t kKept = 1024 * 1024;  // elements of a that stay packed for all of n
 
-DDPRUN_AMX void configure_tiles() {
-  struct {
-    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } const all_whole;
-  static_assert(sizeof(all_whole) == 64);
-  // This is not _tile_loadconfig, because GCC 12 believes that it reads eight bytes and may drop
-  // what is written to the others. The clobber makes sure that packed data is in memory before
-  // tiles load it.
-  asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
-}
-
 /// Prefetches a tile that a later step loads. Panels of a stream through the first-level cache, and
 /// the hardware does not foresee tile loads.
 DDPRUN_AMX inline void prefetch_tile(const bf16* tile) {

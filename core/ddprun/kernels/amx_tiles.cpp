@@ -1,4 +1,4 @@
-// Packing for AMX: whole tiles where they lie, padded copies at the edges.
+// What the products by AMX share: the tiles' sizes, and packing.
 #if defined(__x86_64__) && defined(__linux__)
 
 #include "ddprun/kernels/amx_tiles.h"
@@ -58,6 +58,19 @@ DDPRUN_AMX inline void transpose_pairs(Matrix<const bf16> in, bf16* out) {
 }
 
 }  // namespace
+
+DDPRUN_AMX void configure_tiles() {
+  struct {
+    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } const all_whole;
+  static_assert(sizeof(all_whole) == 64);
+  // This is not _tile_loadconfig, because GCC 12 believes that it reads eight bytes and may drop
+  // what is written to the others. The clobber makes sure that packed data is in memory before
+  // tiles load it.
+  asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
+}
 
 DDPRUN_AMX void pack_rows(const Source& source, bool transposed, bf16* out) {
   const std::int64_t steps = round_up(source.columns, kStep) / kStep;

@@ -1,4 +1,4 @@
-// Operands of AMX products, packed into tiles.
+// What the products by AMX share: tiles, and operands packed into them.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,9 @@ constexpr std::int64_t kStepSize = 2 * 512;  // elements of a panel's step: two 
 inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
 }
+
+/// Makes the eight tile registers whole tiles of this thread, of zeros. _tile_release() ends that.
+void configure_tiles();
 
 /// A row-major matrix with its bounds, where it lies in memory.
 struct Source {

@@ -7,6 +7,8 @@
 #define DDPRUN_KERNELS_SIMD_INL_H
 #endif
 
+#include <cstring>
+
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -82,7 +84,7 @@ template <class D, class T>
 HWY_INLINE hn::Vec<D> load_lanes(D d, const T* from, First lanes) {
 #if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN T values[hn::MaxLanes(D())] = {};
-  for (std::size_t i = 0; i < lanes.count; ++i) values[i] = from[i];
+  std::memcpy(values, from, lanes.count * sizeof(T));  // it may not be aligned to T
   return hn::Load(d, values);
 #else
   return hn::MaskedLoad(hn::FirstN(d, lanes.count), d, from);
@@ -97,7 +99,7 @@ HWY_INLINE void store_lanes(D d, hn::Vec<D> vector, T* to, First lanes) {
 #if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN T values[hn::MaxLanes(D())];
   hn::Store(vector, d, values);
-  for (std::size_t i = 0; i < lanes.count; ++i) to[i] = values[i];
+  std::memcpy(to, values, lanes.count * sizeof(T));
 #else
   hn::BlendedStore(vector, hn::FirstN(d, lanes.count), d, to);
 #endif
@@ -125,16 +127,20 @@ template <class Which>
 HWY_INLINE void store(Vector vector, float* to, Which lanes) {
   store_lanes(kFloats, vector, to, lanes);
 }
-/// Rounds to nearest even: adds just below half of the last place that is kept, and the last place
-/// itself. A NaN could overflow into another number, so bf16's own NaN replaces it.
-template <class Which>
-HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
+/// The bits of bf16 in the low halves of the lanes. Rounds to nearest even: adds just below half of
+/// the last place that is kept, and the last place itself. A NaN could overflow into another
+/// number, so bf16's own NaN replaces it.
+HWY_INLINE hn::Vec<Bits> bf16_bits(Vector vector) {
   const auto bits = hn::BitCast(kBits, vector);
   const auto last_place = hn::And(hn::ShiftRight<16>(bits), hn::Set(kBits, 1u));
   const auto rounded = hn::Add(hn::Add(bits, hn::Set(kBits, 0x7FFFu)), last_place);
   const auto is_nan = hn::RebindMask(kBits, hn::IsNaN(vector));
   const auto kept = hn::IfThenElse(is_nan, hn::Set(kBits, 0x7FC00000u), rounded);
-  store_lanes(kHalves, hn::TruncateTo(kHalves, hn::ShiftRight<16>(kept)),
+  return hn::ShiftRight<16>(kept);
+}
+template <class Which>
+HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
+  store_lanes(kHalves, hn::TruncateTo(kHalves, bf16_bits(vector)),
               reinterpret_cast<std::uint16_t*>(to), lanes);
 }
 

@@ -1,4 +1,4 @@
-// Softmax over rows: the largest score, then the exponentials and their sum, then the quotients.
+// The online softmax: tile by tile the largest score, the exponentials and their sum.
 #include "ddprun/kernels/softmax.h"
 
 #include <algorithm>
@@ -14,78 +14,115 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// How many scores row `row` sees.
-HWY_INLINE std::int64_t visible(const Tile& tile, std::int64_t row) {
-  return tile.causal ? std::min(tile.first_row + row + 1, tile.columns) : tile.columns;
-}
-
-template <class T>
-HWY_INLINE void clear(std::int64_t begin, std::int64_t end, T* row) {
-  for_vectors(begin, end, [&](auto lanes, std::int64_t i) HWY_ATTR {
-    store(hn::Zero(kFloats), row + i, lanes);
-  });
-}
-
-/// The largest score of a row. Lanes beyond a tail are loaded as 0, so the tail is folded apart.
-HWY_INLINE float max_of_row(std::int64_t count, const float* row) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-  const std::int64_t whole = count / lanes * lanes;
-  float largest = -std::numeric_limits<float>::infinity();
-  if (whole > 0) {
-    largest = max_of_lanes(fold(
-        0, whole, hn::Set(kFloats, largest),
-        [&](auto which, std::int64_t i, Vector partial)
-            HWY_ATTR { return hn::Max(partial, load(row + i, which)); },
-        [](Vector a, Vector b) HWY_ATTR { return hn::Max(a, b); }));
-  }
-  for (std::int64_t i = whole; i < count; ++i) largest = std::max(largest, row[i]);
-  return largest;
-}
-
-template <class T>
-HWY_INLINE void softmax_rows(const Tile& tile, float* scores, T* probabilities,
-                             float* log_sum_exp) {
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const std::int64_t count = visible(tile, r);
-    float* const row = scores + r * tile.columns;
-    T* const out = probabilities + r * tile.columns;
-    const float largest = max_of_row(count, row);
-    const Vector scale = hn::Set(kFloats, tile.scale);
-    const Vector top = hn::Set(kFloats, largest);
-    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      store(exp(hn::Mul(scale, hn::Sub(load(row + i, lanes), top))), row + i, lanes);
-    });
-    const float sum =
-        sum_of_lanes(fold_sum(0, count, [&](auto lanes, std::int64_t i, Vector partial) HWY_ATTR {
-          return hn::Add(partial, load(row + i, lanes));
-        }));
-    const Vector inverse = hn::Set(kFloats, 1.0f / sum);
-    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      store(hn::Mul(load(row + i, lanes), inverse), out + i, lanes);
-    });
-    clear(count, tile.columns, out);
-    log_sum_exp[r] = tile.scale * largest + std::log(sum);
+/// Minus infinity for the scores that lanes [lane, lane + Lanes) do not see.
+HWY_INLINE void hide_future(const QueryLanes& tile, std::int64_t lane, float* scores) {
+  const Vector hidden = hn::Set(kFloats, -std::numeric_limits<float>::infinity());
+  const auto first = static_cast<float>(tile.seen + lane);
+  const Vector seen = hn::Iota(kFloats, first);  // of each lane; exact, since tiles are small
+  for (std::int64_t row = std::max<std::int64_t>(0, tile.seen + lane); row < tile.rows; ++row) {
+    float* const at = scores + row * tile.lanes + lane;
+    const auto sees = hn::Lt(hn::Set(kFloats, static_cast<float>(row)), seen);
+    hn::StoreU(hn::IfThenElse(sees, hn::LoadU(kFloats, at), hidden), kFloats, at);
   }
 }
 
-template <class T>
-HWY_INLINE void softmax_backward_rows(const Tile& tile, const float* scores,
-                                      const float* dprobabilities, const float* log_sum_exp,
-                                      const float* delta, T* probabilities, T* dscores) {
+/// The largest scores of lanes [lane, lane + Lanes), or `before` if that is larger.
+HWY_INLINE Vector largest_of_lanes(const QueryLanes& tile, std::int64_t lane, const float* scores,
+                                   Vector before) {
+  const auto at = [&](std::int64_t row)
+                      HWY_ATTR { return hn::LoadU(kFloats, scores + row * tile.lanes + lane); };
+  Vector a = before;
+  Vector b = before;
+  std::int64_t row = 0;
+  for (; row + 2 <= tile.rows; row += 2) {
+    a = hn::Max(a, at(row));
+    b = hn::Max(b, at(row + 1));
+  }
+  if (row < tile.rows) a = hn::Max(a, at(row));
+  return hn::Max(a, b);
+}
+
+/// Replaces the scores of these lanes by their exponentials. Returns the sums.
+HWY_INLINE Vector exponentials(const QueryLanes& tile, std::int64_t lane, Vector largest,
+                               float* scores) {
+  const Vector scale = hn::Set(kFloats, tile.scale);
+  Vector sums[2] = {hn::Zero(kFloats), hn::Zero(kFloats)};
+  const auto step = [&](std::int64_t row, Vector& sum) HWY_ATTR {
+    float* const at = scores + row * tile.lanes + lane;
+    const Vector p = exp(hn::Mul(scale, hn::Sub(hn::LoadU(kFloats, at), largest)));
+    hn::StoreU(p, kFloats, at);
+    sum = hn::Add(sum, p);
+  };
+  std::int64_t row = 0;
+  for (; row + 2 <= tile.rows; row += 2) {
+    step(row, sums[0]);
+    step(row + 1, sums[1]);
+  }
+  if (row < tile.rows) step(row, sums[0]);
+  return hn::Add(sums[0], sums[1]);
+}
+
+bool online_softmax_lanes(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
+                          float* factor) {
+  const auto width = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  const Vector scale = hn::Set(kFloats, tile.scale);
+  bool grown = false;
+  for (std::int64_t lane = 0; lane < tile.lanes; lane += width) {
+    if (tile.seen + lane < tile.rows) hide_future(tile, lane, scores);
+    const Vector before = hn::LoadU(kFloats, running.largest + lane);
+    const Vector largest = largest_of_lanes(tile, lane, scores, before);
+    const Vector factors = exp(hn::Mul(scale, hn::Sub(before, largest)));
+    const Vector sum = exponentials(tile, lane, largest, scores);
+    const Vector old = hn::LoadU(kFloats, running.sum + lane);
+    hn::StoreU(hn::MulAdd(old, factors, sum), kFloats, running.sum + lane);
+    hn::StoreU(largest, kFloats, running.largest + lane);
+    hn::StoreU(factors, kFloats, factor + lane);
+    grown = grown || !hn::AllTrue(kFloats, hn::Eq(factors, hn::Set(kFloats, 1.0f)));
+  }
+  return grown;
+}
+
+/// values (rows, lanes) = op(values, of_lane), with one value a lane.
+template <class Op>
+HWY_INLINE void combine_with_lanes(std::int64_t rows, std::int64_t lanes, const float* of_lane,
+                                   float* values, const Op& op) {
+  const auto width = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  for (std::int64_t row = 0; row < rows; ++row, values += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; lane += width) {
+      const Vector combined =
+          op(hn::LoadU(kFloats, values + lane), hn::LoadU(kFloats, of_lane + lane));
+      hn::StoreU(combined, kFloats, values + lane);
+    }
+  }
+}
+
+void scale_lanes_of(std::int64_t rows, std::int64_t lanes, const float* factor, float* values) {
+  combine_with_lanes(rows, lanes, factor, values,
+                     [](Vector a, Vector b) HWY_ATTR { return hn::Mul(a, b); });
+}
+
+void divide_lanes(std::int64_t rows, std::int64_t lanes, const float* sum, float* values) {
+  combine_with_lanes(rows, lanes, sum, values,
+                     [](Vector a, Vector b) HWY_ATTR { return hn::Div(a, b); });
+}
+
+void softmax_backward_rows(const KeyLanes& tile, const float* log_sum_exp, const float* delta,
+                           float* scores, float* dprobabilities) {
   const Vector scale = hn::Set(kFloats, tile.scale);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const std::int64_t count = visible(tile, r);
-    const std::int64_t first = r * tile.columns;
+    const std::int64_t count = std::clamp<std::int64_t>(tile.seen + r, 0, tile.keys);
+    float* const p_row = scores + r * tile.lanes;
+    float* const d_row = dprobabilities + r * tile.lanes;
     const Vector shift = hn::Set(kFloats, log_sum_exp[r]);
     const Vector mean = hn::Set(kFloats, delta[r]);
     for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const Vector p = exp(hn::MulSub(scale, load(scores + first + i, lanes), shift));
-      const Vector dp = load(dprobabilities + first + i, lanes);
-      store(p, probabilities + first + i, lanes);
-      store(hn::Mul(hn::Mul(p, scale), hn::Sub(dp, mean)), dscores + first + i, lanes);
+      const Vector p = exp(hn::MulSub(scale, load(p_row + i, lanes), shift));
+      const Vector dp = load(d_row + i, lanes);
+      store(p, p_row + i, lanes);
+      store(hn::Mul(hn::Mul(p, scale), hn::Sub(dp, mean)), d_row + i, lanes);
     });
-    clear(count, tile.columns, probabilities + first);
-    clear(count, tile.columns, dscores + first);
+    std::fill(p_row + count, p_row + tile.lanes, 0.0f);
+    std::fill(d_row + count, d_row + tile.lanes, 0.0f);
   }
 }
 
@@ -102,22 +139,6 @@ HWY_INLINE void dots(std::int64_t rows, std::int64_t width, const T* a, std::int
   }
 }
 
-void softmax_float(const Tile& tile, float* scores, float* probabilities, float* log_sum_exp) {
-  softmax_rows(tile, scores, probabilities, log_sum_exp);
-}
-void softmax_bf16(const Tile& tile, float* scores, bf16* probabilities, float* log_sum_exp) {
-  softmax_rows(tile, scores, probabilities, log_sum_exp);
-}
-void softmax_backward_float(const Tile& tile, const float* scores, const float* dprobabilities,
-                            const float* log_sum_exp, const float* delta, float* probabilities,
-                            float* dscores) {
-  softmax_backward_rows(tile, scores, dprobabilities, log_sum_exp, delta, probabilities, dscores);
-}
-void softmax_backward_bf16(const Tile& tile, const float* scores, const float* dprobabilities,
-                           const float* log_sum_exp, const float* delta, bf16* probabilities,
-                           bf16* dscores) {
-  softmax_backward_rows(tile, scores, dprobabilities, log_sum_exp, delta, probabilities, dscores);
-}
 void row_dots_float(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,
                     const float* b, std::int64_t stride_b, float* out) {
   dots(rows, width, a, stride_a, b, stride_b, out);
@@ -133,31 +154,36 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(softmax_float);
-HWY_EXPORT(softmax_bf16);
-HWY_EXPORT(softmax_backward_float);
-HWY_EXPORT(softmax_backward_bf16);
+HWY_EXPORT(online_softmax_lanes);
+HWY_EXPORT(scale_lanes_of);
+HWY_EXPORT(divide_lanes);
+HWY_EXPORT(softmax_backward_rows);
 HWY_EXPORT(row_dots_float);
 HWY_EXPORT(row_dots_bf16);
 
-void softmax(const Tile& tile, float* scores, float* probabilities, float* log_sum_exp) {
-  HWY_DYNAMIC_DISPATCH(softmax_float)(tile, scores, probabilities, log_sum_exp);
+bool online_softmax(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
+                    float* factor) {
+  return HWY_DYNAMIC_DISPATCH(online_softmax_lanes)(tile, scores, running, factor);
 }
-void softmax(const Tile& tile, float* scores, bf16* probabilities, float* log_sum_exp) {
-  HWY_DYNAMIC_DISPATCH(softmax_bf16)(tile, scores, probabilities, log_sum_exp);
+
+void scale_lanes(std::int64_t rows, std::int64_t lanes, const float* factor, float* values) {
+  HWY_DYNAMIC_DISPATCH(scale_lanes_of)(rows, lanes, factor, values);
 }
-void softmax_backward(const Tile& tile, const float* scores, const float* dprobabilities,
-                      const float* log_sum_exp, const float* delta, float* probabilities,
-                      float* dscores) {
-  HWY_DYNAMIC_DISPATCH(softmax_backward_float)
-  (tile, scores, dprobabilities, log_sum_exp, delta, probabilities, dscores);
+
+void finish_softmax(std::int64_t rows, std::int64_t lanes, float scale,
+                    const RunningSoftmax& running, float* values, float* log_sum_exp) {
+  HWY_DYNAMIC_DISPATCH(divide_lanes)(rows, lanes, running.sum, values);
+  for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    log_sum_exp[lane] = scale * running.largest[lane] + std::log(running.sum[lane]);
+  }
 }
-void softmax_backward(const Tile& tile, const float* scores, const float* dprobabilities,
-                      const float* log_sum_exp, const float* delta, bf16* probabilities,
-                      bf16* dscores) {
-  HWY_DYNAMIC_DISPATCH(softmax_backward_bf16)
-  (tile, scores, dprobabilities, log_sum_exp, delta, probabilities, dscores);
+
+void softmax_backward(const KeyLanes& tile, const float* log_sum_exp, const float* delta,
+                      float* scores, float* dprobabilities) {
+  HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
+  (tile, log_sum_exp, delta, scores, dprobabilities);
 }
+
 void row_dots(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,
               const float* b, std::int64_t stride_b, float* out) {
   HWY_DYNAMIC_DISPATCH(row_dots_float)(rows, width, a, stride_a, b, stride_b, out);

@@ -1,4 +1,4 @@
-// Softmax over rows of attention scores, causal or not, and its gradient.
+// The softmax of attention by tiles of scores, and its gradient.
 #pragma once
 
 #include <cstdint>
@@ -7,31 +7,50 @@
 
 namespace ddprun::kernels {
 
-/// Which scores count. Row r of a tile is query first_row + r. If causal, it sees the keys up to
-/// itself, else all `columns`. A key that it does not see has probability 0.
-struct Tile {
-  std::int64_t rows;
-  std::int64_t columns;  ///< also the stride of every matrix of the tile
-  std::int64_t first_row;
-  bool causal;
-  float scale;  ///< of the scores
+// Below, matrices of scores are (rows, lanes) float32, their rows `lanes` apart, and `lanes` is a
+// multiple of 16.
+
+/// A tile of scores with a key a row and a query a lane.
+struct QueryLanes {
+  std::int64_t rows, lanes;
+  std::int64_t seen;  ///< keys that lane 0 sees. Lane q sees q more; `rows` or more: all of them.
+  float scale;        ///< of the scores, positive
 };
 
-/// probabilities = softmax(scale * scores) by rows; log_sum_exp (rows,) is kept for the backward.
-/// scores is overwritten; probabilities may be scores if the types agree.
-void softmax(const Tile& tile, float* scores, float* probabilities, float* log_sum_exp);
-void softmax(const Tile& tile, float* scores, bf16* probabilities, float* log_sum_exp);
+/// What is known of each lane's softmax after some tiles (Milakov & Gimelshein 2018).
+struct RunningSoftmax {
+  float* largest;  ///< (lanes,) of the scores; minus infinity before the first tile
+  float* sum;      ///< (lanes,) of exp(scale * (score - largest)); 0 before the first tile
+};
 
-/// Takes the same scores as the forward: probabilities = exp(scale * scores - log_sum_exp), and
-/// dscores = probabilities * (dprobabilities - delta) * scale. The caller gives delta (rows,) = sum
-/// over the row of probabilities * dprobabilities, however computed (Dao 2023, section 3.1.2). If
-/// the types agree, probabilities may be scores, and dscores may be dprobabilities.
-void softmax_backward(const Tile& tile, const float* scores, const float* dprobabilities,
-                      const float* log_sum_exp, const float* delta, float* probabilities,
-                      float* dscores);
-void softmax_backward(const Tile& tile, const float* scores, const float* dprobabilities,
-                      const float* log_sum_exp, const float* delta, bf16* probabilities,
-                      bf16* dscores);
+/// scores = exp(scale * (scores - largest)), or 0 where a lane does not see the key, with the
+/// largest of this tile and all before it, of which a lane sees at least one key. `running` takes
+/// them in. factor (lanes,) brings what was added up before to the new largest. Returns whether a
+/// factor is not 1.
+bool online_softmax(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
+                    float* factor);
+
+/// values (rows, lanes) *= factor (lanes,).
+void scale_lanes(std::int64_t rows, std::int64_t lanes, const float* factor, float* values);
+
+/// Ends a softmax: values (rows, lanes) /= sum, and log_sum_exp (lanes,) of the scaled scores.
+void finish_softmax(std::int64_t rows, std::int64_t lanes, float scale,
+                    const RunningSoftmax& running, float* values, float* log_sum_exp);
+
+/// A tile of scores with a query a row and a key a lane.
+struct KeyLanes {
+  std::int64_t rows, lanes;
+  std::int64_t keys;  ///< lanes from here on are no keys
+  std::int64_t seen;  ///< keys that row 0 sees. Row q sees q more; `keys` or more: all of them.
+  float scale;        ///< of the scores
+};
+
+/// scores = probabilities = exp(scale * scores - log_sum_exp), and dprobabilities = the gradient of
+/// the scores = probabilities * (dprobabilities - delta) * scale, both 0 where a row does not see
+/// the key. delta (rows,) is the sum over all keys of probabilities * dprobabilities, however
+/// computed (Dao 2023, section 3.1.2).
+void softmax_backward(const KeyLanes& tile, const float* log_sum_exp, const float* delta,
+                      float* scores, float* dprobabilities);
 
 /// out[r] = sum over c < width of a[r * stride_a + c] * b[r * stride_b + c].
 void row_dots(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,

@@ -25,7 +25,7 @@ Summary summarize(std::vector<double> samples) {
   if (samples.empty()) return summary;
   if (std::any_of(samples.begin(), samples.end(), [](double x) { return std::isnan(x); })) {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    summary.mean = summary.std = summary.median = summary.p95 = nan;
+    summary.mean = summary.std = summary.median = summary.p95 = summary.p99 = nan;
     summary.min = summary.max = summary.ci95 = nan;
     return summary;
   }
@@ -35,6 +35,7 @@ Summary summarize(std::vector<double> samples) {
   summary.max = samples.back();
   summary.median = percentile(samples, 0.5);
   summary.p95 = percentile(samples, 0.95);
+  summary.p99 = percentile(samples, 0.99);
   double sum = 0.0;
   for (const double sample : samples) sum += sample;
   summary.mean = sum / count;

@@ -7,7 +7,7 @@ namespace ddprun {
 
 struct Summary {
   int count = 0;
-  double mean = 0, std = 0 /* sample, n - 1 */, median = 0, p95 = 0, min = 0, max = 0;
+  double mean = 0, std = 0 /* sample, n - 1 */, median = 0, p95 = 0, p99 = 0, min = 0, max = 0;
   double ci95 = 0;  ///< half-width of the 95 % confidence interval of the mean (Student's t)
 };
 

@@ -23,26 +23,24 @@ at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2)
 
 struct EmbeddingNode final : FusedNode {
   ParameterSlot table;
-  at::Tensor ids;
 
   std::string name() const override { return "FusedEmbeddingBackward"; }
   variable_list backward(variable_list&& gradients) override {
+    const auto [ids] = saved<1>();
     embedding_backward(gradients[0].contiguous(), ids, table);
     return {at::Tensor()};
   }
-  void forget() override { ids.reset(); }
 };
 
 struct AttentionInputNode final : FusedNode {
   Block block;
   Shape shape;
-  Normed normed;
 
   std::string name() const override { return "FusedAttentionInputBackward"; }
 
-  void forget() override { normed = {}; }
-
   variable_list backward(variable_list&& gradients) override {
+    const auto [sum, y, inverse_rms] = saved<3>();
+    const Normed normed = {sum, y, inverse_rms};
     const std::int64_t width = normed.sum.size(1);
     at::Tensor dvkq = at::empty({normed.sum.size(0), 3 * width}, normed.y.options());
     for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
@@ -64,19 +62,13 @@ struct AttentionInputNode final : FusedNode {
 struct BlockOutputNode final : FusedNode {
   Block block;
   Shape shape;
-  at::Tensor mixed;  // (rows, d_model)
-  Normed normed;
-  at::Tensor up_gate;  // (rows, 2 * d_ff)
 
   std::string name() const override { return "FusedBlockOutputBackward"; }
 
-  void forget() override {
-    mixed.reset();
-    normed = {};
-    up_gate.reset();
-  }
-
   variable_list backward(variable_list&& gradients) override {
+    // mixed (rows, d_model), up_gate (rows, 2 * d_ff)
+    auto [mixed, sum, y, inverse_rms, up_gate] = saved<5>();
+    const Normed normed = {sum, y, inverse_rms};
     const at::Tensor dstream = gradients[0].contiguous();
     const auto dtype = normed.y.scalar_type();
     const ParameterSlot* const down[] = {&block.w2};
@@ -110,7 +102,7 @@ at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids) {
   }
   if (node) {
     node->table = table;
-    node->ids = ids;
+    node->save({ids});
     set_history(stream, node);
   }
   return stream;
@@ -138,7 +130,7 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
   if (node) {
     node->block = block;
     node->shape = shape;
-    node->normed = std::move(normed);
+    node->save({normed.sum, normed.y, normed.inverse_rms});
     for (at::Tensor& output : qkv) set_history(output, node);
   }
   return qkv;
@@ -166,9 +158,7 @@ at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const
   if (node) {
     node->block = block;
     node->shape = shape;
-    node->mixed = std::move(joined);
-    node->normed = std::move(normed);
-    node->up_gate = std::move(up_gate);
+    node->save({joined, normed.sum, normed.y, normed.inverse_rms, up_gate});
     set_history(out, node);
   }
   return out;

@@ -26,9 +26,9 @@ std::int64_t chunk_rows(std::int64_t rows) {
 
 struct HeadLossNode final : FusedNode {
   ParameterSlot norm, head;
-  Normed normed;
-  at::Tensor dy;     // (rows, d_model) T: the gradient of a loss whose own gradient is 1
-  at::Tensor dhead;  // (vocab, d_model) float32: the same, of the head's weight
+  // (vocab, d_model) float32: the gradient of the head's weight for a loss whose own gradient is 1.
+  // It is not saved as other tensors are, because it may be the parameter's gradient itself.
+  at::Tensor dhead;
   std::shared_ptr<HeadGradientMemory> memory;
 
   ~HeadLossNode() override { leave_memory(); }
@@ -44,12 +44,13 @@ struct HeadLossNode final : FusedNode {
 
   void forget() override {
     leave_memory();
-    normed = {};
-    dy.reset();
     dhead.reset();
   }
 
   variable_list backward(variable_list&& gradients) override {
+    // dy (rows, d_model) T: like dhead, of the normed rows
+    const auto [sum, y, inverse_rms, dy] = saved<4>();
+    const Normed normed = {sum, y, inverse_rms};
     const auto factor = gradients[0].item<float>();
     if (memory->tenant == &dhead && gradient_is_free(head)) {
       head.parameter.mutable_grad() = dhead;
@@ -64,10 +65,15 @@ struct HeadLossNode final : FusedNode {
   }
 };
 
-/// Returns the sum of the rows' losses. With `node` it also computes the gradients, those of the
-/// mean.
+/// The gradients of the mean of the rows' losses, as HeadLossNode keeps them.
+struct LossGradients {
+  at::Tensor dy, dhead;
+};
+
+/// Returns the sum of the rows' losses. It also computes `gradients`, if they are defined.
 double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tensor& targets,
-                     HeadLossNode* node) {
+                     const LossGradients& gradients) {
+  const bool with_gradients = gradients.dy.defined();
   const std::int64_t rows = y.size(0);
   const std::int64_t chunk = chunk_rows(rows);
   const at::Tensor memory = at::empty({chunk, head.size(0)}, y.options());
@@ -78,10 +84,11 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
     at::Tensor logits = memory.narrow(0, 0, count);
     linear_product_out(y_rows, head, logits);
     sum += cross_entropy(logits, targets.narrow(0, begin, count), 1.0F / static_cast<float>(rows),
-                         /*with_gradient=*/node != nullptr);
-    if (node == nullptr) continue;
-    weight_gradient(logits, y_rows, /*add=*/begin > 0, node->dhead);
-    at::Tensor dy_rows = node->dy.narrow(0, begin, count);
+                         with_gradients);
+    if (!with_gradients) continue;
+    at::Tensor dhead = gradients.dhead;
+    weight_gradient(logits, y_rows, /*add=*/begin > 0, dhead);
+    at::Tensor dy_rows = gradients.dy.narrow(0, begin, count);
     input_gradient_out(logits, head, dy_rows);
   }
   return sum;
@@ -96,13 +103,12 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
   at::Tensor loss;
   {
     const KernelGuard guard;
-    Normed normed = add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
-    const at::Tensor y = normed.y;
+    const Normed normed =
+        add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
+    LossGradients gradients;
     if (node) {
       node->norm = norm;
       node->head = head;
-      node->normed = std::move(normed);
-      node->dy = at::empty_like(y);
       node->memory = memory;
       if (head.gradient.defined() && gradient_is_free(head)) {
         memory->vacate();
@@ -111,9 +117,11 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
       } else {
         node->dhead = at::empty_like(head.parameter);
       }
+      gradients = {at::empty_like(normed.y), node->dhead};
     }
-    const double sum = sum_of_losses(y, head.weight(), targets, node.get());
-    loss = at::scalar_tensor(sum / static_cast<double>(y.size(0)), stream.options());
+    const double sum = sum_of_losses(normed.y, head.weight(), targets, gradients);
+    loss = at::scalar_tensor(sum / static_cast<double>(normed.y.size(0)), stream.options());
+    if (node) node->save({normed.sum, normed.y, normed.inverse_rms, gradients.dy});
   }
   if (node) torch::autograd::set_history(loss, node);
   return loss;

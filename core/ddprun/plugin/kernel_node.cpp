@@ -1,4 +1,4 @@
-// What a node of kernels refuses.
+// What a node of kernels saves and refuses.
 #include "ddprun/plugin/kernel_node.h"
 
 #include <c10/core/GradMode.h>
@@ -30,8 +30,20 @@ variable_list KernelNode::apply(variable_list&& gradients) {
   return backward(std::move(gradients));
 }
 
+void KernelNode::save(at::TensorList tensors, at::TensorList outputs) {
+  for (const at::Tensor& tensor : tensors) saved_.emplace_back(tensor, /*is_output=*/false);
+  for (const at::Tensor& output : outputs) saved_.emplace_back(output, /*is_output=*/true);
+}
+
+void KernelNode::unpack(std::span<at::Tensor> tensors) {
+  TORCH_INTERNAL_ASSERT(tensors.size() == saved_.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = saved_[i].unpack(getptr());
+  if (backward_overwrites()) saved_.clear();
+}
+
 void KernelNode::release_variables() {
   spent_ = true;
+  saved_.clear();
   forget();
 }
 

@@ -5,9 +5,13 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace ddprun {
 
@@ -25,17 +29,35 @@ class KernelNode : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) final;
   void release_variables() final;
 
+  /// Saves the tensors that backward needs as autograd's own layers do: saved-tensor hooks may pack
+  /// them, and backward throws if one was written to meanwhile. `outputs` are outputs of the layer;
+  /// set_history() comes first, and they keep no reference to this node. Called once, by forward.
+  void save(at::TensorList tensors, at::TensorList outputs = {});
+
+ protected:
+  /// What save() took, unpacked: the tensors, then the outputs. If backward overwrites it, the node
+  /// lets go of it.
+  template <std::size_t count>
+  std::array<at::Tensor, count> saved() {
+    std::array<at::Tensor, count> tensors;
+    unpack(tensors);
+    return tensors;
+  }
+
  private:
   /// Returns the gradients of the inputs in make_node()'s order, undefined where there is none.
   /// Called under a KernelGuard.
   virtual torch::autograd::variable_list backward(torch::autograd::variable_list&& gradients) = 0;
-  /// Forgets what forward saved.
-  virtual void forget() = 0;
+  /// Forgets what forward left in the node beside what it saved.
+  virtual void forget() {}
   /// Whether backward() writes into what forward saved, so that it cannot run twice.
   virtual bool backward_overwrites() const = 0;
   /// What error messages recommend to compute the same by ATen's operators: "take ...".
   virtual std::string alternative() const = 0;
 
+  void unpack(std::span<at::Tensor> tensors);
+
+  std::vector<torch::autograd::SavedVariable> saved_;
   bool spent_ = false;
 };
 

@@ -21,7 +21,9 @@ void StrategyContext::broadcast_parameters() {
   buffers_.parameters_changed(buffers_.all());
 }
 void StrategyContext::run_before_forward() const {
-  for (const auto& callback : before_forward_) callback();
+  for (const auto& callback : before_forward_) {
+    guard_before_forward_ ? guard_before_forward_(callback) : callback();
+  }
 }
 
 Precision::~Precision() = default;

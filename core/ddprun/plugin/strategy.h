@@ -60,6 +60,11 @@ class StrategyContext {
     on_range_ready_ = std::move(callback);
   }
 
+  /// For the core: `guard` gets each callback of before_forward(), which it calls.
+  void guard_before_forward(std::function<void(const std::function<void()>&)> guard) {
+    guard_before_forward_ = std::move(guard);
+  }
+
   const std::vector<PlannedCollective>& planned() const { return plan_; }
   bool synchronized() const { return synchronized_; }
   void run_before_forward() const;
@@ -69,6 +74,7 @@ class StrategyContext {
   FlatBuffers& buffers_;
   std::vector<PlannedCollective> plan_;
   std::vector<std::function<void()>> before_forward_;
+  std::function<void(const std::function<void()>&)> guard_before_forward_;
   std::function<void(Range)> on_range_ready_;
   bool synchronized_ = true;
 };

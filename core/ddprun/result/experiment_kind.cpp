@@ -3,11 +3,27 @@
 
 #include <fmt/format.h>
 
+#include "ddprun/result/finding.h"
+
 namespace ddprun {
 
 const Quantity& ExperimentKind::declare(Quantity quantity) {
   quantity.index = quantities_.size();
   return quantities_.emplace_back(std::move(quantity));
+}
+
+std::vector<std::pair<std::string, std::string>> ExperimentKind::facts(const Run&) const {
+  return {};
+}
+
+std::string ExperimentKind::in_words(const std::string& check) const { return check; }
+
+std::string ExperimentKind::table_note() const {
+  return "Figures are medians over the measured steps (± standard deviation)";
+}
+
+std::vector<Finding> ExperimentKind::findings(const std::vector<const RunStatistics*>&) const {
+  return {};
 }
 
 std::string samples_markdown(const ExperimentKind& kind) {
@@ -25,6 +41,14 @@ std::string figures_markdown(const ExperimentKind& kind) {
                        q.compares ? "–" : "`" + q.key + "`", q.unit, q.formula());
   }
   return out;
+}
+
+std::string schema_text(const ExperimentKind& kind) {
+  std::string text = kind.name();
+  for (const Quantity& q : kind.quantities()) {
+    if (q.measured()) text += fmt::format(" {} {}", q.key, q.unit);
+  }
+  return text;
 }
 
 }  // namespace ddprun

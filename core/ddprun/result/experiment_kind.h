@@ -3,10 +3,15 @@
 
 #include <deque>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ddprun/result/quantity.h"
 
 namespace ddprun {
+
+struct Finding;
+struct Run;
 
 /// Base of a kind. A kind declares each quantity as a member:
 ///     const Quantity& forward_ms = declare({.key = "forward_ms", .unit = "ms", ...});
@@ -22,6 +27,15 @@ class ExperimentKind {
   const std::deque<Quantity>& quantities() const { return quantities_; }
   /// A run in a few words: "31.2 ms/step, loss 2.500".
   virtual std::string in_short(const RunStatistics& run) const = 0;
+  /// What tells this run from others of its kind, in words, as columns of the table before the
+  /// figures: a title and a text each. `run` need not be measured.
+  virtual std::vector<std::pair<std::string, std::string>> facts(const Run& run) const;
+  /// What a check means that has passed: "parameters equal on all ranks at the end".
+  virtual std::string in_words(const std::string& check) const;
+  /// What the table's figures are, in a sentence below it.
+  virtual std::string table_note() const;
+  /// What the measured runs of this kind say together.
+  virtual std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const;
 
  protected:
   explicit ExperimentKind(std::string name) : name_(std::move(name)) {}
@@ -36,5 +50,8 @@ class ExperimentKind {
 /// The samples and the figures of a kind as two tables for docs/measurement.md.
 std::string samples_markdown(const ExperimentKind& kind);
 std::string figures_markdown(const ExperimentKind& kind);
+
+/// What a sample holds, in order: runs of kinds that differ in it cannot be compared.
+std::string schema_text(const ExperimentKind& kind);
 
 }  // namespace ddprun

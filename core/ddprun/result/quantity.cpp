@@ -17,6 +17,8 @@ const char* rank_words(OverRanks how) {
       return "min over r of";
     case OverRanks::mean_minus_min:
       return "(mean over r - min over r) of";
+    case OverRanks::sum:
+      return "sum over r of";
   }
   return "";
 }
@@ -29,6 +31,14 @@ std::string step_words(const Quantity& quantity, const std::string& of_step) {
              of_step;
     case OverSteps::mean:
       return "mean over i of " + of_step;
+    case OverSteps::std:
+      return "standard deviation (n - 1) over i of " + of_step;
+    case OverSteps::p99:
+      return "99th percentile over i of " + of_step;
+    case OverSteps::number:
+      return "N, the measured steps that have a sample";
+    case OverSteps::sum:
+      return "sum over all steps, warm-up included, of " + of_step;
     case OverSteps::ends:
       return of_step + " of the very first step, warm-up included → of the last step";
     case OverSteps::count:

@@ -14,12 +14,16 @@ namespace ddprun {
 class RunStatistics;
 
 /// How the ranks' samples of a step combine to the step's value.
-enum class OverRanks : std::uint8_t { mean, max, min, mean_minus_min };
+enum class OverRanks : std::uint8_t { mean, max, min, mean_minus_min, sum };
 
 /// How the values of a run's steps combine to the run's figure.
 enum class OverSteps : std::uint8_t {
   median,  // of the measured steps
   mean,    // of the measured steps
+  std,     // the standard deviation of the measured steps
+  p99,     // the 99th percentile of the measured steps
+  number,  // how many measured steps there are
+  sum,     // of all steps, warm-up included
   ends,    // the very first step, warm-up included, and the last one
   count,   // how many steps, warm-up included, have a value other than 0
 };

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
+#include "ddprun/comm/process_group.h"
 #include "ddprun/result/plain_json.h"
 
 namespace ddprun {
@@ -137,6 +138,15 @@ RankResult rank_result_from_json(const json& in, const ExperimentKind& kind) {
                  .expected = fmt::format("the result of a rank of kind {}", kind.name()),
                  .hint = kOtherVersion});
   }
+}
+
+std::vector<RankResult> gather_results(ProcessGroup& group, const RankResult& result,
+                                       const ExperimentKind& kind) {
+  std::vector<RankResult> results;
+  for (const std::string& text : group.all_gather_object(to_json(result).dump())) {
+    results.push_back(rank_result_from_json(json::parse(text), kind));
+  }
+  return results;
 }
 
 }  // namespace ddprun

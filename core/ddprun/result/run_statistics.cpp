@@ -44,6 +44,8 @@ double combine(const std::vector<double>& values, OverRanks how) {
       return *std::min_element(values.begin(), values.end());
     case OverRanks::mean_minus_min:
       return mean - *std::min_element(values.begin(), values.end());
+    case OverRanks::sum:
+      return sum;
   }
   return mean;
 }
@@ -64,11 +66,16 @@ json over_run_json(const Quantity& quantity, const OverRun& over_run) {
   switch (quantity.over_steps) {
     case OverSteps::median:
     case OverSteps::mean:
+    case OverSteps::std:
+    case OverSteps::p99:
+    case OverSteps::number:
       return over_run.steps;
     case OverSteps::ends:
       return {{"first", over_run.first}, {"last", over_run.last}};
     case OverSteps::count:
       return over_run.count;
+    case OverSteps::sum:
+      return over_run.sum;
   }
   return nullptr;
 }
@@ -93,6 +100,7 @@ OverRun RunStatistics::over_run(const Quantity& quantity) const {
     if (i + 1 == steps.size()) out.last = value.value_or(kNone);
     if (!value) continue;
     if (*value != 0) ++out.count;
+    out.sum += *value;
     if (!steps[i].warmup) measured.push_back(*value);
   }
   out.steps = summarize(std::move(measured));
@@ -115,15 +123,27 @@ std::vector<Summary> RunStatistics::rank_steps() const {
 Figure RunStatistics::figure(const Quantity& quantity) const {
   if (quantity.follows) return quantity.follows(*this);
   const OverRun& over_run = (*this)[quantity];
+  const Summary& steps = over_run.steps;
+  const auto of_steps = [&steps](double value) {
+    return steps.count == 0 ? Figure{} : Figure{value};
+  };
   switch (quantity.over_steps) {
     case OverSteps::median:
-      return over_run.steps.count == 0 ? Figure{} : Figure{over_run.steps.median};
+      return of_steps(steps.median);
     case OverSteps::mean:
-      return over_run.steps.count == 0 ? Figure{} : Figure{over_run.steps.mean};
+      return of_steps(steps.mean);
+    case OverSteps::std:
+      return of_steps(steps.std);
+    case OverSteps::p99:
+      return of_steps(steps.p99);
+    case OverSteps::number:
+      return {static_cast<double>(steps.count)};
     case OverSteps::ends:
       return {over_run.last};
     case OverSteps::count:
       return {static_cast<double>(over_run.count)};
+    case OverSteps::sum:
+      return {over_run.sum};
   }
   return {};
 }

@@ -18,6 +18,8 @@ struct OverRun {
   double first = 0, last = 0;
   /// The number of steps, warm-up included, in which it was not 0.
   std::int64_t count = 0;
+  /// Of all steps, warm-up included.
+  double sum = 0;
 };
 
 class RunStatistics {

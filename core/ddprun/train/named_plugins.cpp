@@ -1,8 +1,12 @@
 // Each call of a plugin, passed on, and its exceptions with the plugin's name.
 #include "ddprun/train/named_plugins.h"
 
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
@@ -71,6 +75,8 @@ class NamedStrategy final : public Named<Strategy> {
   using Named::Named;
   void setup(StrategyContext& context) override {
     named("setup()", [&] { plugin_->setup(context); });
+    context.guard_before_forward(
+        [this](const auto& callback) { named("callback of before_forward()", callback); });
   }
   void on_gradient(int index) override {
     named("on_gradient()", [&] { plugin_->on_gradient(index); });
@@ -113,13 +119,42 @@ class NamedPrecision final : public Named<Precision> {
   std::string matmul_dtype() const override { return plugin_->matmul_dtype(); }
 };
 
+/// Autograd calls what forward left behind, when nobody names the plugin any more. So hooks at its
+/// inputs and its output tell when backward is within.
 class NamedAttention final : public Named<Attention> {
  public:
   using Named::Named;
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) override {
-    return named("forward()", [&] { return plugin_->forward(q, k, v, options); });
+    at::Tensor out = named("forward()", [&] { return plugin_->forward(q, k, v, options); });
+    watch_backward({q, k, v}, out);
+    return out;
   }
+  void backward(const std::function<void()>& run) {
+    *missing_ = 0;
+    try {
+      run();
+    } catch (...) {
+      if (*missing_ == 0) throw;
+      name_failure(name_ + ", backward of forward()");
+    }
+  }
+
+ private:
+  void watch_backward(const std::vector<at::Tensor>& inputs, const at::Tensor& out) {
+    if (!out.requires_grad()) return;
+    int gradients = 0;
+    for (const at::Tensor& input : inputs) {
+      if (!input.requires_grad()) continue;
+      ++gradients;
+      input.register_hook([missing = missing_](const at::Tensor&) { --*missing; });
+    }
+    out.register_hook([missing = missing_, gradients](const at::Tensor&) { *missing = gradients; });
+  }
+
+  /// Gradients of inputs that backward has begun to compute, and that are not there yet. On a GPU
+  /// autograd has threads of its own.
+  std::shared_ptr<std::atomic<int>> missing_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace
@@ -137,6 +172,11 @@ std::shared_ptr<Precision> with_named_failures(std::shared_ptr<Precision> precis
 std::shared_ptr<Attention> with_named_failures(std::shared_ptr<Attention> attention,
                                                const std::string& name) {
   return std::make_shared<NamedAttention>(std::move(attention), "attention " + name);
+}
+
+void backward_with_names(Attention& attention, const std::function<void()>& backward) {
+  auto* const named = dynamic_cast<NamedAttention*>(&attention);
+  named != nullptr ? named->backward(backward) : backward();
 }
 
 }  // namespace ddprun

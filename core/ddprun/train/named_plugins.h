@@ -1,6 +1,7 @@
 // Plugins whose failures name them: what a plugin throws says neither which one nor where.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,5 +20,8 @@ std::shared_ptr<Precision> with_named_failures(std::shared_ptr<Precision> precis
                                                const std::string& name);
 std::shared_ptr<Attention> with_named_failures(std::shared_ptr<Attention> attention,
                                                const std::string& name);
+
+/// Runs `backward`. What the backward of such an attention throws gets its name, too.
+void backward_with_names(Attention& attention, const std::function<void()>& backward);
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/experiments/kinds.h"
 #include "faults/fuzz/target.h"
 #include "runner/launch/plan.h"
 
@@ -129,7 +130,7 @@ class Tree final : public ConfigTarget {
 class Set final : public ConfigTarget {
  public:
   explicit Set(const fs::path& source) : ConfigTarget(source) {
-    for (const auto& [section, options] : describe_sections()) {
+    for (const auto& [section, options] : describe_sections(experiment_kinds())) {
       const std::string prefix = section == "top level" ? "" : section + ".";
       for (const OptionInfo& option : options) keys_.push_back(prefix + option.key);
     }

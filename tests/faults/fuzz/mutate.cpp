@@ -203,7 +203,7 @@ const std::string& troublesome_value(Dice& dice) {
                                                   "bf16_true",
                                                   "fp8",
                                                   "eager",
-                                                  "tiled",
+                                                  "flash",
                                                   "cuda",
                                                   "nccl",
                                                   "gloo",

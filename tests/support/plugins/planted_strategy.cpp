@@ -29,10 +29,13 @@ enum class Fault {
   no_broadcast,
   wrong_root,
   more_collectives,
+  fewer_collectives,
+  shorter_collective,
   ready_twice,
   ready_too_early,
   ready_before_reduced,
   throw_text,
+  throw_before_forward,
   throw_number,
 };
 constexpr auto choice_names(Fault) {
@@ -55,10 +58,13 @@ constexpr auto choice_names(Fault) {
                     "no_broadcast",
                     "wrong_root",
                     "more_collectives",
+                    "fewer_collectives",
+                    "shorter_collective",
                     "ready_twice",
                     "ready_too_early",
                     "ready_before_reduced",
                     "throw_text",
+                    "throw_before_forward",
                     "throw_number"};
 }
 
@@ -88,6 +94,7 @@ class Planted final : public Strategy {
     }
     context.before_forward([this] {
       if (wrong(Fault::drop_micro_batch)) gradients().zero_();
+      if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
     });
   }
 
@@ -145,6 +152,8 @@ class Planted final : public Strategy {
   /// What the all-reduce of gradient `i` covers.
   void reduce(int i) {
     Range range = buffers().range(i);
+    if (i == 1 && wrong(Fault::fewer_collectives)) return;
+    if (i == 1 && wrong(Fault::shorter_collective)) range.end -= 16;
     const at::Tensor own = buffers().gradients(range).clone();
     const ReduceOp op = wrong(Fault::sum_for_mean) ? ReduceOp::sum : ReduceOp::avg;
     context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i)).wait();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -21,12 +22,7 @@ Baseline baseline_of(const std::string& yaml) {
 }
 
 std::string refusal(const std::string& yaml) {
-  try {
-    baseline_of(yaml);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::error_of<ConfigError>([&] { baseline_of(yaml); });
 }
 
 TEST(Baseline, OneSweptKeyCountsFromItsFirstValue) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -17,12 +18,7 @@ namespace {
 // The whole message of the ConfigError that `action` throws.
 template <class Action>
 std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of<ConfigError>(action);
 }
 
 std::string parse_error(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/experiments/kinds.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
@@ -17,7 +18,7 @@ std::string error(const std::vector<std::string>& overrides) {
   const TemporaryFolder folder;
   folder.write("run.yaml", kSnapshot);
   try {
-    load_experiments(folder.path() / "run.yaml", overrides);
+    load_experiments(folder.path() / "run.yaml", overrides, experiment_kinds());
   } catch (const ConfigError& error) {
     std::string text = error.what();
     const std::string prefix = folder.path().string() + "/";

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "ddprun/train/run_plugins.h"
+#include "ddprun/experiments/training/run_plugins.h"
 #include "support/experiment_fixture.h"
 
 namespace ddprun {
@@ -80,7 +80,7 @@ TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
   std::ofstream(file_) << kLeast << "data: {source: text, path: ../texts}\n";
   const fs::path before = fs::current_path();
   fs::current_path(folder_);
-  const Experiment e = load_experiments("run.yaml", {}).experiments.at(0);
+  const Experiment e = load_experiments("run.yaml", {}, experiment_kinds()).experiments.at(0);
   fs::current_path(before);
   EXPECT_THAT(e.data.path, testing::ElementsAre((folder_.parent_path() / "texts").string()));
 }
@@ -156,7 +156,8 @@ TEST_F(ExperimentTest, UnknownKeys) {
             "unknown key 'wordl'\n"
             "  where: run.yaml:5:1\n"
             "  got: {size: 2}\n"
-            "  expected: sweep, report, strategy, precision, attention, name, plugin_path, model, "
+            "  expected: experiment, sweep, report, strategy, precision, attention, name, "
+            "plugin_path, model, "
             "data, world, optimizer, train, execution, profile, output\n"
             "  hint: did you mean 'world'?");
   EXPECT_EQ(error(kLeast, {"optimizer.schedule.warmup=5"}),

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -54,12 +55,7 @@ Sample read(const std::string& text) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    read(text);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of<ConfigError>([&] { read(text); });
 }
 
 TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {

@@ -11,6 +11,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -34,17 +35,6 @@ std::vector<std::string> lines(const PluginRegistry& registry) {
                   info.version + " " + info.file.filename().string());
   }
   return out;
-}
-
-template <typename Function>
-ErrorText error_of(Function function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 TEST(Registry, ListsByKindAndName) {
@@ -100,7 +90,7 @@ TEST(Registry, AnEntryThatCannotBeReadIsRefusedAlone) {
 TEST(Registry, TwinsOfAFolderAreRefusedAndNoLaterFolderStandsIn) {
   const PluginRegistry registry({folder_of("twins"), folder_of("second")});
   EXPECT_THAT(lines(registry), ElementsAre("strategy quince second 1.2 b.so"));
-  const auto text = error_of([&] { registry.create(PluginKind::strategy, "apple"); });
+  const auto text = test::error_text_of([&] { registry.create(PluginKind::strategy, "apple"); });
   EXPECT_THAT(text.hint, HasSubstr("several libraries of one folder supply the strategy 'apple'"));
 }
 
@@ -115,8 +105,8 @@ TEST(Registry, AnAddedLibraryWins) {
 TEST(Registry, AnUnknownNameIsToldWhatThereIs) {
   const fs::path bad = fs::path(DDPRUN_BUILD_DIR) / "tests" / "plugins" / "nowhere";
   const PluginRegistry registry({folder_of("first"), folder_of("twins"), bad});
-  const auto text =
-      error_of([&] { registry.create(PluginKind::strategy, "appel", {}, "a.yaml:3:11"); });
+  const auto text = test::error_text_of(
+      [&] { registry.create(PluginKind::strategy, "appel", {}, "a.yaml:3:11"); });
   EXPECT_EQ(text.what, "unknown strategy 'appel'");
   EXPECT_EQ(text.where, "a.yaml:3:11");
   EXPECT_EQ(text.expected, "apple, pear");
@@ -127,10 +117,10 @@ TEST(Registry, AnUnknownNameIsToldWhatThereIs) {
 
 TEST(Registry, AnUnknownNameNearToNoneGetsNoGuess) {
   const PluginRegistry registry({folder_of("first")});
-  const auto text = error_of([&] { registry.create(PluginKind::precision, "zebra"); });
+  const auto text = test::error_text_of([&] { registry.create(PluginKind::precision, "zebra"); });
   EXPECT_EQ(text.expected, "apple");
   EXPECT_THAT(text.hint, AllOf(Not(HasSubstr("did you mean")), HasSubstr("ddprun list")));
-  EXPECT_EQ(error_of([&] { registry.create(PluginKind::attention, "zebra"); }).expected,
+  EXPECT_EQ(test::error_text_of([&] { registry.create(PluginKind::attention, "zebra"); }).expected,
             "no attention plugin was found");
 }
 
@@ -151,10 +141,12 @@ TEST(MakePlugin, ReadsItsOptions) {
 
 TEST(MakePlugin, RefusesWhatItDoesNotKnow) {
   const PluginRegistry registry({folder_of("first")});
-  const auto key = error_of([&] { make_strategy(registry, choice_of("{name: apple, cuont: 7}")); });
+  const auto key =
+      test::error_text_of([&] { make_strategy(registry, choice_of("{name: apple, cuont: 7}")); });
   EXPECT_THAT(key.what, AllOf(HasSubstr("'cuont'"), HasSubstr("strategy")));
   EXPECT_THAT(key.hint, HasSubstr("count"));
-  const auto name = error_of([&] { make_strategy(registry, choice_of("{name: aple}")); });
+  const auto name =
+      test::error_text_of([&] { make_strategy(registry, choice_of("{name: aple}")); });
   EXPECT_EQ(name.what, "unknown strategy 'aple'");
   EXPECT_THAT(name.where, HasSubstr("test.yaml:1:"));
 }
@@ -164,14 +156,14 @@ TEST(MakePlugin, APathChoosesTheLibrary) {
   const fs::path second = folder_of("second") / "a.so";
   auto choice = choice_of("{name: apple}");
   choice.path = second.string();
-  EXPECT_EQ(error_of([&] { make_strategy(registry, choice); }).what,
+  EXPECT_EQ(test::error_text_of([&] { make_strategy(registry, choice); }).what,
             "the plugin library has not been loaded");
   registry.add_library(folder_of("second") / "b.so");
   registry.add_library(second);
   registry.add_library(folder_of("first") / "a.so");
   EXPECT_NE(make_strategy(registry, choice), nullptr);
   choice.path = (folder_of("second") / "b.so").string();
-  const auto text = error_of([&] { make_strategy(registry, choice); });
+  const auto text = test::error_text_of([&] { make_strategy(registry, choice); });
   EXPECT_EQ(text.what, "the library does not supply the strategy 'apple'");
   EXPECT_EQ(text.expected, "its strategy 'quince'");
 }
@@ -198,9 +190,10 @@ TEST_F(SearchPath, PutsTheGivenThenTheVariableFirst) {
 }
 
 TEST_F(SearchPath, RefusesAFolderThatIsNotThere) {
-  EXPECT_EQ(error_of([] { plugin_search_path({"/no/such/folder"}); }).got, "/no/such/folder");
+  EXPECT_EQ(test::error_text_of([] { plugin_search_path({"/no/such/folder"}); }).got,
+            "/no/such/folder");
   setenv("DDPRUN_PLUGIN_PATH", "/no/such/place", 1);
-  const auto text = error_of([] { plugin_search_path({}); });
+  const auto text = test::error_text_of([] { plugin_search_path({}); });
   EXPECT_EQ(text.what, "the plugin folder is not there");
   EXPECT_EQ(text.where, "DDPRUN_PLUGIN_PATH");
   EXPECT_EQ(text.got, "/no/such/place");

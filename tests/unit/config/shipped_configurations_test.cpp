@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/experiments/kinds.h"
 
 namespace ddprun {
 namespace {
@@ -19,7 +20,7 @@ TEST(ShippedConfigurations, AllLoadAndSayTheirQuestionAndCost) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     SCOPED_TRACE(entry.path().string());
-    EXPECT_NO_THROW(load_experiments(entry.path(), {}));
+    EXPECT_NO_THROW(load_experiments(entry.path(), {}, experiment_kinds()));
     std::ifstream stream(entry.path());
     std::string question, cost;
     std::getline(stream, question);

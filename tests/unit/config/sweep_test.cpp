@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -12,12 +13,7 @@ namespace {
 // The whole message of the ConfigError that `action` throws.
 template <class Action>
 std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of<ConfigError>(action);
 }
 
 std::vector<std::string> labels(const std::string& text) {

@@ -17,6 +17,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/data/text_corpus.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -238,17 +239,6 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_EQ(refusal(tokens({})).where, "data.path");
 }
 
-template <class Action>
-ErrorText error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
 const std::string kChanged = "the data changed while the run read it";
 
 TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {
@@ -256,20 +246,21 @@ TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {
   const auto data = open_data(tokens({path}), 8, 4, 0);
   data->check_unchanged();
   fs::resize_file(path, 100);
-  const ErrorText text = error_of([&] { data->batch(0, 0, 20); });
+  const ErrorText text = test::error_text_of([&] { data->batch(0, 0, 20); });
   EXPECT_EQ(text.what, kChanged);
   EXPECT_EQ(text.where, path);
   EXPECT_EQ(text.got, "100 bytes, and 200,000 bytes at first");
-  EXPECT_EQ(error_of([&] { data->check_unchanged(); }).what, kChanged);
+  EXPECT_EQ(test::error_text_of([&] { data->check_unchanged(); }).what, kChanged);
 }
 
 TEST_F(DataTest, ATokenFileThatIsWrittenToIsAnError) {
   const std::string path = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 5});
   const auto data = open_data(tokens({path}), 8, 4, 0);
   write_numbers<std::uint16_t>("a.bin", {9, 9, 9, 9, 9});
-  EXPECT_THAT(error_of([&] { data->batch(0, 0, 1); }).got, HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(test::error_text_of([&] { data->batch(0, 0, 1); }).got,
+              HasSubstr("not in the vocabulary"));
   fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::seconds(9));
-  EXPECT_EQ(error_of([&] { data->check_unchanged(); }).got, "it was written to");
+  EXPECT_EQ(test::error_text_of([&] { data->check_unchanged(); }).got, "it was written to");
 }
 
 TEST_F(DataTest, ContentsAreTheSameOrNotThoseOfThePlan) {
@@ -281,7 +272,7 @@ TEST_F(DataTest, ContentsAreTheSameOrNotThoseOfThePlan) {
   check_planned(*open_data(text({path}), 256, 4, 0), text({path}), 0);
   write("a.txt", "some test");
   const auto data = open_data(text({path}), 256, 4, 0);
-  const ErrorText error = error_of([&] { check_planned(*data, text({path}), planned); });
+  const ErrorText error = test::error_text_of([&] { check_planned(*data, text({path}), planned); });
   EXPECT_EQ(error.what, "the data is not what it was when the run was planned");
   EXPECT_EQ(error.where, path);
 }

@@ -1,4 +1,5 @@
-// The kernels of tiled attention: softmax and its gradient at every SIMD level.
+// The kernels of attention's softmax and its gradient at every SIMD level.
+#include <algorithm>
 #include <limits>
 
 #include "ddprun/kernels/softmax.h"
@@ -8,92 +9,127 @@ namespace ddprun {
 namespace {
 
 using kernels::bf16;
-using kernels::Tile;
+using kernels::KeyLanes;
+using kernels::QueryLanes;
 using test::Array;
 using test::expect_close;
-using test::kRounding;
 using test::noise;
 
 class Softmax : public test::EveryTarget {};
 INSTANTIATE_TEST_SUITE_P(, Softmax, test::every_target(), test::target_name);
 
-const Tile kTiles[] = {{1, 1, 0, true, 1.0f},     {3, 3, 0, true, 0.7f},
-                       {5, 40, 35, true, 0.3f},   {17, 100, 83, true, 2.f},
-                       {4, 100, 0, false, 0.25f}, {2, 129, 300, true, 1.f}};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kLanes = 48;
 
-/// Minus infinity where a row does not see.
-at::Tensor mask_of(const Tile& tile) {
-  at::Tensor mask = at::zeros({tile.rows, tile.columns}, at::kDouble);
-  for (std::int64_t r = 0; tile.causal && r < tile.rows; ++r) {
-    const std::int64_t visible = std::min(tile.first_row + r + 1, tile.columns);
-    mask[r]
-        .narrow(0, visible, tile.columns - visible)
-        .fill_(-std::numeric_limits<double>::infinity());
+/// Minus infinity where lane q of (rows, kLanes) does not see the key: it sees `seen` + q.
+at::Tensor future_of_lanes(std::int64_t rows, std::int64_t seen) {
+  at::Tensor mask = at::zeros({rows, kLanes}, at::kDouble);
+  for (std::int64_t q = 0; q < kLanes; ++q) {
+    const std::int64_t count = std::clamp<std::int64_t>(seen + q, 0, rows);
+    mask.select(1, q).narrow(0, count, rows - count).fill_(-kInfinity);
   }
   return mask;
 }
 
-template <class T>
-void check_softmax(const Tile& tile, double spread) {
-  Array<float> scores(noise(tile.rows, tile.columns, 1) * spread);
-  Array<float> dprobabilities(noise(tile.rows, tile.columns, 2));
-  const at::Tensor masked = scores.values() * tile.scale + mask_of(tile);
-  const at::Tensor expected = at::softmax(masked, -1);
-  const at::Tensor lse = at::logsumexp(masked, {-1});
+/// A softmax over tiles of `sizes` keys one after another, a query a lane, as forward does it.
+struct Online {
+  explicit Online(std::int64_t keys)
+      : largest(at::full({kLanes}, -kInfinity)),
+        sum(at::zeros({kLanes})),
+        factor(at::zeros({kLanes})),
+        probabilities(at::zeros({keys, kLanes}, at::kDouble)) {}
 
-  Array<float> kept(scores.values());
-  auto probabilities = Array<T>::like(expected);
-  auto log_sum_exp = Array<float>::like(lse);
-  kernels::softmax(tile, scores.data(), probabilities.data(), log_sum_exp.data());
-  const double relative = 20 * 0x1p-24 + (std::is_same_v<T, float> ? 0.0 : kRounding<T>);
+  /// Takes rows [first, first + count) of all scores.
+  void step(const at::Tensor& scores, std::int64_t first, std::int64_t count, std::int64_t seen,
+            float scale) {
+    Array<float> tile(scores.narrow(0, first, count));
+    const bool grown = kernels::online_softmax({count, kLanes, seen - first, scale}, tile.data(),
+                                               {largest.data(), sum.data()}, factor.data());
+    EXPECT_TRUE(grown || at::equal(factor.values(), at::ones({kLanes}, at::kDouble)));
+    if (first > 0) probabilities.mul_(factor.values());
+    probabilities.narrow(0, first, count).copy_(tile.values());
+  }
+
+  Array<float> largest, sum, factor;
+  at::Tensor probabilities;  // in double, relative to the sum
+};
+
+void check_online(std::int64_t keys, std::int64_t tile, std::int64_t seen, float scale,
+                  double spread) {
+  Array<float> scores(noise(keys, kLanes, 1) * spread);
+  Online online(keys);
+  for (std::int64_t first = 0; first < keys; first += tile) {
+    online.step(scores.values(), first, std::min(tile, keys - first), seen, scale);
+  }
+  const at::Tensor masked = scores.values() * scale + future_of_lanes(keys, seen);
+  Array<float> probabilities(online.probabilities);
+  auto log_sum_exp = Array<float>::like(at::zeros({kLanes}));
+  kernels::finish_softmax(keys, kLanes, scale, {online.largest.data(), online.sum.data()},
+                          probabilities.data(), log_sum_exp.data());
   // Rounding of scale * (score - largest) moves the exponent by that much.
-  const double exponent = 4 * spread * tile.scale * 0x1p-23;
-  expect_close(probabilities.values(), expected, relative + exponent, 1e-37);
-  expect_close(log_sum_exp.values(), lse, 0x1p-22, 1e-6);
-
-  const at::Tensor delta_values = (expected * dprobabilities.values()).sum(-1);
-  Array<float> delta(delta_values);
-  auto again = Array<T>::like(expected);
-  auto dscores = Array<T>::like(expected);
-  kernels::softmax_backward(tile, kept.data(), dprobabilities.data(), log_sum_exp.data(),
-                            delta.data(), again.data(), dscores.data());
-  const double backward = relative + exponent + 2e-6 + spread * tile.scale * 0x1p-22;
-  expect_close(again.values(), expected, backward, 1e-37);
-  const at::Tensor expected_dscores =
-      expected * (dprobabilities.values() - delta_values.unsqueeze(-1)) * tile.scale;
-  expect_close(dscores.values(), expected_dscores, backward, 1e-6 * tile.scale);
+  const double exponent = 4 * spread * scale * 0x1p-23;
+  expect_close(probabilities.values(), at::softmax(masked, 0), 40 * 0x1p-24 + 2 * exponent, 1e-37);
+  expect_close(log_sum_exp.values(), at::logsumexp(masked, {0}), 0x1p-22, 1e-6);
 }
 
-TEST_P(Softmax, MatchesDoubleForwardAndBackward) {
-  for (const Tile& tile : kTiles) {
-    for (const double spread : {1.0, 30.0}) {
-      check_softmax<float>(tile, spread);
-      check_softmax<bf16>(tile, spread);
-    }
+TEST_P(Softmax, OnlineMatchesDouble) {
+  for (const double spread : {1.0, 30.0}) {
+    check_online(1, 1, 1, 1.0f, spread);
+    check_online(40, 40, 40, 0.3f, spread);
+    check_online(100, 32, 100, 0.25f, spread);  // all keys are seen
+    check_online(48, 16, 1, 0.7f, spread);      // the diagonal, whole tiles above it
+    check_online(90, 33, 50, 2.0f, spread);
   }
 }
 
-TEST_P(Softmax, FloatWorksInPlace) {
-  const Tile tile{5, 40, 35, true, 0.3f};
-  Array<float> scores(noise(5, 40, 1));
-  Array<float> same(scores.values());
-  auto apart = Array<float>::like(scores.values());
-  Array<float> lse(at::zeros({5}));
-  kernels::softmax(tile, scores.data(), apart.data(), lse.data());
-  kernels::softmax(tile, same.data(), same.data(), lse.data());
-  EXPECT_TRUE(at::equal(same.values(), apart.values()));
+TEST_P(Softmax, ScalesLanes) {
+  Array<float> values(noise(5, kLanes, 1));
+  Array<float> factor(noise(1, kLanes, 2));
+  const at::Tensor expected = values.values() * factor.values();
+  kernels::scale_lanes(5, kLanes, factor.data(), values.data());
+  expect_close(values.values(), expected, 0x1p-23, 0.0);
 }
 
 TEST_P(Softmax, ExtremeScoresGiveNoNan) {
   for (const float score : {1e4f, -1e4f, 3e38f}) {
-    at::Tensor values = at::zeros({1, 20}, at::kDouble);
-    values[0][3] = score;
-    Array<float> scores(values);
-    auto probabilities = Array<float>::like(values);
-    Array<float> lse(at::zeros({1}));
-    kernels::softmax({1, 20, 0, false, 1.0f}, scores.data(), probabilities.data(), lse.data());
-    EXPECT_NEAR(probabilities.values().sum().item<double>(), 1.0, 1e-6) << score;
-    EXPECT_NEAR(probabilities.values()[0][3].item<double>(), score > 0 ? 1.0 : 0.0, 1e-6);
+    at::Tensor scores = at::zeros({4, kLanes}, at::kDouble);
+    scores[2].fill_(score);
+    Online online(4);
+    online.step(scores, 0, 2, 4, 1.0f);
+    online.step(scores, 2, 2, 4, 1.0f);
+    const at::Tensor probabilities = online.probabilities / online.sum.values();
+    EXPECT_NEAR(probabilities[2][0].item<double>(), score > 0 ? 1.0 : 0.0, 1e-6) << score;
+    EXPECT_NEAR(probabilities.select(1, 0).sum().item<double>(), 1.0, 1e-6) << score;
+  }
+}
+
+void check_backward(const KeyLanes& tile, double spread) {
+  Array<float> scores(noise(tile.rows, tile.lanes, 1) * spread);
+  Array<float> dscores(noise(tile.rows, tile.lanes, 2));
+  at::Tensor masked = scores.values() * tile.scale;
+  for (std::int64_t row = 0; row < tile.rows; ++row) {
+    const std::int64_t count = std::clamp<std::int64_t>(tile.seen + row, 0, tile.keys);
+    masked[row].narrow(0, count, tile.lanes - count).fill_(-kInfinity);
+  }
+  // Keys before this tile may hold most of a row's probability.
+  Array<float> log_sum_exp(at::logsumexp(masked, {-1}).clamp_min(0.0) + 0.5);
+  Array<float> delta(noise(1, tile.rows, 3).view({tile.rows}));
+  const at::Tensor expected = (masked - log_sum_exp.values().unsqueeze(-1)).exp();
+  const at::Tensor expected_dscores =
+      expected * (dscores.values() - delta.values().unsqueeze(-1)) * tile.scale;
+  kernels::softmax_backward(tile, log_sum_exp.data(), delta.data(), scores.data(), dscores.data());
+  const double relative = 40 * 0x1p-24 + spread * tile.scale * 0x1p-21;
+  expect_close(scores.values(), expected, relative, 1e-37);
+  expect_close(dscores.values(), expected_dscores, relative, 1e-6 * tile.scale);
+}
+
+TEST_P(Softmax, BackwardMatchesDouble) {
+  for (const double spread : {1.0, 30.0}) {
+    check_backward({1, 16, 1, 1, 1.0f}, spread);
+    check_backward({17, 48, 40, 40, 0.3f},
+                   spread);                         // all keys are seen, lanes beyond them are none
+    check_backward({33, 32, 32, 1, 0.7f}, spread);  // the diagonal
+    check_backward({20, 32, 30, -5, 2.0f}, spread);  // the first rows see nothing
   }
 }
 

@@ -16,6 +16,7 @@
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/plugin/precision.h"
 #include "support/plugin_library.h"
+#include "support/saved_tensor_hooks.h"
 
 namespace ddprun {
 namespace {
@@ -73,7 +74,7 @@ class FusedLayers : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "tiled");
+  std::shared_ptr<Attention> attention_ = load_plugin<Attention>("attention", "flash");
   Tokens a_, b_;
 };
 
@@ -101,6 +102,22 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
     }
   }
   at::set_num_threads(threads_before);
+}
+
+TEST_F(FusedLayers, SaveWhereHooksSeeIt) {
+  const auto backward = [&](const Transformer& model) {
+    model.loss(a_.ids, a_.targets).backward();
+  };
+  const auto expected = reference(backward);
+  const Transformer model(config_of(KernelSet::fused), *attention_, 3);
+  at::Tensor loss;
+  const auto& counts =
+      test::with_saved_tensor_hooks([&] { loss = model.loss(a_.ids, a_.targets); });
+  // The embedding's ids; each layer's input (3), attention (5) and output (5); the head's (4).
+  EXPECT_EQ(counts.packed, 1 + 2 * (3 + 5 + 5) + 4);
+  loss.backward();
+  EXPECT_EQ(counts.unpacked, counts.packed);
+  expect_near(model, expected, kBound);
 }
 
 TEST_F(FusedLayers, LossWithoutGradientIsTheSame) {

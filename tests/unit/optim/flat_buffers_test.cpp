@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -177,12 +178,7 @@ TEST(FlatBuffers, KeepsABfloat16CopyOfTheParametersOnceItIsAskedFor) {
 }
 
 std::string error_of(const std::vector<NamedTensor>& parameters) {
-  try {
-    FlatBuffers buffers(parameters);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of<ConfigError>([&] { FlatBuffers buffers(parameters); });
 }
 
 constexpr BufferDtypes kAllBfloat16{

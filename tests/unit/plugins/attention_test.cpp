@@ -8,14 +8,19 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <memory>
+#include <vector>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
+#include "ddprun/device/device.h"
 #include "support/plugin_library.h"
+#include "support/saved_tensor_hooks.h"
 
 namespace ddprun {
 namespace {
@@ -139,14 +144,14 @@ TEST_P(AttentionPlugin, RunsInAnySetup) {
   EXPECT_EQ(words_of(attention->unsupported({})), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "tiled"),
+INSTANTIATE_TEST_SUITE_P(All, AttentionPlugin, ::testing::Values("eager", "sdpa", "flash"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(TiledAttention, RunsBackwardAgainOverARetainedGraphAlone) {
-  const auto tiled = test::load_plugin<Attention>("attention", "tiled");
+TEST(FlashAttentionNode, RunsBackwardAgainOverARetainedGraphAlone) {
+  const auto flash = test::load_plugin<Attention>("attention", "flash");
   const at::Tensor q = random_tensor(1).to(at::kFloat).requires_grad_(true);
   const at::Tensor dy = random_tensor(2).to(at::kFloat);
-  const at::Tensor y = tiled->forward(q, q, q, {.causal = true});
+  const at::Tensor y = flash->forward(q, q, q, {.causal = true});
   EXPECT_THROW(y.backward(dy, /*retain_graph=*/true, /*create_graph=*/true), Error);
   y.backward(dy, /*retain_graph=*/true);
   const at::Tensor once = q.grad().clone();
@@ -155,34 +160,169 @@ TEST(TiledAttention, RunsBackwardAgainOverARetainedGraphAlone) {
   EXPECT_THROW(y.backward(dy), Error) << "what backward needs is gone";
 }
 
-// Several tiles, the last one not full, on several threads; as many keys as queries, and more.
-TEST(TiledAttention, MatchesEagerOverSeveralTiles) {
-  const auto eager = test::load_plugin<Attention>("attention", "eager");
-  const auto tiled = test::load_plugin<Attention>("attention", "tiled");
-  const int threads = at::get_num_threads();
-  for (const auto& [queries, keys, causal] :
-       {std::tuple{300, 300, true}, std::tuple{300, 300, false}, std::tuple{129, 257, false}}) {
-    at::set_num_threads(3);
-    const auto run = [&, queries = queries, keys = keys, causal = causal](Attention& attention) {
-      const auto input = [](std::int64_t time, std::uint64_t seed) {
-        const at::Generator generator = at::detail::createCPUGenerator(seed);
-        return at::randn({2, time, 3, 24}, generator).transpose(1, 2).requires_grad_(true);
-      };
-      const at::Tensor q = input(queries, 1);
-      const at::Tensor k = input(keys, 2);
-      const at::Tensor v = input(keys, 3);
-      const at::Tensor y = attention.forward(q, k, v, {.causal = causal});
-      y.backward(input(queries, 4).detach());
-      return std::vector{y.detach(), q.grad(), k.grad(), v.grad()};
-    };
-    const auto expected = run(*eager);
-    const auto got = run(*tiled);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      const double largest = expected[i].abs().max().item<double>();
-      EXPECT_LT(largest_difference(got[i], expected[i].to(at::kDouble)), 3e-6 * largest) << i;
-    }
-    at::set_num_threads(threads);
+struct Sizes {
+  std::int64_t batch, heads, queries, keys, head_dim;
+  bool causal;
+};
+
+/// Whole tiles and not, one key, more queries than keys and fewer, widths padded inside.
+constexpr Sizes kSizes[] = {{1, 1, 1, 1, 8, true},       {2, 3, 300, 300, 24, true},
+                            {1, 2, 300, 300, 5, false},  {1, 2, 64, 128, 64, true},
+                            {2, 1, 129, 257, 16, false}, {1, 3, 200, 70, 40, true},
+                            {1, 1, 70, 200, 33, true},   {1, 1, 1000, 1000, 64, true},
+                            {1, 2, 65, 63, 256, true},   {1, 1, 257, 130, 100, false}};
+
+at::Tensor heads_of(std::int64_t time, const Sizes& sizes, at::ScalarType dtype,
+                    std::uint64_t seed) {
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  return at::randn({sizes.batch, time, sizes.heads, sizes.head_dim}, generator)
+      .to(dtype)
+      .transpose(1, 2);
+}
+
+/// Output and gradients. The inputs are rounded to `dtype` and computed with in `compute`.
+std::vector<at::Tensor> outcome(Attention& attention, const Sizes& sizes, at::ScalarType dtype,
+                                at::ScalarType compute) {
+  const auto input = [&](std::int64_t time, std::uint64_t seed) {
+    return heads_of(time, sizes, dtype, seed).to(compute);
+  };
+  const at::Tensor q = input(sizes.queries, 1).requires_grad_(true);
+  const at::Tensor k = input(sizes.keys, 2).requires_grad_(true);
+  const at::Tensor v = input(sizes.keys, 3).requires_grad_(true);
+  const at::Tensor y = attention.forward(q, k, v, {.causal = sizes.causal});
+  y.backward(input(sizes.queries, 4));
+  return {y.detach(), q.grad(), k.grad(), v.grad()};
+}
+
+/// The largest errors of output and gradients, relative to the largest value.
+std::vector<double> errors(const std::vector<at::Tensor>& got,
+                           const std::vector<at::Tensor>& expected) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].sizes(), expected[i].sizes());
+    const double largest = std::max(1e-3, expected[i].abs().max().item<double>());
+    all.push_back(largest_difference(got[i], expected[i]) / largest);
   }
+  return all;
+}
+
+double mean_error(const at::Tensor& got, const at::Tensor& expected) {
+  return ((got.to(at::kDouble) - expected).norm() / expected.norm()).item<double>();
+}
+
+class FlashAttention : public ::testing::Test {
+ protected:
+  ~FlashAttention() override { at::set_num_threads(threads_before_); }
+
+  int threads_before_ = at::get_num_threads();
+  std::shared_ptr<Attention> eager_ = test::load_plugin<Attention>("attention", "eager");
+  std::shared_ptr<Attention> sdpa_ = test::load_plugin<Attention>("attention", "sdpa");
+  std::shared_ptr<Attention> flash_ = test::load_plugin<Attention>("attention", "flash");
+};
+
+TEST_F(FlashAttention, MatchesDoubleAtAnySize) {
+  at::set_num_threads(3);
+  for (const Sizes& sizes : kSizes) {
+    SCOPED_TRACE(::testing::Message() << sizes.queries << " queries, " << sizes.keys << " keys, "
+                                      << sizes.head_dim << " wide, causal " << sizes.causal);
+    for (const auto& [dtype, bound] : {std::pair{at::kFloat, 3e-6}, {at::kBFloat16, 2e-2}}) {
+      const auto expected = outcome(*eager_, sizes, dtype, at::kDouble);
+      const auto got = outcome(*flash_, sizes, dtype, dtype);
+      EXPECT_THAT(errors(got, expected), ::testing::Each(::testing::Lt(bound))) << dtype;
+    }
+  }
+}
+
+// Of each result the errors of all values, and of all results the largest error.
+TEST_F(FlashAttention, IsAsCloseToDoubleAsPyTorchs) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    double ours = 0.0;
+    double theirs = 0.0;
+    for (const Sizes& sizes : {Sizes{1, 2, 512, 512, 64, true},
+                               {1, 1, 1024, 1024, 128, true},
+                               {1, 2, 500, 500, 64, false}}) {
+      const auto expected = outcome(*eager_, sizes, dtype, at::kDouble);
+      const auto flash = outcome(*flash_, sizes, dtype, dtype);
+      const auto sdpa = outcome(*sdpa_, sizes, dtype, dtype);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_LE(mean_error(flash[i], expected[i]), 1.01 * mean_error(sdpa[i], expected[i])) << i;
+      }
+      ours = std::max(ours, std::ranges::max(errors(flash, expected)));
+      theirs = std::max(theirs, std::ranges::max(errors(sdpa, expected)));
+    }
+    EXPECT_LE(ours, theirs) << dtype;
+  }
+}
+
+// One head, too: its tiles are spread over the threads.
+TEST_F(FlashAttention, BitsDoNotDependOnThreads) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Sizes& sizes : {Sizes{1, 1, 700, 700, 16, true}, {1, 3, 300, 500, 16, false}}) {
+      at::set_num_threads(1);
+      const auto one = outcome(*flash_, sizes, dtype, dtype);
+      at::set_num_threads(4);
+      const auto four = outcome(*flash_, sizes, dtype, dtype);
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], four[i])) << i;
+    }
+  }
+}
+
+// Any matrix of a tile by all queries, or by all keys, would be 16 MB or more.
+TEST_F(FlashAttention, MemoryDoesNotGrowWithTheLengths) {
+  constexpr std::int64_t kLong = 65536;
+  constexpr std::int64_t kShort = 512;
+  constexpr std::int64_t kMegabyte = 1 << 20;
+  at::set_num_threads(2);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Sizes& sizes :
+         {Sizes{1, 1, kLong, kShort, 16, true}, {1, 1, kShort, kLong, 16, false}}) {
+      const auto counting = cpu_device().count_memory();
+      const at::Tensor q = heads_of(sizes.queries, sizes, dtype, 1).requires_grad_(true);
+      const at::Tensor k = heads_of(sizes.keys, sizes, dtype, 2).requires_grad_(true);
+      const at::Tensor v = heads_of(sizes.keys, sizes, dtype, 3).requires_grad_(true);
+      const at::Tensor dy = heads_of(sizes.queries, sizes, dtype, 4);
+      cpu_device().reset_memory();
+      const std::int64_t before = cpu_device().memory().allocated_bytes;
+      flash_->forward(q, k, v, {.causal = sizes.causal}).backward(dy);
+      const std::int64_t peak = cpu_device().memory().peak_allocated_bytes - before;
+      // The output, the gradients, and float32 for each query: log-sum-exp and delta.
+      const std::int64_t wanted =
+          2 * static_cast<std::int64_t>(q.nbytes() + k.nbytes()) + 8 * sizes.queries;
+      // In bfloat16 the sums of one head's dq are float32.
+      const std::int64_t sums = dtype == at::kFloat ? 0 : 4 * sizes.queries * sizes.head_dim;
+      EXPECT_LT(peak, wanted + sums + 2 * kMegabyte);
+    }
+  }
+}
+
+TEST_F(FlashAttention, SavesWhereHooksSeeItAndKeepsNoCycle) {
+  const Sizes sizes{1, 2, 70, 70, 8, true};
+  const at::Tensor q = heads_of(70, sizes, at::kFloat, 1).requires_grad_(true);
+  const at::Tensor dy = heads_of(70, sizes, at::kFloat, 2);
+  flash_->forward(q, q, q, {.causal = true}).backward(dy);
+  const at::Tensor expected = q.grad().clone();
+  q.mutable_grad().reset();
+
+  at::Tensor y;
+  const auto& counts =
+      test::with_saved_tensor_hooks([&] { y = flash_->forward(q, q, q, {.causal = true}); });
+  EXPECT_EQ(counts.packed, 5) << "q, k, v, log-sum-exp and the output";
+  y.backward(dy, /*retain_graph=*/true);
+  EXPECT_EQ(counts.unpacked, 5);
+  EXPECT_TRUE(at::equal(q.grad(), expected));
+
+  const std::weak_ptr<torch::autograd::Node> node = y.grad_fn();
+  y.reset();
+  EXPECT_TRUE(node.expired()) << "the saved output refers to the node that saved it";
+}
+
+TEST_F(FlashAttention, SeesThatWhatItSavedWasWrittenTo) {
+  const Sizes sizes{1, 1, 8, 8, 8, true};
+  const at::Tensor q = heads_of(8, sizes, at::kFloat, 1).requires_grad_(true);
+  const at::Tensor k = heads_of(8, sizes, at::kFloat, 2);
+  const at::Tensor y = flash_->forward(q, k, k, {.causal = true});
+  k.add_(1.0);
+  EXPECT_THROW(y.sum().backward(), c10::Error);
 }
 
 }  // namespace

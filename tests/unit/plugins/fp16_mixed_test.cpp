@@ -8,9 +8,9 @@
 
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
 #include "ddprun/plugin/precision.h"
-#include "ddprun/train/trainer.h"
-#include "ddprun/train/training.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
 #include "support/thread_ranks.h"

@@ -9,6 +9,7 @@
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/precision.h"
 #include "support/plugin_library.h"
+#include "support/saved_tensor_hooks.h"
 
 namespace ddprun {
 namespace {
@@ -50,6 +51,18 @@ class Fp8 : public ::testing::Test {
   at::Tensor x_ = at::randn({2, 16, 48}).requires_grad_();
   at::Tensor weight_ = (at::randn({64, 48}) * 0.1).requires_grad_();
 };
+
+TEST_F(Fp8, SavesWhereHooksSeeIt) {
+  const auto fp8 = make_fp8();
+  fp8->linear()(x_, weight_).sum().backward();
+  const at::Tensor expected = weight_.grad().clone();
+  weight_.mutable_grad().reset();
+  at::Tensor y;
+  const auto& counts = test::with_saved_tensor_hooks([&] { y = fp8->linear()(x_, weight_); });
+  EXPECT_EQ(counts.packed, 4) << "values and scales of both operands";
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(weight_.grad(), expected));
+}
 
 TEST_F(Fp8, ProductsAreThoseOfTheRoundedOperands) {
   const auto fp8 = make_fp8();

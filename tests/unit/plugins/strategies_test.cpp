@@ -124,6 +124,7 @@ TEST(Strategies, CollectivesOfAStep) {
   EXPECT_THAT(run("{name: naive}", order, order),
               ElementsAre(Call("p0", 4), Call("p1", 8), Call("p2", 12), Call("p3", 16)));
   EXPECT_THAT(run("{name: flat}", order, order), ElementsAre(Call("gradients", 40)));
+  EXPECT_THAT(run("{name: flat, copy: true}", order, order), ElementsAre(Call("gradients", 40)));
   EXPECT_THAT(run("{name: overlap}", order, order),
               ElementsAre(Call("p0", 4), Call("p1", 8), Call("p2", 12), Call("p3", 16)));
   EXPECT_THAT(run("{name: bucketed, first_bucket_mb: 0.01, bucket_mb: 25}", order, order),

@@ -10,7 +10,9 @@
 #include <set>
 #include <sstream>
 
-#include "ddprun/train/training.h"
+#include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/kinds.h"
+#include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 namespace {
@@ -41,17 +43,21 @@ void expect_table(const std::string& marker, const std::string& table) {
 TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- samples -->\n", samples_markdown(training()));
   expect_table("<!-- figures -->\n", figures_markdown(training()));
+  expect_table("<!-- samples: collectives -->\n", samples_markdown(collectives()));
+  expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {
-  std::set<std::string> keys, titles;
-  for (const Quantity& quantity : training().quantities()) {
-    EXPECT_TRUE(keys.insert(quantity.key).second) << quantity.key << " is declared twice";
-    if (!quantity.title.empty()) {
-      EXPECT_TRUE(titles.insert(quantity.title).second) << quantity.title;
+  for (const RunnableKind* kind : experiment_kinds()) {
+    std::set<std::string> keys, titles;
+    for (const Quantity& quantity : kind->quantities()) {
+      EXPECT_TRUE(keys.insert(quantity.key).second) << quantity.key << " is declared twice";
+      if (!quantity.title.empty()) {
+        EXPECT_TRUE(titles.insert(quantity.title).second) << quantity.title;
+      }
+      EXPECT_FALSE(quantity.meaning.empty() && quantity.of == nullptr) << quantity.key;
+      EXPECT_FALSE(quantity.formula().empty()) << quantity.key;
     }
-    EXPECT_FALSE(quantity.meaning.empty() && quantity.of == nullptr) << quantity.key;
-    EXPECT_FALSE(quantity.formula().empty()) << quantity.key;
   }
 }
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/train/training.h"
+#include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 namespace {

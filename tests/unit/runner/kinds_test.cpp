@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
+#include "ddprun/experiments/kinds.h"
 #include "ddprun/result/run_statistics.h"
-#include "runner/report/kinds.h"
 #include "runner/report/report_table.h"
 #include "runner/report/steps_csv.h"
 #include "support/report_rows.h"

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -39,7 +41,7 @@ Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body
         if (seen) seen->log.push_back(std::to_string(rank) + " " + level + " " + text);
       }};
   const RankBody rank_body = [&](const RankInfo& info, const auto& on_progress) {
-    on_progress({1, 2, std::nan(""), 3.5});
+    on_progress({1, 2, "loss nan"});
     return body(info.rank);
   };
   return run_ranks(ranks, timeout_s, rank_body, signals, observer);
@@ -60,7 +62,7 @@ TEST(Supervisor, ReturnsTheResultOfRankZero) {
   EXPECT_EQ(outcome.result["text"], large);
   EXPECT_THAT(seen.log, testing::ElementsAre("1 error a word"));
   ASSERT_EQ(seen.progress.size(), 1u);  // of rank 0 only
-  EXPECT_TRUE(std::isnan(seen.progress[0].loss));
+  EXPECT_EQ(seen.progress[0].figures, "loss nan");
 }
 
 TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
@@ -75,6 +77,28 @@ TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
                                            "  got: the cause\n"
                                            "  expected: no exception but ddprun's own\n"
                                            "  hint: these are the words of .*"));
+}
+
+TEST(Supervisor, DifferentCallsExplainThePeerThatFailsFirst) {
+  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+    LaunchBoard::announce(2, "barrier", 0, "the same");
+    sleep_ms(50 * rank);
+    if (rank == 0) {
+      LaunchBoard::announce(2, "all_reduce", 64, "a");
+      throw CommError({.what = "a peer is gone"});
+    }
+    try {
+      LaunchBoard::announce(2, "all_reduce", 64, "b");
+    } catch (const CommError&) {
+      sleep_ms(100);  // it leaves its connections before it says why
+      throw;
+    }
+    return {};
+  });
+  EXPECT_EQ(outcome.status, Outcome::Status::failed);
+  EXPECT_THAT(outcome.reason, HasSubstr("the ranks called different collectives"));
+  EXPECT_THAT(outcome.reason, HasSubstr("got: rank 0: all_reduce 'a' of 64 bytes; rank 1: "
+                                        "all_reduce 'b' of 64 bytes"));
 }
 
 TEST(Supervisor, ACommErrorWithoutACauseIsShownItself) {
@@ -114,6 +138,18 @@ TEST(Supervisor, AnExitWithoutAWordIsAFailureEvenWithStatusZero) {
                            "  got: exit status 0, no error message\n"
                            "  expected: every rank ends by itself, and says how\n"
                            "  hint: something called exit\\(\\) in it, perhaps a plugin"));
+}
+
+TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
+  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+    if (rank == 1) std::thread([] { throw std::runtime_error("its words"); }).join();
+    sleep_ms(60'000);
+    return {};
+  });
+  EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: an exception left its thread\n"
+                                           "  where: rank 1 of 2, process [0-9]+\n"
+                                           "  got: its words\n"
+                                           "  expected: .*"));
 }
 
 TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
@@ -169,9 +205,21 @@ TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
+/// A word that ranks share.
+std::atomic<bool>& shared_flag() {
+  void* const memory = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return *new (memory) std::atomic<bool>(false);
+}
+
 TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
-  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
-    if (rank == 2) raise(SIGSTOP);
+  std::atomic<bool>& stops = shared_flag();
+  const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
+    if (rank == 2) {
+      stops = true;
+      raise(SIGSTOP);
+    }
+    while (!stops) sleep_ms(10);
     sleep_ms(300);
     throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });

@@ -15,6 +15,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
+#include "support/error_of.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -172,15 +173,7 @@ TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
 }
 
 /// The message of the Error that `run` throws.
-template <class Run>
-std::string error_of(Run run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST_F(OneRank, AParameterWithoutGradientIsAnError) {
   DataParallel ddp = make();

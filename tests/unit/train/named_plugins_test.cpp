@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "ddprun/base/error.h"
+#include "support/error_of.h"
 
 namespace ddprun {
 namespace {
@@ -35,12 +36,7 @@ void forward(const std::function<void()>& call) {
 }
 
 std::string message_of(const std::function<void()>& call) {
-  try {
-    forward(call);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { forward(call); });
 }
 
 TEST(NamedPlugins, WordsOfAnyExceptionAreKept) {
@@ -59,6 +55,40 @@ TEST(NamedPlugins, WhatIsNotThePluginsFaultArrivesAsItIs) {
   EXPECT_THROW(forward([] { throw ConfigError({.what = "a key"}); }), ConfigError);
   EXPECT_THROW(forward([] { throw std::bad_alloc(); }), std::bad_alloc);
   EXPECT_NO_THROW(forward([] {}));
+}
+
+/// Its backward throws, if asked.
+struct ThrowsInBackward final : Attention {
+  explicit ThrowsInBackward(bool throws) : throws(throws) {}
+  at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions&) override {
+    const at::Tensor sum = q + k + v;
+    sum.register_hook([this](const at::Tensor&) {
+      if (throws) throw std::runtime_error("its words");
+    });
+    return sum * 2;
+  }
+  bool throws;
+};
+
+TEST(NamedPlugins, AnAttentionsBackwardIsNamedAndWhatComesAfterItIsNot) {
+  for (const bool within : {true, false}) {
+    const auto mine = with_named_failures(std::make_shared<ThrowsInBackward>(within), "mine");
+    const at::Tensor x = at::ones({1}).set_requires_grad(true);
+    const at::Tensor before = x * 3;
+    if (!within) {
+      x.register_hook([](const at::Tensor&) { throw std::runtime_error("another's words"); });
+    }
+    const at::Tensor out = mine->forward(before * 1, before * 1, before * 1, {});
+    const std::string words = test::error_of<std::exception>(
+        [&] { backward_with_names(*mine, [&] { out.sum().backward(); }); });
+    if (within) {
+      EXPECT_THAT(
+          words, AllOf(HasSubstr("attention mine, backward of forward()"), HasSubstr("its words")));
+    } else {
+      EXPECT_THAT(words, AllOf(HasSubstr("another's words"), testing::Not(HasSubstr("mine"))));
+    }
+  }
 }
 
 struct Doubled final : Precision {

@@ -7,10 +7,10 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/proof.h"
-#include "ddprun/train/trainer.h"
-#include "ddprun/train/training.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 

@@ -1,0 +1,33 @@
+// What a rank is told of its run besides the experiment.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "ddprun/comm/rendezvous.h"
+
+namespace ddprun {
+
+/// How far a run is.
+struct Progress {
+  std::int64_t step = 0;     ///< steps done, warm-up included
+  std::int64_t steps = 0;    ///< in all; at most, if a time may end the run earlier
+  std::string figures = {};  ///< of the last step: "loss 5.412, 31.2 ms/step"
+};
+
+/// One rank's part in one run.
+struct RunContext {
+  RankInfo info;
+  /// Keeps the keys of runs that share a store apart.
+  std::string run_id;
+  /// When the user's command started, in now_ns().
+  std::int64_t launch_ns = 0;
+  /// Where rank 0 writes the files that `profile:` asks for.
+  std::filesystem::path folder = {};
+  /// Called on the rank's own thread after each step; may be empty.
+  std::function<void(const Progress&)> on_progress = {};
+};
+
+}  // namespace ddprun

@@ -1,0 +1,234 @@
+// Patterns of integers that no collective rounds, and what must come of them.
+#include "ddprun/experiments/collectives/collective_trial.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/comm/host_layout.h"
+#include "ddprun/device/device.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The pattern repeats after this many elements: a prime, so that data that moved by any size of
+/// chunk is wrong.
+constexpr std::int64_t kPeriod = 65521;
+constexpr std::int64_t kMostLevels = 250;
+constexpr int kRoot = 0;
+constexpr const char* kLabel = "measured";
+
+/// Calls `each(begin, length)` for the pieces of a tensor of `elements` that are a period long.
+template <typename Each>
+void for_each_period(std::int64_t elements, const Each& each) {
+  for (std::int64_t begin = 0; begin < elements; begin += kPeriod) {
+    each(begin, std::min(kPeriod, elements - begin));
+  }
+}
+
+void write_periods(const at::Tensor& tensor, const at::Tensor& period) {
+  for_each_period(tensor.numel(), [&](std::int64_t begin, std::int64_t length) {
+    tensor.narrow(0, begin, length).copy_(period.narrow(0, 0, length));
+  });
+}
+
+/// Elements of `tensor` that differ from the pattern, of which it begins at element `offset`.
+std::int64_t count_wrong(const at::Tensor& tensor, const at::Tensor& period, std::int64_t offset) {
+  const at::Tensor wanted = at::roll(period, -(offset % kPeriod));
+  at::Tensor wrong = at::zeros({}, tensor.options().dtype(at::kLong));
+  for_each_period(tensor.numel(), [&](std::int64_t begin, std::int64_t length) {
+    wrong += tensor.narrow(0, begin, length).ne(wanted.narrow(0, 0, length)).sum();
+  });
+  return wrong.item<std::int64_t>();
+}
+
+class BufferTrial final : public CollectiveTrial {
+ public:
+  BufferTrial(const CollectivesConfig& config, ProcessGroup& group)
+      : config_(config),
+        group_(group),
+        levels_(pattern_levels(config, group.size())),
+        slice_(config.elements(group.size()) / (config.slices() ? group.size() : 1)) {
+    const at::Tensor whole = allocate(config.elements(group.size()));
+    const at::Tensor own = config.slices() ? whole.narrow(0, group.rank() * slice_, slice_) : whole;
+    const at::Tensor other = config.in_place ? own : allocate(slice_);
+    const bool gathers = config.collective == CollectiveKind::all_gather;
+    input_ = gathers ? other : whole;
+    output_ = gathers ? whole : other;
+  }
+
+  void fill(std::int64_t round) override {
+    if (output_.data_ptr() != input_.data_ptr() || output_.numel() > input_.numel()) {
+      output_.zero_();
+    }
+    write_periods(input_, of_rank(group_.rank(), round).to(input_.scalar_type()));
+  }
+
+  void call() override {
+    const bool copies = !config_.in_place && !config_.slices();
+    const int rank = group_.rank();
+    switch (config_.collective) {
+      case CollectiveKind::all_reduce:
+        if (copies) output_.copy_(input_);
+        return group_.all_reduce(output_, config_.op, kLabel).wait();
+      case CollectiveKind::broadcast:
+        if (copies && rank == kRoot) output_.copy_(input_);
+        return group_.broadcast(output_, kRoot, kLabel).wait();
+      case CollectiveKind::reduce_scatter:
+        return group_.reduce_scatter(output_, input_, config_.op, kLabel).wait();
+      case CollectiveKind::all_gather:
+        return group_.all_gather(output_, input_, kLabel).wait();
+      case CollectiveKind::barrier:
+        return group_.barrier(kLabel);
+    }
+  }
+
+  std::int64_t wrong(std::int64_t round) override {
+    const at::ScalarType type = output_.scalar_type();
+    if (config_.collective == CollectiveKind::broadcast) {
+      return count_wrong(output_, of_rank(kRoot, round).to(type), 0);
+    }
+    if (config_.collective == CollectiveKind::all_gather) {
+      std::int64_t wrong = 0;
+      for (int rank = 0; rank < group_.size(); ++rank) {
+        wrong +=
+            count_wrong(output_.narrow(0, rank * slice_, slice_), of_rank(rank, round).to(type), 0);
+      }
+      return wrong;
+    }
+    const std::int64_t offset = config_.slices() ? group_.rank() * slice_ : 0;
+    return count_wrong(output_, reduced(round).to(type), offset);
+  }
+
+  std::int64_t compared() const override { return output_.numel(); }
+
+ private:
+  at::Tensor allocate(std::int64_t elements) {
+    const auto options =
+        at::TensorOptions(group_.device().torch_device()).dtype(scalar_type(config_.dtype));
+    return config_.memory == BufferMemory::group ? group_.allocate(elements, options)
+                                                 : at::zeros({elements}, options);
+  }
+
+  /// What a rank puts in: (period,) int64. Of avg each value is a multiple of the ranks, so that
+  /// their mean is whole.
+  at::Tensor of_rank(int rank, std::int64_t round) const {
+    const auto options = at::TensorOptions(group_.device().torch_device()).dtype(at::kLong);
+    const std::int64_t scale = config_.reduces() && config_.op == ReduceOp::avg ? group_.size() : 1;
+    const at::Tensor index = at::arange(kPeriod, options);
+    return (index * 7919 + (rank * 131 + round * 31)).remainder(levels_ + 1) * scale;
+  }
+
+  /// What must come out of a reduction: (period,) int64.
+  at::Tensor reduced(std::int64_t round) const {
+    at::Tensor out = of_rank(0, round);
+    for (int rank = 1; rank < group_.size(); ++rank) {
+      const at::Tensor other = of_rank(rank, round);
+      out = config_.op == ReduceOp::max ? at::maximum(out, other) : out + other;
+    }
+    return config_.op == ReduceOp::avg ? out.div(group_.size(), "floor") : out;
+  }
+
+  CollectivesConfig config_;
+  ProcessGroup& group_;
+  std::int64_t levels_;
+  std::int64_t slice_;  ///< elements of what one rank sends or gets
+  at::Tensor input_, output_;
+};
+
+class BarrierTrial final : public CollectiveTrial {
+ public:
+  explicit BarrierTrial(ProcessGroup& group) : group_(group) {}
+
+  void fill(std::int64_t /*round*/) override {}
+  void call() override { group_.barrier(kLabel); }
+
+  /// One rank comes late. Clocks are compared within a host alone.
+  std::int64_t wrong(std::int64_t round) override {
+    constexpr std::chrono::milliseconds kLate(5);
+    group_.barrier("together");
+    if (group_.rank() == round % group_.size()) std::this_thread::sleep_for(kLate);
+    const std::int64_t came = now_ns();
+    group_.barrier("late");
+    const std::int64_t left = now_ns();
+    const std::string host = host_identity();
+    bool early = false;
+    for (const std::string& text : group_.all_gather_object(nlohmann::json({host, came}).dump())) {
+      const auto other = nlohmann::json::parse(text);
+      early = early || (other.at(0) == host && other.at(1).get<std::int64_t>() > left);
+    }
+    return early ? 1 : 0;
+  }
+
+  std::int64_t compared() const override { return 1; }
+
+ private:
+  ProcessGroup& group_;
+};
+
+}  // namespace
+
+std::int64_t largest_exact(ElementType type) {
+  switch (type) {
+    case ElementType::bfloat16:
+      return 1 << 8;
+    case ElementType::float16:
+      return 1 << 11;
+    case ElementType::float32:
+      return 1 << 24;
+    case ElementType::int8:
+      return std::numeric_limits<std::int8_t>::max();
+    case ElementType::uint8:
+      return std::numeric_limits<std::uint8_t>::max();
+    case ElementType::int32:
+    case ElementType::float64:
+    case ElementType::int64:
+      return std::numeric_limits<std::int32_t>::max();
+  }
+  return 1;
+}
+
+std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks) {
+  const bool adds = config.reduces() && config.op != ReduceOp::max;
+  const bool divides = config.reduces() && config.op == ReduceOp::avg;
+  const std::int64_t share = (adds ? ranks : 1) * (divides ? ranks : 1);
+  return std::min(kMostLevels, largest_exact(config.dtype) / share);
+}
+
+at::ScalarType scalar_type(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+      return at::kFloat;
+    case ElementType::float64:
+      return at::kDouble;
+    case ElementType::float16:
+      return at::kHalf;
+    case ElementType::bfloat16:
+      return at::kBFloat16;
+    case ElementType::int8:
+      return at::kChar;
+    case ElementType::uint8:
+      return at::kByte;
+    case ElementType::int32:
+      return at::kInt;
+    case ElementType::int64:
+      return at::kLong;
+  }
+  return at::kFloat;
+}
+
+std::unique_ptr<CollectiveTrial> make_collective_trial(const CollectivesConfig& config,
+                                                       ProcessGroup& group) {
+  if (config.collective == CollectiveKind::barrier) return std::make_unique<BarrierTrial>(group);
+  return std::make_unique<BufferTrial>(config, group);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,169 @@
+// The figures of one collective, and the lines through those of several sizes.
+#include "ddprun/experiments/collectives/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ddprun/comm/backend_support.h"
+#include "ddprun/comm/collective.h"
+#include "ddprun/measure/line_fit.h"
+#include "ddprun/result/finding.h"
+#include "ddprun/result/run_statistics.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+double median_us(const RunStatistics& run) { return run[collectives().time_us].steps.median; }
+
+double work_of(const RunStatistics& run, const char* key) {
+  return run.run().work.at(key).get<double>();
+}
+
+CollectiveKind collective_of(const RunStatistics& run) {
+  return value_named<CollectiveKind>(
+      run.run().config.at("collectives").at("collective").get<std::string>());
+}
+
+/// GB/s of bytes in microseconds.
+Figure bandwidth(double bytes, double us) {
+  return bytes > 0 && us > 0 ? Figure{bytes / us * 1e-3} : Figure{};
+}
+
+/// What the runs of one line have in common: all that tells them apart but their size.
+std::string line_of(const RunStatistics& run) {
+  std::string text;
+  for (const auto& [title, value] : collectives().facts(run.run())) {
+    text += (text.empty() ? "" : ", ") + value;
+  }
+  return text + fmt::format(", {} ranks", run.run().ranks.size());
+}
+
+json line_json(const RunStatistics& run, const LineFit& fit) {
+  json out = {{"kind", collectives().name()},
+              {"ranks", run.run().ranks.size()},
+              {"latency_us", fit.intercept},
+              {"latency_error_us", fit.intercept_error},
+              {"us_per_byte", fit.slope},
+              {"us_per_byte_error", fit.slope_error},
+              {"rms_relative_error", fit.rms_relative},
+              {"points", fit.points}};
+  for (const auto& [title, value] : collectives().facts(run.run())) out[title] = value;
+  return out;
+}
+
+/// The line through the medians of runs that differ in size; no text if they allow none.
+Finding fitted(const std::string& name, const std::vector<const RunStatistics*>& runs) {
+  std::vector<double> bytes, times;
+  for (const RunStatistics* run : runs) {
+    bytes.push_back(work_of(*run, "bytes"));
+    times.push_back(median_us(*run));
+  }
+  const auto fit = fit_line(bytes, times);
+  if (!fit) return {};
+  const std::string speed = fit->slope > 0
+                                ? fmt::format("{:.3g} ± {:.2g} GB/s", 1e-3 / fit->slope,
+                                              1e-3 * fit->slope_error / (fit->slope * fit->slope))
+                                : std::string("no bandwidth (time does not grow with size)");
+  return {fmt::format("{}: latency {:.3g} ± {:.2g} µs, bandwidth {}; the line through {} sizes "
+                      "misses their medians by {:.0f} % (root mean square)",
+                      name, fit->intercept, fit->intercept_error, speed, fit->points,
+                      fit->rms_relative * 100),
+          line_json(*runs.front(), *fit)};
+}
+
+/// Ranks that shared a core waited for their turn on it, too.
+std::string crowded(const std::vector<const RunStatistics*>& runs) {
+  std::map<std::size_t, double> crowds;  // ranks -> on a core
+  for (const RunStatistics* run : runs) {
+    const double on_a_core = (*run)[collectives().ranks_per_core].steps.max;
+    if (on_a_core > 1) crowds[run->run().ranks.size()] = on_a_core;
+  }
+  std::string text;
+  for (const auto& [ranks, on_a_core] : crowds) {
+    text += fmt::format("{}{} ranks, {:.3g} a core", text.empty() ? "" : "; ", ranks, on_a_core);
+  }
+  return text;
+}
+
+}  // namespace
+
+const Collectives& collectives() {
+  static const Collectives kind;
+  return kind;
+}
+
+std::string Collectives::in_short(const RunStatistics& run) const {
+  const Figure busbw = find_busbw(run);
+  return fmt::format("{:.1f} µs{}", median_us(run),
+                     busbw.value ? fmt::format(", busbw {:.3g} GB/s", *busbw.value) : "");
+}
+
+std::vector<std::pair<std::string, std::string>> Collectives::facts(const Run& run) const {
+  const json& own = run.config.at("collectives");
+  const auto text = [&own](const char* key) { return own.at(key).get<std::string>(); };
+  const std::string collective = text("collective");
+  const CollectiveKind kind = value_named<CollectiveKind>(collective);
+  const bool buffers = kind != CollectiveKind::barrier;
+  const bool in_place = own.at("in_place").get<bool>();
+  return {{"backend", run.config.at("world").at("backend").get<std::string>()},
+          {"collective", collective},
+          {"type", buffers ? text("dtype") : "–"},
+          {"op", reduces(kind) ? text("op") : "–"},
+          {"place", !buffers   ? "–"
+                    : in_place ? "in place"
+                               : "out of place"},
+          {"memory", buffers ? text("memory") : "–"}};
+}
+
+std::string Collectives::in_words(const std::string& check) const {
+  if (check == "data_before_timing") return "every element right before the timing";
+  if (check == "data_after_timing") return "every element right after it";
+  return check;
+}
+
+std::string Collectives::table_note() const {
+  return "Times in microseconds, of the slowest rank: median over the measured samples (± standard "
+         "deviation); bandwidths in GB/s";
+}
+
+std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics*>& runs) const {
+  std::vector<std::string> names;  // in order of appearance
+  std::map<std::string, std::vector<const RunStatistics*>> lines;
+  for (const RunStatistics* run : runs) {
+    if (!run->timed() || work_of(*run, "bytes") <= 0) continue;
+    auto& line = lines[line_of(*run)];
+    if (line.empty()) names.push_back(line_of(*run));
+    line.push_back(run);
+  }
+  std::vector<Finding> out;
+  for (const std::string& name : names) {
+    Finding finding = fitted(name, lines[name]);
+    if (!finding.text.empty()) out.push_back(std::move(finding));
+  }
+  if (const std::string crowds = crowded(runs); !crowds.empty()) {
+    out.push_back(
+        {"more ranks than cores: " + crowds + ": ranks took turns, which is in the times"});
+  }
+  return out;
+}
+
+Figure Collectives::find_size(const RunStatistics& run) { return {work_of(run, "bytes")}; }
+
+Figure Collectives::find_count(const RunStatistics& run) { return {work_of(run, "count")}; }
+
+Figure Collectives::find_algbw(const RunStatistics& run) {
+  return bandwidth(work_of(run, "bytes"), median_us(run));
+}
+
+Figure Collectives::find_busbw(const RunStatistics& run) {
+  const auto bytes = static_cast<std::int64_t>(work_of(run, "bytes"));
+  const auto ranks = static_cast<int>(run.run().ranks.size());
+  return bandwidth(wire_bytes(collective_of(run), bytes, ranks), median_us(run));
+}
+
+}  // namespace ddprun

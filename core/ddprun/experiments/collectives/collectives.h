@@ -1,0 +1,136 @@
+// The kind of experiment that measures one collective at one size: its quantities, and the line
+// that is fitted through the sizes.
+//
+// Family: collectives.cpp collectives_rank.cpp
+#pragma once
+
+#include "ddprun/config/runnable_kind.h"
+#include "ddprun/result/speed_up.h"
+
+namespace ddprun {
+
+struct Collectives final : RunnableKind {
+  Collectives() : RunnableKind("collectives") {}
+  std::string in_short(const RunStatistics& run) const override;
+  std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
+  std::string in_words(const std::string& check) const override;
+  std::string table_note() const override;
+  std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
+
+  const KindKeys& keys() const override;
+  void check(const Experiment& experiment) const override;
+  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                     std::int64_t local_ranks) const override;
+  nlohmann::json work(const Experiment& experiment) const override;
+  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                   const RunContext& context) const override;
+
+  const Quantity& time_us =
+      declare({.key = "time_us",
+               .unit = "µs",
+               .over_ranks = OverRanks::max,
+               .title = "time µs",
+               .spread = true,
+               .meaning = "from the end of the barrier that follows the filling of the buffers to "
+                          "the result, on this rank",
+               .remark = "a collective is as slow as its slowest rank"});
+  const Quantity& size =
+      declare({.key = "size",
+               .unit = "bytes",
+               .follows = find_size,
+               .title = "size",
+               .drop_order = 4,
+               .timed = false,
+               .text = text_as("{:.0f}"),
+               .meaning = "bytes of the whole tensor, as nccl-tests counts them"});
+  const Quantity& count = declare(
+      {.key = "count",
+       .follows = find_count,
+       .title = "count",
+       .drop_order = 9,
+       .timed = false,
+       .text = text_as("{:.0f}"),
+       .meaning = "elements of what one rank sends or gets: of a slice, where there are slices"});
+  const Quantity& mean_us = declare({.key = "mean_us",
+                                     .unit = "µs",
+                                     .of = &time_us,
+                                     .over_ranks = OverRanks::max,
+                                     .over_steps = OverSteps::mean,
+                                     .title = "mean",
+                                     .drop_order = 7});
+  const Quantity& std_us = declare({.key = "std_us",
+                                    .unit = "µs",
+                                    .of = &time_us,
+                                    .over_ranks = OverRanks::max,
+                                    .over_steps = OverSteps::std,
+                                    .title = "std",
+                                    .drop_order = 8});
+  const Quantity& p99_us = declare({.key = "p99_us",
+                                    .unit = "µs",
+                                    .of = &time_us,
+                                    .over_ranks = OverRanks::max,
+                                    .over_steps = OverSteps::p99,
+                                    .title = "p99",
+                                    .drop_order = 5});
+  const Quantity& algbw_gb_per_s =
+      declare({.key = "algbw_gb_per_s",
+               .unit = "GB/s",
+               .follows = find_algbw,
+               .title = "algbw",
+               .drop_order = 3,
+               .text = text_as("{:.3g}"),
+               .meaning = "size / median time. –: a barrier has none"});
+  const Quantity& busbw_gb_per_s =
+      declare({.key = "busbw_gb_per_s",
+               .unit = "GB/s",
+               .follows = find_busbw,
+               .title = "busbw",
+               .drop_order = 2,
+               .text = text_as("{:.3g}"),
+               .meaning = "[bytes on the wire](#bytes-on-the-wire) / median time. –: a barrier has "
+                          "none"});
+  const Quantity& wrong =
+      declare({.key = "wrong",
+               .written = Written::integer,
+               .optional = true,
+               .over_ranks = OverRanks::sum,
+               .over_steps = OverSteps::sum,
+               .title = "#wrong",
+               .timed = false,
+               .text = text_as("{:.0f}"),
+               .meaning = "elements of this rank's result that are not what they must be, all of "
+                          "them compared; of a barrier whether this rank left it before another "
+                          "one came. In the first sample and the last: the others have none"});
+  const Quantity& samples = declare({.key = "samples",
+                                     .of = &time_us,
+                                     .over_ranks = OverRanks::max,
+                                     .over_steps = OverSteps::number,
+                                     .title = "n",
+                                     .drop_order = 6,
+                                     .timed = false,
+                                     .text = text_as("{:.0f}")});
+  const Quantity& ranks_per_core =
+      declare({.key = "ranks_per_core",
+               .over_ranks = OverRanks::max,
+               .timed = false,
+               .meaning = "ranks of this host / the cores that they may use together"});
+  const Quantity& speed_up = declare(
+      {.key = "speed_up",
+       .compares = ddprun::speed_up,
+       .title = "speed-up",
+       .drop_order = 1,
+       .text = text_as("{:.2f}x"),
+       .meaning = "median time of the row's [base](configuration.md#what-speed-up-counts-from) / "
+                  "median time of this row"});
+
+ private:
+  static Figure find_size(const RunStatistics& run);
+  static Figure find_count(const RunStatistics& run);
+  static Figure find_algbw(const RunStatistics& run);
+  static Figure find_busbw(const RunStatistics& run);
+};
+
+/// The one object of the kind.
+const Collectives& collectives();
+
+}  // namespace ddprun

@@ -1,0 +1,154 @@
+// What a collective's experiment says, what is refused, and what a rank does.
+#include <fmt/format.h>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/backend_support.h"
+#include "ddprun/comm/host_layout.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/collectives/measure_trial.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/rank/affinity.h"
+#include "ddprun/rank/emulated_ranks.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Which backend `auto` takes is known when the ranks have met, too late to refuse anything.
+void check_backend_is_named(const Experiment& e) {
+  if (e.world.comm.backend != BackendKind::automatic) return;
+  throw ConfigError({.what = "experiment collectives measures a backend that is named",
+                     .where = origin_of(e.document, "world.backend"),
+                     .got = "world.backend auto",
+                     .expected = "gloo, shm, hierarchical or nccl",
+                     .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
+                             "several"});
+}
+
+void check_meaning(const Experiment& e) {
+  const CollectivesConfig& c = e.collectives;
+  const CollectivesConfig defaults;
+  const std::string neighbour = said("collectives.collective", name_of(c.collective));
+  refuse_unused(e, !c.reduces() && c.op != defaults.op, "collectives.op", neighbour);
+  if (c.collective != CollectiveKind::barrier) return;
+  refuse_unused(e, c.bytes != defaults.bytes, "collectives.bytes", neighbour);
+  refuse_unused(e, c.dtype != defaults.dtype, "collectives.dtype", neighbour);
+  refuse_unused(e, c.in_place != defaults.in_place, "collectives.in_place", neighbour);
+  refuse_unused(e, c.memory != defaults.memory, "collectives.memory", neighbour);
+}
+
+void check_size(const Experiment& e) {
+  const CollectivesConfig& c = e.collectives;
+  if (c.collective == CollectiveKind::barrier || c.elements(e.world.size) > 0) return;
+  const std::int64_t least = bytes_of(c.dtype) * (c.slices() ? e.world.size : 1);
+  throw ConfigError({.what = "collectives.bytes has no room for an element of each rank",
+                     .where = origin_of(e.document, "collectives.bytes"),
+                     .got = fmt::format("{} bytes of {}", c.bytes, name_of(c.dtype)),
+                     .expected = fmt::format("at least {}", least),
+                     .hint = "raise it"});
+}
+
+void check_support(const Experiment& e) {
+  const CollectivesConfig& c = e.collectives;
+  const BackendKind backend = e.world.comm.backend;
+  const std::string lacks = backend_lacks(backend, c.collective, scalar_type(c.dtype), c.op);
+  if (lacks.empty()) return;
+  throw ConfigError(
+      {.what = fmt::format("backend {} has {}", name_of(backend), lacks),
+       .where = origin_of(e.document, "collectives.dtype"),
+       .got = fmt::format("{} of {} by {}", name_of(c.collective), name_of(c.dtype), name_of(c.op)),
+       .expected = "a type and an operation that the backend has",
+       .hint = "docs/configuration.md lists what each backend reduces"});
+}
+
+void check_exactness(const Experiment& e) {
+  const CollectivesConfig& c = e.collectives;
+  if (c.collective == CollectiveKind::barrier || pattern_levels(c, e.world.size) > 0) return;
+  throw ConfigError(
+      {.what = "the data could not be verified: the ranks' sum would be rounded",
+       .where = origin_of(e.document, "collectives.dtype"),
+       .got = fmt::format("{} by {} on {} ranks", name_of(c.dtype), name_of(c.op), e.world.size),
+       .expected = "a type in which sums of small integers are exact",
+       .hint = "fewer ranks, or float32"});
+}
+
+}  // namespace
+
+const KindKeys& Collectives::keys() const {
+  static const KindKeys keys = {.sections = {"world", "collectives", "repeat", "output"},
+                                .required = {"collectives"}};
+  return keys;
+}
+
+void Collectives::check(const Experiment& experiment) const {
+  check_backend_is_named(experiment);
+  check_meaning(experiment);
+  check_size(experiment);
+  check_support(experiment);
+  check_exactness(experiment);
+}
+
+void Collectives::check_machine(const Experiment& experiment, const PluginRegistry&,
+                                std::int64_t local_ranks) const {
+  if (experiment.world.device != DeviceKind::cpu) return;
+  const std::int64_t each = experiment.collectives.buffer_bytes(experiment.world.size);
+  const std::int64_t available = proc_bytes("/proc/meminfo", "MemAvailable");
+  if (each * local_ranks <= available) return;
+  throw ConfigError(
+      {.what = "the buffers of the ranks exceed this machine's free memory",
+       .where = origin_of(experiment.document, "collectives.bytes"),
+       .got = fmt::format("{} rank{} with {:.1f} GB of buffers each", local_ranks,
+                          local_ranks == 1 ? "" : "s", static_cast<double>(each) * 1e-9),
+       .expected = fmt::format("at most {:.1f} GB together", static_cast<double>(available) * 1e-9),
+       .hint = "smaller collectives.bytes, or fewer ranks"});
+}
+
+nlohmann::json Collectives::work(const Experiment& experiment) const {
+  const CollectivesConfig& c = experiment.collectives;
+  const std::int64_t elements = c.elements(experiment.world.size);
+  return {{"bytes", elements * bytes_of(c.dtype)},
+          {"count", c.slices() ? elements / experiment.world.size : elements}};
+}
+
+std::vector<RankResult> Collectives::run_rank(const Experiment& experiment,
+                                              const PluginRegistry& /*registry*/,
+                                              const RunContext& context) const {
+  const RankInfo& info = context.info;
+  RankResult result;
+  result.rank = info.rank;
+  const Affinity affinity = set_affinity(experiment.world, info);
+  result.cores = affinity.cores;
+  result.threads = affinity.threads;
+  const auto device = open_rank_device(experiment.world, info);
+  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
+  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
+  result.device_name = device->name();
+  {
+    const std::unique_ptr<CollectiveTrial> trial =
+        make_collective_trial(experiment.collectives, *group);
+    const RepeatConfig& repeat = experiment.repeat;
+    const auto on_sample = [&](const Sample& sample) {
+      if (sample.step == 0) {
+        result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
+      }
+      if (!context.on_progress) return;
+      context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
+                           fmt::format("{:.1f} µs", sample[time_us])});
+    };
+    measure_trial(*trial, *group, repeat, on_sample, result);
+  }
+  for (Sample& sample : result.samples) {
+    sample[ranks_per_core] = static_cast<double>(info.local_size) / affinity.host_cores;
+  }
+  result.peak_resident_bytes = peak_resident_bytes();
+  result.device = device->describe();
+  result.topology = device->topology();
+  std::vector<RankResult> results = gather_results(*group, result, *this);
+  group->shutdown();
+  return results;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,86 @@
+// Fill, barrier, call: sample by sample.
+#include "ddprun/experiments/collectives/measure_trial.h"
+
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/device/device.h"
+#include "ddprun/experiments/collectives/collectives.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Whether all ranks take another sample. They must agree, and each has a clock of its own: from
+/// the moment that time could end the measurement, rank 0's counts.
+class Repetition {
+ public:
+  Repetition(const RepeatConfig& config, ProcessGroup& group) : config_(config), group_(group) {}
+
+  bool goes_on(std::int64_t samples) {
+    const std::int64_t measured = samples - config_.warmup;
+    if (measured <= 0) begin_ns_ = now_ns();
+    if (measured < RepeatConfig::kLeast) return true;
+    if (measured >= config_.count) return false;
+    const double elapsed_s = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
+    const at::Tensor answer =
+        at::full({1}, elapsed_s < config_.seconds ? 1.0 : 0.0,
+                 at::TensorOptions(group_.device().torch_device()).dtype(at::kFloat));
+    group_.broadcast(answer, 0, "goes on").wait();
+    return answer.item<float>() != 0;
+  }
+
+ private:
+  RepeatConfig config_;
+  ProcessGroup& group_;
+  std::int64_t begin_ns_ = 0;
+};
+
+Sample take_sample(CollectiveTrial& trial, ProcessGroup& group, std::int64_t index,
+                   RankResult& result) {
+  Device& device = group.device();
+  trial.fill(index);
+  group.barrier("start");
+  group.take_records();  // whatever went before is not of this sample
+  const Mark begin = device.mark();
+  trial.call();
+  const Mark end = device.mark();
+  Sample sample(collectives());
+  sample.step = index;
+  result.last_step_begin_ns = device.time_of(begin);
+  sample[collectives().time_us] =
+      static_cast<double>(device.time_of(end) - result.last_step_begin_ns) * 1e-3;
+  result.last_step = group.take_records();
+  return sample;
+}
+
+Check data_check(const char* name, std::int64_t wrong, const CollectiveTrial& trial) {
+  if (wrong == 0) {
+    return {name, CheckStatus::passed, fmt::format("all {} elements are right", trial.compared())};
+  }
+  return {name, CheckStatus::failed,
+          fmt::format("{} of {} elements are wrong", wrong, trial.compared())};
+}
+
+}  // namespace
+
+void measure_trial(CollectiveTrial& trial, ProcessGroup& group, const RepeatConfig& repeat,
+                   const std::function<void(const Sample&)>& on_sample, RankResult& result) {
+  Repetition repetition(repeat, group);
+  const auto check = [&](const char* name) {
+    Sample& sample = result.samples.back();
+    const std::int64_t wrong = trial.wrong(sample.step);
+    sample[collectives().wrong] = static_cast<double>(wrong);
+    result.checks.push_back(data_check(name, wrong, trial));
+  };
+  for (std::int64_t index = 0; repetition.goes_on(index); ++index) {
+    result.samples.push_back(take_sample(trial, group, index, result));
+    result.samples.back().warmup = index < repeat.warmup;
+    if (index == 0) check("data_before_timing");
+    on_sample(result.samples.back());
+  }
+  check("data_after_timing");
+}
+
+}  // namespace ddprun

@@ -1,0 +1,114 @@
+// Repeats a step of the run in one process, and measures the differences.
+#include "ddprun/experiments/training/one_process.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <cmath>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/train/proof.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The single process has nobody to synchronize with.
+class Alone : public Strategy {
+ public:
+  void setup(StrategyContext&) override {}
+  void finish_backward() override {}
+};
+
+Experiment on_one_process(Experiment experiment) {
+  experiment.train.global_batch = experiment.global_batch();
+  experiment.train.batch_per_rank = 0;
+  experiment.train.accumulate = 1;
+  experiment.model.kernels = KernelSet::reference;
+  experiment.world.size = 1;
+  experiment.optimizer.overlap = false;
+  experiment.execution = {};
+  return experiment;
+}
+
+at::Tensor part(const at::Tensor& flat, Range range) {
+  return flat.narrow(0, range.begin, range.size()).to(at::kDouble);
+}
+
+double largest(const at::Tensor& values) {
+  return values.numel() == 0 ? 0.0 : values.max().item<double>();
+}
+
+/// What clipping multiplies gradients by.
+double clip_factor(const at::Tensor& gradients, double clip_norm) {
+  if (clip_norm <= 0) return 1;
+  return std::min(1.0, clip_norm / gradients.to(at::kDouble).norm().item<double>());
+}
+
+}  // namespace
+
+OneProcess::OneProcess(const Experiment& experiment, const PluginRegistry& registry, Device& device)
+    : whole_(on_one_process(experiment)),
+      group_(connect_thread(make_thread_store(), 0, 1, whole_.world.comm, device)) {
+  RunPlugins plugins = make_plugins(registry, whole_);
+  plugins.strategy = std::make_shared<Alone>();
+  trainer_ = std::make_unique<Trainer>(whole_, plugins, *group_);
+  parameters_.resize(trainer_->data_parallel().buffers().count());
+}
+
+void OneProcess::repeat(const RunStep& step, VerifiedStep& out) {
+  FlatBuffers& buffers = trainer_->data_parallel().buffers();
+  buffers.parameters(buffers.all()).copy_(step.before);
+  buffers.parameters_changed(buffers.all());
+  at::Tensor own;
+  const Sample sample = trainer_->step(step.index, [&] {
+    if (!step.gradients.defined()) return;
+    own = trainer_->gradients();
+    trainer_->set_gradients(step.gradients);
+  });
+  out.loss_one_process = sample[training().loss];
+  if (!own.defined() || step.skipped) return;
+  out.differences.emplace();
+  enter_gradients(step, own, *out.differences);
+  enter_updates(step, own, *out.differences);
+}
+
+void OneProcess::enter_gradients(const RunStep& step, const at::Tensor& own, Differences& out) {
+  const FlatBuffers& buffers = trainer_->data_parallel().buffers();
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = with_padding(buffers, index);  // what stands there counts in the norm
+    const double difference = largest((part(step.gradients, range) - part(own, range)).abs());
+    out.gradient.add(difference, buffers.name(index));
+    parameters_[index].gradient.add(difference, buffers.name(index));
+  }
+}
+
+void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Differences& out) {
+  const FlatBuffers& buffers = trainer_->data_parallel().buffers();
+  const double lr = trainer_->last_scalars().lr;
+  const double own_factor = clip_factor(own, whole_.optimizer.clip_norm);
+  const double run_factor = clip_factor(step.gradients, whole_.optimizer.clip_norm);
+  const bool sgd = whole_.optimizer.name == OptimizerKind::sgd;
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = buffers.range(index);
+    const std::string& name = buffers.name(index);
+    const at::Tensor expected = part(buffers.parameters(buffers.all()), range);
+    const at::Tensor off = part(step.after, range) - expected;
+    const at::Tensor size = part(step.before, range).abs() + expected.abs();
+    // Nothing off zero is no difference.
+    const double update = largest(at::where(off.eq(0), off, off.abs() / size));
+    // An update of SGD is linear in the gradients, so one by its own needs no second optimizer.
+    const at::Tensor other =
+        (part(own, range) * own_factor - part(step.gradients, range) * run_factor) * lr;
+    for (Differences* each : {&out, &parameters_[index]}) {
+      each->update.add(update, name);
+      if (!sgd) continue;
+      if (!each->parameter) each->parameter.emplace();
+      each->parameter->add(largest((off + other).abs()), name);
+    }
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,175 @@
+// When a run checks itself, and what it says of each check.
+#include "ddprun/experiments/training/run_proof.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/train/proof.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr int kDrawnSteps = 3;
+
+/// As text that is equal if and only if the numbers are, bit for bit.
+std::string to_text(const StepScalars& scalars) {
+  return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
+                     scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
+}
+
+std::string hash_of(const std::vector<StepScalars>& scalars) {
+  Hash64 hash;
+  for (const StepScalars& each : scalars) {
+    const std::string text = to_text(each);
+    hash.add(text.data(), text.size());
+  }
+  return fmt::format("{:016x}", hash.value());
+}
+
+}  // namespace
+
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, std::int64_t steps) {
+  std::set<std::int64_t> drawn;
+  const std::int64_t last = steps - 1;
+  for (int i = 0; i < kDrawnSteps && last > 0; ++i) {
+    drawn.insert(static_cast<std::int64_t>(counter_hash(seed, static_cast<std::uint64_t>(i)) %
+                                           static_cast<std::uint64_t>(last)));
+  }
+  return {drawn.begin(), drawn.end()};
+}
+
+RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group)
+    : experiment_(experiment),
+      trainer_(trainer),
+      group_(group),
+      steps_(experiment.train.warmup_steps + experiment.train.steps),
+      drawn_(drawn_steps(static_cast<std::uint64_t>(experiment.train.seed), steps_)) {}
+
+bool RunProof::begin() {
+  enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
+  look("before step 0");
+  return std::none_of(checks_.begin(), checks_.end(),
+                      [](const Check& check) { return check.status == CheckStatus::failed; });
+}
+
+void RunProof::after_step(std::int64_t index) {
+  if (off_plan_.empty()) {
+    off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.data_parallel().planned());
+    off_plan_step_ = index;
+  }
+  scalars_.push_back(trainer_.last_scalars());
+  if (std::binary_search(drawn_.begin(), drawn_.end(), index)) {
+    look_again(fmt::format("after step {}", index));
+  }
+}
+
+void RunProof::finish() {
+  finish_plan();
+  finish_scalars();
+  look_again(fmt::format("after step {}, the last", steps_ - 1));
+}
+
+void RunProof::look_again(const std::string& when) {
+  if (!failed("parameters_equal")) {
+    enter(check_parameters_equal(trainer_.data_parallel(), group_), when);
+  }
+  look(when);
+}
+
+void RunProof::look(const std::string& when) {
+  DataParallel& data_parallel = trainer_.data_parallel();
+  if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
+  if (failed("integer_gradients")) return;
+  const int micro_batches = experiment_.batch_per_rank() > experiment_.micro_batch() ? 2 : 1;
+  const auto seed = static_cast<std::uint64_t>(experiment_.train.seed);
+  enter(check_integer_gradients(data_parallel, group_,
+                                {micro_batches, counter_hash(~seed, rounds_++)}),
+        when);
+}
+
+void RunProof::enter(Check check, const std::string& when) {
+  const auto known = std::find_if(checks_.begin(), checks_.end(),
+                                  [&](const Check& each) { return each.name == check.name; });
+  const bool first = known == checks_.end();
+  const std::size_t place = static_cast<std::size_t>(known - checks_.begin());
+  if (first) {
+    checks_.emplace_back();
+    // initial_parameters_equal has held, or no step would have run.
+    held_.emplace_back(check.name == "parameters_equal" ? "before step 0" : "");
+  }
+  if (check.status == CheckStatus::failed) {
+    check.detail =
+        fmt::format("strategy {}: {}failed {}: {}", experiment_.strategy.name,
+                    held_[place].empty() ? "" : "held " + held_[place] + ", ", when, check.detail);
+  } else {
+    held_[place] = when;
+    check.detail += " (" + when + (first ? ")" : ", and each time before)");
+  }
+  checks_[place] = std::move(check);
+}
+
+bool RunProof::failed(const std::string& name) const {
+  return std::any_of(checks_.begin(), checks_.end(), [&](const Check& check) {
+    return check.name == name && check.status == CheckStatus::failed;
+  });
+}
+
+void RunProof::finish_plan() {
+  const char* const name = "collectives_as_planned";
+  if (!off_plan_.empty()) {
+    enter({name, CheckStatus::failed, off_plan_}, fmt::format("in step {}", off_plan_step_));
+    return;
+  }
+  const auto planned = trainer_.data_parallel().planned();
+  std::int64_t bytes = 0;
+  for (const auto& collective : planned) bytes += collective.bytes;
+  enter({name, CheckStatus::passed,
+         fmt::format("{} collectives of {} bytes in all, in each of {} steps", planned.size(),
+                     bytes, steps_)},
+        "after each step");
+}
+
+void RunProof::finish_scalars() {
+  const char* const name = "step_scalars_equal";
+  const auto hashes = group_.all_gather_object(hash_of(scalars_));
+  const bool equal = std::all_of(hashes.begin(), hashes.end(),
+                                 [&](const std::string& hash) { return hash == hashes[0]; });
+  if (equal) {
+    enter({name, CheckStatus::passed,
+           fmt::format("learning rate, gradient norm and clip factor are equal on all {} ranks in "
+                       "each of {} steps",
+                       hashes.size(), steps_)},
+          "after each step");
+    return;
+  }
+  const auto [step, words] = first_difference();
+  const bool synchronized = trainer_.data_parallel().context().synchronized();
+  enter({name, synchronized ? CheckStatus::failed : CheckStatus::control, words},
+        fmt::format("in step {}", step));
+}
+
+std::pair<std::size_t, std::string> RunProof::first_difference() {
+  std::vector<std::string> own;
+  for (const StepScalars& each : scalars_) own.push_back(to_text(each));
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& text : group_.all_gather_object(nlohmann::json(own).dump())) {
+    all.push_back(nlohmann::json::parse(text));
+  }
+  for (std::size_t step = 0; step < own.size(); ++step) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank][step] == all[0][step]) continue;
+      return {step,
+              fmt::format("rank 0 has {}, rank {} has {}", all[0][step], rank, all[rank][step])};
+    }
+  }
+  return {0, "no step differs alone"};
+}
+
+}  // namespace ddprun

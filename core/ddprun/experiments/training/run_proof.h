@@ -1,0 +1,61 @@
+// The proof of one run: what is checked before its first step, between steps, and after its last.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// After which steps a run looks at itself, besides before the first and after the last: at most
+/// three of steps 0 to `steps` - 2, drawn from the seed, in order.
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, std::int64_t steps);
+
+/// Makes the checks of a run in the object that trains, with the strategy that was used, between
+/// steps and so never in a time that is measured. All ranks call it alike. Training thread.
+class RunProof {
+ public:
+  /// All outlive this object.
+  RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group);
+
+  /// Before step 0. Returns false if a check failed: what would be timed is not what was asked for.
+  bool begin();
+  /// After step `index`: its collectives and scalars; after a drawn step, all the rest.
+  void after_step(std::int64_t index);
+  /// After the last step, once its times and memory were read.
+  void finish();
+
+  /// Each check once. A failure names the strategy, when the check last held, and when it failed.
+  const std::vector<Check>& checks() const { return checks_; }
+
+ private:
+  /// Makes the checks that are made before the first step and after some, each until it fails.
+  void look(const std::string& when);
+  /// The same after a step: the parameters of all ranks, too.
+  void look_again(const std::string& when);
+  /// Enters a check that was made once more.
+  void enter(Check check, const std::string& when);
+  bool failed(const std::string& name) const;
+  void finish_plan();
+  void finish_scalars();
+  /// The first step whose scalars are not the same on all ranks, and both values.
+  std::pair<std::size_t, std::string> first_difference();
+
+  const Experiment& experiment_;
+  Trainer& trainer_;
+  ProcessGroup& group_;
+  const std::int64_t steps_;
+  const std::vector<std::int64_t> drawn_;
+  std::vector<Check> checks_;
+  std::vector<std::string> held_;  ///< of each check: when it held
+  std::string off_plan_;           ///< how the first step that differs from the plan does so
+  std::int64_t off_plan_step_ = 0;
+  std::vector<StepScalars> scalars_;
+  std::uint64_t rounds_ = 0;  ///< how often integers were checked
+};
+
+}  // namespace ddprun

@@ -1,0 +1,111 @@
+// One rank of one experiment: connect, build, prove, warm up, measure, prove, gather.
+#include "ddprun/experiments/training/run_rank.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/experiments/training/run_observer.h"
+#include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/run_proof.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/measure/phase.h"
+#include "ddprun/rank/affinity.h"
+#include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/train/proof.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The step whose phases are looked at: the last of the warm-up that runs phase by phase.
+std::optional<std::int64_t> observed_step(const Experiment& experiment) {
+  const std::int64_t warmup = experiment.train.warmup_steps;
+  if (warmup == 0) return {};
+  if (experiment.execution.mode == ExecutionMode::cuda_graph) {
+    return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
+  }
+  return warmup - 1;
+}
+
+/// Runs all steps and collects samples. What the proof does between steps is in no sample.
+void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
+             RunObserver& observer, RunProof& proof, const RunContext& context,
+             RankResult& result) {
+  Device& device = group.device();
+  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  for (std::int64_t index = 0; index < steps; ++index) {
+    if (index == experiment.train.warmup_steps) device.reset_memory();
+    group.barrier(
+        "step");  // ranks start a step together; skew of one step does not leak into the next
+    observer.before_step(index);
+    Sample sample = trainer.step(index);
+    observer.after_step(index);
+    if (index == 0)
+      result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
+    if (context.on_progress) {
+      context.on_progress({index + 1, steps,
+                           fmt::format("loss {:.3f}, {:.1f} ms/step", sample[training().loss],
+                                       sample[training().step_ms])});
+    }
+    result.samples.push_back(std::move(sample));
+    if (index + 1 == steps) {  // before the proof runs collectives of its own
+      result.device_memory = device.memory();
+      result.last_step = trainer.last_records();
+      result.last_step_begin_ns = trainer.last_step_begin_ns();
+      result.last_step_phases = trainer.last_phases();
+    }
+    proof.after_step(index);
+  }
+}
+
+}  // namespace
+
+std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                 const RunContext& context) {
+  const RankInfo& info = context.info;
+  RankResult result;
+  result.rank = info.rank;
+  const Affinity affinity = set_affinity(experiment.world, info);
+  result.cores = affinity.cores;
+  result.threads = affinity.threads;
+  const auto device = open_rank_device(experiment.world, info);
+  RunObserver observer(experiment.profile, *device, observed_step(experiment),
+                       info.rank == 0 ? context.folder : "");
+  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
+  result.device_name = device->name();
+  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
+  if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
+  {
+    const RunPlugins plugins = make_plugins(registry, experiment);
+    std::optional<PhaseScope> setup(std::in_place, Phase::setup);
+    Trainer trainer(experiment, plugins, *group);
+    setup.reset();
+    if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
+    RunProof proof(experiment, trainer, *group);
+    if (proof.begin()) {
+      give_back_freed_memory();
+      measure(trainer, *group, experiment, observer, proof, context, result);
+      trainer.data().check_unchanged();
+      observer.add_to(result);
+      proof.finish();
+    }
+    result.checks = proof.checks();
+    result.matmul_dtype = plugins.precision->matmul_dtype();
+    result.parameter_hash = hash_parameters(trainer.data_parallel().buffers());
+    result.peak_resident_bytes = peak_resident_bytes();
+    result.device = device->describe();
+    result.topology = device->topology();
+  }
+
+  std::vector<RankResult> results = gather_results(*group, result, training());
+  group->shutdown();
+  return results;
+}
+
+}  // namespace ddprun

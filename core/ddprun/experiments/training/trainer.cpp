@@ -1,0 +1,212 @@
+// The timed step: forward, backward with synchronization, clipping and update.
+#include "ddprun/experiments/training/trainer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/measure/intervals.h"
+#include "ddprun/measure/phase.h"
+#include "ddprun/train/named_plugins.h"
+
+namespace ddprun {
+
+Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
+    : experiment_(experiment),
+      group_(group),
+      device_(group.device()),
+      plugins_(std::move(plugins)),
+      model_(experiment.model, *plugins_.attention,
+             static_cast<std::uint64_t>(experiment.train.seed), device_.torch_device()),
+      data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
+                      static_cast<std::uint64_t>(experiment.train.seed))),
+      micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
+      inputs_(micro_batches_) {
+  check_planned(*data_, experiment.data, experiment.data_hash);
+  // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
+  if (group.rank() != 0) {
+    for (const NamedTensor& parameter : model_.parameters()) {
+      parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
+                                                  *plugins_.precision, experiment.optimizer);
+  model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
+    return data_parallel_->linear(x, weight);
+  });
+  if (experiment.model.kernels == KernelSet::fused)
+    model_.use_memory(data_parallel_->buffers().slots());
+}
+
+void Trainer::load_inputs(std::int64_t index) {
+  const std::int64_t count = experiment_.micro_batch();
+  const auto device = device_.torch_device();
+  for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
+    Batch batch = data_->batch(index, first, count);
+    if (device.is_cpu()) {
+      inputs_[micro_batch] = std::move(batch);
+      continue;
+    }
+    Batch& input = inputs_[micro_batch];
+    if (!input.ids.defined()) {
+      input = {at::empty_like(batch.ids, device), at::empty_like(batch.targets, device)};
+    }
+    // Only from page-locked memory can a copy be under way while this thread goes on. Its allocator
+    // keeps that memory until the copy is done.
+    input.ids.copy_(batch.ids.pin_memory(), /*non_blocking=*/true);
+    input.targets.copy_(batch.targets.pin_memory(), /*non_blocking=*/true);
+  }
+}
+
+void Trainer::run_micro_batch(std::int64_t micro_batch) {
+  const Batch& batch = inputs_[micro_batch];
+  MicroBatchMarks& marks = state_.micro_batches[micro_batch];
+  const Loss loss = data_parallel_->forward([&] { return model_.loss(batch.ids, batch.targets); },
+                                            {micro_batch, micro_batches_});
+  at::Tensor& sum = state_.loss_sum;
+  sum = sum.defined() ? sum + loss.value() : loss.value();
+  marks.forward_end = device_.mark();
+  backward_with_names(*plugins_.attention,
+                      [&] { marks.backward = data_parallel_->backward(loss); });
+}
+
+void Trainer::run_step(const std::function<void()>& on_synchronized) {
+  state_ = {};
+  state_.micro_batches.resize(micro_batches_);
+  for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
+  if (on_synchronized) on_synchronized();
+  state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
+  state_.end = device_.mark();
+}
+
+void Trainer::replay_step() {
+  if (!graph_) {
+    graph_ = device_.capture([this] { run_step({}); });
+    TORCH_CHECK(graph_, "experiment_check refuses graphs on a device without them");
+  }
+  graph_->launch();
+  group_.replay();
+  data_parallel_->step_replayed();
+}
+
+Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
+  const Training& q = training();
+  Sample sample(q);
+  sample.step = index;
+  sample.warmup = index < experiment_.train.warmup_steps;
+  const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
+  group_.take_records();  // whatever went before is not of this step
+  lr_ = learning_rate(experiment_.optimizer, index, steps);
+  std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
+  const Mark begin = device_.mark();
+  load_inputs(index);
+  data_parallel_->begin_step(lr_);
+  if (experiment_.execution.mode == ExecutionMode::cuda_graph &&
+      index >= ExecutionConfig::kEagerSteps) {
+    replay_step();
+  } else {
+    run_step(on_synchronized);
+  }
+  phase.reset();
+  fill_times(begin, sample);
+  sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
+  if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
+  sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
+  return sample;
+}
+
+at::Tensor Trainer::gradients() const {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor gradients =
+      buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  if (!plugins_.precision->scales_loss()) return gradients;
+  return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
+}
+
+StepScalars Trainer::last_scalars() const {
+  const at::Tensor& factor = data_parallel_->optimizer().gradient_scale().factor;
+  return {.lr = lr_,
+          .gradient_norm = state_.outcome.norm.defined() ? state_.outcome.norm.item<double>() : 0,
+          .factor = factor.defined() ? factor.item<double>() : 1,
+          .skipped = state_.outcome.skipped()};
+}
+
+void Trainer::set_gradients(const at::Tensor& gradients) {
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor scaled =
+      plugins_.precision->scales_loss() ? plugins_.precision->scale_loss(gradients) : gradients;
+  for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
+    const Range range = buffers.range(index);
+    buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));
+  }
+}
+
+std::vector<PhaseTime> Trainer::last_phases() const {
+  std::vector<PhaseTime> phases;
+  std::int64_t now_ns = step_begin_ns_;
+  const auto add = [&](Phase phase, Mark end) {  // where the one before ended
+    const std::int64_t end_ns = device_.time_of(end);
+    phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
+  };
+  for (const auto& [forward_end, backward] : state_.micro_batches) {
+    add(Phase::forward, forward_end);
+    add(Phase::backward, backward.last_gradient);
+    add(Phase::synchronize, backward.synchronized);
+    for (const auto& [begin, end] : backward.updates) {
+      phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
+    }
+  }
+  add(Phase::optimizer, state_.end);
+  return phases;
+}
+
+void Trainer::fill_times(Mark begin, Sample& sample) {
+  const Training& q = training();
+  const auto between_ns = [this](Mark from, Mark to) {
+    return device_.time_of(to) - device_.time_of(from);
+  };
+  step_begin_ns_ = device_.time_of(begin);
+  sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  Mark forward_begin = begin;  // what the first needs from the host included
+  for (const auto& [forward_end, backward] : state_.micro_batches) {
+    std::int64_t update_ns = 0;
+    for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
+    sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end));
+    sample[q.backward_ms] += to_ms(between_ns(forward_end, backward.last_gradient));
+    sample[q.synchronize_ms] +=
+        to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
+    sample[q.optimizer_ms] += to_ms(update_ns);
+    forward_begin = backward.synchronized;
+  }
+  const BackwardMarks& last = state_.micro_batches.back().backward;
+  sample[q.optimizer_ms] += to_ms(between_ns(last.synchronized, state_.end));
+  fill_communication(device_.time_of(last.last_gradient), sample);
+}
+
+void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) {
+  const Training& q = training();
+  records_ = group_.take_records();
+  std::vector<Interval> intervals;
+  for (const auto& record : records_) {
+    sample[q.bytes] += static_cast<double>(record.bytes);
+    sample[q.launch_delay_ms] +=
+        to_ms(record.start_ns - record.enqueue_ns) / static_cast<double>(records_.size());
+    intervals.push_back({record.start_ns, record.end_ns});
+  }
+  sample[q.collectives] = static_cast<double>(records_.size());
+  sample[q.communication_ms] = to_ms(union_length(intervals));
+  const double wire = wire_bytes(records_, group_.size());
+  if (wire > 0) sample[q.busbw_gb_per_s] = wire / sample[q.communication_ms] * 1e-6;
+  for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
+  sample[q.overlapped_ms] = to_ms(union_length(intervals));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,99 @@
+// One rank's model, data and data parallelism, advanced step by step; every step is timed.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/data/data.h"
+#include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/model/transformer.h"
+#include "ddprun/result/rank_result.h"
+#include "ddprun/train/data_parallel.h"
+
+namespace ddprun {
+
+/// The numbers by which a step scales its update. They must be equal on all ranks.
+struct StepScalars {
+  double lr = 0;
+  double gradient_norm = 0;  ///< before clipping; 0: nothing was clipped
+  double factor = 1;         ///< of each gradient: clipping, and the loss scaled back
+  bool skipped = false;      ///< gradients overflowed
+};
+
+/// run_rank() and verify_rank() call it step by step. Use it on the training thread only.
+class Trainer {
+ public:
+  /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
+  /// global batch by group.rank() of group.size(), in micro-batches of experiment.micro_batch()
+  /// sequences. On ranks other than 0 parameters are NaN until the strategy sends those of rank 0.
+  /// Throws Error.
+  Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
+
+  /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
+  /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
+  /// for an update. Steps that replay a graph do not call it.
+  Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
+
+  /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
+  /// scale of the loss.
+  at::Tensor gradients() const;
+  /// For on_synchronized: the step goes on with these, laid out as gradients().
+  void set_gradients(const at::Tensor& gradients);
+
+  /// The collectives of the last step, in the order of enqueueing, and when it began.
+  const std::vector<CollectiveRecord>& last_records() const { return records_; }
+  std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+  /// What the last step updated with.
+  StepScalars last_scalars() const;
+  /// The phases of the last step, micro-batch by micro-batch.
+  std::vector<PhaseTime> last_phases() const;
+
+  DataParallel& data_parallel() { return *data_parallel_; }
+  const DataSource& data() const { return *data_; }
+
+ private:
+  /// Marks of one micro-batch: its forward begins where the one before ends.
+  struct MicroBatchMarks {
+    Mark forward_end = 0;
+    BackwardMarks backward = {};
+  };
+  /// What run_step() leaves. A captured step leaves it once, and each replay renews the values.
+  struct StepState {
+    std::vector<MicroBatchMarks> micro_batches = {};
+    Mark end = 0;
+    at::Tensor loss_sum = {};  ///< over micro-batches
+    StepOutcome outcome = {};
+  };
+
+  /// Copies the step's batches into inputs_, without waiting for the device.
+  void load_inputs(std::int64_t index);
+  /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
+  void run_step(const std::function<void()>& on_synchronized);
+  void run_micro_batch(std::int64_t micro_batch);
+  /// Runs run_step() as a graph: the first call captures it, and each call replays it.
+  void replay_step();
+  /// Turns marks and records into times, after the step. `begin` is the begin of the step.
+  void fill_times(Mark begin, Sample& sample);
+  /// Fills in the step's collectives, after the step. What ran before the last gradient overlapped
+  /// backward.
+  void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
+
+  const Experiment& experiment_;
+  ProcessGroup& group_;
+  Device& device_;
+  RunPlugins plugins_;
+  Transformer model_;
+  std::unique_ptr<DataSource> data_;
+  std::unique_ptr<DataParallel> data_parallel_;
+  std::int64_t micro_batches_;
+  /// The batch of each micro-batch, on the device. On a GPU they stay in the same memory.
+  std::vector<Batch> inputs_;
+  double lr_ = 0.0;
+  StepState state_;
+  std::unique_ptr<CapturedWork> graph_;
+  std::vector<CollectiveRecord> records_;
+  std::int64_t step_begin_ns_ = 0;
+};
+
+}  // namespace ddprun

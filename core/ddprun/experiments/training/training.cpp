@@ -1,0 +1,166 @@
+// The figures of a training run that follow from its statistics.
+#include "ddprun/experiments/training/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/base/text.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/measure/device_peak.h"
+#include "ddprun/model/transformer.h"
+#include "ddprun/result/run_statistics.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Overlap below this share of the communication is noise of the clocks, not overlap.
+constexpr double kObservedOverlap = 0.01;
+
+/// Of one step, all ranks together.
+struct StepWork {
+  double sequences = 0;
+  double tokens = 0;
+  double flops = 0;  // of the matrix products, forward and backward
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepWork, sequences, tokens, flops)
+
+double median_step_ms(const RunStatistics& run) { return run[training().step_ms].steps.median; }
+
+Figure quotient(double above, double below) { return below > 0 ? Figure{above / below} : Figure{}; }
+
+Figure per_second(const RunStatistics& run, double StepWork::*work) {
+  return quotient(run.run().work.get<StepWork>().*work, median_step_ms(run) * 1e-3);
+}
+
+/// The experiment but for its name and strategy: runs that are equal in it do the same work.
+nlohmann::json work_of(const RunStatistics& run) {
+  nlohmann::json config = run.run().config;
+  if (config.is_object()) {
+    for (const char* key : {"name", "strategy"}) config.erase(key);
+  }
+  return config;
+}
+
+bool communicates(const RunStatistics& run) { return run[training().collectives].steps.mean > 0; }
+
+}  // namespace
+
+const Training& training() {
+  static const Training kind;
+  return kind;
+}
+
+nlohmann::json Training::work(const Experiment& experiment) const {
+  const auto sequences = static_cast<double>(experiment.global_batch());
+  const double tokens = sequences * static_cast<double>(experiment.model.context_length);
+  return StepWork{sequences, tokens, tokens * matmul_flops_per_token(experiment.model)};
+}
+
+std::string Training::in_words(const std::string& check) const {
+  static const std::map<std::string, std::string> words = {
+      {"integer_gradients", "integer gradients averaged exactly"},
+      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
+      {"parameters_equal", "parameters equal on all ranks at the end"},
+      {"compute_copy", "the model reads these parameters"},
+      {"step_scalars_equal", "learning rate and clipping equal in each step"},
+      {"collectives_as_planned", "collectives as planned"}};
+  const auto found = words.find(check);
+  return found != words.end() ? found->second : check;
+}
+
+std::string Training::table_note() const {
+  return "Times in milliseconds: median over the measured steps (± standard deviation)";
+}
+
+std::string Training::in_short(const RunStatistics& run) const {
+  const double last_loss = run[loss].last;
+  if (!run.timed()) return fmt::format("emulated, loss {:.3f}", last_loss);
+  return fmt::format("{:.1f} ms/step, loss {:.3f}", median_step_ms(run), last_loss);
+}
+
+Figure Training::find_exposed_share(const RunStatistics& run) {
+  return quotient(run[training().exposed_ms].steps.median, median_step_ms(run));
+}
+
+Figure Training::find_overlapped_share(const RunStatistics& run) {
+  return quotient(run[training().overlapped_ms].steps.mean,
+                  run[training().communication_ms].steps.mean);
+}
+
+Figure Training::find_contention(const RunStatistics& run,
+                                 const std::vector<const RunStatistics*>& runs) {
+  if (!run.timed() || !communicates(run)) return {};
+  const auto backward = [](const RunStatistics& of) {
+    return of[training().backward_ms].steps.median;
+  };
+  Figure figure;
+  for (const RunStatistics* control : runs) {
+    if (!control->timed() || communicates(*control) || work_of(*control) != work_of(run)) continue;
+    figure.value = backward(run) - backward(*control);
+  }
+  return figure;
+}
+
+Figure Training::find_tokens_per_s(const RunStatistics& run) {
+  return per_second(run, &StepWork::tokens);
+}
+
+Figure Training::find_samples_per_s(const RunStatistics& run) {
+  return per_second(run, &StepWork::sequences);
+}
+
+Figure Training::find_tflops(const RunStatistics& run) {
+  Figure figure = per_second(run, &StepWork::flops);
+  if (figure.value) *figure.value *= 1e-12 / static_cast<double>(run.run().ranks.size());
+  return figure;
+}
+
+Figure Training::find_mfu(const RunStatistics& run) {
+  if (!run.timed()) return {{}, "the ranks shared one GPU"};
+  const std::vector<RankResult>& ranks = run.run().ranks;
+  const RankResult& first = ranks.front();
+  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&first](const RankResult& rank) {
+    return rank.device_name == first.device_name && rank.matmul_dtype == first.matmul_dtype;
+  });
+  if (!alike) return {{}, "the ranks' devices differ"};
+  const DevicePeak peak = device_peak(first.device_name, first.matmul_dtype);
+  const Figure tflops = find_tflops(run);
+  if (peak.flops <= 0 || !tflops.value) return {{}, peak.refusal};
+  return {*tflops.value * 1e12 / peak.flops};
+}
+
+Figure Training::find_peak_memory(const RunStatistics& run) {
+  Figure figure;
+  for (const PhaseMemory& each : highest_memory(run.run())) {
+    const auto bytes = static_cast<double>(each.memory.peak_allocated_bytes);
+    if (bytes > figure.value.value_or(0)) figure = {bytes, each.phase};
+  }
+  return figure;
+}
+
+Figure Training::find_first_step_done_s(const RunStatistics& run) {
+  double last = 0;
+  for (const RankResult& rank : run.run().ranks) last = std::max(last, rank.first_step_done_s);
+  return {last};
+}
+
+std::string Training::overlap_text(double share) {
+  return share < kObservedOverlap ? "no" : fmt::format("{:.0f} %", share * 100);
+}
+
+std::string Training::thousands_text(double value) { return with_thousands(std::llround(value)); }
+
+std::string Training::tflops_text(double value) {
+  return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 1 ? 1 : 3);
+}
+
+std::string Training::count_text(double value) {
+  return fmt::format("{:.{}f}", value, value == std::floor(value) ? 0 : 1);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,255 @@
+// The kind of experiment that trains: what it measures in each step, and the figures of a run, in
+// the order of the table. A new quantity is one declaration here.
+//
+// Family: training.cpp training_rank.cpp
+#pragma once
+
+#include "ddprun/config/runnable_kind.h"
+#include "ddprun/result/speed_up.h"
+
+namespace ddprun {
+
+struct Training final : RunnableKind {
+  Training() : RunnableKind("training") {}
+  std::string in_short(const RunStatistics& run) const override;
+  std::string in_words(const std::string& check) const override;
+  std::string table_note() const override;
+
+  const KindKeys& keys() const override;
+  void check(const Experiment& experiment) const override;
+  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override;
+  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                     std::int64_t local_ranks) const override;
+  nlohmann::json work(const Experiment& experiment) const override;
+  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                   const RunContext& context) const override;
+  VerifyRank verify_rank() const override;
+
+  const Quantity& step_ms =
+      declare({.key = "step_ms",
+               .unit = "ms",
+               .over_ranks = OverRanks::max,
+               .title = "step ms",
+               .spread = true,
+               .meaning = "from the end of the barrier to parameters updated, gradients unset",
+               .remark = "a step is as slow as its slowest rank"});
+  const Quantity& forward_ms =
+      declare({.key = "forward_ms",
+               .unit = "ms",
+               .title = "forward",
+               .drop_order = 8,
+               .meaning = "from asking for a micro-batch to its loss; sum over the M"});
+  const Quantity& backward_ms =
+      declare({.key = "backward_ms",
+               .unit = "ms",
+               .title = "backward",
+               .drop_order = 5,
+               .meaning = "from the loss to the last gradient of the micro-batch on this rank; sum "
+                          "over the M"});
+  const Quantity& synchronize_ms =
+      declare({.key = "synchronize_ms",
+               .unit = "ms",
+               .meaning = "from that moment to every gradient averaged over the ranks, without "
+                          "updates in between; sum over the M, M - 1 of them without "
+                          "communication"});
+  const Quantity& exposed_ms = declare({.key = "exposed_ms",
+                                        .unit = "ms",
+                                        .of = &synchronize_ms,
+                                        .over_ranks = OverRanks::min,
+                                        .title = "exposed",
+                                        .remark = "communication that nothing hid, without skew"});
+  const Quantity& skew_ms =
+      declare({.key = "skew_ms",
+               .unit = "ms",
+               .of = &synchronize_ms,
+               .over_ranks = OverRanks::mean_minus_min,
+               .title = "skew",
+               .drop_order = 1,
+               .remark = "what ranks waited for a slower one to finish computing"});
+  const Quantity& exposed_share = declare({.key = "exposed_share",
+                                           .unit = "fraction",
+                                           .follows = find_exposed_share,
+                                           .title = "exposed %",
+                                           .drop_order = 2,
+                                           .text = text_as("{:.1f}", 100),
+                                           .meaning = "exposed / step, two numbers of the table"});
+  const Quantity& overlapped_ms =
+      declare({.key = "overlapped_ms",
+               .unit = "ms",
+               .meaning = "the part of `communication_ms` before the last gradient"});
+  const Quantity& overlapped_share =
+      declare({.key = "overlapped_share",
+               .unit = "fraction",
+               .follows = find_overlapped_share,
+               .title = "overlapped",
+               .drop_order = 3,
+               .text = overlap_text,
+               .meaning = "mean `overlapped_ms` / mean `communication_ms`",
+               .remark = "the share of the communication that ran while gradients were still "
+                         "computed. *no*: below 1 %, not observed. –: no communication"});
+  const Quantity& communication_ms =
+      declare({.key = "communication_ms",
+               .unit = "ms",
+               .title = "communication",
+               .drop_order = 11,
+               .meaning = "length of the union of the intervals [start, end] of the step's "
+                          "collectives"});
+  const Quantity& launch_delay_ms =
+      declare({.key = "launch_delay_ms",
+               .unit = "ms",
+               .title = "launch delay",
+               .drop_order = 12,
+               .meaning = "from asking for a collective to its start; mean over the step's "
+                          "collectives"});
+  const Quantity& contention_ms =
+      declare({.key = "contention_ms",
+               .unit = "ms",
+               .compares = find_contention,
+               .title = "contention",
+               .drop_order = 13,
+               .text = text_as("{:+.1f}"),
+               .meaning = "backward of this row - backward of a row that does the same work (all "
+                          "keys but `name` and `strategy` equal) without a collective, such as "
+                          "`none`",
+               .remark = "what communication takes from computing. –: there is no such row, or "
+                         "this is it"});
+  const Quantity& optimizer_ms =
+      declare({.key = "optimizer_ms",
+               .unit = "ms",
+               .title = "optimizer",
+               .drop_order = 9,
+               .meaning = "from every gradient averaged to the end of the step: clipping, update, "
+                          "zeroing; and updates before that moment (`optimizer.overlap`)"});
+  const Quantity& tokens_per_s =
+      declare({.key = "tokens_per_s",
+               .unit = "tokens/s",
+               .follows = find_tokens_per_s,
+               .title = "tokens/s",
+               .drop_order = 4,
+               .text = thousands_text,
+               .meaning = "global batch x context length / median step"});
+  const Quantity& tflops =
+      declare({.key = "tflops",
+               .unit = "TFLOP/s",
+               .follows = find_tflops,
+               .title = "TFLOP/s",
+               .drop_order = 14,
+               .text = tflops_text,
+               .meaning = "10^-12 x F x tokens/s / R, of one rank; F: FLOPs a token, "
+                          "[below](#flops)"});
+  const Quantity& mfu =
+      declare({.key = "mfu",
+               .unit = "fraction",
+               .follows = find_mfu,
+               .title = "MFU",
+               .drop_order = 3,
+               .text = text_as("{:.1f} %", 100),
+               .meaning = "TFLOP/s / the dense peak of the device's matrix products in this "
+                          "precision. –: no peak is known; a line below the table says why"});
+  const Quantity& peak_memory =
+      declare({.key = "peak_memory_bytes",
+               .unit = "bytes",
+               .follows = find_peak_memory,
+               .title = "peak memory",
+               .drop_order = 15,
+               .timed = false,
+               .text = text_as("{:.1f} MB", 1e-6),
+               .meaning = "the highest `peak_allocated_bytes` of all ranks and phases, and the "
+                          "phase ([profiling.md](profiling.md)). –: there was no warm-up step"});
+  const Quantity& samples_per_s = declare({.key = "samples_per_s",
+                                           .unit = "sequences/s",
+                                           .follows = find_samples_per_s,
+                                           .title = "samples/s",
+                                           .drop_order = 10,
+                                           .text = text_as("{:.1f}"),
+                                           .meaning = "global batch (sequences) / median step"});
+  const Quantity& busbw_gb_per_s =
+      declare({.key = "busbw_gb_per_s",
+               .unit = "GB/s",
+               .optional = true,
+               .title = "busbw",
+               .drop_order = 12,
+               .text = text_as("{:.2f}"),
+               .meaning = "bus bandwidth, as nccl-tests defines it: [bytes on the "
+                          "wire](#bytes-on-the-wire) of the step's collectives / "
+                          "`communication_ms`; not there if nothing was on the wire"});
+  const Quantity& bytes =
+      declare({.key = "bytes",
+               .unit = "bytes",
+               .written = Written::integer,
+               .over_steps = OverSteps::mean,
+               .title = "MB/step",
+               .drop_order = 6,
+               .timed = false,
+               .text = text_as("{:.2f}", 1e-6),
+               .meaning = "payload of the step's collectives on this rank: elements x element size "
+                          "of the whole tensors",
+               .remark = "the table has 10^6 bytes"});
+  const Quantity& collectives = declare({.key = "collectives",
+                                         .written = Written::integer,
+                                         .over_steps = OverSteps::mean,
+                                         .title = "collectives",
+                                         .drop_order = 7,
+                                         .timed = false,
+                                         .text = count_text,
+                                         .meaning = "collectives of the step on this rank"});
+  const Quantity& loss = declare({.key = "loss",
+                                  .over_steps = OverSteps::ends,
+                                  .title = "loss",
+                                  .drop_order = 1,
+                                  .timed = false,
+                                  .text = text_as("{:.3f}"),
+                                  .meaning = "mean over this rank's micro-batches",
+                                  .if_not_finite = "a lower optimizer.lr, or clipping"});
+  const Quantity& gradient_norm =
+      declare({.key = "gradient_norm",
+               .optional = true,
+               .timed = false,
+               .meaning = "global norm before clipping; not there where it was not computed: with "
+                          "`optimizer.clip_norm` 0, or in a skipped step"});
+  const Quantity& skipped =
+      declare({.key = "skipped",
+               .written = Written::boolean,
+               .over_ranks = OverRanks::max,
+               .over_steps = OverSteps::count,
+               .timed = false,
+               .meaning = "whether the precision kept this step from updating the parameters, as "
+                          "one that scales the loss does when gradients overflow",
+               .if_counted = "did not update the parameters"});
+  const Quantity& first_step_done_s =
+      declare({.key = "first_step_done_s",
+               .unit = "s",
+               .follows = find_first_step_done_s,
+               .meaning = "max over r of the time from the start of the process to the end of the "
+                          "first step (of a later row: from the start of its ranks)"});
+  const Quantity& speed_up = declare(
+      {.key = "speed_up",
+       .compares = ddprun::speed_up,
+       .title = "speed-up",
+       .text = text_as("{:.2f}x"),
+       .meaning = "median step of the row's [base](configuration.md#what-speed-up-counts-from) / "
+                  "median step of this row",
+       .remark = "the line below the table says what the base is. –: it was not measured. Without "
+                 "a sweep there is no such column"});
+
+ private:
+  static Figure find_exposed_share(const RunStatistics& run);
+  static Figure find_overlapped_share(const RunStatistics& run);
+  static Figure find_contention(const RunStatistics& run,
+                                const std::vector<const RunStatistics*>& runs);
+  static Figure find_tokens_per_s(const RunStatistics& run);
+  static Figure find_samples_per_s(const RunStatistics& run);
+  static Figure find_tflops(const RunStatistics& run);
+  static Figure find_mfu(const RunStatistics& run);
+  static Figure find_peak_memory(const RunStatistics& run);
+  static Figure find_first_step_done_s(const RunStatistics& run);
+  static std::string overlap_text(double share);
+  static std::string thousands_text(double value);
+  static std::string tflops_text(double value);
+  static std::string count_text(double value);
+};
+
+/// The one object of the kind.
+const Training& training();
+
+}  // namespace ddprun

@@ -1,0 +1,86 @@
+// What training asks of plugins and machine, and what its ranks do.
+#include <fmt/format.h>
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/device/device_library.h"
+#include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/run_rank.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/experiments/training/training_check.h"
+#include "ddprun/experiments/training/verify_rank.h"
+#include "ddprun/train/data_parallel.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Asks the plugin whether it can run as the experiment wants it.
+void ask_plugin(Plugin& plugin, const PluginChoice& choice, const RunDescription& run) {
+  if (const auto refusal = plugin.unsupported(run)) {
+    const char* const kind = to_string(choice.kind);
+    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
+                                           choice.name, refusal->reason),
+                       .where = choice.options.origin,
+                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
+                                          "sequences in a micro-batch",
+                                          run.world_size, run.world_size == 1 ? "" : "s",
+                                          name_of(run.device), name_of(run.backend), run.heads,
+                                          run.head_dim, run.context_length, run.micro_batch),
+                       .expected = refusal->expected,
+                       .hint = refusal->hint.empty()
+                                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
+                                   : refusal->hint});
+  }
+}
+
+void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
+                 const RunDescription& run) {
+  ask_plugin(*plugins.precision, experiment.precision, run);
+  ask_plugin(*plugins.strategy, experiment.strategy, run);
+  ask_plugin(*plugins.attention, experiment.attention, run);
+}
+
+}  // namespace
+
+const KindKeys& Training::keys() const {
+  static const KindKeys keys = {
+      .sections = {"model", "data", "world", "optimizer", "train", "execution", "profile",
+                   "output"},
+      .plugins = {PluginKind::strategy, PluginKind::precision, PluginKind::attention}};
+  return keys;
+}
+
+void Training::check(const Experiment& experiment) const { check_training(experiment); }
+
+void Training::check_plugins(const Experiment& experiment, const PluginRegistry& registry) const {
+  const RunPlugins plugins = make_plugins(registry, experiment);
+  ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
+  if (!experiment.optimizer.overlap) return;
+  check_overlap(*plugins.strategy, *plugins.precision,
+                origin_of(experiment.document, "optimizer.overlap"));
+}
+
+void Training::check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                             std::int64_t /*local_ranks*/) const {
+  if (experiment.world.device == DeviceKind::cpu) return;  // check_plugins() has asked all there is
+  const RunPlugins plugins = make_plugins(registry, experiment);
+  RunDescription run = describe_run(experiment, *plugins.precision);
+  run.compute_capability = compute_capability(run.device);
+  ask_plugins(plugins, experiment, run);
+}
+
+std::vector<RankResult> Training::run_rank(const Experiment& experiment,
+                                           const PluginRegistry& registry,
+                                           const RunContext& context) const {
+  return ddprun::run_rank(experiment, registry, context);
+}
+
+RunnableKind::VerifyRank Training::verify_rank() const {
+  return
+      [](const Experiment& experiment, const PluginRegistry& registry, const RunContext& context) {
+        return to_json(ddprun::verify_rank(experiment, registry, context));
+      };
+}
+
+}  // namespace ddprun

@@ -1,0 +1,136 @@
+// Trains by many ranks, and repeats each step in one process.
+#include "ddprun/experiments/training/verify_rank.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ddprun/experiments/training/one_process.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/rank/affinity.h"
+#include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/train/proof.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Makes the checks of one step that compare the ranks, and keeps the first failure of each kind.
+class RankFaults {
+ public:
+  explicit RankFaults(const std::string& strategy) : strategy_(strategy) {}
+
+  void enter(const Check& check, std::int64_t step) {
+    if (check.status == CheckStatus::passed || !failed_.insert(check.name).second) return;
+    words_.push_back(
+        fmt::format("step {}: {}: strategy {}: {}", step, check.name, strategy_, check.detail));
+  }
+
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  std::string strategy_;
+  std::set<std::string> failed_;
+  std::vector<std::string> words_;
+};
+
+std::vector<double> gather(ProcessGroup& group, double value) {
+  std::vector<double> values;
+  for (const std::string& text : group.all_gather_object(fmt::format("{:a}", value))) {
+    values.push_back(std::strtod(text.c_str(), nullptr));
+  }
+  return values;
+}
+
+/// One step of the run, compared between the ranks and, on rank 0, with one process (else null).
+VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alone,
+                         std::int64_t index, RankFaults& faults) {
+  const FlatBuffers& buffers = trainer.data_parallel().buffers();
+  RunStep run{.index = index};
+  if (alone != nullptr) run.before = buffers.parameters(buffers.all()).clone();
+  GradientHashes hashes;
+  const auto look = [&] {
+    hashes = hash_gradients(buffers);
+    if (alone != nullptr) run.gradients = trainer.gradients();
+  };
+  const Sample sample = trainer.step(index, look);
+  const StepScalars scalars = trainer.last_scalars();
+  // A replay does not stop for us. Its gradients are still there unless they were scaled in place.
+  const bool replayed = hashes.empty();
+  const bool known = !replayed || scalars.factor == 1;
+  if (replayed && known) look();
+  if (known) faults.enter(check_gradients_equal(buffers, group, hashes), index);
+  faults.enter(check_parameters_equal(trainer.data_parallel(), group), index);
+  faults.enter(check_compute_copy(trainer.data_parallel(), group), index);
+
+  VerifiedStep out{.step = index, .losses = gather(group, sample[training().loss])};
+  for (const double loss : out.losses) out.loss += loss / static_cast<double>(out.losses.size());
+  if (alone == nullptr) return out;
+  run.after = buffers.parameters(buffers.all());
+  run.skipped = scalars.skipped;
+  alone->repeat(run, out);
+  return out;
+}
+
+using nlohmann::json;
+
+json to_json(const Largest& largest) {
+  return {{"value", largest.value}, {"parameter", largest.parameter}};
+}
+
+json to_json(const Differences& differences) {
+  json out = {{"gradient", to_json(differences.gradient)}, {"update", to_json(differences.update)}};
+  if (differences.parameter) out["parameter"] = to_json(*differences.parameter);
+  return out;
+}
+
+}  // namespace
+
+json to_json(const Verification& found) {
+  json out = {{"steps", json::array()}, {"parameters", json::array()}, {"faults", found.faults}};
+  for (const VerifiedStep& step : found.steps) {
+    out["steps"].push_back({{"step", step.step},
+                            {"losses", step.losses},
+                            {"loss", step.loss},
+                            {"loss_one_process", step.loss_one_process},
+                            {"differences", nullptr}});
+    if (step.differences) out["steps"].back()["differences"] = to_json(*step.differences);
+  }
+  for (const Differences& each : found.parameters) out["parameters"].push_back(to_json(each));
+  return out;
+}
+
+void Largest::add(double other, const std::string& name) {
+  if (!parameter.empty() && (std::isnan(value) || other <= value)) return;
+  value = other;
+  parameter = name;
+}
+
+Verification verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                         const RunContext& context) {
+  const RankInfo& info = context.info;
+  set_affinity(experiment.world, info);
+  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  const auto device = open_rank_device(experiment.world, info);
+  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
+  Verification out;
+  {
+    RankFaults faults(experiment.strategy.name);
+    Trainer trainer(experiment, make_plugins(registry, experiment), *group);
+    faults.enter(check_initial_parameters(trainer.data_parallel(), *group), 0);
+    std::optional<OneProcess> alone;
+    if (info.rank == 0) alone.emplace(experiment, registry, *device);
+    for (std::int64_t index = 0; index < steps; ++index) {
+      out.steps.push_back(verify_step(trainer, *group, alone ? &*alone : nullptr, index, faults));
+    }
+    trainer.data().check_unchanged();
+    if (alone) out.parameters = {alone->parameters().rbegin(), alone->parameters().rend()};
+    out.faults = faults.words();
+  }
+  group->shutdown();
+  return info.rank == 0 ? out : Verification{};
+}
+
+}  // namespace ddprun

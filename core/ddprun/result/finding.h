@@ -1,0 +1,16 @@
+// What several runs of a kind say together.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace ddprun {
+
+struct Finding {
+  /// A sentence below the table.
+  std::string text;
+  /// The numbers of the sentence, for result.json; null: it has none.
+  nlohmann::json value = nullptr;
+};
+
+}  // namespace ddprun

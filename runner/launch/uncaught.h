@@ -1,0 +1,14 @@
+// An exception that nobody catches gets its words, too: gloo throws on threads of its own.
+#pragma once
+
+#include <functional>
+
+#include "runner/launch/rank_process.h"
+
+namespace ddprun {
+
+/// From now on an exception that leaves a thread of this process is handed to `say`, on that
+/// thread. Then the process ends with kExitFailed.
+void say_uncaught(std::function<void(const RankError&)> say);
+
+}  // namespace ddprun

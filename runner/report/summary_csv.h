@@ -1,0 +1,16 @@
+// Writes the figures of all rows as one table, for other programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runner/report/row.h"
+
+namespace ddprun {
+
+/// One line for each row that was measured and each quantity of its kind that has a figure: the
+/// figure, and, of a quantity that has a value in each step, mean, standard deviation (n - 1),
+/// median, 95th percentile and number of the measured ones. Cells that have no meaning are empty.
+std::string summary_csv(const std::vector<Row>& rows);
+
+}  // namespace ddprun

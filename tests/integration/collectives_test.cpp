@@ -1,0 +1,119 @@
+// The kind of experiment `collectives` as a user meets it: tables and files, a kill and --resume,
+// refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kQuick =
+    "experiment: collectives\n"
+    "world: {size: 2, backend: shm}\n"
+    "collectives: {bytes: 1000}\n"
+    "repeat: {warmup: 1, count: 5, seconds: 5}\n";
+
+TEST(Collectives, ASweepOverBackendsAndSizesIsATableWithLinesBelow) {
+  TemporaryFolder folder;
+  folder.write("sizes.yaml", kQuick +
+                                 "sweep:\n"
+                                 "  world.backend: [gloo, shm]\n"
+                                 "  collectives.bytes: {from: 1000, to: 100000, factor: 10}\n");
+  const CommandResult run = run_ddprun(folder, {"sizes.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 rows: every element right before the "
+                                       "timing, every element right after it"),
+                             HasSubstr("gloo, all_reduce, float32, sum"),
+                             HasSubstr("the line through 3 sizes")));
+  const json result = result_of(folder, "sizes");
+  ASSERT_EQ(result["findings"].size(), 2u);
+  EXPECT_EQ(result["findings"][1]["backend"], "shm");
+  EXPECT_EQ(result["findings"][1]["points"], 3);
+  const json& last = result["rows"][5];
+  EXPECT_EQ(last["kind"], "collectives");
+  EXPECT_EQ(last["work"]["bytes"], 100000);
+  EXPECT_EQ(last["statistics"]["time_us"]["count"], 5);
+  EXPECT_EQ(last["statistics"]["wrong"], 0);
+  EXPECT_EQ(last["ranks"][1]["samples"].size(), 6u) << "every sample, warm-up included";
+  const auto file = [&](const char* name) {
+    return read_file(only_result(folder, "sizes") / name);
+  };
+  EXPECT_THAT(file("summary.csv"),
+              AllOf(StartsWith("row,label,quantity,unit,figure,mean,std,median,p95,n\n"),
+                    HasSubstr(",wrong,,0,,,,,\n")));
+  EXPECT_THAT(file("summary.tex"), AllOf(StartsWith("\\begin{tabular}{"), HasSubstr("\\toprule"),
+                                         HasSubstr("all\\_reduce"), HasSubstr("\\bottomrule")));
+  EXPECT_THAT(file("summary.md"), HasSubstr("Times in microseconds, of the slowest rank"));
+  EXPECT_THAT(file("steps.csv"), HasSubstr(",warmup,time_us,wrong,ranks_per_core\n"));
+}
+
+TEST(Collectives, ResumeTakesOverWhatWasDoneBeforeAKill) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", kQuick + "sweep: {repeat.seconds: [0, 3600]}\n");
+  DdprunProcess process(folder, {"two.yaml", "-v", "--set", "repeat.count=1000000"});
+  ASSERT_TRUE(eventually(60, [&process] {
+    return process.err().find("[2/2] 3600: step ") != std::string::npos;
+  })) << process.err();
+  kill(process.pid(), SIGKILL);
+  EXPECT_EQ(process.wait(10), 1000 + SIGKILL);
+  EXPECT_TRUE(eventually(5, [&process] { return process.ranks().empty(); }));
+  const CommandResult again =
+      run_ddprun(folder, {"two.yaml", "--resume", "--set", "repeat.count=1000000", "--set",
+                          "sweep.repeat.seconds=[0, 0.1]"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("[1/2] 0: taken over"), HasSubstr("[2/2] 0.1: starting")));
+}
+
+TEST(Collectives, WhatIsWrongIsOneSentenceBeforeARankStarts) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", kQuick);
+  const std::vector<std::pair<std::string, std::string>> refusals = {
+      {"collectives.byts=8", "unknown key 'byts' in collectives"},
+      {"collectives.bytes=0", "'bytes' in collectives is out of range"},
+      {"collectives.bytes=-1", "'bytes' in collectives is out of range"},
+      {"repeat.seconds=-1", "'seconds' in repeat is out of range"},
+      {"experiment=collectiv", "collectiv"},
+      {"experiment=training", "experiment training has no `collectives`"},
+      {"collectives.dtype=float16", "backend shm has no reduction of float16"},
+      {"train.steps=3", "experiment collectives has no `train`"},
+      {"world.backend=nccl", "world.backend nccl joins ranks on GPUs"}};
+  for (const auto& [setting, words] : refusals) {
+    const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", setting});
+    EXPECT_EQ(run.status, 2) << setting;
+    EXPECT_THAT(run.err, AllOf(StartsWith("error: "), HasSubstr(words))) << setting;
+    EXPECT_THAT(run.err, Not(HasSubstr("starting"))) << setting;
+  }
+  const CommandResult verify = run_ddprun(folder, {"verify", "one.yaml"});
+  EXPECT_EQ(verify.status, 2);
+  EXPECT_THAT(verify.err, HasSubstr("experiment collectives has nothing to verify"));
+}
+
+TEST(Collectives, MoreBuffersThanMemoryMakeARowThatIsNotHereAndTheOthersRun) {
+  TemporaryFolder folder;
+  folder.write("sizes.yaml", kQuick + "sweep: {collectives.bytes: [1000, 900000000000]}\n");
+  const CommandResult run = run_ddprun(folder, {"sizes.yaml"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("exceed this machine's free"),
+                             HasSubstr("proved in 1 of 1 rows")));
+}
+
+TEST(Collectives, MoreRanksThanCoresAreSaid) {
+  TemporaryFolder folder;
+  folder.write("many.yaml", kQuick);
+  const CommandResult run = run_ddprun(folder, {"many.yaml", "--set", "world.size=4"},
+                                       {"/bin/bash", "-c", "exec taskset -c 0 \"$0\" \"$@\""});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("more ranks than cores: 4 ranks, 4 a core"));
+}
+
+}  // namespace
+}  // namespace ddprun::test

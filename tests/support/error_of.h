@@ -1,0 +1,35 @@
+// What a call throws.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun::test {
+
+/// The parts of the Error that `call` throws; fails the test if it throws none.
+template <class Expected = Error, class Call>
+ErrorText error_text_of(const Call& call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.text();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+/// The whole message of what `call` throws, or "no error".
+template <class Expected = Error, class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace ddprun::test

@@ -1,0 +1,183 @@
+// Memory of CPU tensors, by phase: what is counted, and in which phases.
+#include "ddprun/experiments/training/run_observer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "ddprun/base/private_memory.h"
+#include "ddprun/device/cpu_memory.h"
+#include "ddprun/device/memory_history.h"
+#include "support/ddprun_command.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::ElementsAre;
+
+at::Tensor tensor_of(std::int64_t bytes) { return at::empty({bytes}, at::kByte); }
+
+TEST(CpuMemory, CountsTensorsWhileItIsAskedTo) {
+  Device& device = cpu_device();
+  EXPECT_EQ(device.memory().allocated_bytes, 0);
+  {
+    const auto counting = device.count_memory();
+    const at::Tensor kept = tensor_of(1000);
+    { const at::Tensor dropped = tensor_of(5000); }
+    EXPECT_EQ(device.memory().allocated_bytes, 1000);
+    EXPECT_EQ(device.memory().peak_allocated_bytes, 6000);
+    device.reset_memory();
+    EXPECT_EQ(device.memory().peak_allocated_bytes, 1000);
+    std::thread([] {  // another rank, say
+      const at::Tensor elsewhere = tensor_of(70'000);
+      EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
+    })
+        .join();
+    EXPECT_EQ(device.memory().peak_allocated_bytes, 1000);
+  }
+  EXPECT_EQ(device.memory().allocated_bytes, 0);
+}
+
+TEST(CpuMemory, CountsWhatBackwardAllocates) {
+  const auto counting = cpu_device().count_memory();
+  at::Tensor leaf = at::ones({1000}).set_requires_grad(true);
+  const at::Tensor loss = (leaf * leaf).sum();
+  cpu_device().reset_memory();
+  const std::int64_t before = cpu_device().memory().allocated_bytes;
+  loss.backward();
+  EXPECT_GE(cpu_device().memory().peak_allocated_bytes, before + 4000);
+  EXPECT_GE(leaf.grad().numel(), 1000);
+}
+
+TEST(CpuMemory, CountsBuffersThatAreMapped) {
+  static constexpr std::int64_t kBytes = 5 << 20;  // not whole huge pages
+  const auto counting = cpu_device().count_memory();
+  at::Tensor mapped = allocate_private(kBytes, at::kByte);
+  EXPECT_EQ(cpu_device().memory().allocated_bytes, kBytes);
+  mapped.reset();
+  EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
+
+  run_ranks(2,
+            [](ProcessGroup& group) {
+              const auto counting = cpu_device().count_memory();
+              at::Tensor shared = group.allocate(kBytes, at::kByte);
+              EXPECT_EQ(cpu_device().memory().allocated_bytes, kBytes);
+              shared.reset();
+              EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
+            },
+            {.backend = BackendKind::shm, .timeout_s = 30});
+}
+
+std::vector<std::string> phases_of(const RankResult& result) {
+  std::vector<std::string> names;
+  for (const PhaseMemory& each : result.memory_phases) names.push_back(each.phase);
+  return names;
+}
+
+TEST(RunObserver, SeesSetUpAndThePhasesOfOneStep) {
+  RunObserver observer({}, cpu_device(), 1, {});
+  at::Tensor model;
+  {
+    const PhaseScope setup(Phase::setup);
+    model = tensor_of(1000);
+  }
+  {
+    const PhaseScope proof(Phase::backward);
+    tensor_of(900'000);
+  }
+  for (std::int64_t index = 0; index < 4; ++index) {
+    observer.before_step(index);
+    {
+      const PhaseScope step(Phase::step, index);
+      for (const std::int64_t bytes : {3000, 2000}) {  // micro-batches
+        at::Tensor activations;
+        {
+          const PhaseScope forward(Phase::forward);
+          activations = tensor_of(bytes + 10'000 * std::abs(index - 1));
+        }
+        const PhaseScope backward(Phase::backward);
+        activations.reset();
+      }
+    }
+    observer.after_step(index);
+  }
+  RankResult result;
+  observer.add_to(result);
+  ASSERT_THAT(phases_of(result), ElementsAre("setup", "forward", "backward"));
+  const auto& phases = result.memory_phases;
+  EXPECT_EQ(phases[0].memory.allocated_bytes, 1000);
+  EXPECT_EQ(phases[1].memory.allocated_bytes, 3000) << "after the last micro-batch's";
+  EXPECT_EQ(phases[1].memory.peak_allocated_bytes, 4000) << "of the first micro-batch";
+  EXPECT_EQ(phases[2].memory.allocated_bytes, 1000);
+  EXPECT_EQ(phases[2].memory.peak_allocated_bytes, 4000);
+  EXPECT_EQ(cpu_device().memory().allocated_bytes, 0) << "it does not count any more";
+}
+
+TEST(RunObserver, SeesNothingWithoutAStepToLookAt) {
+  RunObserver observer({}, cpu_device(), {}, {});
+  const PhaseScope setup(Phase::setup);
+  const at::Tensor model = tensor_of(1000);
+  EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
+  RankResult result;
+  observer.add_to(result);
+  EXPECT_TRUE(result.memory_phases.empty());
+}
+
+/// A device whose allocator has a history: the phases that began.
+class RecordingDevice final : public Device {
+ public:
+  class History final : public MemoryHistory {
+   public:
+    void begin(Phase phase) override { text_ += std::string(to_string(phase)) + "\n"; }
+    void end(Phase) override {}
+    std::string pickle() override { return text_; }
+
+   private:
+    std::string text_;
+  };
+
+  c10::Device torch_device() const override { return cpu_device().torch_device(); }
+  Mark mark() override { return cpu_device().mark(); }
+  std::int64_t time_of(Mark mark) override { return mark; }
+  void synchronize() override {}
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
+  bool capturing() const override { return false; }
+  DeviceMemory memory() const override { return {}; }
+  void reset_memory() override {}
+  std::unique_ptr<MemoryHistory> record_memory() override { return std::make_unique<History>(); }
+  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
+  c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
+                                                 std::chrono::milliseconds) override {
+    return {};
+  }
+};
+
+TEST(RunObserver, WritesTheHistoryUpToItsStep) {
+  const TemporaryFolder folder;
+  RecordingDevice device;
+  const auto run = [&device](const std::filesystem::path& to) {
+    RunObserver observer({.memory_snapshot = true}, device, 0, to);
+    { const PhaseScope setup(Phase::setup); }
+    for (std::int64_t index = 0; index < 3; ++index) {
+      observer.before_step(index);
+      { const PhaseScope step(Phase::step, index); }
+      observer.after_step(index);
+    }
+    RankResult result;
+    observer.add_to(result);
+    return result.memory_snapshot;
+  };
+  const auto target = folder.path() / "profile/01";
+  EXPECT_EQ(run(target), "memory_rank0.pickle");
+  EXPECT_EQ(read_file(target / "memory_rank0.pickle"), "setup\nstep\n");
+  EXPECT_EQ(run({}), "") << "another rank than the one that has a folder";
+  folder.write("in the way", "a file");
+  EXPECT_THROW(run(folder.path() / "in the way"), Error);
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,155 @@
+// When a run checks itself, and what its checks say of a fault that comes and goes.
+#include "ddprun/experiments/training/run_proof.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ddprun/experiments/training/training.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DrawnSteps, AreFewAndInOrderAndNeverTheLast) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    for (const std::int64_t steps : {1, 2, 3, 10, 1000}) {
+      const auto drawn = drawn_steps(seed, steps);
+      EXPECT_LE(drawn.size(), 3U);
+      EXPECT_EQ(drawn.empty(), steps == 1);
+      EXPECT_TRUE(std::is_sorted(drawn.begin(), drawn.end()));
+      for (const std::int64_t step : drawn) {
+        EXPECT_GE(step, 0);
+        EXPECT_LT(step, steps - 1);
+      }
+    }
+  }
+  EXPECT_NE(drawn_steps(1, 1000), drawn_steps(2, 1000));
+  EXPECT_EQ(drawn_steps(1, 1000), drawn_steps(1, 1000));
+}
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+/// A right strategy, whose gradients are halved from the step `halved_from` on.
+class Mean : public Strategy {
+ public:
+  explicit Mean(std::int64_t halved_from) : halved_from_(halved_from) {}
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    context.broadcast_parameters();
+    context.plan(CollectiveKind::all_reduce, context.buffers().gradient_bytes(all()));
+  }
+  void finish_backward() override {
+    const at::Tensor gradients = context_->buffers().gradients(all());
+    context_->group().all_reduce(gradients, ReduceOp::avg, "all").wait();
+    if (step_ >= halved_from_) gradients.mul_(0.5);
+  }
+  void optimizer_step(Optimizer& optimizer) override {
+    ++step_;
+    optimizer.update_all();
+  }
+
+ private:
+  Range all() const { return context_->buffers().all(); }
+  std::int64_t halved_from_;
+  std::int64_t step_ = 0;
+  StrategyContext* context_ = nullptr;
+};
+
+Experiment make_experiment() {
+  Experiment experiment = test::small_experiment(2);
+  experiment.precision.name = "fp32";
+  experiment.attention.name = "eager";
+  experiment.strategy.name = "mine";
+  experiment.optimizer.name = OptimizerKind::adamw;
+  experiment.optimizer.clip_norm = 0.1;
+  return experiment;
+}
+
+struct Proved {
+  std::vector<Check> checks;
+  at::Tensor parameters;
+  std::vector<double> losses;
+  bool began = false;
+};
+
+/// Rank 0's view of a run whose proof looks at itself, or not.
+Proved train(std::int64_t halved_from, bool look) {
+  const Experiment experiment = make_experiment();
+  Proved out;
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Mean strategy(halved_from);
+    Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
+    RunProof proof(experiment, trainer, group);
+    const bool began = !look || proof.begin();
+    std::vector<double> losses;
+    for (std::int64_t step = 0; began && step < experiment.train.steps; ++step) {
+      losses.push_back(trainer.step(step)[training().loss]);
+      if (look) proof.after_step(step);
+    }
+    if (began && look) proof.finish();
+    if (group.rank() != 0) return;
+    const FlatBuffers& buffers = trainer.data_parallel().buffers();
+    out = {proof.checks(), buffers.parameters(buffers.all()).clone(), losses, began};
+  });
+  return out;
+}
+
+const Check& named(const std::vector<Check>& checks, const std::string& name) {
+  return *std::find_if(checks.begin(), checks.end(),
+                       [&](const Check& check) { return check.name == name; });
+}
+
+constexpr std::int64_t kNever = 1'000;
+
+TEST(RunProof, LeavesNoTraceInTheTraining) {
+  const Proved with = train(kNever, true);
+  const Proved without = train(kNever, false);
+  EXPECT_TRUE(at::equal(with.parameters, without.parameters));
+  EXPECT_EQ(with.losses, without.losses);
+}
+
+TEST(RunProof, MakesEachCheckOfARightRun) {
+  const Proved run = train(kNever, true);
+  std::vector<std::string> names;
+  for (const Check& check : run.checks) {
+    names.push_back(check.name);
+    EXPECT_EQ(check.status, CheckStatus::passed) << check.name << ": " << check.detail;
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("initial_parameters_equal", "compute_copy",
+                                                   "integer_gradients", "parameters_equal",
+                                                   "collectives_as_planned", "step_scalars_equal"));
+  EXPECT_THAT(named(run.checks, "integer_gradients").detail,
+              HasSubstr("(after step 19, the last, and each time before)"));
+}
+
+TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {
+  const auto drawn = drawn_steps(static_cast<std::uint64_t>(make_experiment().train.seed), 20);
+  ASSERT_GE(drawn.size(), 2U);
+  const Proved run = train(drawn[0] + 2, true);
+  EXPECT_TRUE(run.began);
+  const Check& check = named(run.checks, "integer_gradients");
+  EXPECT_EQ(check.status, CheckStatus::failed);
+  EXPECT_THAT(check.detail,
+              HasSubstr("strategy mine: held after step " + std::to_string(drawn[0]) +
+                        ", failed after step " + std::to_string(drawn[1]) + ": rank 0: "));
+}
+
+TEST(RunProof, StopsBeforeTheFirstStepIfThatIsWrong) {
+  const Proved run = train(0, true);
+  EXPECT_FALSE(run.began);
+  EXPECT_THAT(named(run.checks, "integer_gradients").detail,
+              HasSubstr("strategy mine: failed before step 0: rank 0: "));
+}
+
+}  // namespace
+}  // namespace ddprun

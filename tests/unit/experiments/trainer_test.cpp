@@ -1,0 +1,251 @@
+// The step loop's contracts: which samples a rank trains on, in which order gradients come, what a
+// NaN does.
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ddprun/rank/affinity.h"
+#include "ddprun/train/proof.h"
+#include "support/experiments.h"
+#include "support/sanitizers.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+/// Synchronizes no gradients; notes their order.
+class Listener : public Strategy {
+ public:
+  void setup(StrategyContext& context) override { context.broadcast_parameters(); }
+  void on_gradient(int index) override { order.push_back(index); }
+  void finish_backward() override {}
+  std::vector<int> order;
+};
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+/// The first precision and attention that are there.
+Experiment make_experiment(int ranks) {
+  Experiment experiment = test::small_experiment(ranks);
+  for (const PluginInfo& plugin : registry().list()) {
+    if (plugin.kind == PluginKind::attention) experiment.attention.name = plugin.name;
+  }
+  experiment.precision.name = "fp32";
+  return experiment;
+}
+
+/// The loss of the initial model on samples [first, first + count) of step 0.
+double initial_loss(const Experiment& experiment, std::int64_t first, std::int64_t count) {
+  const auto attention = make_attention(registry(), experiment.attention);
+  const auto seed = static_cast<std::uint64_t>(experiment.train.seed);
+  const Transformer model(experiment.model, *attention, seed);
+  const auto data = open_data(experiment.data, experiment.model.vocab_size,
+                              experiment.model.context_length, seed);
+  const Batch batch = data->batch(0, first, count);
+  return model.loss(batch.ids, batch.targets).item<double>();
+}
+
+TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
+  for (const int ranks : {1, 2, 4}) {
+    for (const int accumulate : {1, 2}) {
+      Experiment experiment = make_experiment(ranks);
+      experiment.train.accumulate = accumulate;
+      std::vector<double> losses(ranks);
+      test::run_ranks(ranks, [&](ProcessGroup& group) {
+        Listener listener;
+        Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+        losses[group.rank()] = trainer.step(0)[training().loss];
+      });
+      const std::int64_t share = experiment.global_batch() / ranks;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_NEAR(losses[rank], initial_loss(experiment, rank * share, share), 1e-5)
+            << "rank " << rank << " of " << ranks << ", accumulate " << accumulate;
+      }
+      if (ranks > 1) {
+        EXPECT_GT(std::abs(losses[0] - losses[1]), 1e-3) << "samples do not differ";
+      }
+    }
+  }
+}
+
+TEST(Trainer, OtherRanksKnowNoParametersUntilTheStrategySendsThem) {
+  struct Silent : Strategy {
+    void setup(StrategyContext&) override {}
+    void finish_backward() override {}
+  };
+  const Experiment experiment = make_experiment(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Silent silent;
+    Trainer trainer(experiment, test::plugins_with(silent, registry(), experiment), group);
+    const Check check = check_initial_parameters(trainer.data_parallel(), group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, testing::HasSubstr("rank 1: token_embeddings.weight is not that of"));
+  });
+}
+
+TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
+  Experiment experiment = make_experiment(1);
+  experiment.model.kernels = KernelSet::reference;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+    trainer.step(0);
+    std::vector<int> expected(trainer.data_parallel().buffers().count());
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(listener.order, expected);
+  });
+}
+
+// A fused layer has the gradients of all its parameters at once.
+TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
+  const Experiment experiment = make_experiment(1);
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+    trainer.step(0);
+    auto next = listener.order.begin();
+    int first = 0;
+    for (const int size : {2, 5, 4, 5, 4, 1}) {  // head, (feed-forward, attention) twice, embedding
+      std::vector<int> layer(size);
+      std::iota(layer.begin(), layer.end(), first);
+      EXPECT_TRUE(std::is_permutation(layer.begin(), layer.end(), next)) << first;
+      next += size;
+      first += size;
+    }
+    EXPECT_EQ(next, listener.order.end());
+  });
+}
+
+// Pages that ten steps take from the kernel: the logits of one step alone are 1250.
+TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not reuse memory at once";
+  Experiment experiment = make_experiment(1);
+  experiment.model.vocab_size = 20'000;
+  set_affinity(experiment.world, {});
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  Listener listener;
+  Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), *group);
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  for (int step = 0; step < 3; ++step) trainer.step(step);
+  const auto before = faults();
+  for (int step = 3; step < 13; ++step) trainer.step(step);
+  EXPECT_LT(faults() - before, 2 * 1250);  // the heap may still grow once; anew each step: 12,500
+}
+
+/// An all-reduce for each gradient, all at once: they wait for one another.
+class AllAtOnce : public Strategy {
+ public:
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void finish_backward() override {
+    const FlatBuffers& buffers = context_->buffers();
+    std::vector<Work> works;
+    for (int index = 0; index < buffers.count(); ++index) {
+      works.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
+                                                   ReduceOp::avg, "gradient"));
+    }
+    for (Work& work : works) work.wait();
+  }
+
+ private:
+  StrategyContext* context_ = nullptr;
+};
+
+TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
+  const Experiment experiment = make_experiment(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    AllAtOnce strategy;
+    Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
+    const Sample sample = trainer.step(0);
+    double delay_ns = 0;
+    const auto count = static_cast<double>(trainer.last_records().size());
+    ASSERT_GT(count, 4);
+    for (const CollectiveRecord& record : trainer.last_records()) {
+      delay_ns += static_cast<double>(record.start_ns - record.enqueue_ns);
+    }
+    EXPECT_NEAR(sample[training().launch_delay_ms], delay_ns / count * 1e-6, 1e-9);
+  });
+}
+
+TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
+  Experiment experiment = make_experiment(1);
+  experiment.precision.name = "skipping";
+  experiment.optimizer.clip_norm = 1e-3;
+  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/skipping"});
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
+    auto& buffers = trainer.data_parallel().buffers();
+    for (int step = 0; step < 4; ++step) {
+      const at::Tensor before = buffers.parameters(buffers.all()).detach().clone();
+      const Sample sample = trainer.step(step);
+      const bool skipped = sample[training().skipped] != 0;
+      EXPECT_EQ(skipped, step % 2 == 0);
+      EXPECT_EQ(sample.find(training().gradient_norm).has_value(), !skipped)
+          << "nothing was clipped";
+      EXPECT_EQ(at::equal(buffers.parameters(buffers.all()), before), skipped);
+    }
+  });
+}
+
+TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
+  const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/scaling"});
+  std::vector<at::Tensor> parameters;
+  std::vector<std::optional<double>> norms;
+  for (const char* precision :
+       {"fp32", "scaling"}) {  // by a power of two, so every bit is the same
+    Experiment experiment = make_experiment(1);
+    experiment.precision.name = precision;
+    experiment.optimizer.clip_norm = 1e-2;
+    test::run_ranks(1, [&](ProcessGroup& group) {
+      Listener listener;
+      Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
+      norms.push_back(trainer.step(0).find(training().gradient_norm));
+      auto& buffers = trainer.data_parallel().buffers();
+      parameters.push_back(buffers.parameters(buffers.all()).clone());
+    });
+  }
+  EXPECT_GT(norms[0].value(), 1e-2) << "nothing was clipped";
+  EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_TRUE(at::equal(parameters[0], parameters[1]));
+}
+
+TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
+  Experiment experiment = make_experiment(1);
+  for (const double clip_norm : {0.0, 1.0}) {
+    experiment.optimizer.clip_norm = clip_norm;
+    test::run_ranks(1, [&](ProcessGroup& group) {
+      Listener listener;
+      Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+      EXPECT_EQ(trainer.step(0).find(training().gradient_norm).has_value(), clip_norm > 0.0);
+    });
+  }
+}
+
+TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
+  Experiment experiment = make_experiment(1);
+  experiment.optimizer.lr = INFINITY;
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    Listener listener;
+    Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
+    EXPECT_TRUE(std::isfinite(trainer.step(0)[training().loss]));
+    EXPECT_TRUE(std::isnan(trainer.step(1)[training().loss]));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,136 @@
+// Products of tiles against double at every SIMD level and by each instruction, and the layouts.
+#include <array>
+
+#include "ddprun/kernels/amx_tile_product.h"
+#include "ddprun/kernels/avx512_tile_product.h"
+#include "ddprun/kernels/tile_layout.h"
+#include "ddprun/kernels/tile_product.h"
+#include "support/kernel_arrays.h"
+
+namespace ddprun {
+namespace {
+
+using kernels::bf16;
+using kernels::Left;
+using kernels::Matrix;
+using kernels::Pair;
+using kernels::Right;
+using test::Array;
+using test::expect_close;
+using test::kRounding;
+using test::noise;
+
+class Tiles : public test::EveryTarget {};
+INSTANTIATE_TEST_SUITE_P(, Tiles, test::every_target(), test::target_name);
+
+using Sizes = std::array<std::int64_t, 3>;  // rows, lanes, steps
+const Sizes kSizes[] = {{1, 16, 1},   {5, 32, 3},   {12, 48, 16},  {13, 16, 31}, {64, 64, 64},
+                        {70, 80, 33}, {6, 96, 130}, {31, 48, 300}, {24, 32, 8}};
+
+const Pair* as_pairs(Array<bf16>& values) { return reinterpret_cast<const Pair*>(values.data()); }
+
+/// Values (steps, 2 * lanes) of pairs, unpaired: (2 * steps, lanes).
+at::Tensor unpaired(const at::Tensor& pairs) {
+  return pairs.view({pairs.size(0), -1, 2}).transpose(1, 2).flatten(0, 1);
+}
+
+using OfPairs = void (*)(std::int64_t, std::int64_t, std::int64_t, const Left<Pair>&,
+                         const Right<Pair>&, bool, Matrix<float>);
+
+/// Calls product(left, right, add, c) with the left operand's steps along its rows and down its
+/// columns, and expects c (rows, lanes), of stride `stride`.
+template <class F>
+void check_product(const Sizes& sizes, const at::Tensor& expected, const F& product) {
+  const auto [rows, lanes, steps] = sizes;
+  SCOPED_TRACE(::testing::Message() << rows << " x " << lanes << " x " << steps);
+  for (const bool down : {false, true}) {
+    for (const bool add : {false, true}) {
+      Array<float> c(noise(rows, lanes + 1, 3));
+      const at::Tensor before = c.values();
+      product(down, add, Matrix<float>{c.data(), lanes + 1});
+      const at::Tensor after = c.values();
+      const at::Tensor sums = add ? expected + before.narrow(1, 0, lanes) : expected;
+      expect_close(after.narrow(1, 0, lanes), sums, 1e-6, 1e-5);
+      EXPECT_TRUE(at::equal(after.select(1, lanes), before.select(1, lanes))) << "beyond the lanes";
+    }
+  }
+}
+
+void check_floats(const Sizes& sizes) {
+  const auto [rows, lanes, steps] = sizes;
+  Array<float> left(noise(rows, steps, 1));
+  Array<float> turned(noise(rows, steps, 1).t());
+  Array<float> right(noise(steps, lanes, 2));
+  check_product(
+      sizes, at::mm(left.values(), right.values()),
+      [&, rows = rows, lanes = lanes, steps = steps](bool down, bool add, Matrix<float> c) {
+        const Left<float> a =
+            down ? Left<float>{turned.data(), 1, rows} : Left<float>{left.data(), steps, 1};
+        kernels::tile_product(rows, lanes, steps, a, {right.data(), lanes}, add, c);
+      });
+}
+
+void check_pairs(OfPairs product, const Sizes& sizes) {
+  const auto [rows, lanes, steps] = sizes;
+  const at::Tensor values = noise(rows, 2 * steps, 1);
+  Array<bf16> left(values);
+  Array<bf16> turned(values.view({rows, steps, 2}).transpose(0, 1).contiguous());
+  Array<bf16> right(noise(steps, 2 * lanes, 2));
+  check_product(
+      sizes, at::mm(left.values(), unpaired(right.values())),
+      [&, rows = rows, lanes = lanes, steps = steps](bool down, bool add, Matrix<float> c) {
+        const Left<Pair> a =
+            down ? Left<Pair>{as_pairs(turned), 1, rows} : Left<Pair>{as_pairs(left), steps, 1};
+        product(rows, lanes, steps, a, {as_pairs(right), lanes}, add, c);
+      });
+}
+
+TEST_P(Tiles, ProductsOfFloatsMatchDouble) {
+  for (const Sizes& sizes : kSizes) check_floats(sizes);
+}
+TEST_P(Tiles, ProductsOfPairsMatchDouble) {
+  for (const Sizes& sizes : kSizes) check_pairs(kernels::tile_product_by_floats, sizes);
+}
+TEST(TilesByAvx512, ProductsMatchDouble) {
+  if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
+  for (const Sizes& sizes : kSizes) check_pairs(kernels::avx512_tile_product, sizes);
+}
+TEST(TilesByAmx, ProductsMatchDouble) {
+  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
+  for (const Sizes& sizes : kSizes) check_pairs(kernels::amx_tile_product, sizes);
+}
+
+TEST_P(Tiles, Transpose) {
+  for (const auto& [rows, columns, lanes] :
+       {Sizes{1, 1, 16}, {16, 8, 16}, {7, 13, 16}, {30, 6, 32}}) {
+    Array<float> in(noise(rows, columns + 3, 1));
+    auto out = Array<float>::like(at::zeros({columns, lanes}));
+    kernels::transpose(rows, columns, Matrix<const float>{in.data(), columns + 3}, lanes,
+                       out.data());
+    const at::Tensor expected = at::zeros({columns, lanes}, at::kDouble);
+    expected.narrow(1, 0, rows).copy_(in.values().narrow(1, 0, columns).t());
+    EXPECT_TRUE(at::equal(out.values(), expected));
+  }
+}
+
+template <class T>
+void check_pair_rows(std::int64_t rows, std::int64_t columns) {
+  Array<T> in(noise(rows, columns + 3, 1));
+  const std::int64_t pairs = (rows + 1) / 2;
+  auto out = Array<bf16>::like(at::zeros({pairs, 2 * columns}));
+  kernels::pair_rows(rows, columns, Matrix<const T>{in.data(), columns + 3},
+                     reinterpret_cast<Pair*>(out.data()));
+  const at::Tensor expected = at::zeros({2 * pairs, columns}, at::kDouble);
+  expected.narrow(0, 0, rows).copy_(in.values().narrow(1, 0, columns));
+  expect_close(unpaired(out.values()), expected, kRounding<bf16>, 0.0);
+}
+
+TEST_P(Tiles, PairsOfRows) {
+  for (const auto& [rows, columns, unused] : {Sizes{1, 16, 0}, {2, 5, 0}, {7, 40, 0}}) {
+    check_pair_rows<float>(rows, columns);
+    check_pair_rows<bf16>(rows, columns);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,53 @@
+// The backends of sdpa: each computes the same, and what PyTorch would not run is refused.
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/registry.h"
+#include "support/experiments.h"
+#include "support/plugin_library.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+std::shared_ptr<Attention> sdpa(const std::string& backend) {
+  static const auto* const registry = new PluginRegistry({test::plugin_folder()});
+  PluginChoice choice;
+  choice.options = parse_yaml("{name: sdpa, backend: " + backend + "}", "test");
+  choice.name = "sdpa";
+  return make_attention(*registry, choice);
+}
+
+TEST(Sdpa, EveryBackendOfTheCpuComputesTheSameAndLeavesThePick) {
+  const at::Tensor x = at::randn({2, 3, 70, 16});
+  const at::Tensor automatic = sdpa("auto")->forward(x, x, x, {.causal = true});
+  const at::Tensor flash = sdpa("flash")->forward(x, x, x, {.causal = true});
+  const at::Tensor math = sdpa("math")->forward(x, x, x, {.causal = true});
+  EXPECT_TRUE(at::equal(flash, automatic)) << "on a CPU PyTorch picks flash";
+  EXPECT_TRUE(at::allclose(math, automatic, 1e-4, 1e-5));
+  EXPECT_FALSE(at::equal(math, automatic)) << "another kernel rounds otherwise";
+  EXPECT_TRUE(at::globalContext().userEnabledFlashSDP());
+  EXPECT_TRUE(at::globalContext().userEnabledMathSDP());
+}
+
+TEST(Sdpa, WhatPyTorchWouldNotRunIsRefused) {
+  RunDescription run;
+  for (const char* backend : {"efficient", "cudnn"}) {
+    run.device = DeviceKind::cpu;
+    EXPECT_THAT(words_of(sdpa(backend)->unsupported(run)), HasSubstr("on GPUs alone"));
+    run.device = DeviceKind::cuda;
+    EXPECT_EQ(words_of(sdpa(backend)->unsupported(run)), "");
+  }
+  const at::Tensor x = at::randn({1, 1, 4, 8});
+  EXPECT_ANY_THROW(sdpa("cudnn")->forward(x, x, x, {.causal = true}));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,148 @@
+// Ranks that share a GPU: the variables that NCCL sees, and what the user's contradict.
+#include "ddprun/rank/emulated_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <set>
+
+#include "ddprun/base/error.h"
+#include "ddprun/device/device_library.h"
+#include "support/process_ranks.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A variable of the environment for as long as this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+std::string refusal() {
+  try {
+    check_emulation_environment("a.yaml:3:9");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+WorldConfig shared_gpu(std::int64_t ranks) {
+  WorldConfig world;
+  world.size = ranks;
+  world.device = DeviceKind::cuda;
+  world.emulate_ranks_on_one_gpu = true;
+  return world;
+}
+
+TEST(EmulatedRanks, EachSeemsToBeAloneOnItsHost) {
+  std::set<std::string> hosts;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const auto& [name, value] : emulation_variables(rank)) {
+      if (name == "NCCL_HOSTID") hosts.insert(value);
+    }
+  }
+  EXPECT_EQ(hosts.size(), 4u);
+}
+
+TEST(EmulatedRanks, OneRankEmulatesNothing) {
+  EXPECT_TRUE(shared_gpu(2).emulated());
+  EXPECT_FALSE(shared_gpu(1).emulated());
+}
+
+TEST(EmulatedRanks, VariablesThatContradictAreRefused) {
+  EXPECT_EQ(refusal(), "");
+  {
+    const Variable host("NCCL_HOSTID", "mine");
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("contradicts"), HasSubstr("a.yaml:3:9"),
+                                 HasSubstr("NCCL_HOSTID=mine"), HasSubstr("each rank")));
+  }
+  {
+    const Variable net("NCCL_NET", "IB");
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("NCCL_NET=IB"), HasSubstr("NCCL_NET=Socket")));
+  }
+  const Variable net("NCCL_NET", "Socket");
+  const Variable interface("NCCL_SOCKET_IFNAME", "eth0");
+  EXPECT_EQ(refusal(), "");
+}
+
+/// In a rank's process, since NCCL's host id is for good: opens the device, or is refused for want
+/// of one, and looks at the environment.
+int opens_the_first_device(const RankInfo& info) {
+  try {
+    if (open_rank_device(shared_gpu(info.world_size), info)->torch_device().index() != 0) return 2;
+  } catch (const std::exception&) {
+    if (probe_device(DeviceKind::cuda).count > 0) return 3;
+  }
+  for (const auto& [name, value] : emulation_variables(info.rank)) {
+    const char* set = ::getenv(name.c_str());
+    if (set == nullptr || set != (name == "NCCL_SOCKET_IFNAME" ? "eth7" : value)) return 4;
+  }
+  return 0;
+}
+
+class OfADevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(device_library_file("cuda"))) GTEST_SKIP() << "not built";
+  }
+};
+
+TEST_F(OfADevice, RanksTakeTheFirstAndTheUsersInterfaceStands) {
+  const Variable interface("NCCL_SOCKET_IFNAME", "eth7");
+  EXPECT_THAT(run_process_ranks(2, opens_the_first_device), testing::Each(0));
+}
+
+TEST_F(OfADevice, RanksOfSeveralHostsCannotShareIt) {
+  EXPECT_THAT(run_process_ranks(1,
+                                [](const RankInfo&) {
+                                  RankInfo info;
+                                  info.world_size = 4;
+                                  info.local_size = 2;
+                                  try {
+                                    open_rank_device(shared_gpu(4), info);
+                                  } catch (const ConfigError& error) {
+                                    const std::string text = error.what();
+                                    return text.find("2 of 4 ranks") == std::string::npos ? 1 : 0;
+                                  }
+                                  return 2;
+                                }),
+              testing::Each(0));
+}
+
+TEST_F(OfADevice, AProcessKeepsItsHost) {
+  EXPECT_THAT(run_process_ranks(1,
+                                [](const RankInfo& info) {
+                                  RankInfo rank = info;
+                                  rank.world_size = rank.local_size = 2;
+                                  WorldConfig own = shared_gpu(2);
+                                  own.emulate_ranks_on_one_gpu = false;
+                                  try {
+                                    open_rank_device(shared_gpu(2), rank);
+                                  } catch (const std::exception&) {  // no GPU here
+                                  }
+                                  try {
+                                    open_rank_device(own, rank);
+                                  } catch (const ConfigError& error) {
+                                    const std::string text = error.what();
+                                    return text.find("joined launch") == std::string::npos ? 1 : 0;
+                                  }
+                                  return 2;
+                                }),
+              testing::Each(0));
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,47 @@
+// What ranks of a joined launch called, compared when their run has failed.
+#include "runner/launch/joined_failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ddprun {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+RankWord late(std::vector<MeetingCall> calls) {
+  return {FailureKind::timeout, "timed out", {"in backward of step 3", std::move(calls)}};
+}
+
+const MeetingCall kFirst = make_call(1, "all_reduce", 64, "a");
+const MeetingCall kSecond = make_call(2, "all_reduce", 64, "b");
+const MeetingCall kOther = make_call(2, "all_reduce", 64, "c");
+const MeetingCall kLonger = make_call(2, "all_reduce", 128, "b");
+
+TEST(DifferentCalls, TheFirstOneIsNamedOnBothRanks) {
+  for (const MeetingCall& other : {kOther, kLonger}) {
+    const auto reason =
+        different_calls({late({kFirst, kSecond}), late({kFirst, kSecond}), late({kFirst, other})});
+    ASSERT_TRUE(reason.has_value());
+    EXPECT_THAT(*reason,
+                AllOf(HasSubstr("the ranks called different collectives"),
+                      HasSubstr("call 2 of each, in backward of step 3 of rank 0"),
+                      HasSubstr("rank 0: all_reduce 'b' of 64 bytes; rank 2: " + other.text())));
+  }
+}
+
+TEST(DifferentCalls, AShorterRecordIsNoDifference) {
+  EXPECT_FALSE(different_calls({late({kFirst, kSecond}), late({kFirst})}).has_value());
+  EXPECT_FALSE(different_calls({late({kSecond}), late({kFirst, kSecond})}).has_value());
+  EXPECT_FALSE(different_calls({late({}), late({kFirst})}).has_value());
+}
+
+TEST(DifferentCalls, ARanksOwnFailureExplainsThem) {
+  RankWord own = late({kFirst, kOther});
+  own.kind = FailureKind::other;
+  EXPECT_FALSE(different_calls({late({kFirst, kSecond}), own}).has_value());
+}
+
+}  // namespace
+}  // namespace ddprun

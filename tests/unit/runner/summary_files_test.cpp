@@ -1,0 +1,60 @@
+// The figures of all rows as CSV, and tables as LaTeX.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runner/report/report_table.h"
+#include "runner/report/summary_csv.h"
+#include "runner/report/text_table.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+TEST(SummaryCsv, HasALineForEachRowAndQuantity) {
+  const std::string csv = summary_csv({known_row("a, b"), known_row("c")});
+  // The slowest rank's steps: 12, 22 and 32 ms.
+  EXPECT_THAT(csv, AllOf(StartsWith("row,label,quantity,unit,figure,mean,std,median,p95,n\n"),
+                         HasSubstr("1,\"a, b\",step_ms,ms,22,22,10,22,31,3\n"),
+                         HasSubstr("\n2,c,step_ms,ms,22,22,10,22,31,3\n"),
+                         HasSubstr("2,c,samples_per_s,sequences/s,"),
+                         HasSubstr("2,c,collectives,,3,3,0,3,3,3\n"), Not(HasSubstr("speed_up"))));
+}
+
+TEST(SummaryCsv, WithholdsTimesOfEmulatedRanksAndRowsWithoutFigures) {
+  Row emulated = known_row("a");
+  emulated.emulated = true;
+  Row failed = known_row("b");
+  failed.ranks.clear();
+  const std::string csv = summary_csv({emulated, failed});
+  EXPECT_THAT(
+      csv, AllOf(Not(HasSubstr("step_ms")), HasSubstr("1,a,bytes,bytes,"), Not(HasSubstr("\n2,"))));
+}
+
+TEST(Latex, TablesHaveRulesAndEscapeWhatLatexWouldRead) {
+  TextTable table;
+  table.columns = {{"a_b", false}, {"50 %"}};
+  table.lines = {{{{"x & y"}, {"1.0 ± 0.1"}}}, {{{"{z}"}}, {"failed: #1"}}};
+  EXPECT_EQ(table.latex(),
+            "\\begin{tabular}{lr}\n"
+            "\\toprule\n"
+            "a\\_b & 50 \\% \\\\\n"
+            "\\midrule\n"
+            "x \\& y & 1.0 $\\pm$ 0.1 \\\\\n"
+            "\\{z\\} & \\multicolumn{1}{l}{failed: \\#1} \\\\\n"
+            "\\bottomrule\n"
+            "\\end{tabular}\n");
+}
+
+TEST(Latex, TheReportsTableHasNoMarkThatAFontMayLack) {
+  const std::string latex = report_table({known_row("a")}).latex();
+  EXPECT_THAT(latex,
+              AllOf(HasSubstr(" & proved \\\\\n"), Not(HasSubstr("✓")), Not(HasSubstr("–"))));
+}
+
+}  // namespace
+}  // namespace ddprun::test
