@@ -278,7 +278,8 @@ class Supervisor {
 
   /// A stop may be seen after the time-outs that it made.
   void end_grace() {
-    const bool stopped = std::ranges::any_of(ranks_, [](const Rank& r) { return r.stopped_by != 0; });
+    const bool stopped =
+        std::ranges::any_of(ranks_, [](const Rank& r) { return r.stopped_by != 0; });
     if (stopped && first_failure_->error.kind == FailureKind::timeout) late_ = late_rank();
     terminate();
   }

@@ -49,9 +49,13 @@ HeadsOf<T> heads_of(const at::Tensor& tensor) {
 
 AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, bool causal, double scale) {
   const double factor = scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  return {q.size(0),         q.size(1), q.size(2),
-          k.size(2),         padded(q.size(3)),
-          causal,            static_cast<float>(factor)};
+  return {q.size(0),
+          q.size(1),
+          q.size(2),
+          k.size(2),
+          padded(q.size(3)),
+          causal,
+          static_cast<float>(factor)};
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ void check_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   TORCH_CHECK(q.dim() == 3 || q.dim() == 4, name,
               "q must be (batch, heads, queries, width) or (batch, queries, width), not ",
               q.sym_sizes());
-  TORCH_CHECK(k.dim() == q.dim() && v.dim() == q.dim(), name, "q, k and v must have as many "
-              "dimensions: ", q.dim(), ", ", k.dim(), " and ", v.dim());
+  TORCH_CHECK(k.dim() == q.dim() && v.dim() == q.dim(), name,
+              "q, k and v must have as many "
+              "dimensions: ",
+              q.dim(), ", ", k.dim(), " and ", v.dim());
   TORCH_CHECK(k.sym_sizes() == v.sym_sizes(), name, "k and v must have one shape: ", k.sym_sizes(),
               " and ", v.sym_sizes());
   TORCH_CHECK(q.sym_size(0) == k.sym_size(0) && q.sym_size(-1) == k.sym_size(-1) &&
@@ -94,8 +96,8 @@ at::Tensor empty_like_heads(const at::Tensor& tensor) {
 Two forward_of_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       bool /*is_causal*/, Scale scale) {
   check_inputs(q, k, v, scale);
-  return {empty_like_heads(q), at::empty_symint(q.sym_sizes().slice(0, q.dim() - 1),
-                                                q.options().dtype(at::kFloat))};
+  return {empty_like_heads(q),
+          at::empty_symint(q.sym_sizes().slice(0, q.dim() - 1), q.options().dtype(at::kFloat))};
 }
 
 Three backward_of_shapes(const at::Tensor& /*grad_out*/, const at::Tensor& q, const at::Tensor& k,
@@ -125,16 +127,14 @@ struct FlashAttention : torch::autograd::Function<FlashAttention> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    TORCH_CHECK(!c10::GradMode::is_enabled(),
-                "ddprun::flash_attention has no second derivatives");
+    TORCH_CHECK(!c10::GradMode::is_enabled(), "ddprun::flash_attention has no second derivatives");
     static const auto op = c10::Dispatcher::singleton()
                                .findSchemaOrThrow("ddprun::flash_attention_backward", "")
                                .typed<decltype(backward_on_cpu)>();
     const auto saved = context->get_saved_variables();
-    const auto [dq, dk, dv] =
-        op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4],
-                context->saved_data["is_causal"].toBool(),
-                context->saved_data["scale"].toOptional<double>());
+    const auto [dq, dk, dv] = op.call(gradients[0], saved[0], saved[1], saved[2], saved[3],
+                                      saved[4], context->saved_data["is_causal"].toBool(),
+                                      context->saved_data["scale"].toOptional<double>());
     return {dq, dk, dv, {}, {}};
   }
 };
@@ -160,8 +160,8 @@ std::unique_ptr<torch::Library> define_operators() {
   for (const std::string& schema :
        {"flash_attention(" + inputs + ", " + options + ") -> Tensor",
         "flash_attention_forward(" + inputs + ", " + options + ") -> (Tensor, Tensor)",
-        "flash_attention_backward(Tensor grad_out, " + inputs + ", Tensor out, Tensor log_sum_exp, " +
-            options + ") -> (Tensor, Tensor, Tensor)"}) {
+        "flash_attention_backward(Tensor grad_out, " + inputs +
+            ", Tensor out, Tensor log_sum_exp, " + options + ") -> (Tensor, Tensor, Tensor)"}) {
     library->def(schema.c_str());
   }
   const auto under = [](c10::DispatchKey key, auto function) {
