@@ -151,9 +151,9 @@ double error_bound(AttentionType type) {
     case AttentionType::float32:
       return 2e-5;
     case AttentionType::bfloat16:
-      return 0.1;
+      return 0.25;
     case AttentionType::float16:
-      return 0.02;
+      return 0.05;
   }
   return 0;
 }

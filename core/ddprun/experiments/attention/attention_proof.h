@@ -33,8 +33,9 @@ struct ProofRows {
 std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
                                      const TrialResults& results);
 
-/// How large an error may be: some tens of the type's rounding, as an attention may round scores,
-/// weights and their gradients. A wrong row has an error of about 1.
+/// How large an error may be: some tens of the type's rounding, since an attention may round
+/// scores, weights and their gradients, and may add up gradients in the type itself. A wrong row
+/// has an error of about 1.
 double error_bound(AttentionType type);
 
 Check check_of(const ResultError& error, AttentionType type);
