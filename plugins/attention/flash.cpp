@@ -60,6 +60,13 @@ class Flash final : public ddprun::Attention {
     }
     return out;
   }
+
+  std::optional<ddprun::AttentionMemory> memory(
+      const ddprun::AttentionSizes& sizes) const override {
+    // A float32 a query: the log-sum-exp; in backward the sum over the output and its gradient.
+    const double queries = 4 * static_cast<double>(sizes.batch * sizes.heads * sizes.queries);
+    return ddprun::AttentionMemory{.forward = queries, .saved = queries, .backward = queries};
+  }
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/config/attention_config.h"
 #include "ddprun/config/baseline.h"
 #include "ddprun/config/collectives_config.h"
 #include "ddprun/config/config_node.h"
@@ -39,6 +40,7 @@ struct Experiment {
   ProfileConfig profile;
   ExecutionConfig execution;
   CollectivesConfig collectives;
+  AttentionConfig attention_call;
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others

@@ -130,6 +130,9 @@ class NamedAttention final : public Named<Attention> {
     watch_backward({q, k, v}, out);
     return out;
   }
+  std::optional<AttentionMemory> memory(const AttentionSizes& sizes) const override {
+    return plugin_->memory(sizes);
+  }
   void backward(const std::function<void()>& run) {
     *missing_ = 0;
     try {

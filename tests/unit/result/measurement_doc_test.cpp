@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/experiments/training/training.h"
@@ -45,6 +46,8 @@ TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- figures -->\n", figures_markdown(training()));
   expect_table("<!-- samples: collectives -->\n", samples_markdown(collectives()));
   expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
+  expect_table("<!-- samples: attention -->\n", samples_markdown(attention_kind()));
+  expect_table("<!-- figures: attention -->\n", figures_markdown(attention_kind()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {
