@@ -11,6 +11,7 @@
 #include "ddprun/config/baseline.h"
 #include "ddprun/config/collectives_config.h"
 #include "ddprun/config/config_node.h"
+#include "ddprun/config/demonstration_config.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/repeat_config.h"
@@ -39,6 +40,7 @@ struct Experiment {
   ProfileConfig profile;
   ExecutionConfig execution;
   CollectivesConfig collectives;
+  DemonstrationConfig demonstration;
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others

@@ -6,12 +6,13 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 
 const Kinds& experiment_kinds() {
-  static const Kinds kinds = {&training(), &collectives()};
+  static const Kinds kinds = {&training(), &collectives(), &precision_study()};
   return kinds;
 }
 

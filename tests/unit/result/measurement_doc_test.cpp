@@ -12,6 +12,7 @@
 
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
@@ -45,6 +46,8 @@ TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- figures -->\n", figures_markdown(training()));
   expect_table("<!-- samples: collectives -->\n", samples_markdown(collectives()));
   expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
+  expect_table("<!-- samples: precision -->\n", samples_markdown(precision_study()));
+  expect_table("<!-- figures: precision -->\n", figures_markdown(precision_study()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {
