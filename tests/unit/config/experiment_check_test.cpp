@@ -123,7 +123,7 @@ TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
   }
   EXPECT_EQ(error(least + "world: {size: 2}\ntrain: {global_batch: 8, measure: forward}\n"),
             "train.measure forward has no gradients to exchange between ranks\n"
-            "  where: run.yaml:5:27\n"
+            "  where: run.yaml:5:26\n"
             "  got: world.size 2\n"
             "  expected: world.size 1\n"
             "  hint: or train.measure forward_backward, which exchanges them");
