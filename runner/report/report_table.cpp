@@ -105,17 +105,29 @@ TextTable::Cell proof_cell(const Row& row) {
 
 /// Adds what tells the rows of a kind apart.
 void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, TextTable& table) {
-  const auto own =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.kind == &kind; });
-  const auto titles = kind.facts(*own);
-  for (std::size_t c = 0; c < titles.size(); ++c) {
-    table.columns.push_back({titles[c].first, false, kDropFirst / 2 - static_cast<int>(c)});
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (!rows[i].measured()) continue;
-      table.lines[i].cells.push_back(
-          {rows[i].kind == &kind ? kind.facts(rows[i])[c].second : kNoValue});
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+  std::vector<Facts> facts;  // of each row
+  std::vector<std::string> titles;
+  for (const Row& row : rows) {
+    facts.push_back(row.measured() && row.kind == &kind ? kind.facts(row) : Facts());
+    for (const auto& [title, text] : facts.back()) {
+      if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
     }
   }
+  for (std::size_t c = 0; c < titles.size(); ++c) {
+    table.columns.push_back({titles[c], false, kDropFirst / 2 - static_cast<int>(c)});
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (!rows[i].measured()) continue;
+      const auto own = std::find_if(facts[i].begin(), facts[i].end(),
+                                    [&](const auto& fact) { return fact.first == titles[c]; });
+      table.lines[i].cells.push_back({own == facts[i].end() ? kNoValue : own->second});
+    }
+  }
+}
+
+/// The measured quantity that it is made from, if it is one of steps; else itself.
+const Quantity& measured_of(const Quantity& quantity) {
+  return quantity.of == nullptr ? quantity : *quantity.of;
 }
 
 /// Adds the columns of one kind; rows of another one have no value in them.
@@ -129,7 +141,8 @@ void add_columns(const ExperimentKind& kind, const std::vector<Row>& rows, TextT
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(quantity, runs);
-    if (quantity.compares && column.empty()) continue;  // there is nothing to compare with
+    // There is nothing to compare with, or no sample has it.
+    if (column.empty() && (quantity.compares || measured_of(quantity).optional)) continue;
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows[i].measured()) table.lines[i].cells.push_back({column.cell(i)});

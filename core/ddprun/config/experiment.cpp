@@ -53,6 +53,8 @@ constexpr std::array<Section, 11> kSections = {{
      [](Options& o, Experiment& e) { declare_options(o, e.collectives); }},
     {"attention_call", "the sizes of attention that is measured",
      [](Options& o, Experiment& e) { declare_options(o, e.attention_call); }},
+    {"demonstration", "what of precision is demonstrated",
+     [](Options& o, Experiment& e) { declare_options(o, e.demonstration); }},
     {"repeat", "how often it is measured",
      [](Options& o, Experiment& e) { declare_options(o, e.repeat); }},
     {"output", "where results go",

@@ -12,6 +12,7 @@
 #include "ddprun/config/baseline.h"
 #include "ddprun/config/collectives_config.h"
 #include "ddprun/config/config_node.h"
+#include "ddprun/config/demonstration_config.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/repeat_config.h"
@@ -41,6 +42,7 @@ struct Experiment {
   ExecutionConfig execution;
   CollectivesConfig collectives;
   AttentionConfig attention_call;
+  DemonstrationConfig demonstration;
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others

@@ -7,12 +7,13 @@
 #include "ddprun/base/error.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 
 const Kinds& experiment_kinds() {
-  static const Kinds kinds = {&training(), &collectives(), &attention_kind()};
+  static const Kinds kinds = {&training(), &collectives(), &attention_kind(), &precision_study()};
   return kinds;
 }
 

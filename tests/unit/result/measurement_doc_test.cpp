@@ -13,6 +13,7 @@
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
@@ -48,6 +49,8 @@ TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
   expect_table("<!-- samples: attention -->\n", samples_markdown(attention_kind()));
   expect_table("<!-- figures: attention -->\n", figures_markdown(attention_kind()));
+  expect_table("<!-- samples: precision -->\n", samples_markdown(precision_study()));
+  expect_table("<!-- figures: precision -->\n", figures_markdown(precision_study()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {
