@@ -23,7 +23,7 @@
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -53,12 +53,17 @@ class Batch {
         ProgressDisplay& display)
       : request_(request), files_(std::move(files)), executor_(executor), display_(display) {
     for (const PlannedFile& file : files_) {
-      for (const PlannedRun& planned : file.runs) rows_.push_back(unrun_row(file, planned));
+      for (const PlannedRun& planned : file.runs) {
+        for (std::int64_t run = 1; run <= file.repeats; ++run) {
+          rows_.push_back(unrun_row(file, planned));
+          rows_.back().repetition = run;
+        }
+      }
       if (!file.error.empty()) {
         rows_.push_back(refused_row(file));
       }
     }
-    names_ = row_names(rows_).names;
+    names_ = run_names(rows_);
     earlier_.resize(rows_.size());
     found_in_.resize(rows_.size());
   }
@@ -72,7 +77,7 @@ class Batch {
     if (request_.resume) read_earlier();
     std::size_t first = 0;  // row of the file
     for (std::size_t f = 0; f < files_.size(); ++f) {
-      const std::size_t count = std::max<std::size_t>(1, files_[f].runs.size());
+      const std::size_t count = std::max<std::size_t>(1, rows_of(files_[f]));
       if (files_[f].error.empty()) {
         run_file(files_[f], first);
       } else {
@@ -97,13 +102,18 @@ class Batch {
     if (const std::string lacking = obstacles(file); !lacking.empty()) {
       display_.message(file.name + ": this machine cannot run all of it: " + lacking);
     }
-    for (std::size_t i = first; i < first + file.runs.size(); ++i) {
+    for (const std::size_t i : in_turns(file, first)) {
       if (interrupted_ != 0) {
         if (rows_[i].status == RowStatus::not_run)
           rows_[i].reason = "the batch was interrupted before";
       } else if (earlier_[i]) {
         take_over(i);
-      } else if (rows_[i].status != RowStatus::not_here) {
+      } else if (rows_[i].status == RowStatus::not_here) {
+        continue;
+      } else if (const std::size_t broken = failed_before(i); broken != i) {
+        rows_[i].reason = fmt::format("run {} of this row: {}", rows_[broken].repetition,
+                                      outcome_text(rows_[broken]));
+      } else {
         run_row(file, i, i - first, result);
         anything_new = anything_new || interrupted_ == 0;
       }
@@ -120,11 +130,40 @@ class Batch {
     }
   }
 
+  static std::size_t rows_of(const PlannedFile& file) {
+    return file.runs.size() * static_cast<std::size_t>(file.repeats);
+  }
+
+  /// The file's rows in the order in which they run: the first runs of all, then the second ones,
+  /// so that what changes with time meets all alike.
+  static std::vector<std::size_t> in_turns(const PlannedFile& file, std::size_t first) {
+    const auto repeats = static_cast<std::size_t>(file.repeats);
+    std::vector<std::size_t> order;
+    for (std::size_t run = 0; run < repeats; ++run) {
+      for (std::size_t at = 0; at < file.runs.size(); ++at) {
+        order.push_back(first + at * repeats + run);
+      }
+    }
+    return order;
+  }
+
+  /// An earlier run of the same row that failed, as this one would; `index` itself: there is none.
+  std::size_t failed_before(std::size_t index) const {
+    for (std::size_t i = index; i > 0 && same_row(rows_[i - 1], rows_[i]); --i) {
+      const RowStatus status = rows_[i - 1].status;
+      if (status != RowStatus::ok && status != RowStatus::not_run) return i - 1;
+    }
+    return index;
+  }
+
   ResultContext context_of(const PlannedFile& file) const {
     ResultContext context{
         file.name, utc_now(), request_.command_line, describe_environment(), to_yaml(file.document),
         {}};
-    for (const PlannedRun& run : file.runs) context.resolved_yaml.push_back(to_yaml(run.resolved));
+    for (const PlannedRun& run : file.runs) {
+      context.resolved_yaml.insert(context.resolved_yaml.end(),
+                                   static_cast<std::size_t>(file.repeats), to_yaml(run.resolved));
+    }
     return context;
   }
 
@@ -137,8 +176,8 @@ class Batch {
         continue;
       }
       auto found = earlier_rows(fs::path(file.output_dir) / file.name);
-      for (std::size_t at = 0; at < file.runs.size(); ++at, ++index) {
-        const auto row = found.find(rows_[index].fingerprint);
+      for (std::size_t at = 0; at < rows_of(file); ++at, ++index) {
+        const auto row = found.find({rows_[index].fingerprint, rows_[index].repetition});
         if (row != found.end() && says_the_same(rows_[index], row->second)) {
           earlier_[index] = row->second;
         }
@@ -204,7 +243,8 @@ class Batch {
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    return executor_.run(file.runs[at], fmt::format("{}/{}", file.name, index), launch_ns, folder,
+    const PlannedRun& planned = file.runs[at / static_cast<std::size_t>(file.repeats)];
+    return executor_.run(planned, fmt::format("{}/{}", file.name, index), launch_ns, folder,
                          index + 1 == rows_.size());
   }
 
@@ -223,7 +263,7 @@ class Batch {
 
   void write(const PlannedFile& file, std::size_t first, FileResult& result) {
     const auto begin = static_cast<std::ptrdiff_t>(first);
-    const auto end = static_cast<std::ptrdiff_t>(first + file.runs.size());
+    const auto end = static_cast<std::ptrdiff_t>(first + rows_of(file));
     const fs::path& newest = found_in_[first];
     if (!newest.empty() && std::all_of(found_in_.begin() + begin, found_in_.begin() + end,
                                        [&](const fs::path& each) { return each == newest; })) {

@@ -85,8 +85,9 @@ int validate_command(const Request& request) {
       status = kExitUsage;
       continue;
     }
-    std::cout << fmt::format("{}: valid, {} experiment{}\n", printable_line(file.string()),
-                             plan.runs.size(), plan.runs.size() == 1 ? "" : "s");
+    std::cout << fmt::format("{}: valid, {} experiment{}{}\n", printable_line(file.string()),
+                             plan.runs.size(), plan.runs.size() == 1 ? "" : "s",
+                             plan.repeats == 1 ? "" : fmt::format(", {} runs each", plan.repeats));
     const auto count = std::count_if(plan.runs.begin(), plan.runs.end(),
                                      [](const auto& run) { return !run.not_here.empty(); });
     if (count > 0) {

@@ -30,9 +30,9 @@ const char* colour_of(Health health) {
   return "";
 }
 
-void print_json(const std::vector<Finding>& findings) {
+void print_json(const std::vector<Observation>& findings) {
   json lines = json::array();
-  for (const Finding& f : findings) {
+  for (const Observation& f : findings) {
     lines.push_back(
         {{"name", f.name}, {"health", to_string(f.health)}, {"text", f.text}, {"hint", f.hint}});
   }
@@ -41,11 +41,11 @@ void print_json(const std::vector<Finding>& findings) {
             << "\n";
 }
 
-void print_text(const std::vector<Finding>& findings) {
+void print_text(const std::vector<Observation>& findings) {
   const bool colour = terminal_of(stdout).colour;
   std::size_t name_width = 0;
-  for (const Finding& f : findings) name_width = std::max(name_width, f.name.size());
-  for (const Finding& f : findings) {
+  for (const Observation& f : findings) name_width = std::max(name_width, f.name.size());
+  for (const Observation& f : findings) {
     std::cout << fmt::format("{}{:<7}{}  {:<{}}  {}\n", colour ? colour_of(f.health) : "",
                              to_string(f.health), colour ? "\033[0m" : "", f.name, name_width,
                              f.text);
@@ -69,10 +69,10 @@ const char* to_string(Health health) {
   return "unknown";
 }
 
-std::vector<Finding> examine_plugins(const Request& request) {
+std::vector<Observation> examine_plugins(const Request& request) {
   const PluginRegistry registry(
       plugin_search_path({request.plugin_paths.begin(), request.plugin_paths.end()}));
-  std::vector<Finding> findings;
+  std::vector<Observation> findings;
   for (const PluginKind kind :
        {PluginKind::strategy, PluginKind::precision, PluginKind::attention}) {
     std::string names;
@@ -80,9 +80,10 @@ std::vector<Finding> examine_plugins(const Request& request) {
       if (info.kind == kind) names += (names.empty() ? "" : ", ") + info.name;
     }
     const std::string name = std::string(to_string(kind)) + " plugins";
-    findings.push_back(names.empty() ? Finding{name, Health::failed, "none was found",
-                                               "`ddprun list -v` shows where they were looked for"}
-                                     : Finding{name, Health::ok, names});
+    findings.push_back(names.empty()
+                           ? Observation{name, Health::failed, "none was found",
+                                         "`ddprun list -v` shows where they were looked for"}
+                           : Observation{name, Health::ok, names});
   }
   for (const std::string& refusal : registry.refused()) {
     std::string line = refusal;
@@ -93,12 +94,12 @@ std::vector<Finding> examine_plugins(const Request& request) {
 }
 
 int doctor_command(const Request& request) {
-  std::vector<Finding> findings;
-  const auto add = [&findings](std::vector<Finding> more) {
+  std::vector<Observation> findings;
+  const auto add = [&findings](std::vector<Observation> more) {
     findings.insert(findings.end(), more.begin(), more.end());
   };
-  std::vector<Finding> ranks = examine_ranks();  // forks, so before what starts threads
-  std::vector<Finding> cuda = examine_cuda();
+  std::vector<Observation> ranks = examine_ranks();  // forks, so before what starts threads
+  std::vector<Observation> cuda = examine_cuda();
   add(examine_machine());
   add(std::move(ranks));
   add(examine_plugins(request));
@@ -109,7 +110,7 @@ int doctor_command(const Request& request) {
     print_text(findings);
   }
   const bool failed = std::any_of(findings.begin(), findings.end(),
-                                  [](const Finding& f) { return f.health == Health::failed; });
+                                  [](const Observation& f) { return f.health == Health::failed; });
   return failed ? kExitFailed : kExitDone;
 }
 

@@ -18,7 +18,7 @@ enum class Health {
 const char* to_string(Health health);
 
 /// One line of the report.
-struct Finding {
+struct Observation {
   std::string name;  ///< what was looked at: "cores", "gloo all-reduce"
   Health health = Health::ok;
   std::string text;       ///< what was found, on one line
@@ -27,13 +27,13 @@ struct Finding {
 
 /// Ranks on this host: tries each backend with an all-reduce between processes, and the host's
 /// name. It forks, so call it before anything that starts threads.
-std::vector<Finding> examine_ranks();
+std::vector<Observation> examine_ranks();
 /// Device cuda: library, driver, devices, and NCCL with an all-reduce over all devices. It forks.
-std::vector<Finding> examine_cuda();
+std::vector<Observation> examine_cuda();
 /// Processor and memory. It measures for about two seconds.
-std::vector<Finding> examine_machine();
+std::vector<Observation> examine_machine();
 /// The plugin libraries on the search path.
-std::vector<Finding> examine_plugins(const Request& request);
+std::vector<Observation> examine_plugins(const Request& request);
 
 /// Runs all of these and prints a table, or JSON with --json. Returns 0, or 1 if a finding is
 /// `failed`.

@@ -35,14 +35,14 @@ int threads_per_core() {
                                             [](char c) { return c == ',' || c == '-'; }));
 }
 
-Finding cores() {
+Observation cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   sched_getaffinity(0, sizeof set, &set);
   const auto online = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const auto allowed = static_cast<std::size_t>(CPU_COUNT(&set));
   const std::size_t usable = usable_cores().size();
-  Finding finding{
+  Observation finding{
       "cores", Health::ok,
       fmt::format("{} usable of {}, {} a core", usable, online,
                   threads_per_core() == 1 ? std::string("one thread")
@@ -55,12 +55,12 @@ Finding cores() {
   return finding;
 }
 
-Finding memory() {
+Observation memory() {
   constexpr double kGib = 1 << 30;
   const auto total = static_cast<double>(proc_bytes("/proc/meminfo", "MemTotal"));
   const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
-  Finding finding{"memory", Health::ok,
-                  fmt::format("{:.1f} GiB, {:.1f} available", total / kGib, available / kGib)};
+  Observation finding{"memory", Health::ok,
+                      fmt::format("{:.1f} GiB, {:.1f} available", total / kGib, available / kGib)};
   if (available < kGib) {
     finding.health = Health::warning;
     finding.hint = "even the quickstart's ranks need about 1 GiB";
@@ -78,8 +78,8 @@ std::string setting(const char* name) {
   return end == std::string::npos ? "unknown" : text.substr(begin + 1, end - begin - 1);
 }
 
-Finding pages() {
-  Finding finding{"huge pages", Health::ok, {}};
+Observation pages() {
+  Observation finding{"huge pages", Health::ok, {}};
   try {
     const HugePages found = huge_pages();
     finding.text = fmt::format(
@@ -102,8 +102,8 @@ Finding pages() {
 
 }  // namespace
 
-std::vector<Finding> examine_machine() {
-  std::vector<Finding> findings = {
+std::vector<Observation> examine_machine() {
+  std::vector<Observation> findings = {
       {"processor", Health::ok, fact("cpu")},
       cores(),
       {"simd", Health::ok,

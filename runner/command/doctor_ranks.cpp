@@ -52,9 +52,9 @@ double timed_all_reduces(ProcessGroup& group) {
 }
 
 /// Starts the processes of `world`, which meet and all-reduce.
-Finding all_reduce(const WorldConfig& world) {
+Observation all_reduce(const WorldConfig& world) {
   const auto ranks = static_cast<int>(world.size);
-  Finding finding{name_of(world.comm.backend) + std::string(" all-reduce"), Health::ok, {}};
+  Observation finding{name_of(world.comm.backend) + std::string(" all-reduce"), Health::ok, {}};
   const RankBody body = [&](const RankInfo& info, const auto&) -> json {
     const auto device = open_rank_device(world, info);
     const auto group = connect(info, world.comm, "doctor", host_identity(), *device);
@@ -82,7 +82,7 @@ Finding all_reduce(const WorldConfig& world) {
 
 CommConfig over(BackendKind backend) { return {.backend = backend, .timeout_s = 20}; }
 
-Finding host_name() {
+Observation host_name() {
   const auto facts = describe_environment();
   const auto name = std::find_if(facts.begin(), facts.end(),
                                  [](const auto& pair) { return pair.first == "hostname"; });
@@ -106,11 +106,11 @@ std::string tracing() {
 
 }  // namespace
 
-std::vector<Finding> examine_ranks() {
-  std::vector<Finding> findings = {host_name(),
-                                   all_reduce({.size = 2, .comm = over(BackendKind::gloo)}),
-                                   all_reduce({.size = 2, .comm = over(BackendKind::shm)})};
-  Finding& shm = findings.back();
+std::vector<Observation> examine_ranks() {
+  std::vector<Observation> findings = {host_name(),
+                                       all_reduce({.size = 2, .comm = over(BackendKind::gloo)}),
+                                       all_reduce({.size = 2, .comm = over(BackendKind::shm)})};
+  Observation& shm = findings.back();
   shm.text += ", " + tracing();
   if (shm.health == Health::failed) {
     shm.health = Health::warning;  // auto takes gloo then
@@ -121,7 +121,7 @@ std::vector<Finding> examine_ranks() {
   return findings;
 }
 
-std::vector<Finding> examine_cuda() {
+std::vector<Observation> examine_cuda() {
   DeviceProbe probe;
   try {
     probe = probe_device(DeviceKind::cuda);
@@ -135,7 +135,7 @@ std::vector<Finding> examine_cuda() {
     return {{"cuda", probe.driver ? Health::warning : Health::absent,
              probe.refusal.what + ": " + probe.refusal.got, probe.refusal.hint}};
   }
-  std::vector<Finding> findings;
+  std::vector<Observation> findings;
   for (const auto& [name, text] : probe.facts) findings.push_back({name, Health::ok, text});
   for (const auto& [name, text] : probe.devices) findings.push_back({name, Health::ok, text});
   for (const auto& text : probe.warnings) findings.push_back({"cuda", Health::warning, text});

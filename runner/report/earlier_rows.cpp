@@ -96,7 +96,7 @@ Row checked_row(const json& in) {
   return row;
 }
 
-/// Reads results, and keeps the newest row of each fingerprint.
+/// Reads results, and keeps the newest row of each run.
 class Reader {
  public:
   void read(const StoredResult& stored, const fs::path& file) {
@@ -116,7 +116,7 @@ class Reader {
     }
   }
 
-  std::map<std::string, EarlierRow> take() {
+  std::map<RunKey, EarlierRow> take() {
     if (!refused_.empty()) {
       spdlog::warn(
           "--resume: {}, and this ddprun reads version {}: its rows run again{}", refused_.back(),
@@ -132,7 +132,7 @@ class Reader {
       if (in.at("status").get<RowStatus>() != RowStatus::ok) return;
       Row row = checked_row(in);
       if (row.taken_from.empty()) row.taken_from = stored.folder.string();
-      const std::string key = row.fingerprint;
+      const RunKey key = {row.fingerprint, row.repetition};
       rows_[key] = {std::move(row), stored.complete ? stored.folder : fs::path()};
     } catch (const std::exception& error) {
       spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", number, file.string(),
@@ -140,7 +140,7 @@ class Reader {
     }
   }
 
-  std::map<std::string, EarlierRow> rows_;
+  std::map<RunKey, EarlierRow> rows_;
   std::vector<std::string> refused_;  ///< "FILE has schema version N"
 };
 
@@ -153,7 +153,7 @@ json experiment_of(const Row& row) {
 
 }  // namespace
 
-std::map<std::string, EarlierRow> earlier_rows(const fs::path& folder) {
+std::map<RunKey, EarlierRow> earlier_rows(const fs::path& folder) {
   Reader reader;
   if (!fs::is_directory(folder)) return {};
   for (const StoredResult& stored : stored_results(folder)) {

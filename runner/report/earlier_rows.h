@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "runner/report/row.h"
 
@@ -16,11 +17,14 @@ struct EarlierRow {
   std::filesystem::path folder = {};
 };
 
-/// Returns the newest row with status ok for each fingerprint, from all results in `folder`
+/// A fingerprint, and which run of its row.
+using RunKey = std::pair<std::string, std::int64_t>;
+
+/// Returns the newest row with status ok for each run, from all results in `folder`
 /// (`<output>/<name>`), complete or not. What cannot have been written by this ddprun is logged as
 /// an error, file and reason, and left out. Results of another schema are left out too, with one
 /// warning.
-std::map<std::string, EarlierRow> earlier_rows(const std::filesystem::path& folder);
+std::map<RunKey, EarlierRow> earlier_rows(const std::filesystem::path& folder);
 
 /// Whether an earlier row with the fingerprint of `planned` describes the same experiment. If not,
 /// it was changed since, which is logged as an error.

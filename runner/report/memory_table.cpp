@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -27,12 +28,12 @@ std::string largest_phase(const Row& row) {
 }  // namespace
 
 TextTable memory_table(const std::vector<Row>& rows) {
-  const RowNames names = row_names(rows);
+  const std::vector<std::string> names = run_names(rows);
   const bool on_gpu = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.measured() && !row.ranks.front().device.empty();
   });
   TextTable table;
-  table.columns = {{names.title, false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
+  table.columns = {{row_names(rows).title, false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
   if (on_gpu) {
     table.columns.insert(table.columns.end(), {{"reserved MB"}, {"peak reserved MB"}, {"retries"}});
   }
@@ -40,7 +41,7 @@ TextTable memory_table(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string largest = largest_phase(rows[i]);
     for (const auto& [phase, memory] : highest_memory(rows[i])) {
-      TextTable::Line line{{{names.names[i]},
+      TextTable::Line line{{{names[i]},
                             {phase},
                             {megabytes(memory.allocated_bytes)},
                             {megabytes(memory.peak_allocated_bytes)}}};

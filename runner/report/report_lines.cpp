@@ -11,15 +11,18 @@
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
+#include "runner/report/terminal.h"
 
 namespace ddprun {
 
 namespace {
 
-/// A row that was measured, and how it is called.
+/// A run that was measured, and how it is called.
 struct NamedRow {
   const Row& row;
   const std::string& name;
+  const std::string& row_name;  ///< without which run of its row it is
 };
 
 void add_once(std::vector<std::string>& texts, const std::string& text) {
@@ -33,13 +36,15 @@ std::string in_capitals(std::string text) {
 
 /// Proved, control, and each check that failed.
 void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  const bool repeated = std::any_of(rows.begin(), rows.end(),
+                                    [](const NamedRow& each) { return each.row.repetition > 1; });
   std::vector<std::string> checks, controls;
   std::vector<ReportLine> failures;
   std::size_t proved = 0;
-  for (const auto& [row, name] : rows) {
+  for (const auto& [row, name, row_name] : rows) {
     const Proof proof = summarize_proof(row);
     if (proof.status == CheckStatus::passed) ++proved;
-    if (proof.status == CheckStatus::control) controls.push_back(name);
+    if (proof.status == CheckStatus::control) add_once(controls, row_name);
     if (proof.status == CheckStatus::unchecked) {
       failures.push_back({"not proved: " + name + ": no check was made"});
     }
@@ -53,8 +58,8 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
     }
   }
   if (proved > 0) {
-    lines.push_back(
-        {fmt::format("proved in {} of {} rows: {}", proved, rows.size(), fmt::join(checks, ", "))});
+    lines.push_back({fmt::format("proved in {} of {} {}: {}", proved, rows.size(),
+                                 repeated ? "runs" : "rows", fmt::join(checks, ", "))});
   }
   if (!controls.empty()) {
     lines.push_back(
@@ -65,7 +70,7 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
 
 /// Values that were not finite, and steps that did something worth counting.
 void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
-  const auto& [row, name] = named;
+  const auto& [row, name, row_name] = named;
   if (const std::string sentence = divergence(row); !sentence.empty()) {
     lines.push_back({"DIVERGED: " + name + ": " + sentence, true});
   }
@@ -105,8 +110,8 @@ void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& l
 
 void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> emulated;
-  for (const auto& [row, name] : rows) {
-    if (row.emulated) emulated.push_back(name);
+  for (const auto& [row, name, row_name] : rows) {
+    if (row.emulated) add_once(emulated, row_name);
   }
   if (emulated.empty()) return;
   lines.push_back({fmt::format(
@@ -118,7 +123,7 @@ void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
 /// Why figures are missing, once each. On a CPU nobody expects those of a device.
 void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> notes;
-  for (const auto& [row, name] : rows) {
+  for (const auto& [row, name, row_name] : rows) {
     if (row.emulated || row.ranks.front().device_name.empty()) continue;
     const RunStatistics statistics(row);
     for (const Quantity& quantity : row.kind->quantities()) {
@@ -132,20 +137,44 @@ void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lin
   for (const std::string& note : notes) lines.push_back({note});
 }
 
+/// What the figures are, and which runs they lack.
+void add_repeats(const std::vector<Row>& rows, const std::vector<std::string>& names,
+                 std::vector<ReportLine>& lines) {
+  const TableLines table(rows);
+  if (!table.repeated()) return;
+  std::size_t most = 0;
+  for (const TableLine& line : table.lines()) {
+    most = std::max(most, line.count);
+    for (std::size_t i = line.first; i < line.first + line.count; ++i) {
+      if (line.runs.empty() || rows[i].measured()) continue;  // its line has the reason
+      lines.push_back(
+          {fmt::format("{}: {}: {}", name_of(rows[i].status), names[i], first_line(rows[i].reason)),
+           true});
+    }
+  }
+  lines.push_back(
+      {fmt::format("figures are means over up to {} runs of each row, which took turns "
+                   "(± standard deviation between runs)",
+                   most)});
+}
+
 /// What rows of a kind say together.
 void add_findings(const std::vector<Row>& rows, std::vector<ReportLine>& lines) {
-  for (const Finding& finding : findings_of(rows)) lines.push_back({finding.text});
+  for (const Finding& finding : findings_of(rows)) {
+    if (!finding.text.empty()) lines.push_back({finding.text});
+  }
 }
 
 }  // namespace
 
 std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
-  const RowNames names = row_names(rows);
+  const std::vector<std::string> names = run_names(rows), row_names = ddprun::row_names(rows).names;
   std::vector<NamedRow> measured;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].measured()) measured.push_back({rows[i], names.names[i]});
+    if (rows[i].measured()) measured.push_back({rows[i], names[i], row_names[i]});
   }
   std::vector<ReportLine> lines;
+  add_repeats(rows, names, lines);
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);

@@ -5,11 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <deque>
 
-#include "ddprun/result/run_statistics.h"
 #include "runner/report/report_lines.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -19,41 +17,30 @@ constexpr const char* kNoValue = "–";
 /// A column without a value is the first to go.
 constexpr int kDropFirst = 1000;
 
-/// The statistics of each row; null: it was not measured, or it is of another kind.
-using Runs = std::vector<const RunStatistics*>;
-
 /// Decimals that show three digits or more of the largest value; one number for a whole column, so
 /// that points align.
-int common_decimals(const std::vector<std::optional<Figure>>& figures) {
+int common_decimals(const std::vector<RowFigure>& figures) {
   double largest = 0;
-  for (const auto& figure : figures) {
-    if (figure) largest = std::max(largest, figure->value.value_or(0));
-  }
+  for (const RowFigure& figure : figures) largest = std::max(largest, figure.value.value_or(0));
   return largest >= 1000 ? 0 : largest >= 10 ? 1 : 2;
 }
 
-/// A column under way: a figure for each row that may show it.
+/// A column under way: a figure for each line.
 class Column {
  public:
-  Column(const Quantity& quantity, const Runs& runs) : quantity_(quantity), runs_(runs) {
-    Runs measured = runs;
-    std::erase(measured, nullptr);
-    for (const RunStatistics* run : runs) {
-      const bool shown = run != nullptr && (run->timed() || !quantity.timed);
-      figures_.push_back(!shown              ? std::optional<Figure>()
-                         : quantity.compares ? quantity.compares(*run, measured)
-                                             : run->figure(quantity));
-    }
+  Column(const TableLines& table, const ExperimentKind& kind, const Quantity& quantity)
+      : quantity_(quantity), lines_(table.lines()) {
+    for (const TableLine& line : lines_) figures_.push_back(table.figure(line, kind, quantity));
     const bool counts = quantity.of_steps() && quantity.over_steps == OverSteps::count;
     decimals_ = counts ? 0 : common_decimals(figures_);
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      if (figures_[i]) spread_width_ = std::max(spread_width_, number(spread_of(i)).size());
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      spread_width_ = std::max(spread_width_, spread_of(i).size());
     }
   }
 
   bool empty() const {
     return std::none_of(figures_.begin(), figures_.end(),
-                        [](const auto& figure) { return figure && figure->value; });
+                        [](const RowFigure& figure) { return figure.value.has_value(); });
   }
 
   TextTable::Column head() const {
@@ -61,33 +48,41 @@ class Column {
     return {quantity_.title, true, empty() && order > 0 ? kDropFirst + order : order};
   }
 
-  std::string cell(std::size_t row) const {
-    if (!figures_[row] || !figures_[row]->value) return kNoValue;
-    const auto& [value, words] = *figures_[row];
-    std::string text = quantity_.text ? quantity_.text(*value) : number(*value);
+  std::string cell(std::size_t line) const {
+    const RowFigure& figure = figures_[line];
+    if (!figure.value) return kNoValue;
+    std::string text = number(*figure.value);
     if (quantity_.of_steps() && quantity_.over_steps == OverSteps::ends) {
-      const double first = (*runs_[row])[quantity_].first;
-      text = (quantity_.text ? quantity_.text(first) : number(first)) + " → " + text;
+      text = number(figure.first) + " → " + text;
     }
-    if (quantity_.spread && (*runs_[row])[quantity_].steps.count > 1) {  // no spread of one
-      text += fmt::format(" ± {:>{}}", number(spread_of(row)), spread_width_);
+    if (const std::string spread = spread_of(line); !spread.empty()) {
+      text += fmt::format(" ± {:>{}}", spread, spread_width_);
     }
-    return words.empty() ? text : text + ", " + words;
+    return figure.words.empty() ? text : text + ", " + figure.words;
   }
 
  private:
-  std::string number(double value) const { return fmt::format("{:.{}f}", value, decimals_); }
-  double spread_of(std::size_t row) const { return (*runs_[row])[quantity_].steps.std; }
+  std::string number(double value) const {
+    return quantity_.text ? quantity_.text(value) : fmt::format("{:.{}f}", value, decimals_);
+  }
+  /// Between runs; of a single one between its steps; empty: there is but one value.
+  std::string spread_of(std::size_t line) const {
+    const RowFigure& figure = figures_[line];
+    if (!quantity_.spread || !figure.value) return {};
+    const Summary& over =
+        figure.runs.count > 1 ? figure.runs : (*lines_[line].runs.front())[quantity_].steps;
+    return over.count > 1 ? number(over.std) : std::string();
+  }
 
   const Quantity& quantity_;
-  const Runs& runs_;
-  std::vector<std::optional<Figure>> figures_;
+  const std::vector<TableLine>& lines_;
+  std::vector<RowFigure> figures_;
   int decimals_ = 0;
   std::size_t spread_width_ = 0;
 };
 
-TextTable::Cell proof_cell(const Row& row) {
-  const Proof proof = summarize_proof(row);
+TextTable::Cell proof_cell(const Run& run) {
+  const Proof proof = summarize_proof(run);
   switch (proof.status) {
     case CheckStatus::unchecked:
       break;
@@ -103,21 +98,36 @@ TextTable::Cell proof_cell(const Row& row) {
   return {"✗ not checked", Colour::red};
 }
 
+/// The proof of all runs of a line: of one that failed, if one did.
+TextTable::Cell proof_cell(const TableLine& line) {
+  TextTable::Cell cell = proof_cell(line.runs.front()->run());
+  for (const RunStatistics* run : line.runs) {
+    if (const auto other = proof_cell(run->run()); other.colour == Colour::red) cell = other;
+  }
+  if (line.runs.size() < line.count) {
+    cell.text += fmt::format(", {} of {} runs", line.runs.size(), line.count);
+    cell.colour = Colour::red;
+  }
+  return cell;
+}
+
 /// Adds what tells the rows of a kind apart.
-void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, TextTable& table) {
+void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, const TableLines& lines,
+               TextTable& table) {
   using Facts = std::vector<std::pair<std::string, std::string>>;
-  std::vector<Facts> facts;  // of each row
+  std::vector<Facts> facts;  // of each line
   std::vector<std::string> titles;
-  for (const Row& row : rows) {
-    facts.push_back(row.measured() && row.kind == &kind ? kind.facts(row) : Facts());
+  for (const TableLine& line : lines.lines()) {
+    const Row& row = rows[line.first];
+    facts.push_back(!line.runs.empty() && row.kind == &kind ? kind.facts(row) : Facts());
     for (const auto& [title, text] : facts.back()) {
       if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
     }
   }
   for (std::size_t c = 0; c < titles.size(); ++c) {
     table.columns.push_back({titles[c], false, kDropFirst / 2 - static_cast<int>(c)});
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (!rows[i].measured()) continue;
+    for (std::size_t i = 0; i < table.lines.size(); ++i) {
+      if (lines.lines()[i].runs.empty()) continue;
       const auto own = std::find_if(facts[i].begin(), facts[i].end(),
                                     [&](const auto& fact) { return fact.first == titles[c]; });
       table.lines[i].cells.push_back({own == facts[i].end() ? kNoValue : own->second});
@@ -131,46 +141,46 @@ const Quantity& measured_of(const Quantity& quantity) {
 }
 
 /// Adds the columns of one kind; rows of another one have no value in them.
-void add_columns(const ExperimentKind& kind, const std::vector<Row>& rows, TextTable& table) {
-  std::deque<RunStatistics> statistics;  // not a vector: addresses stay
-  Runs runs;
-  for (const Row& row : rows) {
-    const bool has = row.measured() && row.kind == &kind;
-    runs.push_back(has ? &statistics.emplace_back(row) : nullptr);
-  }
+void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable& table) {
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
-    const Column column(quantity, runs);
+    const Column column(lines, kind, quantity);
     // There is nothing to compare with, or no sample has it.
     if (column.empty() && (quantity.compares || measured_of(quantity).optional)) continue;
     table.columns.push_back(column.head());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i].measured()) table.lines[i].cells.push_back({column.cell(i)});
+    for (std::size_t i = 0; i < table.lines.size(); ++i) {
+      if (!lines.lines()[i].runs.empty()) table.lines[i].cells.push_back({column.cell(i)});
     }
   }
+}
+
+/// Why no run of the line was measured.
+TextTable::Cell why_not(const std::vector<Row>& rows, const TableLine& line) {
+  const Row& row = rows[line.first];
+  const std::string reason = first_line(row.reason);
+  return {name_of(row.status) + (reason.empty() ? "" : ": " + reason), Colour::red};
 }
 
 }  // namespace
 
 TextTable report_table(const std::vector<Row>& rows) {
-  const RowNames names = row_names(rows);
+  const TableLines lines(rows);
   TextTable table;
-  table.columns.push_back({names.title, false, 0});
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    table.lines.push_back({{{names.names[i] + (rows[i].emulated ? " (emulated)" : "")}}});
+  table.columns.push_back({lines.title(), false, 0});
+  for (const TableLine& line : lines.lines()) {
+    table.lines.push_back({{{line.name + (rows[line.first].emulated ? " (emulated)" : "")}}});
   }
   for (const ExperimentKind* kind : kinds_of(rows)) {
-    add_facts(*kind, rows, table);
-    add_columns(*kind, rows, table);
+    add_facts(*kind, rows, lines, table);
+    add_columns(*kind, lines, table);
   }
   table.columns.push_back({"proof", false, 0});
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].measured()) {
-      table.lines[i].cells.push_back(proof_cell(rows[i]));
+  for (std::size_t i = 0; i < table.lines.size(); ++i) {
+    const TableLine& line = lines.lines()[i];
+    if (line.runs.empty()) {
+      table.lines[i].note = why_not(rows, line);
     } else {
-      const std::string reason = first_line(rows[i].reason);
-      table.lines[i].note = {name_of(rows[i].status) + (reason.empty() ? "" : ": " + reason),
-                             Colour::red};
+      table.lines[i].cells.push_back(proof_cell(line));
     }
   }
   return table;

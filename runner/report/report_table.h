@@ -10,8 +10,8 @@
 
 namespace ddprun {
 
-/// One line for each row. The columns are the quantities of the rows' kinds that have a title. The
-/// others are compared with the first row that has times.
+/// One line for each row, with all of its runs. The columns are the quantities of the rows' kinds
+/// that have a title.
 TextTable report_table(const std::vector<Row>& rows);
 
 /// The table and its notes for a terminal (or a pipe).

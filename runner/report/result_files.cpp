@@ -9,9 +9,9 @@
 #include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
-#include "runner/report/row_names.h"
 #include "runner/report/steps_csv.h"
 #include "runner/report/summary_csv.h"
+#include "runner/report/table_lines.h"
 #include "runner/report/timeline_file.h"
 
 namespace ddprun {
@@ -84,6 +84,7 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
               {"command_line", context.command_line},
               {"environment", std::move(environment)},
               {"rows", json::array()},
+              {"table", table_json(rows)},
               {"findings", json::array()}};
   for (const Row& row : rows) out["rows"].push_back(to_json(row));
   for (const Finding& finding : findings_of(rows)) {
@@ -99,17 +100,17 @@ std::string summary_markdown(const ResultContext& context, const std::vector<Row
                                 fmt::join(words, " "));
   out += report_table(rows).markdown() + "\n";
   for (const ReportLine& line : report_lines(rows)) out += "- " + line.text + "\n";
-  const RowNames names = row_names(rows);
+  const std::vector<std::string> names = run_names(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
-      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names.names[i], name_of(rows[i].status),
+      out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names[i], name_of(rows[i].status),
                          rows[i].reason);
     }
     if (!rows[i].taken_from.empty()) {
-      out += "\n" + names.names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
+      out += "\n" + names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
     }
   }
-  out += memory_markdown(rows, names.names);
+  out += memory_markdown(rows, names);
   out += "\n";
   for (const ExperimentKind* kind : kinds_of(rows)) out += kind->table_note() + ". ";
   out += "What each column means stands in docs/measurement.md.\n\n## Environment\n\n";

@@ -2,7 +2,6 @@
 #include "runner/report/row.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
@@ -34,19 +33,6 @@ std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
   return kinds;
 }
 
-std::vector<Finding> findings_of(const std::vector<Row>& rows) {
-  std::vector<Finding> out;
-  for (const ExperimentKind* kind : kinds_of(rows)) {
-    std::deque<RunStatistics> statistics;  // not a vector: addresses stay
-    std::vector<const RunStatistics*> runs;
-    for (const Row& row : rows) {
-      if (row.measured() && row.kind == kind) runs.push_back(&statistics.emplace_back(row));
-    }
-    for (Finding& finding : kind->findings(runs)) out.push_back(std::move(finding));
-  }
-  return out;
-}
-
 json to_json(const Row& row) {
   json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())},
               {"name", row.name},
@@ -55,6 +41,7 @@ json to_json(const Row& row) {
               {"reason", row.reason},
               {"config", row.config},
               {"fingerprint", row.fingerprint},
+              {"repetition", row.repetition},
               {"baseline", row.baseline},
               {"baseline_words", row.baseline_words},
               {"launcher", row.launcher},
@@ -83,6 +70,7 @@ Row row_from_json(const json& in) {
   in.at("reason").get_to(row.reason);
   row.config = in.at("config");
   in.at("fingerprint").get_to(row.fingerprint);
+  in.at("repetition").get_to(row.repetition);
   in.at("baseline").get_to(row.baseline);
   in.at("baseline_words").get_to(row.baseline_words);
   in.at("launcher").get_to(row.launcher);

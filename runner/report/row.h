@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/result/finding.h"
 #include "ddprun/result/run.h"
 
 namespace ddprun {
@@ -53,9 +52,6 @@ void judge(Row& row);
 
 /// The kinds of the rows, in order of appearance.
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows);
-
-/// What the rows that were measured say together, kind by kind.
-std::vector<Finding> findings_of(const std::vector<Row>& rows);
 
 /// The row as it stands in result.json, with statistics and proof. Reading does not use these: they
 /// are computed anew.

@@ -12,7 +12,7 @@ namespace ddprun {
 
 std::string steps_csv(const std::vector<Row>& rows) {
   std::vector<std::pair<const ExperimentKind*, const Quantity*>> columns;
-  std::string out = "row,label,emulated,rank,step,warmup";
+  std::string out = "row,label,run,emulated,rank,step,warmup";
   for (const ExperimentKind* kind : kinds_of(rows)) {
     for (const Quantity& quantity : kind->quantities()) {
       if (!quantity.measured()) continue;
@@ -26,8 +26,8 @@ std::string steps_csv(const std::vector<Row>& rows) {
     const std::string label = csv_field(names.names[i]);
     for (const RankResult& rank : rows[i].ranks) {
       for (const Sample& sample : rank.samples) {
-        out += fmt::format("{},{},{},{},{},{}", i + 1, label, rows[i].emulated ? 1 : 0, rank.rank,
-                           sample.step, sample.warmup ? 1 : 0);
+        out += fmt::format("{},{},{},{},{},{},{}", i + 1, label, rows[i].repetition,
+                           rows[i].emulated ? 1 : 0, rank.rank, sample.step, sample.warmup ? 1 : 0);
         for (const auto& [kind, quantity] : columns) {
           out += "," + (kind == rows[i].kind ? sample.text(*quantity) : "");
         }

@@ -5,9 +5,8 @@
 
 #include <cmath>
 
-#include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_field.h"
-#include "runner/report/row_names.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -21,28 +20,45 @@ bool is_summarized(const Quantity& quantity) {
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
 
-std::string line_of(const std::string& row, const RunStatistics& run, const Quantity& quantity) {
-  if (quantity.compares || (quantity.timed && !run.timed())) return {};
+std::string summary_text(const Summary& of) {
+  return fmt::format(",{},{},{},{},{}\n", number(of.mean), number(of.std), number(of.median),
+                     number(of.p95), of.count);
+}
+
+/// A figure of one run, and the summary of its steps.
+std::string run_line(const std::string& row, const RunStatistics& run, const Quantity& quantity) {
+  if (quantity.timed && !run.timed()) return {};
   const Figure figure = run.figure(quantity);
   if (!figure.value) return {};
-  std::string line =
-      fmt::format("{},{},{},{}", row, quantity.key, quantity.unit, number(*figure.value));
-  if (!is_summarized(quantity)) return line + ",,,,,\n";
-  const Summary& steps = run[quantity].steps;
-  return line + fmt::format(",{},{},{},{},{}\n", number(steps.mean), number(steps.std),
-                            number(steps.median), number(steps.p95), steps.count);
+  const std::string line = fmt::format("{},{},{},{},{}", row, run.run().repetition, quantity.key,
+                                       quantity.unit, number(*figure.value));
+  return line + (is_summarized(quantity) ? summary_text(run[quantity].steps) : ",,,,,\n");
+}
+
+/// A figure of the row, and the summary of its runs' figures.
+std::string row_line(const std::string& row, const RowFigure& figure, const Quantity& quantity) {
+  if (!figure.value) return {};
+  const std::string line =
+      fmt::format("{},all,{},{},{}", row, quantity.key, quantity.unit, number(*figure.value));
+  return line + (quantity.compares ? ",,,,,\n" : summary_text(figure.runs));
 }
 
 }  // namespace
 
 std::string summary_csv(const std::vector<Row>& rows) {
-  std::string out = "row,label,quantity,unit,figure,mean,std,median,p95,n\n";
-  const RowNames names = row_names(rows);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].measured()) continue;
-    const RunStatistics run(rows[i]);
-    const std::string row = fmt::format("{},{}", i + 1, csv_field(names.names[i]));
-    for (const Quantity& quantity : rows[i].kind->quantities()) out += line_of(row, run, quantity);
+  std::string out = "row,label,run,quantity,unit,figure,mean,std,median,p95,n\n";
+  const TableLines table(rows);
+  for (const TableLine& line : table.lines()) {
+    if (line.runs.empty()) continue;
+    const std::string row = fmt::format("{},{}", line.first + 1, csv_field(line.name));
+    const ExperimentKind& kind = *line.runs.front()->run().kind;
+    for (const Quantity& quantity : kind.quantities()) {
+      if (!quantity.compares) {
+        for (const RunStatistics* run : line.runs) out += run_line(row, *run, quantity);
+      }
+      if (!quantity.compares && line.count == 1) continue;  // the run is the row
+      out += row_line(row, table.figure(line, kind, quantity), quantity);
+    }
   }
   return out;
 }

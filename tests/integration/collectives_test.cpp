@@ -48,7 +48,7 @@ TEST(Collectives, ASweepOverBackendsAndSizesIsATableWithLinesBelow) {
     return read_file(only_result(folder, "sizes") / name);
   };
   EXPECT_THAT(file("summary.csv"),
-              AllOf(StartsWith("row,label,quantity,unit,figure,mean,std,median,p95,n\n"),
+              AllOf(StartsWith("row,label,run,quantity,unit,figure,mean,std,median,p95,n\n"),
                     HasSubstr(",wrong,,0,,,,,\n")));
   EXPECT_THAT(file("summary.tex"), AllOf(StartsWith("\\begin{tabular}{"), HasSubstr("\\toprule"),
                                          HasSubstr("all\\_reduce"), HasSubstr("\\bottomrule")));

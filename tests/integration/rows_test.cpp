@@ -282,5 +282,88 @@ TEST(Rows, ASweepOfTwoKeysSaysWhatItsSpeedUpsCountFrom) {
   EXPECT_THAT(chosen.err, Not(HasSubstr("starting"))) << "the base is not part of the experiment";
 }
 
+const std::string kRepeated =
+    "sweep: {strategy: [naive, flat]}\n"
+    "report: {repeats: 3}\n";
+
+TEST(Repeats, RunsOfARowTakeTurnsAndMakeOneLine) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment(kRepeated));
+  const CommandResult run = run_ddprun(folder, {"two.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  std::size_t at = 0;
+  for (const char* next :
+       {"[1/6] naive, run 1 of 3: starting", "[4/6] flat, run 1 of 3: starting",
+        "[2/6] naive, run 2 of 3: starting", "[5/6] flat, run 2 of 3: starting",
+        "[3/6] naive, run 3 of 3: starting", "[6/6] flat, run 3 of 3: starting"}) {
+    at = run.err.find(next, at);
+    ASSERT_NE(at, std::string::npos) << next << "\n" << run.err;
+  }
+  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 runs"), HasSubstr("p = "),
+                             HasSubstr("means over up to 3 runs"), HasSubstr("s/1M tokens")));
+  const json result = result_of(folder, "two");
+  ASSERT_EQ(result["rows"].size(), 6u);
+  EXPECT_EQ(result["rows"][4]["repetition"], 2);
+  ASSERT_EQ(result["table"].size(), 2u);
+  double sum = 0;
+  for (const int i : {3, 4, 5}) {
+    sum += result["rows"][i]["statistics"]["step_ms"]["median"].get<double>();
+  }
+  EXPECT_NEAR(result["table"][1]["figures"]["step_ms"].get<double>(), sum / 3, 1e-9 * sum);
+  EXPECT_EQ(result["table"][1]["first_row"], 4);
+
+  const CommandResult again = run_ddprun(folder, {"two.yaml", "--resume"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(Not(HasSubstr("starting")), HasSubstr("run 3 of 3: taken over")));
+  const CommandResult more =
+      run_ddprun(folder, {"two.yaml", "--resume", "--set", "report.repeats=4"});
+  EXPECT_EQ(more.status, 0) << more.err;
+  EXPECT_THAT(more.err, AllOf(HasSubstr("[8/8] flat, run 4 of 4: starting"),
+                              Not(HasSubstr("run 3 of 4: starting"))));
+}
+
+TEST(Repeats, ARowThatFailedIsNotRunAgain) {
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment("sweep: {world.size: [64, 1]}\nreport: {repeats: 2}\n"));
+  const CommandResult run = run_by_shell(folder, "ulimit -n 40; exec \"$0\" \"$@\"", {"two.yaml"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  const json result = result_of(folder, "two");
+  EXPECT_EQ(statuses(result), (std::vector<std::string>{"failed", "not run", "ok", "ok"}));
+  EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
+              HasSubstr("run 1 of this row: failed: the ranks could not be started"));
+  EXPECT_THAT(run.out, HasSubstr("64          failed: the ranks could not be started"));
+}
+
+TEST(Repeats, NoneIsRefusedBeforeAnythingRuns) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment("report: {repeats: 0}\n"));
+  const CommandResult run = run_ddprun(folder, {"one.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("'repeats' in report is out of range"), HasSubstr("one.yaml:")));
+}
+
+TEST(Scaling, StrongAndWeakAreToldApartByTheTokensOfAStep) {
+  TemporaryFolder folder;
+  const std::string ranks = "sweep: {world.size: [1, 2]}\n";
+  folder.write("weak.yaml", tiny_experiment(ranks));
+  const std::vector<std::string> strong = {"weak.yaml",
+                                           "--set",
+                                           "train={global_batch: 4, warmup_steps: 1, steps: 3}",
+                                           "--set",
+                                           "world.threads_per_rank=1",
+                                           "--set",
+                                           "name=strong"};
+  const CommandResult weak_run =
+      run_ddprun(folder, {"weak.yaml", "--set", "world.threads_per_rank=1"});
+  ASSERT_EQ(weak_run.status, 0) << weak_run.err;
+  EXPECT_THAT(weak_run.out, AllOf(HasSubstr("weak eff."), Not(HasSubstr("strong eff.")),
+                                  HasSubstr("weak scaling: 2 ranks (world.size=2) have ")));
+  const CommandResult strong_run = run_ddprun(folder, strong);
+  ASSERT_EQ(strong_run.status, 0) << strong_run.err;
+  EXPECT_THAT(strong_run.out, AllOf(HasSubstr("strong eff."), Not(HasSubstr("weak eff.")),
+                                    HasSubstr("(one run, not tested)")));
+}
+
 }  // namespace
 }  // namespace ddprun::test

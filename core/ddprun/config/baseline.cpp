@@ -9,7 +9,6 @@
 #include <set>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/options_io.h"
 
 namespace ddprun {
 
@@ -61,11 +60,9 @@ void check_choice(const std::string& key, const ConfigNode& value,
 SweptValues chosen(const ConfigNode& document, const std::vector<SweptValues>& points) {
   const ConfigNode* report = document.find("report");
   if (report == nullptr) return {};
-  if (report->kind == ConfigNode::Kind::map) {
-    read_options(*report, "report", [](Options&) {}, {"baseline"});
-    if (report->map.empty()) return {};
-  }
   const ConfigNode* baseline = report->find("baseline");
+  const bool is_map = report->kind == ConfigNode::Kind::map;
+  if (baseline == nullptr && is_map) return {};
   if (baseline == nullptr || baseline->kind != ConfigNode::Kind::map) {
     const ConfigNode& wrong = baseline == nullptr ? *report : *baseline;
     throw ConfigError({.what = "report.baseline must be a mapping",

@@ -316,6 +316,7 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
   }
   std::vector<SweptValues> points;
   for (const Experiment& experiment : result.experiments) points.push_back(experiment.point);
+  result.report = read_report(document);
   result.baseline = find_baseline(document, points);
   result.document = std::move(document);
   result.name = result.experiments.front().name;
@@ -363,6 +364,11 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
   top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
                  "the rows that speed-ups count from; empty: the last swept key at its first "
                  "value"});
+  ReportConfig report;
+  for (OptionInfo& option : list_options([&](Options& o) { declare_options(o, report); })) {
+    option.key = "report." + option.key;
+    top.push_back(std::move(option));
+  }
   for (const auto& section : kSections) {
     sections.emplace_back(section.key,
                           list_options([&](Options& o) { section.declare(o, defaults); }));

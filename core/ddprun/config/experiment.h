@@ -16,6 +16,7 @@
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/repeat_config.h"
+#include "ddprun/config/report_config.h"
 #include "ddprun/config/run_config.h"
 #include "ddprun/config/runnable_kind.h"
 #include "ddprun/config/sweep.h"
@@ -66,6 +67,7 @@ struct ExperimentFile {
   std::string name;
   ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<Experiment> experiments;
+  ReportConfig report;
   Baseline baseline;  ///< which experiment each is compared with
 };
 

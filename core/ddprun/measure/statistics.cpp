@@ -48,4 +48,23 @@ Summary summarize(std::vector<double> samples) {
   return summary;
 }
 
+std::optional<double> welch_p(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto finite = [](double x) { return std::isfinite(x); };
+  const bool usable = std::all_of(a.begin(), a.end(), finite) &&
+                      std::all_of(b.begin(), b.end(), finite) && a.size() > 1 && b.size() > 1;
+  if (!usable) return {};
+  const Summary of_a = summarize(a), of_b = summarize(b);
+  // Squared standard errors of the means.
+  const double error_a = of_a.std * of_a.std / of_a.count;
+  const double error_b = of_b.std * of_b.std / of_b.count;
+  const double distance = std::abs(of_a.mean - of_b.mean);
+  if (error_a + error_b <= 0) return distance > 0 ? 0.0 : 1.0;
+  const double sum = error_a + error_b;
+  const double freedom =
+      sum * sum / (error_a * error_a / (of_a.count - 1) + error_b * error_b / (of_b.count - 1));
+  const boost::math::students_t distribution(freedom);
+  const double t = distance / std::sqrt(sum);
+  return 2 * boost::math::cdf(boost::math::complement(distribution, t));
+}
+
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // The summary statistics of samples that every table and result uses.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 namespace ddprun {
@@ -15,5 +16,11 @@ struct Summary {
 /// all but the count are NaN. Percentiles interpolate linearly between order statistics (as numpy's
 /// default).
 Summary summarize(std::vector<double> samples);
+
+/// The two-sided p of Welch's t-test (Welch 1947, with Satterthwaite's degrees of freedom): how
+/// often two sets of independent normal samples with equal means, whatever their variances, would
+/// have means at least as far apart. Without any variance it is 1 if the means are equal, else 0.
+/// Nothing if a set has fewer than two samples, or if one is not finite.
+std::optional<double> welch_p(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace ddprun

@@ -37,8 +37,8 @@ std::string samples_markdown(const ExperimentKind& kind) {
 std::string figures_markdown(const ExperimentKind& kind) {
   std::string out = "| column | in result.json | unit | formula |\n|---|---|---|---|\n";
   for (const Quantity& q : kind.quantities()) {
-    out += fmt::format("| {} | {} | {} | {} |\n", q.title.empty() ? "–" : q.title,
-                       q.compares ? "–" : "`" + q.key + "`", q.unit, q.formula());
+    out += fmt::format("| {} | `{}` | {} | {} |\n", q.title.empty() ? "–" : q.title, q.key, q.unit,
+                       q.formula());
   }
   return out;
 }

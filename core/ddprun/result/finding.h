@@ -7,7 +7,7 @@
 namespace ddprun {
 
 struct Finding {
-  /// A sentence below the table.
+  /// A sentence below the table; empty: its numbers alone are kept.
   std::string text;
   /// The numbers of the sentence, for result.json; null: it has none.
   nlohmann::json value = nullptr;

@@ -1,6 +1,7 @@
 // A run of an experiment: everything that the figures of a report are computed from.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct Run {
   std::string fingerprint = {};
   /// The fingerprint of the run that its speed-up counts from, which may be its own; empty: none.
   std::string baseline = {};
+  /// Which run of its row of the table it is; 1 is the first. The runs of a row have one
+  /// fingerprint.
+  std::int64_t repetition = 1;
   /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
   /// The results of all ranks, in rank order. Empty unless the run came to its end.

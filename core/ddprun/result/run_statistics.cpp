@@ -82,7 +82,8 @@ json over_run_json(const Quantity& quantity, const OverRun& over_run) {
 
 }  // namespace
 
-RunStatistics::RunStatistics(const Run& run) : run_(&run) {
+RunStatistics::RunStatistics(const Run& run, std::string name)
+    : run_(&run), name_(std::move(name)) {
   require_same_steps(run.ranks);
   for (const Quantity& quantity : run.kind->quantities()) {
     over_run_.push_back(quantity.of_steps() ? over_run(quantity) : OverRun{});

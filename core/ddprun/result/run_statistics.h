@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "ddprun/measure/statistics.h"
@@ -24,11 +25,12 @@ struct OverRun {
 
 class RunStatistics {
  public:
-  /// `run` is measured and outlives this object. Throws std::invalid_argument if its ranks do not
-  /// have the same steps, or if no step was measured.
-  explicit RunStatistics(const Run& run);
+  /// `run` is measured and outlives this object. `name`: what a sentence calls its row. Throws
+  /// std::invalid_argument if its ranks do not have the same steps, or if no step was measured.
+  explicit RunStatistics(const Run& run, std::string name = {});
 
   const Run& run() const { return *run_; }
+  const std::string& name() const { return name_; }
   /// Whether its times mean something.
   bool timed() const { return !run_->emulated; }
 
@@ -43,6 +45,7 @@ class RunStatistics {
   OverRun over_run(const Quantity& quantity) const;
 
   const Run* run_;
+  std::string name_;
   std::vector<OverRun> over_run_;  // one a quantity
 };
 

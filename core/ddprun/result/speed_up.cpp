@@ -1,14 +1,12 @@
 // Finds a run's base.
 #include "ddprun/result/speed_up.h"
 
-#include <algorithm>
-
 namespace ddprun {
 
 namespace {
 
-double median_time(const RunStatistics& run) {
-  return run[run.run().kind->quantities().front()].steps.median;
+double time_of(const RowRuns& row) {
+  return mean_figure(row, row.front()->run().kind->quantities().front());
 }
 
 }  // namespace
@@ -16,11 +14,14 @@ double median_time(const RunStatistics& run) {
 Figure speed_up(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
   const std::string& wanted = run.run().baseline;
   if (wanted.empty()) return {};
-  const auto base = std::find_if(runs.begin(), runs.end(), [&wanted](const RunStatistics* each) {
-    return each->timed() && each->run().fingerprint == wanted;
-  });
-  const double own = median_time(run);
-  return base == runs.end() || own <= 0 ? Figure{} : Figure{median_time(**base) / own};
+  const RowRuns base = row_with(wanted, runs);
+  const double own = time_of(row_of(run, runs));
+  return base.empty() || own <= 0 ? Figure{} : Figure{time_of(base) / own};
+}
+
+Figure time_difference(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
+  const Figure factor = speed_up(run, runs);
+  return factor.value && *factor.value > 0 ? Figure{1 / *factor.value - 1} : Figure{};
 }
 
 }  // namespace ddprun

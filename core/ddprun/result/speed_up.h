@@ -1,14 +1,17 @@
-// How much faster a run is than the one that it is compared with.
+// How a run's time compares with that of its base.
 #pragma once
 
 #include <vector>
 
-#include "ddprun/result/run_statistics.h"
+#include "ddprun/result/row_runs.h"
 
 namespace ddprun {
 
-/// Median of the kind's first quantity in the run's base (Run::baseline) / that of this run. No
-/// value: it has no base, or the base was not timed.
+/// The kind's first quantity of the base's row (Run::baseline) / that of the row of this run, each
+/// the mean over its runs. No value: it has no base, or the base was not timed.
 Figure speed_up(const RunStatistics& run, const std::vector<const RunStatistics*>& runs);
+
+/// Its reverse, less 1: 0.019 is 1.9 % more time than the base's.
+Figure time_difference(const RunStatistics& run, const std::vector<const RunStatistics*>& runs);
 
 }  // namespace ddprun

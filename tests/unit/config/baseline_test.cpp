@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/config/report_config.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -79,8 +80,25 @@ TEST(Baseline, WhatIsNotSweptIsRefused) {
   for (const char* wrong : {"report: 3", "report: [a]", "report: {baseline: fp32}"}) {
     EXPECT_THAT(refusal(sweep + wrong), HasSubstr("report.baseline must be a mapping")) << wrong;
   }
-  EXPECT_THAT(refusal(sweep + "report: {basline: {precision: fp32}}"),
-              HasSubstr("did you mean 'baseline'?"));
+}
+
+TEST(Report, ItsOtherKeysAreReadStrictly) {
+  const auto report_of = [](const std::string& yaml) {
+    return read_report(parse_yaml(yaml, "file.yaml"));
+  };
+  const auto refused = [&](const std::string& yaml) {
+    return test::error_of<ConfigError>([&] { report_of(yaml); });
+  };
+  EXPECT_EQ(report_of("precision: fp32").repeats, 1);
+  EXPECT_EQ(report_of("report: {repeats: 3, baseline: {precision: fp32}}").repeats, 3);
+  EXPECT_THAT(refused("report: {repeats: 0}"), HasSubstr("file.yaml:1:19"));
+  EXPECT_THAT(refused("report: {repeats: 2.5}"), HasSubstr("integer"));
+  EXPECT_THAT(refused("report: {basline: {precision: fp32}}"), HasSubstr("'baseline'"));
+}
+
+TEST(Report, RepeatsAloneLeaveTheBaselineAsItIs) {
+  const Baseline baseline = baseline_of("sweep: {precision: [fp32, bf16]}\nreport: {repeats: 3}");
+  EXPECT_THAT(baseline.of_point, ElementsAre(0, 0));
 }
 
 }  // namespace

@@ -63,5 +63,26 @@ TEST(Statistics, NotANumberIsNotHidden) {
   EXPECT_TRUE(std::isnan(summary.mean) && std::isnan(summary.median) && std::isnan(summary.ci95));
 }
 
+TEST(WelchsTest, AgreesWithTheDistributionOfStudentsT) {
+  // t = 3 / sqrt(2/3), 4 degrees: p = 1 - t (t^2 + 6) / (t^2 + 4)^1.5.
+  EXPECT_NEAR(welch_p({1, 2, 3}, {4, 5, 6}).value(), 0.0213116411, 1e-9);
+  EXPECT_NEAR(welch_p({6, 4, 5}, {2, 1, 3}).value(), 0.0213116411, 1e-9) << "either way";
+  // t = 2 / sqrt(5/3), 2.9412 degrees; the density integrated by Simpson's rule.
+  EXPECT_NEAR(welch_p({1, 2, 3}, {2, 4, 6}).value(), 0.2208808405, 1e-8);
+}
+
+TEST(WelchsTest, EqualMeansAreNoDifference) {
+  EXPECT_DOUBLE_EQ(welch_p({1, 2, 3}, {0, 2, 4}).value(), 1);
+  EXPECT_DOUBLE_EQ(welch_p({2, 2}, {2, 2, 2}).value(), 1) << "without variance";
+  EXPECT_DOUBLE_EQ(welch_p({2, 2}, {3, 3}).value(), 0);
+}
+
+TEST(WelchsTest, TooFewOrBrokenSamplesHaveNone) {
+  EXPECT_FALSE(welch_p({1}, {1, 2, 3}));
+  EXPECT_FALSE(welch_p({1, 2, 3}, {}));
+  EXPECT_FALSE(welch_p({1, 2, std::nan("")}, {1, 2, 3}));
+  EXPECT_FALSE(welch_p({1, 2, std::numeric_limits<double>::infinity()}, {1, 2, 3}));
+}
+
 }  // namespace
 }  // namespace ddprun

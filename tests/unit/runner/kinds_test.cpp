@@ -88,11 +88,11 @@ TEST(Kinds, ARowOfAnyKindHasItsColumnsAndStatistics) {
 TEST(Kinds, SamplesOfAnyKindAreInTheCsvAndComeBackFromJson) {
   const Row row = transfer_row();
   EXPECT_EQ(steps_csv({row}),
-            "row,label,emulated,rank,step,warmup,call_ms,retried,gap_ms\n"
-            "1,1 GB,0,0,0,0,100.000000,0,\n"
-            "1,1 GB,0,0,1,0,200.000000,0,\n"
-            "1,1 GB,0,1,0,0,200.000000,0,0.500000\n"
-            "1,1 GB,0,1,1,0,300.000000,1,\n");
+            "row,label,run,emulated,rank,step,warmup,call_ms,retried,gap_ms\n"
+            "1,1 GB,1,0,0,0,0,100.000000,0,\n"
+            "1,1 GB,1,0,0,1,0,200.000000,0,\n"
+            "1,1 GB,1,0,1,0,0,200.000000,0,0.500000\n"
+            "1,1 GB,1,0,1,1,0,300.000000,1,\n");
   const nlohmann::json sample = to_json(row.ranks[1].samples[0]);
   EXPECT_EQ(sample.dump(),
             R"({"call_ms":200.0,"gap_ms":0.5,"retried":false,"step":0,"warmup":false})");

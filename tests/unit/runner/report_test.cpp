@@ -347,9 +347,9 @@ TEST(ResultFiles, EmulatedRowsSaySo) {
   EXPECT_EQ(to_json(emulated)["emulated"], true);
   EXPECT_TRUE(row_from_json(to_json(emulated)).emulated);
   const std::vector<std::string> lines = lines_of(steps_csv({known_row("a=1"), emulated}));
-  EXPECT_TRUE(lines[0].starts_with("row,label,emulated,rank,step,"));
-  EXPECT_TRUE(lines[1].starts_with("1,1,0,0,0,1,"));
-  EXPECT_TRUE(lines[9].starts_with("2,1,1,0,0,1,")) << lines[9];
+  EXPECT_TRUE(lines[0].starts_with("row,label,run,emulated,rank,step,"));
+  EXPECT_TRUE(lines[1].starts_with("1,1,1,0,0,0,1,"));
+  EXPECT_TRUE(lines[9].starts_with("2,1,1,1,0,0,1,")) << lines[9];
 }
 
 TEST(ResultFiles, ARowSurvivesTheWayThroughJson) {
@@ -364,7 +364,7 @@ TEST(ResultFiles, CsvQuotesLabels) {
   const std::string csv = steps_csv({known_row("s=1, t=\"x\"")});
   const std::vector<std::string> lines = lines_of(csv);
   ASSERT_EQ(lines.size(), 9u);
-  EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",0,0,0,1,1000.000000,250.000000"))
+  EXPECT_TRUE(lines[1].starts_with("1,\"s=1, t=\"\"x\"\"\",1,0,0,0,1,1000.000000,250.000000"))
       << lines[1];
   EXPECT_TRUE(lines[1].ends_with(",2500000,3,5,,0")) << "no gradient norm: " << lines[1];
 }

@@ -18,11 +18,12 @@ using testing::StartsWith;
 TEST(SummaryCsv, HasALineForEachRowAndQuantity) {
   const std::string csv = summary_csv({known_row("a, b"), known_row("c")});
   // The slowest rank's steps: 12, 22 and 32 ms.
-  EXPECT_THAT(csv, AllOf(StartsWith("row,label,quantity,unit,figure,mean,std,median,p95,n\n"),
-                         HasSubstr("1,\"a, b\",step_ms,ms,22,22,10,22,31,3\n"),
-                         HasSubstr("\n2,c,step_ms,ms,22,22,10,22,31,3\n"),
-                         HasSubstr("2,c,samples_per_s,sequences/s,"),
-                         HasSubstr("2,c,collectives,,3,3,0,3,3,3\n"), Not(HasSubstr("speed_up"))));
+  EXPECT_THAT(csv,
+              AllOf(StartsWith("row,label,run,quantity,unit,figure,mean,std,median,p95,n\n"),
+                    HasSubstr("1,\"a, b\",1,step_ms,ms,22,22,10,22,31,3\n"),
+                    HasSubstr("\n2,c,1,step_ms,ms,22,22,10,22,31,3\n"),
+                    HasSubstr("2,c,1,samples_per_s,sequences/s,"),
+                    HasSubstr("2,c,1,collectives,,3,3,0,3,3,3\n"), Not(HasSubstr("speed_up"))));
 }
 
 TEST(SummaryCsv, WithholdsTimesOfEmulatedRanksAndRowsWithoutFigures) {
@@ -31,8 +32,8 @@ TEST(SummaryCsv, WithholdsTimesOfEmulatedRanksAndRowsWithoutFigures) {
   Row failed = known_row("b");
   failed.ranks.clear();
   const std::string csv = summary_csv({emulated, failed});
-  EXPECT_THAT(
-      csv, AllOf(Not(HasSubstr("step_ms")), HasSubstr("1,a,bytes,bytes,"), Not(HasSubstr("\n2,"))));
+  EXPECT_THAT(csv, AllOf(Not(HasSubstr("step_ms")), HasSubstr("1,a,1,bytes,bytes,"),
+                         Not(HasSubstr("\n2,"))));
 }
 
 TEST(Latex, TablesHaveRulesAndEscapeWhatLatexWouldRead) {

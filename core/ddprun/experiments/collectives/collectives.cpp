@@ -56,12 +56,12 @@ json line_json(const RunStatistics& run, const LineFit& fit) {
   return out;
 }
 
-/// The line through the medians of runs that differ in size; no text if they allow none.
-Finding fitted(const std::string& name, const std::vector<const RunStatistics*>& runs) {
+/// The line through the medians of rows that differ in size; no text if they allow none.
+Finding fitted(const std::string& name, const std::vector<RowRuns>& rows) {
   std::vector<double> bytes, times;
-  for (const RunStatistics* run : runs) {
-    bytes.push_back(work_of(*run, "bytes"));
-    times.push_back(median_us(*run));
+  for (const RowRuns& row : rows) {
+    bytes.push_back(work_of(*row.front(), "bytes"));
+    times.push_back(mean_figure(row, collectives().time_us));
   }
   const auto fit = fit_line(bytes, times);
   if (!fit) return {};
@@ -73,7 +73,7 @@ Finding fitted(const std::string& name, const std::vector<const RunStatistics*>&
                       "misses their medians by {:.0f} % (root mean square)",
                       name, fit->intercept, fit->intercept_error, speed, fit->points,
                       fit->rms_relative * 100),
-          line_json(*runs.front(), *fit)};
+          line_json(*rows.front().front(), *fit)};
 }
 
 /// Ranks that shared a core waited for their turn on it, too.
@@ -133,12 +133,13 @@ std::string Collectives::table_note() const {
 
 std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics*>& runs) const {
   std::vector<std::string> names;  // in order of appearance
-  std::map<std::string, std::vector<const RunStatistics*>> lines;
-  for (const RunStatistics* run : runs) {
-    if (!run->timed() || work_of(*run, "bytes") <= 0) continue;
-    auto& line = lines[line_of(*run)];
-    if (line.empty()) names.push_back(line_of(*run));
-    line.push_back(run);
+  std::map<std::string, std::vector<RowRuns>> lines;
+  for (const RowRuns& row : by_row(runs)) {
+    const RunStatistics& run = *row.front();
+    if (!run.timed() || work_of(run, "bytes") <= 0) continue;
+    auto& line = lines[line_of(run)];
+    if (line.empty()) names.push_back(line_of(run));
+    line.push_back(row);
   }
   std::vector<Finding> out;
   for (const std::string& name : names) {

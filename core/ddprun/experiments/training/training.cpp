@@ -10,6 +10,7 @@
 
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/experiments/training/scaling.h"
 #include "ddprun/measure/device_peak.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/result/run_statistics.h"
@@ -17,9 +18,6 @@
 namespace ddprun {
 
 namespace {
-
-/// Overlap below this share of the communication is noise of the clocks, not overlap.
-constexpr double kObservedOverlap = 0.01;
 
 /// Of one step, all ranks together.
 struct StepWork {
@@ -35,15 +33,6 @@ Figure quotient(double above, double below) { return below > 0 ? Figure{above / 
 
 Figure per_second(const RunStatistics& run, double StepWork::*work) {
   return quotient(run.run().work.get<StepWork>().*work, median_step_ms(run) * 1e-3);
-}
-
-/// The experiment but for its name and strategy: runs that are equal in it do the same work.
-nlohmann::json work_of(const RunStatistics& run) {
-  nlohmann::json config = run.run().config;
-  if (config.is_object()) {
-    for (const char* key : {"name", "strategy"}) config.erase(key);
-  }
-  return config;
 }
 
 bool communicates(const RunStatistics& run) { return run[training().collectives].steps.mean > 0; }
@@ -100,12 +89,13 @@ Figure Training::find_overlapped_share(const RunStatistics& run) {
 Figure Training::find_contention(const RunStatistics& run,
                                  const std::vector<const RunStatistics*>& runs) {
   if (!run.timed() || !communicates(run)) return {};
-  const auto backward = [](const RunStatistics& of) {
-    return of[training().backward_ms].steps.median;
+  const auto backward = [&runs](const RunStatistics& of) {
+    return mean_figure(row_of(of, runs), training().backward_ms);
   };
   Figure figure;
   for (const RunStatistics* control : runs) {
-    if (!control->timed() || communicates(*control) || work_of(*control) != work_of(run)) continue;
+    if (!control->timed() || communicates(*control)) continue;
+    if (config_without(*control, {"strategy"}) != config_without(run, {"strategy"})) continue;
     figure.value = backward(run) - backward(*control);
   }
   return figure;
@@ -113,6 +103,20 @@ Figure Training::find_contention(const RunStatistics& run,
 
 Figure Training::find_tokens_per_s(const RunStatistics& run) {
   return per_second(run, &StepWork::tokens);
+}
+
+Figure Training::find_s_per_million_tokens(const RunStatistics& run) {
+  return quotient(1e6, find_tokens_per_s(run).value.value_or(0));
+}
+
+Figure Training::find_strong_efficiency(const RunStatistics& run,
+                                        const std::vector<const RunStatistics*>& runs) {
+  return efficiency(run, runs, Scaling::strong);
+}
+
+Figure Training::find_weak_efficiency(const RunStatistics& run,
+                                      const std::vector<const RunStatistics*>& runs) {
+  return efficiency(run, runs, Scaling::weak);
 }
 
 Figure Training::find_samples_per_s(const RunStatistics& run) {

@@ -1,7 +1,7 @@
 // The kind of experiment that trains: what it measures in each step, and the figures of a run, in
 // the order of the table. A new quantity is one declaration here.
 //
-// Family: training.cpp training_rank.cpp
+// Family: training.cpp training_rank.cpp training_findings.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -10,10 +10,17 @@
 namespace ddprun {
 
 struct Training final : RunnableKind {
+  /// Overlap below this share of the communication is noise of the clocks, not overlap.
+  static constexpr double kObservedOverlap = 0.01;
+
   Training() : RunnableKind("training") {}
   std::string in_short(const RunStatistics& run) const override;
   std::string in_words(const std::string& check) const override;
   std::string table_note() const override;
+  /// The fastest row beside its base, the communication that overlap hides, what a precision gains,
+  /// the efficiency at the most ranks, and how far runs of one row differ. Rows that were not
+  /// proved, or diverged, are in none.
+  std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
 
   const KindKeys& keys() const override;
   void check(const Experiment& experiment) const override;
@@ -133,6 +140,14 @@ struct Training final : RunnableKind {
                .drop_order = 4,
                .text = thousands_text,
                .meaning = "global batch x context length / median step"});
+  const Quantity& s_per_million_tokens =
+      declare({.key = "s_per_million_tokens",
+               .unit = "s",
+               .follows = find_s_per_million_tokens,
+               .title = "s/1M tokens",
+               .drop_order = 16,
+               .text = text_as("{:.1f}"),
+               .meaning = "10^6 / tokens/s: how long training on a million tokens takes"});
   const Quantity& tflops =
       declare({.key = "tflops",
                .unit = "TFLOP/s",
@@ -236,6 +251,29 @@ struct Training final : RunnableKind {
                   "median step of this row",
        .remark = "the line below the table says what the base is. –: it was not measured. Without "
                  "a sweep there is no such column"});
+  const Quantity& time_difference =
+      declare({.key = "time_difference",
+               .unit = "fraction",
+               .compares = ddprun::time_difference,
+               .meaning = "step of this row / step of its base - 1: 0.019 is 1.9 % more time"});
+  const Quantity& strong_efficiency =
+      declare({.key = "strong_efficiency",
+               .unit = "fraction",
+               .compares = find_strong_efficiency,
+               .title = "strong eff.",
+               .drop_order = 2,
+               .text = text_as("{:.1f} %", 100),
+               .meaning = "R0 x T0 / (R x T): the step times T, and ranks R, of this row and (0) "
+                          "of [the same work](#scaling) on the fewest ranks"});
+  const Quantity& weak_efficiency =
+      declare({.key = "weak_efficiency",
+               .unit = "fraction",
+               .compares = find_weak_efficiency,
+               .title = "weak eff.",
+               .drop_order = 2,
+               .text = text_as("{:.1f} %", 100),
+               .meaning = "T0 / T, of this row and (0) of [the same work per rank](#scaling) on "
+                          "the fewest ranks"});
 
  private:
   static Figure find_exposed_share(const RunStatistics& run);
@@ -243,6 +281,11 @@ struct Training final : RunnableKind {
   static Figure find_contention(const RunStatistics& run,
                                 const std::vector<const RunStatistics*>& runs);
   static Figure find_tokens_per_s(const RunStatistics& run);
+  static Figure find_s_per_million_tokens(const RunStatistics& run);
+  static Figure find_strong_efficiency(const RunStatistics& run,
+                                       const std::vector<const RunStatistics*>& runs);
+  static Figure find_weak_efficiency(const RunStatistics& run,
+                                     const std::vector<const RunStatistics*>& runs);
   static Figure find_samples_per_s(const RunStatistics& run);
   static Figure find_tflops(const RunStatistics& run);
   static Figure find_mfu(const RunStatistics& run);

@@ -1,0 +1,279 @@
+// What rows of training say together: sentences made from their numbers, each with its test.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/experiments/training/scaling.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/result/comparison.h"
+#include "ddprun/result/finding.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+using Runs = std::vector<const RunStatistics*>;
+using Rows = std::vector<RowRuns>;
+
+/// A table of many small comparisons would have too many sentences.
+constexpr std::size_t kMostOfAKind = 6;
+
+const Run& run_of(const RowRuns& row) { return row.front()->run(); }
+const std::string& name_of(const RowRuns& row) { return row.front()->name(); }
+
+bool is_control(const RowRuns& row) {
+  return summarize_proof(run_of(row)).status == CheckStatus::control;
+}
+
+/// Whether a run's times are those of a step that did what it should.
+bool counts(const RunStatistics& run) {
+  const CheckStatus proof = summarize_proof(run.run()).status;
+  const bool proved = proof == CheckStatus::passed || proof == CheckStatus::control;
+  return run.timed() && proved && divergence(run.run()).empty();
+}
+
+double step_of(const RowRuns& row) { return mean_figure(row, training().step_ms); }
+double exposed_of(const RowRuns& row) { return mean_figure(row, training().exposed_ms); }
+double hidden_share(const RowRuns& row) { return mean_figure(row, training().overlapped_share); }
+
+double tokens_of(const RowRuns& row) { return run_of(row).work.at("tokens").get<double>(); }
+
+Comparison compare_steps(const RowRuns& row, const RowRuns& base, std::size_t chosen_from) {
+  return compare(run_figures(row, training().step_ms), run_figures(base, training().step_ms),
+                 static_cast<int>(chosen_from));
+}
+
+Finding finding(const char* what, const std::string& text, const RowRuns& row, const RowRuns& base,
+                const Comparison& comparison) {
+  json value = to_json(comparison);
+  value.update({{"kind", training().name()},
+                {"finding", what},
+                {"row", name_of(row)},
+                {"base", name_of(base)},
+                {"text", text}});
+  return {text, std::move(value)};
+}
+
+/// Rows that are compared with one of them.
+struct Family {
+  RowRuns base;
+  Rows others;  // of the same tokens a step, in the table's order
+};
+
+void add_to(std::vector<Family>& families, const RowRuns& base, const RowRuns& row) {
+  if (tokens_of(row) != tokens_of(base)) return;  // another step: its time says nothing
+  const auto known = std::find_if(families.begin(), families.end(), [&](const Family& family) {
+    return run_of(family.base).fingerprint == run_of(base).fingerprint;
+  });
+  Family& family = known != families.end() ? *known : families.emplace_back(Family{base, {}});
+  family.others.push_back(row);
+}
+
+/// What speed-ups compare.
+std::vector<Family> families_by_base(const Rows& rows, const Runs& runs) {
+  std::vector<Family> families;
+  for (const RowRuns& row : rows) {
+    const std::string& wanted = run_of(row).baseline;
+    if (wanted.empty() || wanted == run_of(row).fingerprint) continue;
+    if (const RowRuns base = row_with(wanted, runs); !base.empty()) add_to(families, base, row);
+  }
+  return families;
+}
+
+/// Rows that differ in their precision alone, where speed-ups compare something else.
+std::vector<Family> families_by_precision(const Rows& rows) {
+  std::vector<Family> families;
+  std::map<std::string, const RowRuns*> first;  // by the rest of the experiment
+  for (const RowRuns& row : rows) {
+    const json rest = config_without(*row.front(), {"precision"});
+    if (!rest.is_object()) continue;
+    const RowRuns& base = *first.emplace(rest.dump(), &row).first->second;
+    if (&base == &row || run_of(row).config.at("precision") == run_of(base).config.at("precision"))
+      continue;
+    if (run_of(row).baseline != run_of(base).fingerprint) add_to(families, base, row);
+  }
+  return families;
+}
+
+/// How a row stands to the one that is next to it in time.
+std::string beside_next(const RowRuns& fastest, const Family& family, const Rows& candidates) {
+  if (candidates.size() < 2) return {};
+  const RowRuns& next = candidates[1];
+  if (run_of(next).fingerprint == run_of(family.base).fingerprint) return {};
+  const std::size_t pairs = candidates.size() * (candidates.size() - 1) / 2;
+  const Comparison c = compare_steps(fastest, next, pairs);
+  return fmt::format("; it {} {}, the next{}", words_of_times(c), name_of(next), verdict(c));
+}
+
+/// The fastest row of a family beside its base. A control is no candidate: it does other work.
+Finding fastest_of(const Family& family, const char* what) {
+  Rows candidates;
+  if (!is_control(family.base)) candidates.push_back(family.base);
+  for (const RowRuns& row : family.others) {
+    if (!is_control(row)) candidates.push_back(row);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const RowRuns& a, const RowRuns& b) { return step_of(a) < step_of(b); });
+  if (candidates.empty()) return {};
+  const auto is_base = [&family](const RowRuns& row) {
+    return run_of(row).fingerprint == run_of(family.base).fingerprint;
+  };
+  const bool base_wins = is_base(candidates.front());
+  if (base_wins && candidates.size() < 2) return {};
+  const RowRuns& row = candidates[base_wins ? 1 : 0];
+  const Comparison c =
+      compare_steps(row, family.base, candidates.size() - (is_control(family.base) ? 0 : 1));
+  std::string text = name_of(row);
+  if (!base_wins && candidates.size() > 2) {
+    text += fmt::format(", whose step is the shortest of {},", candidates.size());
+  }
+  text += fmt::format(" {} {}", words_of_times(c), name_of(family.base));
+  if (is_control(family.base)) text += ", which does not synchronize";
+  if (base_wins && candidates.size() > 2) {
+    text += fmt::format(", whose step is the shortest of {}", candidates.size());
+  }
+  text += verdict(c);
+  if (!base_wins) text += beside_next(row, family, candidates);
+  return finding(what, text, row, family.base, c);
+}
+
+void add(std::vector<Finding>& out, std::vector<Finding> found) {
+  std::erase_if(found, [](const Finding& each) { return each.text.empty(); });
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (i >= kMostOfAKind) found[i].text.clear();  // its numbers are kept
+    out.push_back(std::move(found[i]));
+  }
+}
+
+std::vector<Finding> fastest(const std::vector<Family>& families, const char* what) {
+  std::vector<Finding> out;
+  for (const Family& family : families) out.push_back(fastest_of(family, what));
+  return out;
+}
+
+/// Of rows that do the same work: what the one with the least exposed communication hides of what
+/// the first one exposes that hides nothing.
+Finding hidden_of(const Rows& rows) {
+  const RowRuns* open = nullptr;
+  const RowRuns* best = nullptr;
+  std::size_t candidates = 0;
+  for (const RowRuns& row : rows) {
+    if (is_control(row) || mean_figure(row, training().collectives) <= 0) continue;
+    if (hidden_share(row) < Training::kObservedOverlap) {
+      if (open == nullptr) open = &row;
+      continue;
+    }
+    ++candidates;
+    if (best == nullptr || exposed_of(row) < exposed_of(*best)) best = &row;
+  }
+  if (open == nullptr || best == nullptr || exposed_of(*open) <= 0) return {};
+  const Comparison c =
+      compare(run_figures(*best, training().exposed_ms), run_figures(*open, training().exposed_ms),
+              static_cast<int>(candidates));
+  const std::string text =
+      c.ratio < 1 ? fmt::format("{} hides {:.0f} % of the communication that {} exposes{}",
+                                name_of(*best), (1 - c.ratio) * 100, name_of(*open), verdict(c))
+                  : fmt::format("{} overlaps communication, and exposes no less of it than {}{}",
+                                name_of(*best), name_of(*open), verdict(c));
+  return finding("hidden_communication", text, *best, *open, c);
+}
+
+std::vector<Finding> hidden(const Rows& rows) {
+  std::vector<std::string> order;
+  std::map<std::string, Rows> groups;
+  for (const RowRuns& row : rows) {
+    const std::string work = config_without(*row.front(), {"strategy"}).dump();
+    Rows& group = groups[work];
+    if (group.empty()) order.push_back(work);
+    group.push_back(row);
+  }
+  std::vector<Finding> out;
+  for (const std::string& work : order) out.push_back(hidden_of(groups[work]));
+  return out;
+}
+
+/// The efficiency of a row, if no other row of its line has more ranks.
+Finding scaling_of(const RowRuns& row, const Runs& runs, Scaling scaling) {
+  const RunStatistics& run = *row.front();
+  const RunStatistics* base = scaling_base(run, runs, scaling);
+  if (base == nullptr || base->run().ranks.size() == run.run().ranks.size()) return {};
+  const bool largest = std::none_of(runs.begin(), runs.end(), [&](const RunStatistics* other) {
+    return other->run().ranks.size() > run.run().ranks.size() &&
+           scaling_base(*other, runs, scaling) == base;
+  });
+  if (!largest) return {};
+  const std::string name = scaling == Scaling::strong ? "strong" : "weak";
+  const std::size_t ranks = run.run().ranks.size(), fewest = base->run().ranks.size();
+  if (!equal_ranks(run, *base)) {
+    return {
+        fmt::format("no {} efficiency: ranks are no equal parts: threads of a rank are {} in {} "
+                    "and {} in {} (world.threads_per_rank sets them)",
+                    name, run.run().ranks.front().threads, name_of(row),
+                    base->run().ranks.front().threads, base->name())};
+  }
+  const RowRuns base_row = row_of(*base, runs);
+  const Comparison c = compare(costs_ms(base_row, scaling), costs_ms(row, scaling));
+  const std::string text = fmt::format(
+      "{} scaling: {} ranks ({}) have {:.0f} % of the efficiency of {}{}", name, ranks,
+      name_of(row), c.ratio * 100, fewest == 1 ? "one" : std::to_string(fewest), verdict(c));
+  return finding((name + "_scaling").c_str(), text, row, base_row, c);
+}
+
+std::vector<Finding> scaling(const Rows& rows, const Runs& runs) {
+  std::vector<Finding> out;
+  for (const Scaling each : {Scaling::strong, Scaling::weak}) {
+    for (const RowRuns& row : rows) out.push_back(scaling_of(row, runs, each));
+  }
+  return out;
+}
+
+/// The largest difference between runs of one row, as a share of their mean.
+double between_runs(const RowRuns& row, const Quantity& quantity) {
+  const Summary of = summarize(run_figures(row, quantity));
+  return of.count > 1 && of.mean > 0 ? (of.max - of.min) / of.mean : 0;
+}
+
+/// What repeats, and what does not.
+std::vector<Finding> repeated(const Rows& rows) {
+  double steps = 0, exposed = 0;
+  bool any = false;
+  for (const RowRuns& row : rows) {
+    if (row.size() < 2) continue;
+    any = true;
+    steps = std::max(steps, between_runs(row, training().step_ms));
+    exposed = std::max(exposed, between_runs(row, training().exposed_ms));
+  }
+  if (!any) return {};
+  std::string text =
+      fmt::format("runs of one row differ by up to {:.1f} % in their step", steps * 100);
+  if (exposed > 0) text += fmt::format(", and {:.1f} % in exposed communication", exposed * 100);
+  text += " (largest - smallest, of the mean)";
+  return {{text,
+           {{"kind", training().name()},
+            {"finding", "between_runs"},
+            {"step", steps},
+            {"exposed", exposed},
+            {"text", text}}}};
+}
+
+}  // namespace
+
+std::vector<Finding> Training::findings(const Runs& all) const {
+  Runs runs;
+  for (const RunStatistics* run : all) {
+    if (counts(*run)) runs.push_back(run);
+  }
+  const Rows rows = by_row(runs);
+  std::vector<Finding> out;
+  add(out, fastest(families_by_base(rows, runs), "fastest"));
+  add(out, fastest(families_by_precision(rows), "precision"));
+  add(out, hidden(rows));
+  add(out, scaling(rows, runs));
+  add(out, repeated(rows));
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,90 @@
+// Rows from runs, and figures over the runs of a row.
+#include "ddprun/result/row_runs.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace ddprun {
+
+namespace {
+
+using Runs = std::vector<const RunStatistics*>;
+
+/// The row that begins there.
+RowRuns row_from(Runs::const_iterator first, const Runs& runs) {
+  RowRuns row;
+  for (auto run = first; run != runs.end(); ++run) {
+    if (!row.empty() && !same_row(row.back()->run(), (*run)->run())) break;
+    row.push_back(*run);
+  }
+  return row;
+}
+
+/// Whether figures of runs add up.
+bool adds_up(const Quantity& quantity) {
+  return quantity.of_steps() &&
+         (quantity.over_steps == OverSteps::count || quantity.over_steps == OverSteps::sum);
+}
+
+}  // namespace
+
+bool same_row(const Run& before, const Run& next) {
+  return next.repetition > before.repetition && next.fingerprint == before.fingerprint;
+}
+
+std::vector<RowRuns> by_row(const std::vector<const RunStatistics*>& runs) {
+  std::vector<RowRuns> rows;
+  for (const RunStatistics* run : runs) {
+    if (rows.empty() || !same_row(rows.back().back()->run(), run->run())) rows.emplace_back();
+    rows.back().push_back(run);
+  }
+  return rows;
+}
+
+RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
+  const auto own = std::find(runs.begin(), runs.end(), &run);
+  if (own == runs.end()) return {&run};
+  auto first = own;
+  while (first != runs.begin() && same_row((*std::prev(first))->run(), (*first)->run())) --first;
+  return row_from(first, runs);
+}
+
+RowRuns row_with(const std::string& fingerprint, const std::vector<const RunStatistics*>& runs) {
+  const auto first = std::find_if(runs.begin(), runs.end(), [&](const RunStatistics* run) {
+    return run->timed() && run->run().fingerprint == fingerprint;
+  });
+  return row_from(first, runs);
+}
+
+RowFigure row_figure(const RowRuns& row, const Quantity& quantity,
+                     const std::vector<const RunStatistics*>& all) {
+  RowFigure out;
+  std::vector<double> values, firsts;
+  for (const RunStatistics* run : row) {
+    if (quantity.timed && !run->timed()) continue;
+    const Figure figure = quantity.compares ? quantity.compares(*run, all) : run->figure(quantity);
+    if (out.words.empty()) out.words = figure.words;
+    if (!figure.value) continue;
+    values.push_back(*figure.value);
+    if (quantity.of_steps()) firsts.push_back((*run)[quantity].first);
+  }
+  out.runs = summarize(values);
+  out.first = summarize(firsts).mean;
+  const double all_together = out.runs.mean * out.runs.count;
+  if (!values.empty()) out.value = adds_up(quantity) ? all_together : out.runs.mean;
+  return out;
+}
+
+std::vector<double> run_figures(const RowRuns& row, const Quantity& quantity) {
+  std::vector<double> out;
+  for (const RunStatistics* run : row) {
+    if (const Figure figure = run->figure(quantity); figure.value) out.push_back(*figure.value);
+  }
+  return out;
+}
+
+double mean_figure(const RowRuns& row, const Quantity& quantity) {
+  return summarize(run_figures(row, quantity)).mean;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,50 @@
+// The runs of one row of a table: one, or several that took turns with those of the other rows.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddprun/result/run_statistics.h"
+
+namespace ddprun {
+
+/// The measured runs of a row, in order; at least one.
+using RowRuns = std::vector<const RunStatistics*>;
+
+/// Whether `next` is a later run of the row that `before` is of. They stand side by side.
+bool same_row(const Run& before, const Run& next);
+
+/// The rows of a table, from its measured runs in order.
+std::vector<RowRuns> by_row(const std::vector<const RunStatistics*>& runs);
+
+/// The row of that run among the rows of `runs`.
+RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>& runs);
+/// The first timed row of that fingerprint among the rows of `runs`; empty: there is none.
+RowRuns row_with(const std::string& fingerprint, const std::vector<const RunStatistics*>& runs);
+
+/// A quantity of a row. A run's figure is one sample here: steps of a run are alike in what made
+/// that run slow or fast, so they say nothing of the next run.
+struct RowFigure {
+  /// The mean over the runs that have a value; of what is counted or summed up over the steps, the
+  /// sum.
+  std::optional<double> value = {};
+  /// Of OverSteps::ends, the mean of the first steps.
+  double first = 0;
+  /// The words of the first run that has some.
+  std::string words = {};
+  /// Of the runs' figures.
+  Summary runs = {};
+};
+
+/// `all`: every measured run of that kind in the table. A time of emulated ranks is left out.
+RowFigure row_figure(const RowRuns& row, const Quantity& quantity,
+                     const std::vector<const RunStatistics*>& all);
+
+/// The figure of each run that has one, of any quantity but those with `compares`.
+std::vector<double> run_figures(const RowRuns& row, const Quantity& quantity);
+
+/// Their mean; 0 if there is none.
+double mean_figure(const RowRuns& row, const Quantity& quantity);
+
+}  // namespace ddprun

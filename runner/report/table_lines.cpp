@@ -1,0 +1,108 @@
+// Lines from rows.
+#include "runner/report/table_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runner/report/row_names.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no NaN.
+json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+/// A row's name within a sentence: the value of a key such as world.size would say nothing alone.
+std::string in_sentence(const RowNames& names, std::size_t row) {
+  const bool is_option = names.title.find('.') != std::string::npos;
+  return (is_option ? names.title + "=" : "") + names.names[row];
+}
+
+}  // namespace
+
+TableLines::TableLines(const std::vector<Row>& rows) {
+  const RowNames names = row_names(rows);
+  title_ = names.title;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i > 0 && same_row(rows[i - 1], rows[i])) {
+      ++lines_.back().count;
+    } else {
+      lines_.push_back({names.names[i], i});
+    }
+    if (!rows[i].measured()) continue;
+    lines_.back().runs.push_back(&statistics_.emplace_back(rows[i], in_sentence(names, i)));
+  }
+}
+
+bool TableLines::repeated() const {
+  return std::any_of(lines_.begin(), lines_.end(),
+                     [](const TableLine& line) { return line.count > 1; });
+}
+
+std::vector<const RunStatistics*> TableLines::runs_of(const ExperimentKind& kind) const {
+  std::vector<const RunStatistics*> runs;
+  for (const RunStatistics& each : statistics_) {
+    if (each.run().kind == &kind) runs.push_back(&each);
+  }
+  return runs;
+}
+
+RowFigure TableLines::figure(const TableLine& line, const ExperimentKind& kind,
+                             const Quantity& quantity) const {
+  if (line.runs.empty() || line.runs.front()->run().kind != &kind) return {};
+  return row_figure(line.runs, quantity, quantity.compares ? runs_of(kind) : RowRuns());
+}
+
+std::vector<std::string> run_names(const std::vector<Row>& rows) {
+  std::vector<std::string> names = row_names(rows).names;
+  std::size_t begin = 0;  // of a row's runs
+  for (std::size_t i = 1; i <= rows.size(); ++i) {
+    if (i < rows.size() && same_row(rows[i - 1], rows[i])) continue;
+    for (std::size_t run = begin; i - begin > 1 && run < i; ++run) {
+      names[run] += fmt::format(", run {} of {}", run - begin + 1, i - begin);
+    }
+    begin = i;
+  }
+  return names;
+}
+
+std::vector<Finding> findings_of(const std::vector<Row>& rows) {
+  const TableLines table(rows);
+  std::vector<Finding> out;
+  for (const ExperimentKind* kind : kinds_of(rows)) {
+    for (Finding& finding : kind->findings(table.runs_of(*kind))) {
+      out.push_back(std::move(finding));
+    }
+  }
+  return out;
+}
+
+json table_json(const std::vector<Row>& rows) {
+  const TableLines table(rows);
+  json out = json::array();
+  for (const TableLine& line : table.lines()) {
+    json figures = json::object(), std = json::object();
+    const ExperimentKind* kind = rows[line.first].kind;
+    for (std::size_t q = 0; !line.runs.empty() && q < kind->quantities().size(); ++q) {
+      const Quantity& quantity = kind->quantities()[q];
+      const RowFigure figure = table.figure(line, *kind, quantity);
+      if (!figure.value) continue;
+      figures[quantity.key] = number_or_null(*figure.value);
+      if (figure.runs.count > 1) std[quantity.key] = number_or_null(figure.runs.std);
+    }
+    out.push_back({{"name", line.name},
+                   {"first_row", line.first + 1},
+                   {"runs", line.count},
+                   {"measured", line.runs.size()},
+                   {"figures", std::move(figures)}});
+    if (line.count > 1) out.back()["std"] = std::move(std);
+  }
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,59 @@
+// The lines of a table: each row with all of its runs, and their figures.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "ddprun/result/finding.h"
+#include "ddprun/result/row_runs.h"
+#include "runner/report/row.h"
+
+namespace ddprun {
+
+/// A line of the table: the runs of one row.
+struct TableLine {
+  std::string name;
+  /// Where its runs stand among the rows of the result; `count` are the one `first` and those that
+  /// follow.
+  std::size_t first = 0, count = 1;
+  /// Those of them that were measured.
+  RowRuns runs = {};
+};
+
+/// Lines with the statistics of all runs that were measured.
+class TableLines {
+ public:
+  /// `rows` outlive this object.
+  explicit TableLines(const std::vector<Row>& rows);
+  TableLines(const TableLines&) = delete;
+  TableLines& operator=(const TableLines&) = delete;
+
+  const std::vector<TableLine>& lines() const { return lines_; }
+  /// The title of the column of names.
+  const std::string& title() const { return title_; }
+  /// Whether a line has several runs.
+  bool repeated() const;
+
+  /// Every measured run of that kind, in order.
+  std::vector<const RunStatistics*> runs_of(const ExperimentKind& kind) const;
+  /// No value: the line has none, or is of another kind.
+  RowFigure figure(const TableLine& line, const ExperimentKind& kind,
+                   const Quantity& quantity) const;
+
+ private:
+  std::string title_;
+  std::deque<RunStatistics> statistics_;  // not a vector: addresses stay
+  std::vector<TableLine> lines_;
+};
+
+/// The name of each run: that of its row, and which one it is if there are several.
+std::vector<std::string> run_names(const std::vector<Row>& rows);
+
+/// What the rows that were measured say together, kind by kind.
+std::vector<Finding> findings_of(const std::vector<Row>& rows);
+
+/// The figures of all lines for result.json.
+nlohmann::json table_json(const std::vector<Row>& rows);
+
+}  // namespace ddprun

@@ -1,0 +1,48 @@
+// Comparisons of two rows' runs in words, from numbers made up for them.
+#include "ddprun/result/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace ddprun {
+namespace {
+
+std::string words(double own, double base) { return words_of_times(compare({own}, {base})); }
+
+TEST(Comparison, AShareOfTheTimeOrAFactor) {
+  EXPECT_EQ(words(98.1, 100), "is 1.9 % faster than");
+  EXPECT_EQ(words(101.9, 100), "takes 1.9 % longer than");
+  EXPECT_EQ(words(50, 105), "is 2.10 times as fast as");
+  EXPECT_EQ(words(210, 100), "takes 2.10 times as long as");
+  EXPECT_EQ(words(100.04, 100), "is as fast as");
+  EXPECT_EQ(words(100, 100), "is as fast as");
+}
+
+TEST(Comparison, OneRunIsNotTested) {
+  EXPECT_EQ(verdict(compare({1}, {2})), " (one run, not tested)");
+  EXPECT_EQ(verdict(compare({1, 1}, {2, 3})), " (2 runs, not tested)");
+  EXPECT_EQ(verdict(compare({1, 1, 1}, {2, 3})), " (2 runs, not tested)");
+}
+
+TEST(Comparison, TheVerdictIsThatOfTheTest) {
+  // p = 0.0213: as in the test of welch_p.
+  EXPECT_EQ(verdict(compare({1, 2, 3}, {4, 5, 6})), " (p = 0.021)");
+  EXPECT_EQ(verdict(compare({1, 2, 3}, {2, 4, 6})), ", within noise (p = 0.22)");
+  EXPECT_EQ(verdict(compare({1, 1.0001, 1.0002}, {4, 4.0001, 4.0002})), " (p < 0.001)");
+}
+
+TEST(Comparison, TheLargestOfSeveralIsHeldAgainstAllOfThem) {
+  EXPECT_EQ(verdict(compare({1, 2, 3}, {4, 5, 6}, 5)), ", within noise (p = 0.11)");
+  EXPECT_DOUBLE_EQ(compare({1, 2, 3}, {2, 4, 6}, 100).p.value(), 1);
+}
+
+TEST(Comparison, NotANumberIsNotTested) {
+  const Comparison broken = compare({1, 2, std::nan("")}, {1, 2, 3});
+  EXPECT_FALSE(broken.p);
+  EXPECT_TRUE(to_json(broken)["p"].is_null());
+  EXPECT_EQ(to_json(broken)["test"], "none");
+}
+
+}  // namespace
+}  // namespace ddprun

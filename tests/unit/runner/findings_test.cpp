@@ -1,0 +1,257 @@
+// Sentences below a table of training, against rows whose numbers were made up for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runner/report/report_lines.h"
+#include "runner/report/report_table.h"
+#include "runner/report/summary_csv.h"
+#include "runner/report/table_lines.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+void set_all(Row& row, const Quantity& quantity, double value) {
+  for (RankResult& rank : row.ranks) {
+    for (Sample& sample : rank.samples) sample[quantity] = value;
+  }
+}
+
+/// The runs of a row: each with steps of one length.
+std::vector<Row> runs_of(const std::string& label, const std::vector<double>& steps_ms) {
+  std::vector<Row> rows;
+  for (const double step_ms : steps_ms) {
+    Row row = known_row(label);
+    row.repetition = static_cast<std::int64_t>(rows.size()) + 1;
+    row.config = {{"strategy", label}, {"precision", "fp32"}, {"world", {{"size", 2}}}};
+    set_all(row, training().step_ms, step_ms);
+    set_all(row, training().synchronize_ms, 10);
+    set_all(row, training().overlapped_ms, 0);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// One table, whose first row is the base of all.
+std::vector<Row> table_of(const std::vector<std::vector<Row>>& parts) {
+  std::vector<Row> rows;
+  for (const std::vector<Row>& part : parts) rows.insert(rows.end(), part.begin(), part.end());
+  for (Row& row : rows) row.baseline = rows.front().fingerprint;
+  return rows;
+}
+
+std::vector<std::string> sentences(const std::vector<Row>& rows) {
+  std::vector<std::string> texts;
+  for (const Finding& finding : findings_of(rows)) texts.push_back(finding.text);
+  return texts;
+}
+
+TEST(Findings, TheFastestRowStandsBesideItsBase) {
+  const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {98.1})});
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("flat is 1.9 % faster than naive (one run, not tested)"));
+  const auto value = findings_of(rows).front().value;
+  EXPECT_EQ(value["finding"], "fastest");
+  EXPECT_EQ(value["row"], "flat");
+  EXPECT_EQ(value["base"], "naive");
+  EXPECT_NEAR(value["ratio"].get<double>(), 0.981, 1e-12);
+  EXPECT_TRUE(value["p"].is_null());
+}
+
+TEST(Findings, TheUnitOfTheTestIsTheRun) {
+  const auto rows = table_of(
+      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  EXPECT_THAT(sentences(rows), ElementsAre("flat is 3.0 % faster than naive (p = 0.021)",
+                                           "runs of one row differ by up to 2.0 % in their step "
+                                           "(largest - smallest, of the mean)"));
+  EXPECT_EQ(findings_of(rows).front().value["runs"], (nlohmann::json{97, 98, 99}));
+  const auto noisy =
+      table_of({runs_of("strategy=naive", {100, 110, 90}), runs_of("strategy=flat", {97, 98, 99})});
+  EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.7"));
+}
+
+TEST(Findings, TheShortestOfManyIsHeldAgainstAll) {
+  const auto rows =
+      table_of({runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99}),
+                runs_of("strategy=overlap", {99, 100, 101})});
+  EXPECT_THAT(sentences(rows).front(),
+              "flat, whose step is the shortest of 3, is 3.0 % faster than naive (p = 0.043); it "
+              "is 2.0 % faster than overlap, the next, within noise (p = 0.21)");
+}
+
+TEST(Findings, WhereTheBaseIsTheFastestItSaysSo) {
+  const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {150}),
+                              runs_of("strategy=overlap", {110})});
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("overlap takes 10.0 % longer than naive, whose step is the shortest of "
+                          "3 (one run, not tested)"));
+}
+
+TEST(Findings, TiesAreAsFast) {
+  const auto rows = table_of(
+      {runs_of("strategy=naive", {100, 100, 100}), runs_of("strategy=flat", {100, 100, 100})});
+  EXPECT_THAT(sentences(rows).front(), "flat is as fast as naive, within noise (p = 1.00)");
+}
+
+TEST(Findings, AControlIsNoCandidate) {
+  auto rows = table_of({runs_of("strategy=none", {90}), runs_of("strategy=naive", {120}),
+                        runs_of("strategy=flat", {99})});
+  for (RankResult& rank : rows[0].ranks) rank.checks[1].status = CheckStatus::control;
+  EXPECT_THAT(sentences(rows), ElementsAre("flat takes 10.0 % longer than none, which does not "
+                                           "synchronize (one run, not tested); it is 17.5 % faster "
+                                           "than naive, the next (one run, not tested)"));
+}
+
+TEST(Findings, OneRowOrNoneSaysNothing) {
+  EXPECT_THAT(sentences({}), IsEmpty());
+  EXPECT_THAT(sentences(table_of({runs_of("strategy=naive", {100})})), IsEmpty());
+}
+
+TEST(Findings, RowsThatCannotBeReliedOnAreInNone) {
+  const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {50})});
+  auto wrong = rows;
+  wrong[1].ranks[1].checks[0].status = CheckStatus::failed;
+  EXPECT_THAT(sentences(wrong), IsEmpty());
+  auto diverged = rows;
+  diverged[1].ranks[0].samples[2][training().loss] = std::nan("");
+  EXPECT_THAT(sentences(diverged), IsEmpty());
+  auto failed = rows;
+  failed[1].ranks.clear();
+  failed[1].status = RowStatus::failed;
+  EXPECT_THAT(sentences(failed), IsEmpty());
+  auto emulated = rows;
+  emulated[1].emulated = true;
+  EXPECT_THAT(sentences(emulated), IsEmpty());
+  auto other_work = rows;
+  other_work[1].work["tokens"] = 64;
+  EXPECT_THAT(sentences(other_work), IsEmpty()) << "steps of other tokens";
+}
+
+TEST(Findings, HiddenCommunicationIsOfWhatIsExposedWithoutOverlap) {
+  auto rows = table_of(
+      {runs_of("strategy=naive", {100, 100, 100}), runs_of("strategy=overlap", {100, 100, 100})});
+  for (std::size_t i = 0; i < 3; ++i) {
+    set_all(rows[i], training().synchronize_ms, 20 + static_cast<double>(i));
+    set_all(rows[i + 3], training().synchronize_ms, 3 + 0.15 * static_cast<double>(i));
+    set_all(rows[i + 3], training().overlapped_ms, 4);
+  }
+  EXPECT_THAT(sentences(rows), testing::Contains("overlap hides 85 % of the communication that "
+                                                 "naive exposes (p < 0.001)"));
+  for (Row& row : rows) set_all(row, training().overlapped_ms, 0);
+  EXPECT_THAT(sentences(rows), testing::Each(Not(HasSubstr("hides"))));
+}
+
+TEST(Findings, APrecisionsGainIsSaidWhereTheTableComparesStrategies) {
+  auto rows = table_of({runs_of("precision=fp32, strategy=naive", {100}),
+                        runs_of("precision=bf16, strategy=naive", {40})});
+  for (Row& row : rows) {
+    row.baseline = row.fingerprint;
+    row.config["strategy"] = "naive";
+  }
+  rows[1].config["precision"] = "bf16";
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("precision=bf16, strategy=naive is 2.50 times as fast as precision=fp32, "
+                          "strategy=naive (one run, not tested)"));
+  EXPECT_EQ(findings_of(rows).front().value["finding"], "precision");
+}
+
+/// A row of so many ranks and tokens a step.
+std::vector<Row> on_ranks(int ranks, double tokens, const std::vector<double>& steps_ms) {
+  std::vector<Row> rows = runs_of("world.size=" + std::to_string(ranks), steps_ms);
+  for (Row& row : rows) {
+    row.config = {{"strategy", "flat"},
+                  {"world", {{"size", ranks}}},
+                  {"train", {{"global_batch", tokens}, {"steps", 3}}}};
+    row.work["tokens"] = tokens;
+    row.ranks.resize(2, row.ranks.front());
+    while (static_cast<int>(row.ranks.size()) < ranks) row.ranks.push_back(row.ranks.front());
+    row.ranks.resize(static_cast<std::size_t>(ranks), row.ranks.front());
+  }
+  return rows;
+}
+
+std::vector<std::optional<double>> figures(const std::vector<Row>& rows, const Quantity& quantity) {
+  const TableLines table(rows);
+  std::vector<std::optional<double>> out;
+  for (const TableLine& line : table.lines()) {
+    out.push_back(table.figure(line, training(), quantity).value);
+  }
+  return out;
+}
+
+TEST(ScalingEfficiency, IsFoundInTheRows) {
+  const auto strong =
+      table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60}), on_ranks(4, 128, {40})});
+  EXPECT_THAT(figures(strong, training().strong_efficiency),
+              ElementsAre(1.0, testing::Optional(testing::DoubleNear(100 / 120.0, 1e-12)),
+                          testing::Optional(testing::DoubleNear(100 / 160.0, 1e-12))));
+  EXPECT_THAT(
+      report_table(strong).markdown(),
+      AllOf(HasSubstr("| strong eff. |"), HasSubstr("| 62.5 % |"), Not(HasSubstr("weak eff."))));
+  EXPECT_THAT(sentences(strong),
+              testing::Contains("strong scaling: 4 ranks (world.size=4) have 62 % of the "
+                                "efficiency of one (one run, not tested)"));
+
+  const auto weak =
+      table_of({on_ranks(1, 128, {100, 101, 102}), on_ranks(4, 512, {125, 126, 127})});
+  EXPECT_THAT(figures(weak, training().weak_efficiency),
+              ElementsAre(1.0, testing::Optional(testing::DoubleNear(101 / 126.0, 1e-12))));
+  EXPECT_THAT(report_table(weak).markdown(), Not(HasSubstr("strong eff.")));
+  EXPECT_THAT(sentences(weak), testing::Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
+                                                 "of the efficiency of one (p < 0.001)"));
+}
+
+TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
+  const auto same = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
+  EXPECT_THAT(report_table(same).markdown(), Not(HasSubstr("eff.")));
+  auto rows = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
+  for (RankResult& rank : rows[0].ranks) rank.threads = 2;
+  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("eff.")));
+  EXPECT_THAT(sentences(rows), testing::Contains(HasSubstr("no strong efficiency: ")));
+  auto other = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
+  other[1].config["train"]["steps"] = 4;
+  EXPECT_THAT(report_table(other).markdown(), Not(HasSubstr("eff."))) << "another experiment";
+}
+
+TEST(Repeats, ALineIsTheMeanOfItsRuns) {
+  const auto rows = table_of(
+      {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
+  const std::string table = report_table(rows).markdown();
+  EXPECT_THAT(table, AllOf(HasSubstr("| naive | 110.0 ± 10.0 |"), HasSubstr("| flat |"),
+                           HasSubstr("| 2.00x |"), HasSubstr("✓ proved")));
+  EXPECT_THAT(figures(rows, training().time_difference), ElementsAre(0.0, -0.5));
+  EXPECT_EQ(table_json(rows).size(), 2u);
+  EXPECT_EQ(table_json(rows)[1]["figures"]["step_ms"], 55);
+  EXPECT_EQ(table_json(rows)[1]["first_row"], 4);
+  EXPECT_THAT(summary_csv(rows), AllOf(HasSubstr("\n4,flat,2,step_ms,ms,55,"),
+                                       HasSubstr("\n4,flat,all,step_ms,ms,55,55,5,55,59.5,3\n"),
+                                       HasSubstr("\n4,flat,all,speed_up,,2,,,,,\n")));
+  EXPECT_THAT(run_names(rows),
+              ElementsAre("naive, run 1 of 3", "naive, run 2 of 3", "naive, run 3 of 3",
+                          "flat, run 1 of 3", "flat, run 2 of 3", "flat, run 3 of 3"));
+}
+
+TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
+  auto rows = table_of(
+      {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
+  rows[4].ranks.clear();
+  rows[4].status = RowStatus::failed;
+  rows[4].reason = "it broke";
+  EXPECT_THAT(report_table(rows).markdown(),
+              AllOf(HasSubstr("| flat | 55.0 ± "), HasSubstr("✓ proved, 2 of 3 runs")));
+  std::vector<std::string> texts;
+  for (const ReportLine& line : report_lines(rows)) texts.push_back(line.text);
+  EXPECT_THAT(texts, testing::Contains("failed: flat, run 2 of 3: it broke"));
+  EXPECT_THAT(sentences(rows).front(), HasSubstr("(2 runs, not tested)"));
+}
+
+}  // namespace
+}  // namespace ddprun::test
