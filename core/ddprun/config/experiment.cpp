@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 11> kSections = {{
+constexpr std::array<Section, 12> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},

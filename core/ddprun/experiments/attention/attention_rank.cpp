@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/host_layout.h"
 #include "ddprun/config/ask_plugin.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/registry.h"
@@ -15,8 +13,7 @@
 #include "ddprun/experiments/attention/attention_work.h"
 #include "ddprun/experiments/attention/measure_attention.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/rank/affinity.h"
-#include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/rank/connected_rank.h"
 #include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
@@ -95,36 +92,23 @@ nlohmann::json AttentionKind::work(const Experiment& experiment) const {
 std::vector<RankResult> AttentionKind::run_rank(const Experiment& experiment,
                                                 const PluginRegistry& registry,
                                                 const RunContext& context) const {
-  const RankInfo& info = context.info;
-  RankResult result;
-  result.rank = info.rank;
-  const Affinity affinity = set_affinity(experiment.world, info);
-  result.cores = affinity.cores;
-  result.threads = affinity.threads;
-  const auto device = open_rank_device(experiment.world, info);
-  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
-  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
-  result.device_name = device->name();
-  result.matmul_dtype = name_of(experiment.attention_call.dtype);
-  const auto attention = with_named_failures(make_attention(registry, experiment.attention),
-                                             experiment.attention.name);
-  const RepeatConfig& repeat = experiment.repeat;
-  measure_attention(
-      experiment.attention_call, repeat, *attention, *group,
-      [&](const Sample& sample) {
-        if (sample.step == 0) {
-          result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
-        }
-        if (!context.on_progress) return;
-        context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
-                             fmt::format("{:.2f} ms", sample[time_ms])});
-      },
-      result);
-  result.peak_resident_bytes = peak_resident_bytes();
-  result.device = device->describe();
-  std::vector<RankResult> results = gather_results(*group, result, *this);
-  group->shutdown();
-  return results;
+  ConnectedRank rank(experiment, context);
+  rank.connect();
+  rank.result().matmul_dtype = name_of(experiment.attention_call.dtype);
+  {
+    const auto attention = with_named_failures(make_attention(registry, experiment.attention),
+                                               experiment.attention.name);
+    const RepeatConfig& repeat = experiment.repeat;
+    const auto on_sample = [&](const Sample& sample) {
+      if (sample.step == 0) rank.first_step_done();
+      if (!context.on_progress) return;
+      context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
+                           fmt::format("{:.2f} ms", sample[time_ms])});
+    };
+    measure_attention(experiment.attention_call, repeat, *attention, rank.group(), on_sample,
+                      rank.result());
+  }
+  return rank.finish();
 }
 
 }  // namespace ddprun
