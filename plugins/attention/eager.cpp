@@ -24,6 +24,18 @@ class Eager final : public ddprun::Attention {
     return at::matmul(at::softmax(scores, -1), v).to(q.scalar_type());
   }
 
+  std::optional<ddprun::AttentionMemory> memory(
+      const ddprun::AttentionSizes& sizes) const override {
+    const double pairs = static_cast<double>(sizes.queries) * static_cast<double>(sizes.keys);
+    const double scores = pairs * static_cast<double>(sizes.batch * sizes.heads) *
+                          static_cast<double>(sizes.element_bytes);
+    const double mask = sizes.causal ? pairs : 0;  // a byte each
+    // Scores before and after masking, or after masking and after the softmax. Backward keeps the
+    // latter, and computes their gradient and that of what the softmax was given.
+    return ddprun::AttentionMemory{
+        .forward = 2 * scores + mask, .saved = scores + mask, .backward = 2 * scores};
+  }
+
  private:
   // True where a key lies after the query. It is kept between the layers, which all need the same
   // size.

@@ -77,6 +77,13 @@ class Sdpa final : public Attention {
                                             options.causal, scale);
   }
 
+  std::optional<AttentionMemory> memory(const AttentionSizes& sizes) const override {
+    if (backend_ == SdpaBackend::math) return {};
+    // The log-sum-exp, in float32.
+    const double sums = 4 * static_cast<double>(sizes.batch * sizes.heads * sizes.queries);
+    return AttentionMemory{.forward = sums, .saved = sums};
+  }
+
  private:
   SdpaBackend backend_ = SdpaBackend::automatic;
 };

@@ -52,6 +52,7 @@ constexpr const char* kExamples = R"(Examples:
   ddprun validate my.yaml                        check it without running anything
   ddprun list                                    the strategies, precisions and attentions found
   ddprun describe train                          the keys of a section, or of a plugin
+  ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun doctor                                  what this machine gives to runs, found out by trying it
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
@@ -111,6 +112,8 @@ void declare_commands(CLI::App& app, Request& request) {
       "describe",
       "Options of a plugin, or keys of a section (model, data, world, optimizer, train)");
   describe->add_option("name", request.name, "Plugin or section")->required();
+  describe->add_flag("--python", request.python,
+                     "How a program in Python uses it, as a program that does");
   add_common_options(*describe, request);
 
   CLI::App* verify = app.add_subcommand(

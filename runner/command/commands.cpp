@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -126,8 +128,56 @@ int list_command(const Request& request) {
   return kExitDone;
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The module for Python that lies beside the plugins: lib/ddprun/python/ddprun_<name>.py.
+fs::path python_module(const PluginInfo& plugin) {
+  return plugin.file.parent_path().parent_path() / "python" / ("ddprun_" + plugin.name + ".py");
+}
+
+std::string torch_version() {
+  for (const auto& [key, value] : describe_environment()) {
+    if (key == "torch") return value;
+  }
+  return "unknown";
+}
+
+/// A program in Python: its comments say what it needs, and the module's example does the rest.
+void print_python(const PluginInfo& plugin, const fs::path& module) {
+  const fs::path folder = module.parent_path();
+  std::cout << "# " << to_string(plugin.kind) << " " << plugin.name << ": " << plugin.summary
+            << "\n# module   " << module.string() << "\n# library  "
+            << (folder / "libddprun_python.so").string() << "\n# torch    " << torch_version()
+            << ", and no other\nimport sys\n\nsys.path.insert(0, \"" << folder.string() << "\")\n"
+            << std::ifstream(folder / (module.stem().string() + "_example.py")).rdbuf();
+}
+
+/// `describe NAME --python`.
+int describe_python(const PluginRegistry& registry, const std::string& name) {
+  bool known = false;
+  for (const PluginInfo& info : registry.list()) {
+    if (info.name != name) continue;
+    known = true;
+    const fs::path module = python_module(info);
+    if (!fs::exists(module)) continue;
+    print_python(info, module);
+    return kExitDone;
+  }
+  if (!known) throw_unknown(registry, name);
+  throw ConfigError({.what = "it has no library for Python",
+                     .where = "describe --python",
+                     .got = name,
+                     .expected = "a plugin with lib/ddprun/python/ddprun_<name>.py beside it",
+                     .hint = "`ddprun list` shows where the plugins lie"});
+}
+
+}  // namespace
+
 int describe_command(const Request& request) {
   const PluginRegistry registry = open_registry(request);
+  if (request.python) return describe_python(registry, request.name);
   const int width = terminal_of(stdout).width;
   bool found = false;
   for (const auto& [section, options] : describe_sections(experiment_kinds())) {

@@ -1,4 +1,5 @@
 // What `ddprun doctor` says of processor and memory.
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -7,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "ddprun/device/device.h"
+#include "ddprun/device/product_speed.h"
 #include "ddprun/kernels/amx_product.h"
 #include "ddprun/kernels/simd_level.h"
 #include "ddprun/measure/environment.h"
@@ -115,11 +118,14 @@ std::vector<Observation> examine_machine() {
                       fmt::format("{:.1f} GB/s with one thread, {:.1f} GB/s with {} (read + "
                                   "written)",
                                   one * 1e-9, all * 1e-9, threads)});
-  findings.push_back(
-      {"matrix products", Health::ok,
-       fmt::format("{:.0f} GFLOP/s in float32, {:.0f} in bfloat16, one thread, "
-                   "order 1024",
-                   product_flops(at::kFloat) * 1e-9, product_flops(at::kBFloat16) * 1e-9)});
+  at::set_num_threads(1);
+  const auto gflops = [](c10::ScalarType dtype) {
+    return product_flops(cpu_device(), dtype) * 1e-9;
+  };
+  findings.push_back({"matrix products", Health::ok,
+                      fmt::format("{:.0f} GFLOP/s in float32, {:.0f} in bfloat16, one thread, "
+                                  "order 1024",
+                                  gflops(c10::kFloat), gflops(c10::kBFloat16))});
   return findings;
 }
 

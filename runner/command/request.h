@@ -21,6 +21,7 @@ struct Request {
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`
+  bool python = false;                    ///< --python of `describe`
   int verbosity = 0;                      ///< how many -v
   std::vector<std::string> command_line;  ///< as typed, for result.json
   std::int64_t launch_ns = 0;             ///< when the process started, in now_ns()

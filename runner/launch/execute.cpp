@@ -10,6 +10,7 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/rendezvous.h"
 #include "ddprun/rank/affinity.h"
+#include "ddprun/rank/memory_limit.h"
 #include "runner/launch/joined_failure.h"
 #include "runner/launch/uncaught.h"
 
@@ -84,12 +85,16 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, 
 
 Outcome Executor::execute(const WorldConfig& world, const RankBody& body, const std::string& run_id,
                           bool last) {
-  if (joined_) return run_in_place(body, run_id, world.comm.timeout_s, last);
+  const RankBody limited = [&](const RankInfo& info, const auto& on_progress) {
+    limit_memory(world.memory_limit_gb);
+    return body(info, on_progress);
+  };
+  if (joined_) return run_in_place(limited, run_id, world.comm.timeout_s, last);
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
   try {
-    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
+    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, limited, *signals_,
                      {shown_progress(), on_log});
   } catch (const std::exception& error) {
     return not_started(error, world.size);

@@ -28,7 +28,7 @@ RankWord word_from_json(const json& from) {
                 {from.at(2), {}}};
   for (const json& call : from.at(3)) {
     word.recent.calls.push_back(make_call(call.at(0), call.at(1).get<std::string>(), call.at(2),
-                                   call.at(3).get<std::string>()));
+                                          call.at(3).get<std::string>()));
   }
   return word;
 }
@@ -53,8 +53,7 @@ bool is_memory(const RankWord& word) { return word.kind == FailureKind::out_of_m
 }  // namespace
 
 RankWord word_of(const RankInfo& info, const RankError& error, const LaunchBoard& board) {
-  return {error.kind, reason_of(error, info.rank, info.world_size),
-          board.recent_calls(info.rank)};
+  return {error.kind, reason_of(error, info.rank, info.world_size), board.recent_calls(info.rank)};
 }
 
 std::optional<std::string> different_calls(const std::vector<RankWord>& words) {

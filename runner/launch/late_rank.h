@@ -16,8 +16,9 @@ struct WatchedRank {
   bool failed = false;  ///< it has said that its own wait failed
 };
 
-/// Whose fault a wait is that lasted too long, and why: a rank that is stopped; else one that does its own work, while others are at a later call.
-/// Nothing if all are where the others are: then the network is at fault.
+/// Whose fault a wait is that lasted too long, and why: a rank that is stopped; else one that does
+/// its own work, while others are at a later call. Nothing if all are where the others are: then
+/// the network is at fault.
 std::optional<RankFailure> find_late_rank(const std::vector<WatchedRank>& ranks, double timeout_s);
 
 }  // namespace ddprun

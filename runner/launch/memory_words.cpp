@@ -35,6 +35,11 @@ std::string host_memory() {
     text += fmt::format(", and this process is limited to {} (ulimit -v)",
                         size_text(static_cast<double>(limit.rlim_cur)));
   }
+  if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    text += fmt::format(
+        ", and this process is limited to {} of private memory (world.memory_limit_gb, ulimit -d)",
+        size_text(static_cast<double>(limit.rlim_cur)));
+  }
   return text;
 }
 

@@ -276,6 +276,14 @@ class Supervisor {
              .hint = "the backend hangs: another `backend:` under `world:` may not"}};
   }
 
+  /// A stop may be seen after the time-outs that it made.
+  void end_grace() {
+    const bool stopped =
+        std::ranges::any_of(ranks_, [](const Rank& r) { return r.stopped_by != 0; });
+    if (stopped && first_failure_->error.kind == FailureKind::timeout) late_ = late_rank();
+    terminate();
+  }
+
   bool terminating() const { return kill_deadline_ns_ != 0; }
 
   void terminate() {
@@ -295,7 +303,7 @@ class Supervisor {
 
   void check_deadlines() {
     const std::int64_t now = now_ns();
-    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) terminate();
+    if (grace_deadline_ns_ != 0 && now >= grace_deadline_ns_) end_grace();
     if (kill_deadline_ns_ != 0 && now >= kill_deadline_ns_) {
       signal_ranks(SIGKILL);
       kill_deadline_ns_ = now + kTerminateGraceNs;

@@ -84,6 +84,11 @@ void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
   }
 }
 
+bool compares(const ExperimentKind& kind) {
+  return std::any_of(kind.quantities().begin(), kind.quantities().end(),
+                     [](const Quantity& quantity) { return quantity.compares != nullptr; });
+}
+
 /// What speed-ups count from, if any does.
 void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::set<std::string> timed;  // fingerprints
@@ -93,7 +98,8 @@ void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& l
   std::map<std::string, std::vector<std::string>> files;  // by the words
   for (const NamedRow& each : rows) {
     const Row& row = each.row;
-    if (timed.contains(row.baseline)) add_once(files[row.baseline_words], row.name);
+    if (timed.contains(row.baseline) && compares(*row.kind))
+      add_once(files[row.baseline_words], row.name);
   }
   for (const auto& [words, names] : files) {
     lines.push_back({fmt::format(

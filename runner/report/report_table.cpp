@@ -114,18 +114,30 @@ TextTable::Cell proof_cell(const TableLine& line) {
 /// Adds what tells the rows of a kind apart.
 void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, const TableLines& lines,
                TextTable& table) {
-  const auto own =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.kind == &kind; });
-  const auto titles = kind.facts(*own);
-  for (std::size_t c = 0; c < titles.size(); ++c) {
-    table.columns.push_back({titles[c].first, false, kDropFirst / 2 - static_cast<int>(c)});
-    for (std::size_t i = 0; i < table.lines.size(); ++i) {
-      const TableLine& line = lines.lines()[i];
-      if (line.runs.empty()) continue;
-      const Row& row = rows[line.first];
-      table.lines[i].cells.push_back({row.kind == &kind ? kind.facts(row)[c].second : kNoValue});
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+  std::vector<Facts> facts;  // of each line
+  std::vector<std::string> titles;
+  for (const TableLine& line : lines.lines()) {
+    const Row& row = rows[line.first];
+    facts.push_back(!line.runs.empty() && row.kind == &kind ? kind.facts(row) : Facts());
+    for (const auto& [title, text] : facts.back()) {
+      if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
     }
   }
+  for (std::size_t c = 0; c < titles.size(); ++c) {
+    table.columns.push_back({titles[c], false, kDropFirst / 2 - static_cast<int>(c)});
+    for (std::size_t i = 0; i < table.lines.size(); ++i) {
+      if (lines.lines()[i].runs.empty()) continue;
+      const auto own = std::find_if(facts[i].begin(), facts[i].end(),
+                                    [&](const auto& fact) { return fact.first == titles[c]; });
+      table.lines[i].cells.push_back({own == facts[i].end() ? kNoValue : own->second});
+    }
+  }
+}
+
+/// The measured quantity that it is made from, if it is one of steps; else itself.
+const Quantity& measured_of(const Quantity& quantity) {
+  return quantity.of == nullptr ? quantity : *quantity.of;
 }
 
 /// Adds the columns of one kind; rows of another one have no value in them.
@@ -133,7 +145,8 @@ void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable&
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(lines, kind, quantity);
-    if (quantity.compares && column.empty()) continue;  // there is nothing to compare with
+    // There is nothing to compare with, or no sample has it.
+    if (column.empty() && (quantity.compares || measured_of(quantity).optional)) continue;
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < table.lines.size(); ++i) {
       if (!lines.lines()[i].runs.empty()) table.lines[i].cells.push_back({column.cell(i)});

@@ -123,7 +123,7 @@ TEST_F(CudaPrecision, Fp8MultipliesAsTheCpuDoes) {
 /// tiny_experiment() on all GPUs, in all precisions that they can.
 TEST_F(CudaPrecision, RunsProveThemselves) {
   std::string precisions = "fp32";
-  for (const std::string name : {"tf32", "bf16_mixed", "bf16_true", "fp16_mixed"}) {
+  for (const std::string name : {"tf32", "bf16_mixed", "bf16_true", "bf16_pure", "fp16_mixed"}) {
     if (refusal(name).empty()) precisions += ", " + name;
   }
   if (refusal("fp8").empty()) precisions += ", fp8, {name: fp8, scaling: delayed}";

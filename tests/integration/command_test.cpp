@@ -297,6 +297,11 @@ TEST(Command, TellsWhatThereIs) {
   EXPECT_THAT(run_ddprun(folder, {"list"}).out, AllOf(HasSubstr("strategy"), HasSubstr("flat")));
   EXPECT_THAT(run_ddprun(folder, {"describe", "train"}).out, HasSubstr("warmup_steps"));
   EXPECT_THAT(run_ddprun(folder, {"describe", "bucketed"}).out, HasSubstr("bucket_mb"));
+  EXPECT_THAT(run_ddprun(folder, {"describe", "flash", "--python"}).out,
+              HasSubstr("import ddprun_flash"));
+  const CommandResult no_python = run_ddprun(folder, {"describe", "eager", "--python"});
+  EXPECT_EQ(no_python.status, 2);
+  EXPECT_THAT(no_python.err, HasSubstr("it has no library for Python"));
   const CommandResult unknown = run_ddprun(folder, {"describe", "bucketted"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"bucketed\"?"));

@@ -30,7 +30,9 @@ inline Row known_row(const std::string& label) {
       s.warmup = step == 0;
       s[q.step_ms] = step == 0 ? 1000 : 10 * step + 2 * rank;
       s[q.forward_ms] = s[q.step_ms] / 4;
+      s[q.backward_ms] = 0;
       s[q.synchronize_ms] = s[q.step_ms] / 2;
+      s[q.optimizer_ms] = 0;
       s[q.communication_ms] = 8;
       s[q.overlapped_ms] = 2;
       s[q.launch_delay_ms] = 0.5 + 0.5 * rank;

@@ -36,7 +36,7 @@ struct Section {
   const char* help;
   void (*declare)(Options&, Experiment&);
 };
-constexpr std::array<Section, 10> kSections = {{
+constexpr std::array<Section, 11> kSections = {{
     {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
     {"data", "what it is trained on",
      [](Options& o, Experiment& e) { declare_options(o, e.data); }},
@@ -51,6 +51,10 @@ constexpr std::array<Section, 10> kSections = {{
      [](Options& o, Experiment& e) { declare_options(o, e.profile); }},
     {"collectives", "which collective is measured, and on what",
      [](Options& o, Experiment& e) { declare_options(o, e.collectives); }},
+    {"attention_call", "the sizes of attention that is measured",
+     [](Options& o, Experiment& e) { declare_options(o, e.attention_call); }},
+    {"demonstration", "what of precision is demonstrated",
+     [](Options& o, Experiment& e) { declare_options(o, e.demonstration); }},
     {"repeat", "how often it is measured",
      [](Options& o, Experiment& e) { declare_options(o, e.repeat); }},
     {"output", "where results go",

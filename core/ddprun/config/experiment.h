@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/config/attention_config.h"
 #include "ddprun/config/baseline.h"
 #include "ddprun/config/collectives_config.h"
 #include "ddprun/config/config_node.h"
+#include "ddprun/config/demonstration_config.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/repeat_config.h"
@@ -40,6 +42,8 @@ struct Experiment {
   ProfileConfig profile;
   ExecutionConfig execution;
   CollectivesConfig collectives;
+  AttentionConfig attention_call;
+  DemonstrationConfig demonstration;
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others

@@ -78,6 +78,16 @@ void check_emulation(const Experiment& e) {
   }
 }
 
+// A GPU's memory is not the process's.
+void check_memory_limit(const Experiment& e) {
+  if (e.world.device == DeviceKind::cpu || e.world.memory_limit_gb == 0) return;
+  throw ConfigError({.what = "world.memory_limit_gb limits the memory of the host",
+                     .where = origin_of(e.document, "world.memory_limit_gb"),
+                     .got = said("world.device", name_of(e.world.device)),
+                     .expected = "world.device cpu",
+                     .hint = "remove it"});
+}
+
 }  // namespace
 
 std::string said(const char* key, const std::string& value) { return key + (" " + value); }
@@ -108,6 +118,7 @@ void check_experiment(const Experiment& experiment) {
   check_backend(experiment);
   check_backend_of_device(experiment);
   check_emulation(experiment);
+  check_memory_limit(experiment);
 }
 
 }  // namespace ddprun

@@ -25,6 +25,9 @@ void declare_options(Options& o, TrainConfig& c) {
   o.option("warmup_steps", &c.warmup_steps, "steps run and recorded before measuring",
            {.min = 0, .max = kManySteps});
   o.option("steps", &c.steps, "measured steps", {.min = 1, .max = kManySteps});
+  o.option("measure", &c.measure,
+           "how far each step goes; forward: the loss alone, without gradients; forward_backward: "
+           "gradients and their mean over the ranks, without an update");
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ddprun/device/device_choice.h"
+#include "ddprun/optim/step_extent.h"
 
 namespace ddprun {
 
@@ -19,6 +20,7 @@ struct TrainConfig {
   std::int64_t warmup_steps = 5;    ///< run and recorded, but outside the statistics
   std::int64_t steps = 10;          ///< measured
   std::int64_t seed = 0;
+  StepExtent measure = StepExtent::step;  ///< how far each step goes
 };
 
 /// `execution:`

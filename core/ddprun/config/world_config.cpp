@@ -15,6 +15,10 @@ void declare_options(Options& o, WorldConfig& c) {
   o.option("pin", &c.pin, "each local rank to its share of the cores");
   o.option("emulate_ranks_on_one_gpu", &c.emulate_ranks_on_one_gpu,
            "all ranks share the first GPU, NCCL over sockets: right results, no times (cuda)");
+  o.option("memory_limit_gb", &c.memory_limit_gb,
+           "of the private memory that a rank takes once it has started, in 1e9 bytes; 0: none "
+           "(cpu)",
+           {.min = 0, .max = 1e6});
   declare_options(o, c.comm);
 }
 

@@ -14,6 +14,7 @@ struct WorldConfig {
   std::int64_t threads_per_rank = 0;  ///< 0: the host's cores divided by its ranks, at least 1
   bool pin = true;                    ///< each local rank to its share of the cores
   bool emulate_ranks_on_one_gpu = false;
+  double memory_limit_gb = 0;  ///< of private memory that a rank takes; 0: what the machine has
   CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)
 
   /// Whether several ranks share one GPU. What they compute is right; their times mean nothing.

@@ -5,13 +5,15 @@
 #include <fmt/ranges.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 
 const Kinds& experiment_kinds() {
-  static const Kinds kinds = {&training(), &collectives()};
+  static const Kinds kinds = {&training(), &collectives(), &attention_kind(), &precision_study()};
   return kinds;
 }
 

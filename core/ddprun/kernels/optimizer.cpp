@@ -13,8 +13,9 @@ namespace ddprun::kernels::HWY_NAMESPACE {
 HWY_INLINE Vector set(float value) { return hn::Set(kFloats, value); }
 
 /// Calls body(lanes, index), which returns the new parameter. Writes that, rounded, to copy.
-template <class Body>
-HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy, const Body& body) {
+template <class Parameter, class Body>
+HWY_INLINE void for_parameters(std::int64_t count, Parameter* parameter, bf16* copy,
+                               const Body& body) {
   if (copy == nullptr) {
     for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       store(body(lanes, i), parameter + i, lanes);
@@ -28,9 +29,9 @@ HWY_INLINE void for_parameters(std::int64_t count, float* parameter, bf16* copy,
   }
 }
 
-template <typename G>
-HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G* gradient,
-                             float* parameter, float* mean, float* square, bf16* copy) {
+template <class Gradient, class Parameter, class Moment>
+HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const Gradient* gradient,
+                             Parameter* parameter, Moment* mean, Moment* square, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector decay = set(f.decay);
   const Vector beta1_complement = set(f.beta1_complement);
@@ -53,9 +54,9 @@ HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const G*
   });
 }
 
-template <typename G>
-HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gradient,
-                           float* parameter, bf16* copy) {
+template <class Gradient, class Parameter>
+HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const Gradient* gradient,
+                           Parameter* parameter, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector lr = set(f.lr);
@@ -67,9 +68,10 @@ HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const G* gra
   });
 }
 
-template <typename G>
-HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count, const G* gradient,
-                                    float* parameter, float* velocity, bf16* copy) {
+template <class Gradient, class Parameter, class Moment>
+HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count,
+                                    const Gradient* gradient, Parameter* parameter,
+                                    Moment* velocity, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector momentum = set(f.momentum);
@@ -106,25 +108,39 @@ HWY_INLINE double square_sum(const G* values, std::int64_t count) {
   return sum;
 }
 
-#define DDPRUN_UPDATES(suffix, G)                                                                 \
-  void adamw_##suffix(const AdamwFactors& f, std::int64_t count, const G* gradient,               \
-                      float* parameter, float* mean, float* square, bf16* copy) {                 \
+// suffix: of the names; G, P, M: gradient, parameter, moment.
+#define DDPRUN_MOMENT_UPDATES(suffix, G, P, M)                                                    \
+  void adamw_##suffix(const AdamwFactors& f, std::int64_t count, const G* gradient, P* parameter, \
+                      M* mean, M* square, bf16* copy) {                                           \
     adamw_update(f, count, gradient, parameter, mean, square, copy);                              \
   }                                                                                               \
-  void sgd_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient, float* parameter, \
-                    bf16* copy) {                                                                 \
-    sgd_update(f, count, gradient, parameter, copy);                                              \
-  }                                                                                               \
   void sgd_momentum_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient,          \
-                             float* parameter, float* velocity, bf16* copy) {                     \
+                             P* parameter, M* velocity, bf16* copy) {                             \
     sgd_momentum_update(f, count, gradient, parameter, velocity, copy);                           \
-  }                                                                                               \
-  double square_sum_##suffix(const G* values, std::int64_t count) {                               \
-    return square_sum(values, count);                                                             \
   }
-DDPRUN_UPDATES(float, float)
-DDPRUN_UPDATES(bf16, bf16)
-#undef DDPRUN_UPDATES
+#define DDPRUN_SGD_UPDATE(suffix, G, P)                                                       \
+  void sgd_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
+                    bf16* copy) {                                                             \
+    sgd_update(f, count, gradient, parameter, copy);                                          \
+  }
+#define DDPRUN_SQUARE_SUM(suffix, G)                                \
+  double square_sum_##suffix(const G* values, std::int64_t count) { \
+    return square_sum(values, count);                               \
+  }
+#define DDPRUN_FOR_ALL_TYPES                        \
+  DDPRUN_MOMENT_UPDATES(float, float, float, float) \
+  DDPRUN_MOMENT_UPDATES(mixed, bf16, float, float)  \
+  DDPRUN_MOMENT_UPDATES(half, bf16, bf16, float)    \
+  DDPRUN_MOMENT_UPDATES(pure, bf16, bf16, bf16)     \
+  DDPRUN_SGD_UPDATE(float, float, float)            \
+  DDPRUN_SGD_UPDATE(mixed, bf16, float)             \
+  DDPRUN_SGD_UPDATE(pure, bf16, bf16)               \
+  DDPRUN_SQUARE_SUM(float, float)                   \
+  DDPRUN_SQUARE_SUM(bf16, bf16)
+DDPRUN_FOR_ALL_TYPES
+#undef DDPRUN_MOMENT_UPDATES
+#undef DDPRUN_SGD_UPDATE
+#undef DDPRUN_SQUARE_SUM
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -132,30 +148,33 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-#define DDPRUN_DISPATCH(suffix, G)                                                                 \
+// DDPRUN_FOR_ALL_TYPES once more, with what callers outside see.
+#define DDPRUN_MOMENT_UPDATES(suffix, G, P, M)                                                     \
   HWY_EXPORT(adamw_##suffix);                                                                      \
-  HWY_EXPORT(sgd_##suffix);                                                                        \
   HWY_EXPORT(sgd_momentum_##suffix);                                                               \
-  HWY_EXPORT(square_sum_##suffix);                                                                 \
-  void adamw_loop(const AdamwFactors& factors, std::int64_t count, const G* gradient,              \
-                  float* parameter, float* mean, float* square, bf16* copy) {                      \
-    HWY_DYNAMIC_DISPATCH(adamw_##suffix)(factors, count, gradient, parameter, mean, square, copy); \
+  template <>                                                                                      \
+  void adamw_loop(const AdamwFactors& f, std::int64_t count, const G* gradient, P* parameter,      \
+                  M* mean, M* square, bf16* copy) {                                                \
+    HWY_DYNAMIC_DISPATCH(adamw_##suffix)(f, count, gradient, parameter, mean, square, copy);       \
   }                                                                                                \
-  void sgd_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,                  \
-                float* parameter, bf16* copy) {                                                    \
-    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(factors, count, gradient, parameter, copy);                 \
-  }                                                                                                \
-  void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const G* gradient,         \
-                         float* parameter, float* velocity, bf16* copy) {                          \
-    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)                                                    \
-    (factors, count, gradient, parameter, velocity, copy);                                         \
-  }                                                                                                \
-  double square_sum(const G* values, std::int64_t count) {                                         \
-    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count);                               \
+  template <>                                                                                      \
+  void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
+                         M* velocity, bf16* copy) {                                                \
+    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)(f, count, gradient, parameter, velocity, copy);    \
   }
-DDPRUN_DISPATCH(float, float)
-DDPRUN_DISPATCH(bf16, bf16)
-#undef DDPRUN_DISPATCH
+#define DDPRUN_SGD_UPDATE(suffix, G, P)                                                   \
+  HWY_EXPORT(sgd_##suffix);                                                               \
+  template <>                                                                             \
+  void sgd_loop(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
+                bf16* copy) {                                                             \
+    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(f, count, gradient, parameter, copy);              \
+  }
+#define DDPRUN_SQUARE_SUM(suffix, G)                                 \
+  HWY_EXPORT(square_sum_##suffix);                                   \
+  double square_sum(const G* values, std::int64_t count) {           \
+    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count); \
+  }
+DDPRUN_FOR_ALL_TYPES
 
 }  // namespace ddprun::kernels
 #endif

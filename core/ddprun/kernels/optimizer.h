@@ -28,20 +28,18 @@ struct SgdFactors {
 };
 
 /// All loops give the same bits on every CPU and however a range is cut, because nothing is
-/// contracted to fused multiply-add. Unless copy is null, it receives the new parameter rounded to
-/// bf16.
-void adamw_loop(const AdamwFactors& factors, std::int64_t count, const float* gradient,
-                float* parameter, float* mean, float* square, bf16* copy);
-void sgd_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-              float* parameter, bf16* copy);
-void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const float* gradient,
-                       float* parameter, float* velocity, bf16* copy);
-void adamw_loop(const AdamwFactors& factors, std::int64_t count, const bf16* gradient,
-                float* parameter, float* mean, float* square, bf16* copy);
-void sgd_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient, float* parameter,
-              bf16* copy);
-void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const bf16* gradient,
-                       float* parameter, float* velocity, bf16* copy);
+/// contracted to fused multiply-add. What is stored in bf16 is rounded once. Unless copy is null,
+/// it receives the new parameter rounded to bf16. Gradient, Parameter, Moment: (float, float,
+/// float), (bf16, float, float), (bf16, bf16, float) or (bf16, bf16, bf16).
+template <class Gradient, class Parameter, class Moment>
+void adamw_loop(const AdamwFactors& factors, std::int64_t count, const Gradient* gradient,
+                Parameter* parameter, Moment* mean, Moment* square, bf16* copy);
+template <class Gradient, class Parameter>
+void sgd_loop(const SgdFactors& factors, std::int64_t count, const Gradient* gradient,
+              Parameter* parameter, bf16* copy);
+template <class Gradient, class Parameter, class Moment>
+void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const Gradient* gradient,
+                       Parameter* parameter, Moment* velocity, bf16* copy);
 
 /// Sum of squares in double. The order of additions depends on `count` alone.
 double square_sum(const float* values, std::int64_t count);

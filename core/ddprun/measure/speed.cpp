@@ -1,11 +1,6 @@
 // Repeats short pieces of work for a fraction of a second and keeps the best.
 #include "ddprun/measure/speed.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -56,16 +51,6 @@ double copy_bytes_per_second(int threads) {
   double rate = 0;
   for (const double each : seconds) rate += 2.0 * static_cast<double>(kBytes) / each;
   return rate;
-}
-
-double product_flops(at::ScalarType dtype) {
-  constexpr std::int64_t kOrder = 1024;
-  const c10::NoGradGuard no_grad;
-  at::set_num_threads(1);
-  const at::Tensor a = at::ones({kOrder, kOrder}, dtype);
-  at::Tensor product;
-  const double seconds = best_seconds(300'000'000, [&] { product = at::mm(a, a); });
-  return 2.0 * static_cast<double>(kOrder * kOrder * kOrder) / seconds;
 }
 
 HugePages huge_pages() {

@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "ddprun/optim/moments.h"
@@ -11,6 +12,22 @@
 namespace ddprun {
 
 namespace {
+
+/// Elements that are widened to float32 at a time, where the optimizer's are not.
+constexpr std::int64_t kWidened = 16 << 20;
+
+/// A tensor's values in float32: the tensor itself, or what is to be rounded back into it.
+class Wide {
+ public:
+  explicit Wide(const at::Tensor& kept) : kept_(kept), values_(kept.to(at::kFloat)) {}
+  const at::Tensor& values() const { return values_; }
+  void put_back() const {
+    if (!values_.is_same(kept_)) kept_.copy_(values_);
+  }
+
+ private:
+  at::Tensor kept_, values_;
+};
 
 /// Every value that differs from step to step is a tensor on the device: nothing waits for it, and
 /// a captured step reads what begin_step() wrote.
@@ -45,7 +62,10 @@ class AtenOptimizer : public Optimizer {
       if (scale_.overflow.defined()) steps_.sub_(scale_.overflow);
       counted_ = true;
     }
-    update_elements(range);
+    for (Range piece = range; piece.begin < range.end; piece.begin = piece.end) {
+      piece.end = std::min(range.end, piece.begin + kWidened);
+      update_elements(piece);
+    }
     buffers_.parameters_changed(range);
   }
 
@@ -73,11 +93,13 @@ class AtenAdamw final : public AtenOptimizer {
     moments_.for_each_part(
         range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
           const at::Tensor gradient = gradients.narrow(0, part.begin - range.begin, part.size());
-          at::_fused_adamw_({buffers_.parameters(part)}, {gradient},
-                            {moments[0].narrow(0, from, part.size())},
-                            {moments[1].narrow(0, from, part.size())}, /*max_exp_avg_sqs=*/{},
-                            {steps_}, lr_, beta1_, beta2_, weight_decay_, eps_, /*amsgrad=*/false,
-                            /*maximize=*/false, divisor, overflow);
+          const Wide parameter(buffers_.parameters(part));
+          const Wide mean(moments[0].narrow(0, from, part.size()));
+          const Wide square(moments[1].narrow(0, from, part.size()));
+          at::_fused_adamw_({parameter.values()}, {gradient}, {mean.values()}, {square.values()},
+                            /*max_exp_avg_sqs=*/{}, {steps_}, lr_, beta1_, beta2_, weight_decay_,
+                            eps_, /*amsgrad=*/false, /*maximize=*/false, divisor, overflow);
+          for (const Wide* each : {&parameter, &mean, &square}) each->put_back();
         });
   }
 

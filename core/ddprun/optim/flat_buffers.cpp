@@ -2,6 +2,7 @@
 #include "ddprun/optim/flat_buffers.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 
 #include <unordered_set>
 
@@ -81,28 +82,44 @@ void check_all(const std::vector<NamedTensor>& parameters) {
   }
 }
 
-void check_dtypes(const BufferDtypes& dtypes) {
-  if (dtypes.model == at::kFloat ||
-      (dtypes.compute == dtypes.model && dtypes.reduce == dtypes.model)) {
-    return;
+/// The rule that the dtypes break; empty: they fit each other.
+std::string broken_rule(const BufferLayout& layout) {
+  if (layout.model != at::kFloat &&
+      (layout.compute != layout.model || layout.reduce != layout.model)) {
+    return "products and exchanged gradients in the dtype of tensors that are not float32";
   }
-  throw ConfigError({.what = "a model whose tensors are not float32 computes, and exchanges "
-                             "gradients, in their dtype",
-                     .where = "precision",
-                     .got = std::string("tensors in ") + at::toString(dtypes.model) +
-                            ", products in " + at::toString(dtypes.compute) + ", gradients in " +
-                            at::toString(dtypes.reduce),
-                     .expected = "one dtype",
-                     .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype()"});
+  if (layout.parameters != at::kFloat && layout.parameters != layout.model) {
+    return "updated parameters in float32 or in the dtype of the tensors";
+  }
+  if (layout.moments != at::kFloat && layout.moments != layout.parameters) {
+    return "moments in float32 or in the dtype of the updated parameters";
+  }
+  return {};
+}
+
+void check_dtypes(const BufferLayout& layout) {
+  const std::string rule = broken_rule(layout);
+  if (rule.empty()) return;
+  throw ConfigError(
+      {.what = "the precision's dtypes do not fit each other",
+       .where = "precision",
+       .got = fmt::format("tensors in {}, products in {}, gradients in {}, updated "
+                          "parameters in {}, moments in {}",
+                          at::toString(layout.model), at::toString(layout.compute),
+                          at::toString(layout.reduce), at::toString(layout.parameters),
+                          at::toString(layout.moments)),
+       .expected = rule,
+       .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype(), "
+               "updated_dtype(), moments_dtype()"});
 }
 
 }  // namespace
 
-FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferLayout layout,
                          const Allocate& allocate)
-    : dtypes_(dtypes) {
+    : layout_(layout) {
   check_all(parameters);
-  check_dtypes(dtypes);
+  check_dtypes(layout);
   std::int64_t elements = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const std::int64_t size = parameter->tensor.numel();
@@ -113,9 +130,11 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     parameter_count_ += size;
   }
   const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
-  parameters_ = allocate(elements, options);
-  reduced_ = allocate(elements, options.dtype(dtypes.reduce));
-  gradients_ = dtypes.reduce == dtypes.model ? reduced_ : allocate_private(elements, options);
+  parameters_ = allocate(elements, options.dtype(layout.parameters));
+  if (layout.gradients) {
+    reduced_ = allocate(elements, options.dtype(layout.reduce));
+    gradients_ = layout.reduce == layout.model ? reduced_ : allocate_private(elements, options);
+  }
   for (int i = 0; i < count(); ++i) {
     at::Tensor& tensor = tensors_[i];
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
@@ -127,14 +146,14 @@ FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtype
     tensor.set_data(data);
     tensor.mutable_grad().reset();
   }
-  if (dtypes.model != at::kFloat) {
+  if (layout.model != layout.parameters) {
     make_compute_copy();
     for (int i = 0; i < count(); ++i) tensors_[i].set_data(view_of(compute_, i));
   }
 }
 
 void FlatBuffers::make_compute_copy() {
-  compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(dtypes_.compute));
+  compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(layout_.compute));
   parameters_changed(all());
 }
 
@@ -143,6 +162,7 @@ at::Tensor FlatBuffers::parameters(Range range) const {
 }
 
 at::Tensor FlatBuffers::gradients(Range range) const {
+  TORCH_CHECK(reduced_.defined(), "FlatBuffers::gradients of a layout without gradients");
   return reduced_.narrow(0, range.begin, range.size());
 }
 
@@ -164,22 +184,22 @@ at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
 }
 
 std::vector<ParameterSlot> FlatBuffers::slots() {
-  if (dtypes_.model != at::kFloat ||
-      (dtypes_.compute != at::kFloat && dtypes_.compute != at::kBFloat16)) {
+  if (layout_.model != at::kFloat ||
+      (layout_.compute != at::kFloat && layout_.compute != at::kBFloat16)) {
     throw ConfigError({.what = "the fused kernels compute in float32 or bfloat16, with float32 "
                                "parameters and gradients",
                        .where = "model.kernels",
-                       .got = std::string("tensors in ") + at::toString(dtypes_.model) +
-                              ", products in " + at::toString(dtypes_.compute),
+                       .got = std::string("tensors in ") + at::toString(layout_.model) +
+                              ", products in " + at::toString(layout_.compute),
                        .expected = "another precision, or PyTorch's operators",
                        .hint = "set `kernels: reference` under `model:`"});
   }
-  if (dtypes_.compute != at::kFloat && !compute_.defined()) make_compute_copy();
+  if (layout_.compute != at::kFloat && !compute_.defined()) make_compute_copy();
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
     slots.push_back({.parameter = tensors_[index],
                      .compute = compute_.defined() ? view_of(compute_, index) : at::Tensor(),
-                     .gradient = view_of(gradients_, index)});
+                     .gradient = gradients_.defined() ? view_of(gradients_, index) : at::Tensor()});
   }
   return slots;
 }

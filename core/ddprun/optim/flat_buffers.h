@@ -23,16 +23,23 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// The dtypes of the buffers besides the float32 parameters. Each is float32 or bfloat16.
-struct BufferDtypes {
+/// Which buffers there are, and in which dtypes: each is float32 or bfloat16.
+struct BufferLayout {
   /// Of the copy of the parameters that the matrix products read. With float32 there is no copy.
   at::ScalarType compute = at::kFloat;
   /// Of the gradients that ranks exchange.
   at::ScalarType reduce = at::kFloat;
   /// Of the model's own tensors, and of gradients while backward accumulates them. If it is
-  /// bfloat16, so must be the two above: the model's tensors are then views of the copy, and the
-  /// optimizer updates float32 masters.
+  /// bfloat16, so must be the two above.
   at::ScalarType model = at::kFloat;
+  /// Of the parameters that the optimizer updates. If it is float32 and `model` is bfloat16, they
+  /// are masters, and the model's tensors are views of their copy. If it is bfloat16, `model` must
+  /// be, and there are no masters: the model's tensors are views of the parameters.
+  at::ScalarType parameters = at::kFloat;
+  /// Of the moments, which the optimizer allocates. bfloat16 needs parameters in bfloat16.
+  at::ScalarType moments = at::kFloat;
+  /// False: nothing will call backward, and there are no buffers of gradients.
+  bool gradients = true;
 };
 
 /// Makes a zeroed tensor (elements,) of these options, on a 64-byte boundary.
@@ -46,11 +53,11 @@ class FlatBuffers {
  public:
   /// Moves the parameters into the flat buffer. They are given in registration order, and are
   /// float32 leaves that require grad, on one device. Each tensor stays the user's and becomes a
-  /// view of the buffer (set_data), or of the copy if dtypes.model is bfloat16; its .grad is unset.
+  /// view of the buffer (set_data), or of the copy if there are masters; its .grad is unset.
   /// `allocate` makes what collectives work on: the parameters, and the gradients that ranks
   /// exchange. Throws ConfigError that names the parameter if one is not such a leaf or appears
   /// twice, and ConfigError if the dtypes do not fit each other.
-  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {},
+  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferLayout layout = {},
                        const Allocate& allocate = allocate_private);
 
   int count() const { return static_cast<int>(ranges_.size()); }
@@ -63,11 +70,12 @@ class FlatBuffers {
   Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
   Range all() const { return {0, parameters_.numel()}; }
 
-  /// A 1-D view of the float32 parameters, which the optimizer updates.
+  /// A 1-D view of the parameters that the optimizer updates.
   at::Tensor parameters(Range range) const;
-  /// A 1-D view of the gradients, in the dtype in which ranks exchange them.
+  /// A 1-D view of the gradients, in the dtype in which ranks exchange them. There must be some.
   at::Tensor gradients(Range range) const;
   std::int64_t gradient_bytes(Range range) const;
+  at::ScalarType moments_dtype() const { return layout_.moments; }
   /// A 1-D view of the copy that the matrix products read; undefined if there is no copy (yet:
   /// slots() may make one).
   at::Tensor compute_copy(Range range) const;
@@ -99,11 +107,11 @@ class FlatBuffers {
   std::vector<std::string> names_;
   std::vector<at::Tensor> tensors_;
   std::vector<Range> ranges_;
-  at::Tensor parameters_;  // (elements,) float32
-  at::Tensor gradients_;   // (elements,) dtypes_.model: what backward accumulates
-  at::Tensor reduced_;     // (elements,) dtypes_.reduce: what ranks exchange; may be gradients_
-  at::Tensor compute_;     // (elements,) dtypes_.compute: the copy, or undefined
-  BufferDtypes dtypes_;
+  at::Tensor parameters_;  // (elements,) layout_.parameters
+  at::Tensor gradients_;   // (elements,) layout_.model: what backward accumulates, or undefined
+  at::Tensor reduced_;     // (elements,) layout_.reduce: what ranks exchange; may be gradients_
+  at::Tensor compute_;     // (elements,) layout_.compute: the copy, or undefined
+  BufferLayout layout_;
   std::int64_t parameter_count_ = 0;
 };
 

@@ -14,8 +14,8 @@
 
 namespace ddprun {
 
-/// Float32 arrays on the parameters' device. They cover only the ranges touched so far, so a rank
-/// that updates a part of the parameters pays for that part alone.
+/// Arrays of FlatBuffers::moments_dtype() on the parameters' device. They cover only the ranges
+/// touched so far, so a rank that updates a part of the parameters pays for that part alone.
 class Moments {
  public:
   using Arrays = std::array<at::Tensor, 2>;
@@ -23,7 +23,7 @@ class Moments {
   /// `count` arrays, at most two.
   Moments(int count, const FlatBuffers& buffers)
       : count_(count),
-        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(at::kFloat)) {}
+        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(buffers.moments_dtype())) {}
 
   int count() const { return count_; }
 

@@ -23,35 +23,59 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
 
-/// Calls f with the elements of a tensor of gradients: const float* or const BFloat16*.
+/// The element types of one parameter's gradient, value and moments.
+template <typename G, typename P, typename M>
+struct Elements {
+  using Gradient = G;
+  using Parameter = P;
+  using Moment = M;
+};
+
+/// Calls f with the Elements of the buffers: those that the kernels have.
 template <typename F>
-void with_elements(const at::Tensor& gradients, const F& f) {
-  if (gradients.scalar_type() == at::kBFloat16) {
-    f(gradients.const_data_ptr<at::BFloat16>());
+void with_elements(const FlatBuffers& buffers, const F& f) {
+  using half = at::BFloat16;
+  const at::ScalarType parameter = buffers.parameters({0, 0}).scalar_type();
+  if (buffers.moments_dtype() == at::kBFloat16) {
+    f(Elements<half, half, half>());
+  } else if (parameter == at::kBFloat16) {
+    f(Elements<half, half, float>());
+  } else if (buffers.gradients({0, 0}).scalar_type() == at::kBFloat16) {
+    f(Elements<half, float, float>());
   } else {
-    f(gradients.const_data_ptr<float>());
+    f(Elements<float, float, float>());
   }
+}
+
+template <typename T>
+T* at_offset(T* pointer, std::int64_t offset) {
+  return pointer == nullptr ? nullptr : pointer + offset;
 }
 
 /// Calls update(count, gradient, parameter, copy, moments) for pieces that make up `range`, on
 /// torch's threads. copy: the parameters' bf16 copy, or null; moments: null where there are none.
-template <typename Update>
-void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
+template <typename Types, typename Update>
+void for_each_piece_of(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
+  using Moment = typename Types::Moment;
   moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
-    std::array<float*, 2> states{};
-    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<float>() + from;
-    float* const parameter = buffers.parameters(part).data_ptr<float>();
+    std::array<Moment*, 2> states{};
+    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
+    const at::Tensor gradients = buffers.gradients(part);
+    const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
+    auto* const parameter = buffers.parameters(part).data_ptr<typename Types::Parameter>();
     const at::Tensor copies = buffers.compute_copy(part);
     auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
-    const auto at_offset = [](auto* pointer, std::int64_t offset) {
-      return pointer == nullptr ? nullptr : pointer + offset;
-    };
-    with_elements(buffers.gradients(part), [&](const auto* gradient) {
-      at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
-               std::array{at_offset(states[0], begin), at_offset(states[1], begin)});
-      });
+    at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
+             std::array{at_offset(states[0], begin), at_offset(states[1], begin)});
     });
+  });
+}
+
+template <typename Update>
+void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const Update& update) {
+  with_elements(buffers, [&]<typename Types>(Types) {
+    for_each_piece_of<Types>(buffers, moments, range, update);
   });
 }
 
@@ -100,8 +124,8 @@ class Adamw final : public KernelOptimizer {
   void update_elements(Range range) override {
     const kernels::AdamwFactors factors = this->factors();
     for_each_piece(buffers_, moments_, range,
-                   [&](std::int64_t count, const auto* gradient, float* parameter,
-                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                   [&](std::int64_t count, const auto* gradient, auto* parameter,
+                       at::BFloat16* copy, const auto& moments) {
                      kernels::adamw_loop(factors, count, gradient, parameter, moments[0],
                                          moments[1], copy);
                    });
@@ -138,8 +162,8 @@ class Sgd final : public KernelOptimizer {
                                       .momentum = static_cast<float>(momentum_),
                                       .lr = static_cast<float>(lr_)};
     for_each_piece(buffers_, moments_, range,
-                   [&](std::int64_t count, const auto* gradient, float* parameter,
-                       at::BFloat16* copy, const std::array<float*, 2>& moments) {
+                   [&](std::int64_t count, const auto* gradient, auto* parameter,
+                       at::BFloat16* copy, const auto& moments) {
                      if (moments[0] == nullptr) {
                        kernels::sgd_loop(factors, count, gradient, parameter, copy);
                      } else {
@@ -217,14 +241,19 @@ at::Tensor gradient_norm(const FlatBuffers& buffers) {
   // Blocks of a fixed size, added in order: the same bits at any number of threads.
   const std::int64_t count = gradients.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
-  with_elements(gradients, [&](const auto* values) {
+  const auto add = [&](const auto* values) {
     at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * kGrain;
         sums[block] = kernels::square_sum(values + first, std::min(kGrain, count - first));
       }
     });
-  });
+  };
+  if (gradients.scalar_type() == at::kBFloat16) {
+    add(gradients.const_data_ptr<at::BFloat16>());
+  } else {
+    add(gradients.const_data_ptr<float>());
+  }
   const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
   return at::full({}, norm, at::kDouble);
 }

@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
+#include "ddprun/plugin/attention_sizes.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
@@ -22,6 +25,12 @@ class Attention : public Plugin {
   /// in q's dtype, differentiable with respect to q, k and v.
   virtual at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionOptions& options) = 0;
+
+  /// What a call allocates. Called in the launching process, where more than the machine has is
+  /// refused, and by the experiment that measures attention. Nothing: it is not known.
+  virtual std::optional<AttentionMemory> memory(const AttentionSizes& /*sizes*/) const {
+    return {};
+  }
 };
 
 }  // namespace ddprun

@@ -32,6 +32,8 @@ void Precision::convert(const std::vector<NamedTensor>&) {}
 at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
 at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
 at::ScalarType Precision::parameter_dtype() const { return at::kFloat; }
+at::ScalarType Precision::updated_dtype() const { return at::kFloat; }
+at::ScalarType Precision::moments_dtype() const { return at::kFloat; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
 Precision::Linear Precision::linear() { return {}; }
 at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }

@@ -41,9 +41,17 @@ class Precision : public Plugin {
   virtual at::ScalarType reduce_dtype() const;
 
   /// The dtype of the model's own tensors, in which their gradients are accumulated too. It is
-  /// float32, or it is bfloat16 together with the two dtypes above. The optimizer updates float32
-  /// masters in both cases.
+  /// float32, or it is bfloat16 together with the two dtypes above.
   virtual at::ScalarType parameter_dtype() const;
+
+  /// The dtype of the parameters that the optimizer updates. With float32 (the default) and a model
+  /// in bfloat16 they are masters, of which the model's tensors are a rounded copy. bfloat16 needs
+  /// parameter_dtype() bfloat16: the model's tensors themselves are updated.
+  virtual at::ScalarType updated_dtype() const;
+
+  /// The dtype in which the optimizer keeps its moments: float32, or bfloat16 together with
+  /// updated_dtype(). It computes in float32 in any case.
+  virtual at::ScalarType moments_dtype() const;
 
   /// The core holds the guard during the forward and the loss of each micro-batch. Null: there is
   /// nothing to switch on.

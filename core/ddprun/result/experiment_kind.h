@@ -28,7 +28,8 @@ class ExperimentKind {
   /// A run in a few words: "31.2 ms/step, loss 2.500".
   virtual std::string in_short(const RunStatistics& run) const = 0;
   /// What tells this run from others of its kind, in words, as columns of the table before the
-  /// figures: a title and a text each. `run` need not be measured.
+  /// figures: a title and a text each. A run that lacks a title of others has no value in its
+  /// column. `run` is measured.
   virtual std::vector<std::pair<std::string, std::string>> facts(const Run& run) const;
   /// What a check means that has passed: "parameters equal on all ranks at the end".
   virtual std::string in_words(const std::string& check) const;

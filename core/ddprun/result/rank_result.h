@@ -57,6 +57,8 @@ struct RankResult {
   std::string device_name = {};
   /// What the matrix products compute in: float32, tf32, bfloat16 ...
   std::string matmul_dtype = {};
+  /// What was observed and is no number, in the kind's order: a name and a text each.
+  std::vector<std::pair<std::string, std::string>> observed = {};
   /// The memory of set-up and of the phases of the last warm-up step; empty if there was no such
   /// step.
   std::vector<PhaseMemory> memory_phases = {};

@@ -86,6 +86,15 @@ const std::vector<NamedTensor>& prepared(const std::vector<NamedTensor>& paramet
   return converted(parameters, precision);
 }
 
+[[noreturn]] void refuse_own_products() {
+  throw Error({.what = "the model does not let the precision compute its linear layers",
+               .where = "DataParallel::forward()",
+               .got = "no call of DataParallel::linear()",
+               .expected = "a call for each product of a linear layer",
+               .hint = "call ddp.linear(x, weight) where the model calls "
+                       "torch::nn::functional::linear(x, weight), or take another precision"});
+}
+
 /// ATen's words for operands of different dtypes do not say whose they are.
 [[noreturn]] void explain_dtypes(const c10::Error& error, at::ScalarType parameters) {
   throw Error({.what = "the model computes with tensors of different dtypes",
@@ -94,6 +103,15 @@ const std::vector<NamedTensor>& prepared(const std::vector<NamedTensor>& paramet
                .expected = std::string("tensors in the dtype of the parameters, ") +
                            at::toString(parameters),
                .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
+}
+
+BufferLayout layout_of(const Precision& precision, StepExtent extent) {
+  return {.compute = precision.compute_dtype(),
+          .reduce = precision.reduce_dtype(),
+          .model = precision.parameter_dtype(),
+          .parameters = precision.updated_dtype(),
+          .moments = precision.moments_dtype(),
+          .gradients = extent != StepExtent::forward};
 }
 
 }  // namespace
@@ -119,9 +137,10 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
-                           const OptimizerConfig& optimizer)
-    : buffers_(prepared(parameters, group, strategy, precision, optimizer),
-               {precision.compute_dtype(), precision.reduce_dtype(), precision.parameter_dtype()},
+                           const OptimizerConfig& optimizer, StepExtent extent)
+    : extent_(extent),
+      buffers_(prepared(parameters, group, strategy, precision, optimizer),
+               layout_of(precision, extent),
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
                }),
@@ -131,12 +150,16 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGr
       linear_(precision.linear()),
       optimizer_(make_optimizer(optimizer, buffers_)),
       order_(optimizer.overlap) {
+  if (extent == StepExtent::forward) return;
   if (optimizer.overlap) {
     check_overlap(strategy, precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { on_range_ready(range); });
   }
   strategy_.setup(context_);
-  // Last: nothing that throws may leave hooks behind that point to this object.
+  set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
+}
+
+void DataParallel::set_hooks() {
   for (int index = 0; index < buffers_.count(); ++index) {
     auto node = torch::autograd::impl::grad_accumulator(buffers_.parameter(index));
     const auto key = node->add_post_hook(std::make_unique<Hook>(*this, index));
@@ -179,7 +202,9 @@ at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
 at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss) {
   const auto guard = precision_.forward_guard();
   try {
-    return loss();
+    const at::Tensor value = loss();
+    if (linear_ && !linear_called_) refuse_own_products();
+    return value;
   } catch (const c10::Error& error) {
     const bool dtypes = std::string_view(error.msg()).find("dtype") != std::string_view::npos;
     if (parameter_dtype() == at::kFloat || !dtypes) throw;
@@ -194,20 +219,13 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
     before_forward(micro_batch.last());
     value = under_precision(loss);
   }
-  if (linear_ && !linear_called_) {
-    throw Error({.what = "the model does not let the precision compute its linear layers",
-                 .where = "DataParallel::forward()",
-                 .got = "no call of DataParallel::linear()",
-                 .expected = "a call for each product of a linear layer",
-                 .hint = "call ddp.linear(x, weight) where the model calls "
-                         "torch::nn::functional::linear(x, weight), or take another precision"});
-  }
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
   if (precision_.scales_loss()) root = precision_.scale_loss(root);
   return {value, std::move(root), micro_batch.last()};
 }
 
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
+  const PhaseScope phase(Phase::forward);
   const c10::AutoGradMode no_gradients(false);
   return under_precision(loss);
 }
@@ -260,7 +278,7 @@ GradientScale DataParallel::agreed_scale() {
 
 std::vector<PlannedCollective> DataParallel::planned() const {
   auto planned = context_.planned();
-  if (precision_.scales_loss()) {
+  if (precision_.scales_loss() && extent_ == StepExtent::step) {
     planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(sizeof(float))});
   }
   return planned;
@@ -282,6 +300,11 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   strategy_.optimizer_step(*optimizer_);
   buffers_.zero_grad();
   return outcome;
+}
+
+void DataParallel::drop_gradients() {
+  order_.end();
+  buffers_.zero_grad();
 }
 
 bool StepOutcome::skipped() const { return overflow.defined() && overflow.item<float>() > 0.0F; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ddprun/device/device.h"
+#include "ddprun/optim/step_extent.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/train/step_order.h"
@@ -98,10 +99,13 @@ class DataParallel {
  public:
   /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
   /// not known), lets the precision convert the parameters, moves them into flat buffers, calls
-  /// strategy.setup(), and sets the hooks. `parameters` are in registration order. Throws
-  /// ConfigError, for a refusal and as FlatBuffers and check_overlap() do.
+  /// strategy.setup(), and sets the hooks. `parameters` are in registration order. `extent`: how
+  /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
+  /// strategy is never called, as it has nothing to exchange. Throws ConfigError, for a refusal and
+  /// as FlatBuffers and check_overlap() do.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
-               Precision& precision, const OptimizerConfig& optimizer);
+               Precision& precision, const OptimizerConfig& optimizer,
+               StepExtent extent = StepExtent::step);
   ~DataParallel();
 
   FlatBuffers& buffers() { return buffers_; }
@@ -135,11 +139,14 @@ class DataParallel {
   /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
   /// called, or if `clip_norm` is not 0.
   StepOutcome step(double lr, double clip_norm);
+  /// Ends a step without an update: unsets the gradients.
+  void drop_gradients();
   /// Says that a replay of captured work did the step that begin_step() began. A later backward
   /// without begin_step() then updates nothing.
-  void step_replayed() { order_.replayed(); }
+  void step_replayed() { order_.end(); }
   /// The planned collectives of a synchronized step: the strategy's, and the precision's.
   std::vector<PlannedCollective> planned() const;
+  StepExtent extent() const { return extent_; }
 
   /// For checks that make gradients of their own, in which the precision has no part: the calls
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
@@ -148,12 +155,14 @@ class DataParallel {
 
  private:
   class Hook;
+  void set_hooks();
   void on_accumulated(int index);
   void on_range_ready(Range range);
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward();
   GradientScale agreed_scale();
 
+  StepExtent extent_;
   FlatBuffers buffers_;
   StrategyContext context_;
   Strategy& strategy_;

@@ -99,6 +99,8 @@ class NamedPrecision final : public Named<Precision> {
   at::ScalarType compute_dtype() const override { return plugin_->compute_dtype(); }
   at::ScalarType reduce_dtype() const override { return plugin_->reduce_dtype(); }
   at::ScalarType parameter_dtype() const override { return plugin_->parameter_dtype(); }
+  at::ScalarType updated_dtype() const override { return plugin_->updated_dtype(); }
+  at::ScalarType moments_dtype() const override { return plugin_->moments_dtype(); }
   std::unique_ptr<Guard> forward_guard() override {
     return named("forward_guard()", [&] { return plugin_->forward_guard(); });
   }
@@ -129,6 +131,9 @@ class NamedAttention final : public Named<Attention> {
     at::Tensor out = named("forward()", [&] { return plugin_->forward(q, k, v, options); });
     watch_backward({q, k, v}, out);
     return out;
+  }
+  std::optional<AttentionMemory> memory(const AttentionSizes& sizes) const override {
+    return plugin_->memory(sizes);
   }
   void backward(const std::function<void()>& run) {
     *missing_ = 0;

@@ -75,7 +75,7 @@ bool StepOrder::complete(double lr, double clip_norm) {
   return begun;
 }
 
-void StepOrder::replayed() {
+void StepOrder::end() {
   phase_ = StepPhase::accumulating;
   lr_.reset();
 }

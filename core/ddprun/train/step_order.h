@@ -23,7 +23,8 @@ enum class StepPhase : std::uint8_t {
 /// One step after another. Calls in this order; brackets: may be left out.
 ///     [begin] { start_backward(false) } start_backward(true) start_synchronizing { may_update }
 ///     end_synchronizing [complete]
-/// Or replayed(), after begin: a captured step runs without these calls.
+/// Or end(), after begin: a captured step runs without these calls, and a step without an update
+/// has no complete().
 /// What is out of order throws Error. Training thread.
 class StepOrder {
  public:
@@ -47,8 +48,8 @@ class StepOrder {
   /// The step ends. True if begin() had been called for it. Throws Error unless gradients are
   /// synchronized, and `lr` and `clip_norm` are what updates so far were made with.
   bool complete(double lr, double clip_norm);
-  /// The step that was begun runs without these calls: captured work was replayed.
-  void replayed();
+  /// The step that was begun ends without complete().
+  void end();
 
  private:
   bool overlap_;

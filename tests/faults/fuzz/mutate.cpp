@@ -201,6 +201,7 @@ const std::string& troublesome_value(Dice& dice) {
                                                   "bucketed",
                                                   "fp32",
                                                   "bf16_true",
+                                                  "bf16_pure",
                                                   "fp8",
                                                   "eager",
                                                   "flash",

@@ -103,6 +103,32 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
             "data.token_type has no effect with data.source text");
 }
 
+TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
+  const std::string least = "strategy: s\nprecision: p\nattention: a\n";
+  const auto what = [&](const std::string& line) {
+    const std::string message =
+        error(least + "train: {global_batch: 8, measure: forward_backward}\n" + line + "\n");
+    return message.substr(0, message.find('\n'));
+  };
+  EXPECT_EQ(what("world: {size: 2}"), "no error");
+  for (const auto& [key, value] : {std::pair{"name", "name: sgd"},
+                                   {"lr", "lr: 0.1"},
+                                   {"weight_decay", "weight_decay: 0"},
+                                   {"clip_norm", "clip_norm: 1"},
+                                   {"overlap", "overlap: true"},
+                                   {"schedule.name", "schedule: {name: cosine}"}}) {
+    EXPECT_EQ(
+        what("optimizer: {" + std::string(value) + "}"),
+        "optimizer." + std::string(key) + " has no effect with train.measure forward_backward");
+  }
+  EXPECT_EQ(error(least + "world: {size: 2}\ntrain: {global_batch: 8, measure: forward}\n"),
+            "train.measure forward has no gradients to exchange between ranks\n"
+            "  where: run.yaml:5:26\n"
+            "  got: world.size 2\n"
+            "  expected: world.size 1\n"
+            "  hint: or train.measure forward_backward, which exchanges them");
+}
+
 TEST_F(ExperimentCheck, OverlapCannotClip) {
   EXPECT_EQ(
       error(std::string(kLeast) + "optimizer: {clip_norm: 1, overlap: true}\n"),

@@ -94,7 +94,7 @@ Proved train(std::int64_t halved_from, bool look) {
     std::vector<double> losses;
     for (std::int64_t step = 0; began && step < experiment.train.steps; ++step) {
       losses.push_back(trainer.step(step)[training().loss]);
-      if (look) proof.after_step(step);
+      if (look) proof.after_step(step, losses.back());
     }
     if (began && look) proof.finish();
     if (group.rank() != 0) return;

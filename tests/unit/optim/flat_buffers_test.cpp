@@ -181,7 +181,7 @@ std::string error_of(const std::vector<NamedTensor>& parameters) {
   return test::error_of<ConfigError>([&] { FlatBuffers buffers(parameters); });
 }
 
-constexpr BufferDtypes kAllBfloat16{
+constexpr BufferLayout kAllBfloat16{
     .compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16};
 
 TEST(FlatBuffers, AModelInBfloat16HasFloat32Masters) {
@@ -222,7 +222,47 @@ TEST(FlatBuffers, GradientsOfAModelInBfloat16AddUpWhereTheyTravel) {
   EXPECT_FALSE(user.grad().defined());
 }
 
+constexpr BufferLayout kNoMasters{.compute = at::kBFloat16,
+                                  .reduce = at::kBFloat16,
+                                  .model = at::kBFloat16,
+                                  .parameters = at::kBFloat16,
+                                  .moments = at::kBFloat16};
+
+TEST(FlatBuffers, WithoutMastersTheModelReadsTheParametersThemselves) {
+  const std::vector<NamedTensor> parameters = three();
+  {
+    const c10::NoGradGuard no_grad;
+    parameters[0].tensor.fill_(1.0F + 1.0F / 1024);
+  }
+  FlatBuffers buffers(parameters, kNoMasters);
+  const at::Tensor& user = parameters[0].tensor;
+  const at::Tensor kept = buffers.parameters(buffers.range(2));
+  EXPECT_EQ(kept.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(user.is_alias_of(kept));
+  EXPECT_TRUE(user.is_leaf() && user.requires_grad());
+  EXPECT_FALSE(buffers.compute_copy(buffers.all()).defined());
+  EXPECT_TRUE(at::equal(user, at::ones({3, 5}, at::kBFloat16))) << "rounded";
+  (user * 1.5).sum().backward();
+  EXPECT_TRUE(buffers.adopt_gradient(2));
+  EXPECT_TRUE(user.grad().is_alias_of(buffers.gradients(buffers.all())));
+  EXPECT_EQ(buffers.moments_dtype(), at::kBFloat16);
+}
+
+TEST(FlatBuffers, WithoutGradientsThereAreNoBuffersOfThem) {
+  int allocated = 0;
+  FlatBuffers buffers(three(), {.gradients = false},
+                      [&](std::int64_t elements, const at::TensorOptions& options) {
+                        ++allocated;
+                        return at::zeros({elements}, options);
+                      });
+  EXPECT_EQ(allocated, 1) << "the parameters";
+  EXPECT_ANY_THROW(buffers.gradients(buffers.all()));
+  for (const ParameterSlot& slot : buffers.slots()) EXPECT_FALSE(slot.gradient.defined());
+}
+
 TEST(FlatBuffers, DtypesThatDoNotFitAreRefused) {
+  EXPECT_THROW(FlatBuffers(three(), {.parameters = at::kBFloat16}), ConfigError);
+  EXPECT_THROW(FlatBuffers(three(), {.moments = at::kBFloat16}), ConfigError);
   EXPECT_THROW(FlatBuffers(three(), {.model = at::kBFloat16}), ConfigError);
   FlatBuffers buffers(three(), kAllBfloat16);
   EXPECT_THROW(buffers.slots(), ConfigError) << "fused kernels write float32 gradients";

@@ -117,6 +117,79 @@ TEST(Adamw, FollowsTheFormulaInDouble) {
   }
 }
 
+/// AdamW by float32 tensors, whose moments and parameters are rounded after each step.
+struct RoundedAdamw {
+  at::Tensor parameter, mean, square;
+  at::ScalarType moments;
+
+  void step(const at::Tensor& gradient, int step) {
+    at::Tensor p = parameter.to(at::kFloat);
+    at::Tensor m = mean.to(at::kFloat);
+    at::Tensor v = square.to(at::kFloat);
+    const at::Tensor steps = at::full({}, static_cast<double>(step), at::kFloat);
+    at::_fused_adamw_({p}, {gradient.to(at::kFloat)}, {m}, {v}, {}, {steps}, 1e-2, 0.9, 0.95, 0.1,
+                      1e-8, false, false);
+    parameter = p.to(at::kBFloat16);
+    mean = m.to(moments);
+    square = v.to(moments);
+  }
+};
+
+TEST(AdamwWithoutMasters, ComputesInFloat32AndRoundsWhatItKeeps) {
+  for (const at::ScalarType moments : {at::kFloat, at::kBFloat16}) {
+    const std::vector<NamedTensor> parameters = {{"a", noise(70001, 1).requires_grad_()}};
+    FlatBuffers buffers(parameters, {.compute = at::kBFloat16,
+                                     .reduce = at::kBFloat16,
+                                     .model = at::kBFloat16,
+                                     .parameters = at::kBFloat16,
+                                     .moments = moments});
+    const auto optimizer = make_optimizer(adamw(), buffers);
+    const at::Tensor own = buffers.parameters(buffers.range(0));
+    RoundedAdamw expected{own.clone(), at::zeros_like(own, moments), at::zeros_like(own, moments),
+                          moments};
+    for (int step = 1; step <= 5; ++step) {
+      buffers.gradients(buffers.range(0)).copy_(noise(70001, 100 * step) * 0.1);
+      expected.step(buffers.gradients(buffers.range(0)), step);
+      optimizer->begin_step(1e-2);
+      optimizer->update({0, 33333});
+      optimizer->update_all();
+      const at::Tensor off = (own.to(at::kFloat) - expected.parameter.to(at::kFloat)).abs();
+      EXPECT_LE(off.max().item<double>(), 0x1p-7);
+      // torch's kernel rounds otherwise in float32, so a few values round to the other neighbour.
+      EXPECT_LT(off.gt(0).sum().item<double>(), 70001 * 2e-3 * step);
+    }
+  }
+}
+
+TEST(SgdWithoutMasters, ComputesInFloat32AndRoundsWhatItKeeps) {
+  for (const double momentum : {0.0, 0.5}) {
+    const std::vector<NamedTensor> parameters = {{"a", at::ones({3}).requires_grad_()}};
+    FlatBuffers buffers(parameters, {.compute = at::kBFloat16,
+                                     .reduce = at::kBFloat16,
+                                     .model = at::kBFloat16,
+                                     .parameters = at::kBFloat16,
+                                     .moments = at::kBFloat16});
+    OptimizerConfig config;
+    config.name = OptimizerKind::sgd;
+    config.weight_decay = 0;
+    config.momentum = momentum;
+    const auto optimizer = make_optimizer(config, buffers);
+    float parameter = 1;
+    float velocity = 0;
+    for (int step = 0; step < 3; ++step) {
+      buffers.gradients(buffers.range(0)).fill_(0.3);
+      optimizer->begin_step(0.1);
+      optimizer->update_all();
+      const auto gradient = static_cast<float>(at::BFloat16(0.3F));
+      const float moved = static_cast<float>(momentum) * velocity + gradient;
+      parameter = static_cast<float>(at::BFloat16(parameter - 0.1F * moved));
+      velocity = static_cast<float>(at::BFloat16(moved));
+      EXPECT_EQ(buffers.parameters(buffers.range(0))[0].item<float>(), parameter) << step;
+    }
+    EXPECT_LT(parameter, 0.95F);
+  }
+}
+
 TEST(Sgd, FollowsTheFormulaInDouble) {
   for (const double momentum : {0.0, 0.9}) {
     OptimizerConfig config;

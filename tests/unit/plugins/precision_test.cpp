@@ -197,7 +197,7 @@ std::string on_gpu(const std::string& precision, int compute_capability) {
 }
 
 TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
-  for (const std::string precision : {"tf32", "bf16_mixed", "bf16_true"}) {
+  for (const std::string precision : {"tf32", "bf16_mixed", "bf16_true", "bf16_pure"}) {
     EXPECT_EQ(on_gpu(precision, 80), "") << precision;
     EXPECT_THAT(on_gpu(precision, 75), HasSubstr("compute capability 8.0 or more, and one here has "
                                                  "7.5"))
@@ -211,7 +211,7 @@ TEST(ComputeCapability, OfAGpuThatCannotIsTheReason) {
 TEST(Refusals, OnTheCpuAndWithFusedKernels) {
   const auto tf32 = load_plugin<Precision>("precision", "tf32");
   EXPECT_THAT(words_of(tf32->unsupported({})), HasSubstr("on the CPU there is fp32"));
-  for (const std::string name : {"bf16_true", "fp16_mixed"}) {
+  for (const std::string name : {"bf16_true", "bf16_pure", "fp16_mixed"}) {
     const auto precision = load_plugin<Precision>("precision", name);
     EXPECT_EQ(words_of(precision->unsupported({})), "") << name;
     EXPECT_THAT(words_of(precision->unsupported({.kernels = ddprun::KernelSet::fused})),

@@ -10,8 +10,10 @@
 #include <set>
 #include <sstream>
 
+#include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
+#include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
@@ -45,6 +47,10 @@ TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- figures -->\n", figures_markdown(training()));
   expect_table("<!-- samples: collectives -->\n", samples_markdown(collectives()));
   expect_table("<!-- figures: collectives -->\n", figures_markdown(collectives()));
+  expect_table("<!-- samples: attention -->\n", samples_markdown(attention_kind()));
+  expect_table("<!-- figures: attention -->\n", figures_markdown(attention_kind()));
+  expect_table("<!-- samples: precision -->\n", samples_markdown(precision_study()));
+  expect_table("<!-- figures: precision -->\n", figures_markdown(precision_study()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {

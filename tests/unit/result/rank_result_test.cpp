@@ -63,6 +63,7 @@ RankResult example() {
                           .retries = 5};
   result.device_name = "NVIDIA H200";
   result.matmul_dtype = "bfloat16";
+  result.observed = {{"logits", "float16"}};
   result.memory_phases = {{"forward", result.device_memory}, {"backward", {.retries = 1}}};
   result.memory_snapshot = "memory_rank0.pickle";
   return result;
@@ -115,6 +116,7 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(to_json(sample)["bytes"].dump(), "1152921504606846976");
   EXPECT_EQ(to_json(sample)["skipped"].dump(), "true");
   EXPECT_EQ(to_json(after.samples[0])["gradient_norm"].dump(), "null");
+  EXPECT_EQ(after.observed, before.observed);
   ASSERT_EQ(after.last_step.size(), 1u);
   EXPECT_EQ(after.last_step[0].kind, CollectiveKind::reduce_scatter);
   EXPECT_EQ(after.last_step[0].label, "layers.0.\"attn\"\n");

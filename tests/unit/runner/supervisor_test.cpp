@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <thread>
 
@@ -205,22 +207,29 @@ TEST(Supervisor, ARankThatIsStoppedForAMomentGoesOn) {
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 
-/// A word that ranks share.
-std::atomic<bool>& shared_flag() {
-  void* const memory = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+/// A number that ranks share.
+std::atomic<pid_t>& shared_process() {
+  void* const memory = ::mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *new (memory) std::atomic<bool>(false);
+  return *new (memory) std::atomic<pid_t>(0);
+}
+
+/// "123 (name of it) T ..."
+bool is_stopped(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(stat), {});
+  return text.find(") T ") != std::string::npos;
 }
 
 TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
-  std::atomic<bool>& stops = shared_flag();
+  std::atomic<pid_t>& stops = shared_process();
   const Outcome outcome = supervise(3, [&](int rank) -> nlohmann::json {
     if (rank == 2) {
-      stops = true;
+      stops = getpid();
       raise(SIGSTOP);
     }
-    while (!stops) sleep_ms(10);
-    sleep_ms(300);
+    while (stops == 0 || !is_stopped(stops)) sleep_ms(10);
+    if (rank == 1) sleep_ms(100);  // it has not given up when rank 0 has
     throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });
   EXPECT_THAT(outcome.reason, testing::StartsWith("rank 2 failed: stopped by signal 19"));

@@ -1,17 +1,14 @@
 // What a collective's experiment says, what is refused, and what a rank does.
 #include <fmt/format.h>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/backend_support.h"
-#include "ddprun/comm/host_layout.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/collectives/measure_trial.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/rank/affinity.h"
-#include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/rank/connected_rank.h"
 
 namespace ddprun {
 
@@ -116,39 +113,25 @@ nlohmann::json Collectives::work(const Experiment& experiment) const {
 std::vector<RankResult> Collectives::run_rank(const Experiment& experiment,
                                               const PluginRegistry& /*registry*/,
                                               const RunContext& context) const {
-  const RankInfo& info = context.info;
-  RankResult result;
-  result.rank = info.rank;
-  const Affinity affinity = set_affinity(experiment.world, info);
-  result.cores = affinity.cores;
-  result.threads = affinity.threads;
-  const auto device = open_rank_device(experiment.world, info);
-  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
-  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
-  result.device_name = device->name();
+  ConnectedRank rank(experiment, context);
+  rank.connect();
   {
     const std::unique_ptr<CollectiveTrial> trial =
-        make_collective_trial(experiment.collectives, *group);
+        make_collective_trial(experiment.collectives, rank.group());
     const RepeatConfig& repeat = experiment.repeat;
     const auto on_sample = [&](const Sample& sample) {
-      if (sample.step == 0) {
-        result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
-      }
+      if (sample.step == 0) rank.first_step_done();
       if (!context.on_progress) return;
       context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
                            fmt::format("{:.1f} µs", sample[time_us])});
     };
-    measure_trial(*trial, *group, repeat, on_sample, result);
+    measure_trial(*trial, rank.group(), repeat, on_sample, rank.result());
   }
-  for (Sample& sample : result.samples) {
-    sample[ranks_per_core] = static_cast<double>(info.local_size) / affinity.host_cores;
+  for (Sample& sample : rank.result().samples) {
+    sample[ranks_per_core] =
+        static_cast<double>(context.info.local_size) / rank.affinity().host_cores;
   }
-  result.peak_resident_bytes = peak_resident_bytes();
-  result.device = device->describe();
-  result.topology = device->topology();
-  std::vector<RankResult> results = gather_results(*group, result, *this);
-  group->shutdown();
-  return results;
+  return rank.finish();
 }
 
 }  // namespace ddprun

@@ -1,41 +1,15 @@
 // Fill, barrier, call: sample by sample.
 #include "ddprun/experiments/collectives/measure_trial.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/collectives/collectives.h"
+#include "ddprun/rank/repetition.h"
 
 namespace ddprun {
 
 namespace {
-
-/// Whether all ranks take another sample. They must agree, and each has a clock of its own: from
-/// the moment that time could end the measurement, rank 0's counts.
-class Repetition {
- public:
-  Repetition(const RepeatConfig& config, ProcessGroup& group) : config_(config), group_(group) {}
-
-  bool goes_on(std::int64_t samples) {
-    const std::int64_t measured = samples - config_.warmup;
-    if (measured <= 0) begin_ns_ = now_ns();
-    if (measured < RepeatConfig::kLeast) return true;
-    if (measured >= config_.count) return false;
-    const double elapsed_s = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
-    const at::Tensor answer =
-        at::full({1}, elapsed_s < config_.seconds ? 1.0 : 0.0,
-                 at::TensorOptions(group_.device().torch_device()).dtype(at::kFloat));
-    group_.broadcast(answer, 0, "goes on").wait();
-    return answer.item<float>() != 0;
-  }
-
- private:
-  RepeatConfig config_;
-  ProcessGroup& group_;
-  std::int64_t begin_ns_ = 0;
-};
 
 Sample take_sample(CollectiveTrial& trial, ProcessGroup& group, std::int64_t index,
                    RankResult& result) {

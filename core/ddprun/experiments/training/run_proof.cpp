@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,6 +18,8 @@ namespace ddprun {
 namespace {
 
 constexpr int kDrawnSteps = 3;
+/// Relative: products are not added in the same order each time, and fp8 may scale anew.
+constexpr double kLossTolerance = 1e-2;
 
 /// As text that is equal if and only if the numbers are, bit for bit.
 std::string to_text(const StepScalars& scalars) {
@@ -55,11 +58,13 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
 bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
   look("before step 0");
+  initial_hash_ = hash_parameters(trainer_.data_parallel().buffers());
   return std::none_of(checks_.begin(), checks_.end(),
                       [](const Check& check) { return check.status == CheckStatus::failed; });
 }
 
-void RunProof::after_step(std::int64_t index) {
+void RunProof::after_step(std::int64_t index, double loss) {
+  last_loss_ = loss;
   if (off_plan_.empty()) {
     off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.data_parallel().planned());
     off_plan_step_ = index;
@@ -71,8 +76,9 @@ void RunProof::after_step(std::int64_t index) {
 }
 
 void RunProof::finish() {
+  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
   finish_plan();
-  finish_scalars();
+  updates ? finish_scalars() : finish_loss();
   look_again(fmt::format("after step {}, the last", steps_ - 1));
 }
 
@@ -80,13 +86,25 @@ void RunProof::look_again(const std::string& when) {
   if (!failed("parameters_equal")) {
     enter(check_parameters_equal(trainer_.data_parallel(), group_), when);
   }
+  if (trainer_.data_parallel().extent() != StepExtent::step) check_unchanged(when);
   look(when);
+}
+
+void RunProof::check_unchanged(const std::string& when) {
+  const char* const name = "parameters_unchanged";
+  if (failed(name)) return;
+  const std::uint64_t hash = hash_parameters(trainer_.data_parallel().buffers());
+  const bool same = hash == initial_hash_;
+  enter({name, same ? CheckStatus::passed : CheckStatus::failed,
+         same ? fmt::format("hash {:016x}, as before step 0", hash)
+              : fmt::format("hash {:016x}, and {:016x} before step 0", hash, initial_hash_)},
+        when);
 }
 
 void RunProof::look(const std::string& when) {
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
-  if (failed("integer_gradients")) return;
+  if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const int micro_batches = experiment_.batch_per_rank() > experiment_.micro_batch() ? 2 : 1;
   const auto seed = static_cast<std::uint64_t>(experiment_.train.seed);
   enter(check_integer_gradients(data_parallel, group_,
@@ -134,6 +152,14 @@ void RunProof::finish_plan() {
          fmt::format("{} collectives of {} bytes in all, in each of {} steps", planned.size(),
                      bytes, steps_)},
         "after each step");
+}
+
+void RunProof::finish_loss() {
+  const double again = trainer_.last_loss_again();
+  const bool agrees = std::abs(again - last_loss_) <= kLossTolerance * std::abs(last_loss_);
+  enter({"loss_again", agrees ? CheckStatus::passed : CheckStatus::failed,
+         fmt::format("{:.6g}, and {:.6g} in the step", again, last_loss_)},
+        fmt::format("after step {}, the last", steps_ - 1));
 }
 
 void RunProof::finish_scalars() {

@@ -16,7 +16,9 @@ namespace ddprun {
 std::vector<std::int64_t> drawn_steps(std::uint64_t seed, std::int64_t steps);
 
 /// Makes the checks of a run in the object that trains, with the strategy that was used, between
-/// steps and so never in a time that is measured. All ranks call it alike. Training thread.
+/// steps and so never in a time that is measured. Where train.measure ends steps before the update,
+/// the parameters must stay as they were, and what needs gradients or updates is not checked where
+/// there are none. All ranks call it alike. Training thread.
 class RunProof {
  public:
   /// All outlive this object.
@@ -24,8 +26,9 @@ class RunProof {
 
   /// Before step 0. Returns false if a check failed: what would be timed is not what was asked for.
   bool begin();
-  /// After step `index`: its collectives and scalars; after a drawn step, all the rest.
-  void after_step(std::int64_t index);
+  /// After step `index`, whose loss on this rank was `loss`: its collectives and scalars; after a
+  /// drawn step, all the rest.
+  void after_step(std::int64_t index, double loss);
   /// After the last step, once its times and memory were read.
   void finish();
 
@@ -40,6 +43,8 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  void check_unchanged(const std::string& when);
+  void finish_loss();
   void finish_plan();
   void finish_scalars();
   /// The first step whose scalars are not the same on all ranks, and both values.
@@ -55,7 +60,9 @@ class RunProof {
   std::string off_plan_;           ///< how the first step that differs from the plan does so
   std::int64_t off_plan_step_ = 0;
   std::vector<StepScalars> scalars_;
-  std::uint64_t rounds_ = 0;  ///< how often integers were checked
+  std::uint64_t rounds_ = 0;        ///< how often integers were checked
+  std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0
+  double last_loss_ = 0;
 };
 
 }  // namespace ddprun

@@ -7,16 +7,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_proof.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/measure/environment.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/rank/affinity.h"
-#include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/rank/connected_rank.h"
 #include "ddprun/train/proof.h"
 
 namespace ddprun {
@@ -34,25 +31,25 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
 }
 
 /// Runs all steps and collects samples. What the proof does between steps is in no sample.
-void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment,
-             RunObserver& observer, RunProof& proof, const RunContext& context,
-             RankResult& result) {
-  Device& device = group.device();
+void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
+             const RunContext& context, ConnectedRank& rank) {
+  Device& device = rank.device();
+  RankResult& result = rank.result();
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
   for (std::int64_t index = 0; index < steps; ++index) {
     if (index == experiment.train.warmup_steps) device.reset_memory();
-    group.barrier(
-        "step");  // ranks start a step together; skew of one step does not leak into the next
+    // Ranks start a step together; skew of one step does not leak into the next.
+    rank.group().barrier("step");
     observer.before_step(index);
     Sample sample = trainer.step(index);
     observer.after_step(index);
-    if (index == 0)
-      result.first_step_done_s = static_cast<double>(now_ns() - context.launch_ns) * 1e-9;
+    if (index == 0) rank.first_step_done();
     if (context.on_progress) {
       context.on_progress({index + 1, steps,
                            fmt::format("loss {:.3f}, {:.1f} ms/step", sample[training().loss],
                                        sample[training().step_ms])});
     }
+    const double loss = sample[training().loss];
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       result.device_memory = device.memory();
@@ -60,7 +57,7 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
       result.last_step_begin_ns = trainer.last_step_begin_ns();
       result.last_step_phases = trainer.last_phases();
     }
-    proof.after_step(index);
+    proof.after_step(index, loss);
   }
 }
 
@@ -69,28 +66,21 @@ void measure(Trainer& trainer, ProcessGroup& group, const Experiment& experiment
 std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
                                  const RunContext& context) {
   const RankInfo& info = context.info;
-  RankResult result;
-  result.rank = info.rank;
-  const Affinity affinity = set_affinity(experiment.world, info);
-  result.cores = affinity.cores;
-  result.threads = affinity.threads;
-  const auto device = open_rank_device(experiment.world, info);
-  RunObserver observer(experiment.profile, *device, observed_step(experiment),
+  ConnectedRank rank(experiment, context);
+  RunObserver observer(experiment.profile, rank.device(), observed_step(experiment),
                        info.rank == 0 ? context.folder : "");
-  const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
-  result.device_name = device->name();
-  result.backend = group->backend_name() + " (" + group->backend_reason() + ")";
-  if (info.rank == 0) spdlog::debug("backend: {}", result.backend);
+  rank.connect();
+  RankResult& result = rank.result();
   {
     const RunPlugins plugins = make_plugins(registry, experiment);
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
-    Trainer trainer(experiment, plugins, *group);
+    Trainer trainer(experiment, plugins, rank.group());
     setup.reset();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
-    RunProof proof(experiment, trainer, *group);
+    RunProof proof(experiment, trainer, rank.group());
     if (proof.begin()) {
       give_back_freed_memory();
-      measure(trainer, *group, experiment, observer, proof, context, result);
+      measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result);
       proof.finish();
@@ -98,14 +88,8 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     result.checks = proof.checks();
     result.matmul_dtype = plugins.precision->matmul_dtype();
     result.parameter_hash = hash_parameters(trainer.data_parallel().buffers());
-    result.peak_resident_bytes = peak_resident_bytes();
-    result.device = device->describe();
-    result.topology = device->topology();
   }
-
-  std::vector<RankResult> results = gather_results(*group, result, training());
-  group->shutdown();
-  return results;
+  return rank.finish();
 }
 
 }  // namespace ddprun

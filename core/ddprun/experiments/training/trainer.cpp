@@ -37,7 +37,8 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
     }
   }
   data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
-                                                  *plugins_.precision, experiment.optimizer);
+                                                  *plugins_.precision, experiment.optimizer,
+                                                  experiment.train.measure);
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
     return data_parallel_->linear(x, weight);
   });
@@ -69,13 +70,23 @@ void Trainer::load_inputs(std::int64_t index) {
 void Trainer::run_micro_batch(std::int64_t micro_batch) {
   const Batch& batch = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
-  const Loss loss = data_parallel_->forward([&] { return model_.loss(batch.ids, batch.targets); },
-                                            {micro_batch, micro_batches_});
-  at::Tensor& sum = state_.loss_sum;
-  sum = sum.defined() ? sum + loss.value() : loss.value();
+  const auto forward = [&] { return model_.loss(batch.ids, batch.targets); };
+  if (data_parallel_->extent() == StepExtent::forward) {
+    enter_loss(data_parallel_->evaluate(forward));
+    const Mark end = device_.mark();
+    marks = {.forward_end = end, .backward = {end, end, end}};
+    return;
+  }
+  const Loss loss = data_parallel_->forward(forward, {micro_batch, micro_batches_});
+  enter_loss(loss.value());
   marks.forward_end = device_.mark();
   backward_with_names(*plugins_.attention,
                       [&] { marks.backward = data_parallel_->backward(loss); });
+}
+
+void Trainer::enter_loss(const at::Tensor& loss) {
+  at::Tensor& sum = state_.loss_sum;
+  sum = sum.defined() ? sum + loss : loss;
 }
 
 void Trainer::run_step(const std::function<void()>& on_synchronized) {
@@ -83,7 +94,11 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_.micro_batches.resize(micro_batches_);
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
   if (on_synchronized) on_synchronized();
-  state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
+  if (data_parallel_->extent() == StepExtent::step) {
+    state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
+  } else {
+    data_parallel_->drop_gradients();
+  }
   state_.end = device_.mark();
 }
 
@@ -131,6 +146,15 @@ at::Tensor Trainer::gradients() const {
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
 }
 
+double Trainer::last_loss_again() {
+  double sum = 0;
+  for (const Batch& batch : inputs_) {
+    sum += data_parallel_->evaluate([&] { return model_.loss(batch.ids, batch.targets); })
+               .item<double>();
+  }
+  return sum / static_cast<double>(micro_batches_);
+}
+
 StepScalars Trainer::last_scalars() const {
   const at::Tensor& factor = data_parallel_->optimizer().gradient_scale().factor;
   return {.lr = lr_,
@@ -158,13 +182,14 @@ std::vector<PhaseTime> Trainer::last_phases() const {
   };
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     add(Phase::forward, forward_end);
+    if (data_parallel_->extent() == StepExtent::forward) continue;
     add(Phase::backward, backward.last_gradient);
     add(Phase::synchronize, backward.synchronized);
     for (const auto& [begin, end] : backward.updates) {
       phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
     }
   }
-  add(Phase::optimizer, state_.end);
+  if (data_parallel_->extent() == StepExtent::step) add(Phase::optimizer, state_.end);
   return phases;
 }
 
@@ -175,19 +200,23 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
   };
   step_begin_ns_ = device_.time_of(begin);
   sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  const StepExtent extent = data_parallel_->extent();
   Mark forward_begin = begin;  // what the first needs from the host included
+  double optimizer_ms = 0;
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     std::int64_t update_ns = 0;
     for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
     sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end));
+    forward_begin = backward.synchronized;
+    if (extent == StepExtent::forward) continue;
     sample[q.backward_ms] += to_ms(between_ns(forward_end, backward.last_gradient));
     sample[q.synchronize_ms] +=
         to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
-    sample[q.optimizer_ms] += to_ms(update_ns);
-    forward_begin = backward.synchronized;
+    optimizer_ms += to_ms(update_ns);
   }
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  sample[q.optimizer_ms] += to_ms(between_ns(last.synchronized, state_.end));
+  optimizer_ms += to_ms(between_ns(last.synchronized, state_.end));
+  if (extent == StepExtent::step) sample[q.optimizer_ms] = optimizer_ms;
   fill_communication(device_.time_of(last.last_gradient), sample);
 }
 

@@ -32,7 +32,8 @@ class Trainer {
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
   /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
-  /// for an update. Steps that replay a graph do not call it.
+  /// for an update. Steps that replay a graph do not call it. The step goes as far as train.measure
+  /// says, and the sample lacks the times of what it does not reach.
   Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
@@ -46,6 +47,9 @@ class Trainer {
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
   /// What the last step updated with.
   StepScalars last_scalars() const;
+  /// The loss of the last step's micro-batches, computed once more, by the parameters as they are
+  /// now and without gradients.
+  double last_loss_again();
   /// The phases of the last step, micro-batch by micro-batch.
   std::vector<PhaseTime> last_phases() const;
 
@@ -71,6 +75,8 @@ class Trainer {
   /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);
+  /// Adds the loss of one more micro-batch.
+  void enter_loss(const at::Tensor& loss);
   /// Runs run_step() as a graph: the first call captures it, and each call replays it.
   void replay_step();
   /// Turns marks and records into times, after the step. `begin` is the begin of the step.

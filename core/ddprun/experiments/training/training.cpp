@@ -23,7 +23,7 @@ namespace {
 struct StepWork {
   double sequences = 0;
   double tokens = 0;
-  double flops = 0;  // of the matrix products, forward and backward
+  double flops = 0;  // of the matrix products, as far as the step goes
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepWork, sequences, tokens, flops)
 
@@ -47,7 +47,9 @@ const Training& training() {
 nlohmann::json Training::work(const Experiment& experiment) const {
   const auto sequences = static_cast<double>(experiment.global_batch());
   const double tokens = sequences * static_cast<double>(experiment.model.context_length);
-  return StepWork{sequences, tokens, tokens * matmul_flops_per_token(experiment.model)};
+  const bool forward = experiment.train.measure == StepExtent::forward;
+  const double share = forward ? 1.0 / 3 : 1.0;  // backward has two products for each of forward
+  return StepWork{sequences, tokens, tokens * matmul_flops_per_token(experiment.model) * share};
 }
 
 std::string Training::in_words(const std::string& check) const {
@@ -57,6 +59,8 @@ std::string Training::in_words(const std::string& check) const {
       {"parameters_equal", "parameters equal on all ranks at the end"},
       {"compute_copy", "the model reads these parameters"},
       {"step_scalars_equal", "learning rate and clipping equal in each step"},
+      {"parameters_unchanged", "parameters as they were at the start"},
+      {"loss_again", "the loss computed again"},
       {"collectives_as_planned", "collectives as planned"}};
   const auto found = words.find(check);
   return found != words.end() ? found->second : check;
@@ -73,6 +77,7 @@ std::string Training::in_short(const RunStatistics& run) const {
 }
 
 Figure Training::find_exposed_share(const RunStatistics& run) {
+  if (run[training().exposed_ms].steps.count == 0) return {};  // a forward alone
   return quotient(run[training().exposed_ms].steps.median, median_step_ms(run));
 }
 

@@ -38,7 +38,8 @@ struct Training final : RunnableKind {
                .over_ranks = OverRanks::max,
                .title = "step ms",
                .spread = true,
-               .meaning = "from the end of the barrier to parameters updated, gradients unset",
+               .meaning = "from the end of the barrier to parameters updated, gradients unset; or "
+                          "to where `train.measure` ends it",
                .remark = "a step is as slow as its slowest rank"});
   const Quantity& forward_ms =
       declare({.key = "forward_ms",
@@ -49,16 +50,18 @@ struct Training final : RunnableKind {
   const Quantity& backward_ms =
       declare({.key = "backward_ms",
                .unit = "ms",
+               .optional = true,
                .title = "backward",
                .drop_order = 5,
                .meaning = "from the loss to the last gradient of the micro-batch on this rank; sum "
-                          "over the M"});
+                          "over the M; not there with `train.measure: forward`"});
   const Quantity& synchronize_ms =
       declare({.key = "synchronize_ms",
                .unit = "ms",
+               .optional = true,
                .meaning = "from that moment to every gradient averaged over the ranks, without "
                           "updates in between; sum over the M, M - 1 of them without "
-                          "communication"});
+                          "communication; not there with `train.measure: forward`"});
   const Quantity& exposed_ms = declare({.key = "exposed_ms",
                                         .unit = "ms",
                                         .of = &synchronize_ms,
@@ -123,10 +126,12 @@ struct Training final : RunnableKind {
   const Quantity& optimizer_ms =
       declare({.key = "optimizer_ms",
                .unit = "ms",
+               .optional = true,
                .title = "optimizer",
                .drop_order = 9,
                .meaning = "from every gradient averaged to the end of the step: clipping, update, "
-                          "zeroing; and updates before that moment (`optimizer.overlap`)"});
+                          "zeroing; and updates before that moment (`optimizer.overlap`); there "
+                          "with `train.measure: step` alone"});
   const Quantity& tokens_per_s =
       declare({.key = "tokens_per_s",
                .unit = "tokens/s",

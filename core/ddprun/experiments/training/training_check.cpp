@@ -200,12 +200,47 @@ void check_execution(const Experiment& e) {
   }
 }
 
+// Options of an update, where there is none.
+void check_update(const Experiment& e) {
+  const StepExtent extent = e.train.measure;
+  if (extent == StepExtent::step) return;
+  const OptimizerConfig& o = e.optimizer;
+  const OptimizerConfig defaults;
+  const std::string measure = said("train.measure", name_of(extent));
+  for (const auto& [changed, key] :
+       {std::pair{o.name != defaults.name, "name"},
+        {o.lr != defaults.lr, "lr"},
+        {o.betas != defaults.betas, "betas"},
+        {o.eps != defaults.eps, "eps"},
+        {o.weight_decay != defaults.weight_decay, "weight_decay"},
+        {o.momentum != defaults.momentum, "momentum"},
+        {o.clip_norm != defaults.clip_norm, "clip_norm"},
+        {o.overlap != defaults.overlap, "overlap"},
+        {o.schedule.name != defaults.schedule.name, "schedule.name"},
+        {o.schedule.warmup_steps != defaults.schedule.warmup_steps, "schedule.warmup_steps"},
+        {o.schedule.min_lr != defaults.schedule.min_lr, "schedule.min_lr"}}) {
+    refuse_unused(e, changed, std::string("optimizer.") + key, measure);
+  }
+}
+
+// Without gradients nothing is exchanged, so that no strategy could be told from another.
+void check_forward_alone(const Experiment& e) {
+  if (e.train.measure != StepExtent::forward || e.world.size == 1) return;
+  throw ConfigError({.what = "train.measure forward has no gradients to exchange between ranks",
+                     .where = origin_of(e.document, "train.measure"),
+                     .got = "world.size " + std::to_string(e.world.size),
+                     .expected = "world.size 1",
+                     .hint = "or train.measure forward_backward, which exchanges them"});
+}
+
 }  // namespace
 
 void check_training(const Experiment& experiment) {
   check_model(experiment);
   check_data(experiment);
+  check_update(experiment);
   check_optimizer(experiment);
+  check_forward_alone(experiment);
   check_batch(experiment);
   check_schedule(experiment);
   check_kernels(experiment);

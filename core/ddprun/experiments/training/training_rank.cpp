@@ -1,7 +1,5 @@
 // What training asks of plugins and machine, and what its ranks do.
-#include <fmt/format.h>
-
-#include "ddprun/base/error.h"
+#include "ddprun/config/ask_plugin.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/run_plugins.h"
@@ -14,25 +12,6 @@
 namespace ddprun {
 
 namespace {
-
-/// Asks the plugin whether it can run as the experiment wants it.
-void ask_plugin(Plugin& plugin, const PluginChoice& choice, const RunDescription& run) {
-  if (const auto refusal = plugin.unsupported(run)) {
-    const char* const kind = to_string(choice.kind);
-    throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
-                                           choice.name, refusal->reason),
-                       .where = choice.options.origin,
-                       .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
-                                          "sequences in a micro-batch",
-                                          run.world_size, run.world_size == 1 ? "" : "s",
-                                          name_of(run.device), name_of(run.backend), run.heads,
-                                          run.head_dim, run.context_length, run.micro_batch),
-                       .expected = refusal->expected,
-                       .hint = refusal->hint.empty()
-                                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
-                                   : refusal->hint});
-  }
-}
 
 void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
                  const RunDescription& run) {

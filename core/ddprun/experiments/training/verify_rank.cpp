@@ -108,8 +108,10 @@ void Largest::add(double other, const std::string& name) {
   parameter = name;
 }
 
-Verification verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+Verification verify_rank(const Experiment& configured, const PluginRegistry& registry,
                          const RunContext& context) {
+  Experiment experiment = configured;
+  experiment.train.measure = StepExtent::step;  // of which what is measured may be a part
   const RankInfo& info = context.info;
   set_affinity(experiment.world, info);
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;

@@ -1,0 +1,164 @@
+// The figures of a call of attention, and how its memory grows with the length.
+#include "ddprun/experiments/attention/attention_kind.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "ddprun/result/finding.h"
+#include "ddprun/result/run_statistics.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+double median_ms(const RunStatistics& run) { return run[attention_kind().time_ms].steps.median; }
+
+double median_of(const RunStatistics& run, const Quantity& quantity) {
+  return run[quantity].steps.median;
+}
+
+const json& call_of(const Run& run) { return run.config.at("attention_call"); }
+
+double length_of(const RunStatistics& run) { return call_of(run.run()).at("length").get<double>(); }
+
+/// "sdpa, backend auto"
+std::string plugin_text(const json& choice) {
+  auto text = choice.at("name").get<std::string>();
+  for (const auto& [key, value] : choice.items()) {
+    if (key == "name" || key == "path") continue;
+    text +=
+        fmt::format(", {} {}", key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+/// What the runs of one line have in common: all that tells them apart but their length.
+std::string line_of(const RunStatistics& run) {
+  const Run& of = run.run();
+  const json& call = call_of(of);
+  return fmt::format("{}, {}, batch {}, heads {}, head_dim {}, {}",
+                     plugin_text(of.config.at("attention")), call.at("dtype").get<std::string>(),
+                     call.at("batch").dump(), call.at("heads").dump(), call.at("head_dim").dump(),
+                     call.at("causal").get<bool>() ? "causal" : "full");
+}
+
+/// The power of the length with which the memory before backward grows, from the shortest run to
+/// the longest.
+Finding growth(const std::string& name, const RunStatistics& from, const RunStatistics& to) {
+  const AttentionKind& kind = attention_kind();
+  const double bytes = median_of(from, kind.before_backward_bytes);
+  const double more = median_of(to, kind.before_backward_bytes);
+  if (!(bytes > 0 && more > 0)) return {};
+  const double power = std::log(more / bytes) / std::log(length_of(to) / length_of(from));
+  return {
+      fmt::format("{}: from length {:.0f} to {:.0f} memory before backward grows from {:.3g} to "
+                  "{:.3g} MB, as length^{:.2f}",
+                  name, length_of(from), length_of(to), bytes * 1e-6, more * 1e-6, power),
+      {{"kind", kind.name()},
+       {"runs", name},
+       {"from_length", length_of(from)},
+       {"to_length", length_of(to)},
+       {"power", power}}};
+}
+
+}  // namespace
+
+const AttentionKind& attention_kind() {
+  static const AttentionKind kind;
+  return kind;
+}
+
+Quantity AttentionKind::bytes_of_call(const char* key, const char* title, int drop_order,
+                                      const char* meaning) {
+  return {.key = key,
+          .unit = "bytes",
+          .over_ranks = OverRanks::max,
+          .title = title,
+          .drop_order = drop_order,
+          .timed = false,
+          .text = text_as("{:.1f}", 1e-6),
+          .meaning = meaning};
+}
+
+Quantity AttentionKind::bytes_by_formula(const char* key, const char* title, int drop_order,
+                                         const char* meaning) {
+  Quantity quantity = bytes_of_call(key, title, drop_order, meaning);
+  quantity.optional = true;
+  return quantity;
+}
+
+Quantity AttentionKind::error_of(const char* key, const char* result) {
+  return {.key = key,
+          .optional = true,
+          .over_ranks = OverRanks::max,
+          .timed = false,
+          .meaning = fmt::format("the largest error against float64 of the rows of {} that were "
+                                 "compared. –: none were",
+                                 result)};
+}
+
+std::string AttentionKind::in_short(const RunStatistics& run) const {
+  return fmt::format("{:.2f} ms, error {:.1e}", median_ms(run), median_of(run, error));
+}
+
+std::vector<std::pair<std::string, std::string>> AttentionKind::facts(const Run& run) const {
+  const json& call = call_of(run);
+  const auto number = [&call](const char* key) { return call.at(key).get<std::int64_t>(); };
+  const std::int64_t keys = number("keys") > 0 ? number("keys") : number("length");
+  return {{"attention", plugin_text(run.config.at("attention"))},
+          {"type", call.at("dtype").get<std::string>()},
+          {"batch x heads", fmt::format("{} x {}", number("batch"), number("heads"))},
+          {"length x keys", fmt::format("{} x {}", number("length"), keys)},
+          {"head_dim", call.at("head_dim").dump()},
+          {"mask", call.at("causal").get<bool>() ? "causal" : "none"},
+          {"passes", call.at("passes").get<std::string>()}};
+}
+
+std::string AttentionKind::in_words(const std::string& check) const {
+  return check + " against float64";
+}
+
+std::string AttentionKind::table_note() const {
+  return "Times in milliseconds: median over the measured calls (± standard deviation); memory in "
+         "1e6 bytes";
+}
+
+std::vector<Finding> AttentionKind::findings(const std::vector<const RunStatistics*>& runs) const {
+  std::vector<std::string> names;  // in order of appearance
+  std::map<std::string, std::pair<const RunStatistics*, const RunStatistics*>> ends;
+  for (const RunStatistics* run : runs) {
+    if (call_of(run->run()).at("passes") == "forward") continue;
+    const auto [line, added] = ends.try_emplace(line_of(*run), run, run);
+    if (added) names.push_back(line->first);
+    auto& [shortest, longest] = line->second;
+    if (length_of(*run) < length_of(*shortest)) shortest = run;
+    if (length_of(*run) > length_of(*longest)) longest = run;
+  }
+  std::vector<Finding> out;
+  for (const std::string& name : names) {
+    const auto& [shortest, longest] = ends.at(name);
+    if (length_of(*shortest) == length_of(*longest)) continue;
+    if (Finding finding = growth(name, *shortest, *longest); !finding.text.empty()) {
+      out.push_back(std::move(finding));
+    }
+  }
+  return out;
+}
+
+Figure AttentionKind::find_tflops(const RunStatistics& run) {
+  const double ms = median_ms(run);
+  const auto flops = run.run().work.at("flops").get<double>();
+  return ms > 0 ? Figure{flops / ms * 1e-9} : Figure{};
+}
+
+Figure AttentionKind::find_peak_share(const RunStatistics& run) {
+  const Figure own = find_tflops(run);
+  const double peak = median_of(run, attention_kind().product_tflops);
+  return own.value && peak > 0 ? Figure{*own.value / peak} : Figure{};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,173 @@
+// Draws rows, computes them in float64, and compares.
+#include "ddprun/experiments/attention/attention_proof.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/base/text.h"
+#include "ddprun/experiments/attention/attention_oracle.h"
+
+namespace ddprun {
+
+namespace {
+
+using RowsOfHeads = std::map<std::int64_t, at::Tensor>;  // head -> rows, int64, ascending
+
+constexpr std::uint64_t kSeed = 2048;
+constexpr std::int64_t kHeadsOfKeys = 2;
+
+/// All rows of the heads from `first` on.
+RowsOfHeads all_rows(std::int64_t first, std::int64_t heads, std::int64_t length) {
+  RowsOfHeads rows;
+  for (std::int64_t head = first; head < heads; ++head) rows[head] = at::arange(length);
+  return rows;
+}
+
+/// The last row of the last head, and rows drawn from the last `drawn_from` heads.
+RowsOfHeads draw_rows(std::int64_t heads, std::int64_t length, std::int64_t drawn_from) {
+  const std::int64_t first = std::max<std::int64_t>(0, heads - drawn_from);
+  if ((heads - first) * length <= ProofRows::kSampled) return all_rows(first, heads, length);
+  const auto below = [](std::uint64_t counter, std::int64_t end) {
+    return static_cast<std::int64_t>(counter_hash(kSeed, counter) %
+                                     static_cast<std::uint64_t>(end));
+  };
+  std::set<std::pair<std::int64_t, std::int64_t>> drawn = {{heads - 1, length - 1}};
+  for (std::uint64_t i = 0; drawn.size() < ProofRows::kSampled; ++i) {
+    drawn.emplace(first + below(2 * i, heads - first), below(2 * i + 1, length));
+  }
+  std::map<std::int64_t, std::vector<std::int64_t>> by_head;
+  for (const auto& [head, row] : drawn) by_head[head].push_back(row);
+  RowsOfHeads rows;
+  for (const auto& [head, own] : by_head) rows[head] = at::tensor(own);
+  return rows;
+}
+
+/// One of the results, and the largest error of it so far.
+class Compared {
+ public:
+  Compared(const char* name, const at::Tensor& result) : result_(result) {
+    error_.name = name;
+    error_.rows = result.size(0) * result.size(1) * result.size(2);
+  }
+
+  void compare(std::int64_t head, const at::Tensor& rows, const OracleRows& right) {
+    constexpr double kTiny = 1e-300;  // a sum of nothing has no size, and must be 0
+    const std::int64_t heads = result_.size(1);
+    const at::Tensor own = result_[head / heads][head % heads].cpu().index_select(0, rows);
+    const at::Tensor errors =
+        (own.to(at::kDouble) - right.value).abs().amax(1) / right.unit.clamp_min(kTiny);
+    error_.compared += rows.size(0);
+    const std::int64_t worst = errors.argmax().item<std::int64_t>();  // of NaN, if there is one
+    const double error = errors[worst].item<double>();
+    const bool larger = std::isnan(error) || error > error_.error || error_.place.empty();
+    if (std::isnan(error_.error) || !larger) return;
+    error_.error = error;
+    error_.place = fmt::format("batch {}, head {}, row {}", head / heads, head % heads,
+                               rows[worst].item<std::int64_t>());
+  }
+
+  const ResultError& error() const { return error_; }
+
+ private:
+  at::Tensor result_;
+  ResultError error_;
+};
+
+/// What is compared of one call.
+class Comparison {
+ public:
+  Comparison(const AttentionConfig& config, const TrialInputs& inputs, const TrialResults& results)
+      : config_(config), inputs_(inputs), results_(results) {}
+
+  std::vector<ResultError> queries() const {
+    const std::int64_t length = config_.sizes().queries;
+    Compared out("output", results_.out);
+    std::optional<Compared> dq;
+    if (config_.backward()) dq.emplace("dq", results_.dq);
+    for (const auto& [head, rows] :
+         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, heads())) {
+      const OracleQueries right = oracle_of_queries(inputs_of(head), rows);
+      out.compare(head, rows, right.out);
+      if (dq) dq->compare(head, rows, right.dq);
+    }
+    if (!dq) return {out.error()};
+    return {out.error(), dq->error()};
+  }
+
+  std::vector<ResultError> keys() const {
+    if (!config_.backward() || longest() > ProofRows::kLongestKeys) return {};
+    const std::int64_t length = config_.sizes().keys;
+    Compared dk("dk", results_.dk);
+    Compared dv("dv", results_.dv);
+    for (const auto& [head, rows] :
+         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, kHeadsOfKeys)) {
+      const OracleKeys right = oracle_of_keys(inputs_of(head), rows);
+      dk.compare(head, rows, right.dk);
+      dv.compare(head, rows, right.dv);
+    }
+    return {dk.error(), dv.error()};
+  }
+
+ private:
+  std::int64_t heads() const { return config_.batch * config_.heads; }
+  std::int64_t longest() const { return std::max(config_.sizes().queries, config_.sizes().keys); }
+  bool whole() const { return longest() <= ProofRows::kWhole; }
+
+  HeadInputs inputs_of(std::int64_t head) const {
+    const auto wide = [&](const at::Tensor& x) {
+      return x.defined() ? x[head / config_.heads][head % config_.heads].cpu().to(at::kDouble) : x;
+    };
+    return {wide(inputs_.q), wide(inputs_.k), wide(inputs_.v), wide(inputs_.dout), config_.causal};
+  }
+
+  const AttentionConfig& config_;
+  const TrialInputs& inputs_;
+  const TrialResults& results_;
+};
+
+}  // namespace
+
+std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
+                                     const TrialResults& results) {
+  const c10::NoGradGuard no_grad;
+  const Comparison comparison(config, inputs, results);
+  std::vector<ResultError> errors = comparison.queries();
+  for (ResultError& error : comparison.keys()) errors.push_back(std::move(error));
+  return errors;
+}
+
+double error_bound(AttentionType type) {
+  switch (type) {
+    case AttentionType::float32:
+      return 2e-5;
+    case AttentionType::bfloat16:
+      return 0.25;
+    case AttentionType::float16:
+      return 0.05;
+  }
+  return 0;
+}
+
+Check check_of(const ResultError& error, AttentionType type) {
+  const double bound = error_bound(type);
+  const bool right = error.error <= bound;
+  const std::string rows =
+      error.compared == error.rows
+          ? fmt::format("all {} rows", with_thousands(error.rows))
+          : fmt::format("{} of {} rows", error.compared, with_thousands(error.rows));
+  return {error.name, right ? CheckStatus::passed : CheckStatus::failed,
+          fmt::format("{} compared with float64, largest error {:.2g} ({}), allowed {:.2g}", rows,
+                      error.error, error.place, bound)};
+}
+
+}  // namespace ddprun

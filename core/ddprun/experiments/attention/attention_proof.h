@@ -1,0 +1,43 @@
+// Holds a call's results against float64.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddprun/experiments/attention/attention_trial.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// The largest error of one of the results, relative to the size of an element's terms
+/// (attention_oracle.h).
+struct ResultError {
+  std::string name;           ///< "output", "dq", "dk", "dv"
+  double error = 0;           ///< NaN: a value was not a number
+  std::string place;          ///< of the largest: "batch 0, head 3, row 17"
+  std::int64_t compared = 0;  ///< rows
+  std::int64_t rows = 0;      ///< that there are
+};
+
+/// What the proof compares. Up to a length of kWhole all rows. Above, kSampled rows of output and
+/// dq of all heads, the last one among them; and to a length of kLongestKeys as many of dk and dv,
+/// of two heads, since one key's gradient takes all queries.
+struct ProofRows {
+  static constexpr std::int64_t kWhole = 2048;
+  static constexpr std::int64_t kLongestKeys = 16384;
+  static constexpr std::int64_t kSampled = 64;
+};
+
+/// Computes in float64 on the CPU, with torch's threads, whatever device the results are on.
+std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
+                                     const TrialResults& results);
+
+/// How large an error may be: some tens of the type's rounding, since an attention may round
+/// scores, weights and their gradients, and may add up gradients in the type itself. A wrong row
+/// has an error of about 1.
+double error_bound(AttentionType type);
+
+Check check_of(const ResultError& error, AttentionType type);
+
+}  // namespace ddprun

@@ -1,0 +1,67 @@
+// Gradients are asked for and not accumulated, so that none is copied into place.
+#include "ddprun/experiments/attention/attention_trial.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ddprun/train/named_plugins.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 12;
+
+}  // namespace
+
+TrialInputs make_inputs(const AttentionConfig& config, c10::Device device) {
+  const AttentionSizes sizes = config.sizes();
+  const auto generator = at::detail::createCPUGenerator(kSeed);
+  const auto draw = [&](std::int64_t time) {
+    return at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
+        .to(device, scalar_type(config.dtype));
+  };
+  TrialInputs inputs;
+  inputs.q = draw(sizes.queries);
+  inputs.k = draw(sizes.keys);
+  inputs.v = draw(sizes.keys);
+  if (config.backward()) inputs.dout = draw(sizes.queries);
+  return inputs;
+}
+
+AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device)
+    : config_(config),
+      attention_(attention),
+      device_(device),
+      inputs_(make_inputs(config, device.torch_device())) {}
+
+TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>& between) {
+  const bool backward = config_.backward();
+  const c10::AutoGradMode gradients(backward);
+  // Hooks that a call leaves at its inputs go with them.
+  const auto leaf = [backward](const at::Tensor& input) {
+    return input.detach().requires_grad_(backward);
+  };
+  const at::Tensor q = leaf(inputs_.q);
+  const at::Tensor k = leaf(inputs_.k);
+  const at::Tensor v = leaf(inputs_.v);
+  TrialResults results;
+  marks.begin = device_.mark();
+  results.out = attention_.forward(q, k, v, {.causal = config_.causal});
+  marks.forward_end = device_.mark();
+  marks.end = marks.forward_end;
+  if (between) between();
+  if (!backward) return results;
+  backward_with_names(attention_, [&] {
+    const auto all = torch::autograd::grad({results.out}, {q, k, v}, {inputs_.dout});
+    results.dq = all[0];
+    results.dk = all[1];
+    results.dv = all[2];
+  });
+  marks.end = device_.mark();
+  return results;
+}
+
+}  // namespace ddprun

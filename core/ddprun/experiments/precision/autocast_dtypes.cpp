@@ -1,0 +1,101 @@
+// The model, its forward under autocast, its backward, and what became of the dtypes.
+#include "ddprun/experiments/precision/autocast_dtypes.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "ddprun/plugin/autocast.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kSamples = 8;
+constexpr std::int64_t kInputs = 20;
+constexpr std::int64_t kHidden = 10;
+constexpr std::int64_t kClasses = 5;
+
+/// (rows, columns) float32, between -1 and 1: the same on every machine, and no two alike.
+at::Tensor numbers(std::int64_t rows, std::int64_t columns, c10::Device device) {
+  const at::Tensor counted = at::arange(rows * columns, at::TensorOptions().dtype(at::kFloat));
+  return (counted * 0.7).sin().view({rows, columns}).to(device);
+}
+
+struct ToyModel {
+  explicit ToyModel(c10::Device device)
+      : fc1(numbers(kHidden, kInputs, device).requires_grad_()),
+        norm_weight(at::ones({kHidden}, at::TensorOptions(device)).requires_grad_()),
+        norm_bias(at::zeros({kHidden}, at::TensorOptions(device)).requires_grad_()),
+        fc2(numbers(kClasses, kHidden, device).requires_grad_()) {}
+
+  std::vector<at::Tensor> parameters() const { return {fc1, norm_weight, norm_bias, fc2}; }
+
+  at::Tensor fc1;                     // (kHidden, kInputs)
+  at::Tensor norm_weight, norm_bias;  // (kHidden,)
+  at::Tensor fc2;                     // (kClasses, kHidden)
+};
+
+/// The dtype of all of them, or each one that occurs.
+std::string types_of(const std::vector<at::Tensor>& tensors) {
+  std::string names;
+  for (const at::Tensor& tensor : tensors) {
+    const std::string name = name_of_type(tensor.scalar_type());
+    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : " and ") + name;
+  }
+  return names;
+}
+
+bool all_finite(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.isfinite().all().item<bool>()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string name_of_type(c10::ScalarType type) {
+  switch (type) {
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::BFloat16:
+      return "bfloat16";
+    default:
+      return c10::toString(type);
+  }
+}
+
+AutocastDtypes measure_autocast(AutocastType type, c10::Device device) {
+  const at::ScalarType cast = type == AutocastType::float16 ? at::kHalf : at::kBFloat16;
+  const ToyModel model(device);
+  const at::Tensor x = numbers(kSamples, kInputs, device);
+  const at::Tensor targets =
+      at::arange(kSamples, at::TensorOptions(device).dtype(at::kLong)).remainder(kClasses);
+  at::Tensor fc1, relu, norm, logits, loss;
+  {
+    const AutocastGuard autocast(device.type(), cast);
+    fc1 = at::linear(x, model.fc1);
+    relu = at::relu(fc1);
+    norm = at::layer_norm(relu, {kHidden}, model.norm_weight, model.norm_bias);
+    logits = at::linear(norm, model.fc2);
+    loss = at::cross_entropy_loss(logits, targets);
+  }
+  loss.backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : model.parameters()) gradients.push_back(parameter.grad());
+  AutocastDtypes out;
+  out.tensors = {{"parameters", types_of(model.parameters())},
+                 {"fc1", types_of({fc1})},
+                 {"ReLU", types_of({relu})},
+                 {"layer norm", types_of({norm})},
+                 {"logits", types_of({logits})},
+                 {"loss", types_of({loss})},
+                 {"gradients", types_of(gradients)}};
+  out.finite = all_finite({fc1, relu, norm, logits, loss}) && all_finite(gradients);
+  out.fc1_by_hand = at::equal(fc1, at::linear(x.to(cast), model.fc1.detach().to(cast)));
+  return out;
+}
+
+}  // namespace ddprun

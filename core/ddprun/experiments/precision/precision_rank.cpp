@@ -1,0 +1,102 @@
+// What a demonstration's file says, what is refused, and what the rank does.
+#include <fmt/format.h>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/experiments/precision/accumulation.h"
+#include "ddprun/experiments/precision/autocast_dtypes.h"
+#include "ddprun/experiments/precision/precision_study.h"
+#include "ddprun/rank/connected_rank.h"
+
+namespace ddprun {
+
+namespace {
+
+void check_meaning(const Experiment& e) {
+  const DemonstrationConfig& d = e.demonstration;
+  const DemonstrationConfig defaults;
+  const std::string name = said("demonstration.name", name_of(d.name));
+  const bool adds = d.name == Demonstration::accumulation;
+  refuse_unused(e, adds && d.autocast != defaults.autocast, "demonstration.autocast", name);
+  refuse_unused(e, !adds && d.sum != defaults.sum, "demonstration.sum", name);
+  refuse_unused(e, !adds && d.addend != defaults.addend, "demonstration.addend", name);
+  refuse_unused(e, !adds && d.count != defaults.count, "demonstration.count", name);
+}
+
+void check_one_rank(const Experiment& e) {
+  if (e.world.size == 1) return;
+  throw ConfigError({.what = "experiment precision is of one rank: others would repeat it",
+                     .where = origin_of(e.document, "world.size"),
+                     .got = fmt::format("world.size {}", e.world.size),
+                     .expected = "world.size 1",
+                     .hint = "remove it"});
+}
+
+Check check_of(const char* name, bool passed, std::string detail) {
+  return {name, passed ? CheckStatus::passed : CheckStatus::failed, std::move(detail)};
+}
+
+void add_numbers(const DemonstrationConfig& config, c10::Device device, Sample& sample,
+                 RankResult& result) {
+  const PrecisionStudy& q = precision_study();
+  const Accumulated got = accumulate_by_tensors(config, device);
+  const Accumulated wanted = accumulate_by_scalars(config);
+  const auto count = static_cast<double>(config.count);
+  const double exact = config.addend * count;
+  sample[q.sum] = got.sum;
+  sample[q.exact] = exact;
+  sample[q.error] = got.sum - exact;
+  sample[q.addends_error] = got.addend * count - exact;
+  sample[q.sums_error] = got.sum - got.addend * count;
+  result.checks.push_back(
+      check_of("sum_by_scalars", got.sum == wanted.sum && got.addend == wanted.addend,
+               fmt::format("{:.17g} by tensors, {:.17g} by scalars", got.sum, wanted.sum)));
+}
+
+void read_dtypes(const DemonstrationConfig& config, c10::Device device, RankResult& result) {
+  const AutocastDtypes measured = measure_autocast(config.autocast, device);
+  result.observed = measured.tensors;
+  result.checks.push_back(check_of("fc1_by_hand", measured.fc1_by_hand,
+                                   measured.fc1_by_hand ? "equal" : "autocast did something else"));
+  result.checks.push_back(check_of("finite", measured.finite,
+                                   measured.finite ? "outputs and gradients" : "some are not"));
+}
+
+}  // namespace
+
+const KindKeys& PrecisionStudy::keys() const {
+  static const KindKeys keys = {.sections = {"world", "demonstration", "output"},
+                                .required = {"demonstration"}};
+  return keys;
+}
+
+void PrecisionStudy::check(const Experiment& experiment) const {
+  check_meaning(experiment);
+  check_one_rank(experiment);
+}
+
+nlohmann::json PrecisionStudy::work(const Experiment&) const { return nlohmann::json::object(); }
+
+std::vector<RankResult> PrecisionStudy::run_rank(const Experiment& experiment,
+                                                 const PluginRegistry& /*registry*/,
+                                                 const RunContext& context) const {
+  ConnectedRank rank(experiment, context);
+  rank.connect();
+  const DemonstrationConfig& config = experiment.demonstration;
+  const c10::Device device = rank.device().torch_device();
+  Sample sample(*this);
+  const std::int64_t begin_ns = now_ns();
+  if (config.name == Demonstration::accumulation) {
+    add_numbers(config, device, sample, rank.result());
+  } else {
+    read_dtypes(config, device, rank.result());
+  }
+  sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
+  rank.first_step_done();
+  rank.result().samples.push_back(std::move(sample));
+  return rank.finish();
+}
+
+}  // namespace ddprun

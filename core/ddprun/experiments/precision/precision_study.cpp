@@ -1,0 +1,149 @@
+// What the demonstrations say in a table, and in sentences below it.
+#include "ddprun/experiments/precision/precision_study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/config/demonstration_config.h"
+#include "ddprun/result/finding.h"
+#include "ddprun/result/run_statistics.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+const json& demonstration(const Run& run) { return run.config.at("demonstration"); }
+
+bool adds(const Run& run) {
+  return demonstration(run).at("name").get<std::string>() == name_of(Demonstration::accumulation);
+}
+
+double median(const RunStatistics& run, const Quantity& quantity) {
+  return run[quantity].steps.median;
+}
+
+std::string types_in_words(const Run& run) {
+  switch (value_named<SumTypes>(demonstration(run).at("sum").get<std::string>())) {
+    case SumTypes::float32:
+      return "float32 added in float32";
+    case SumTypes::float16:
+      return "float16 added in float16";
+    case SumTypes::float16_to_float32:
+      return "float16 added in float32";
+    case SumTypes::converted_float16_to_float32:
+      return "float16, converted, added in float32";
+  }
+  return {};
+}
+
+/// Layer norm is the one operator of the model whose dtype depends on the device: CUDA's autocast
+/// has it in its list of float32, and the CPU's in none of its lists. Of the device that did not
+/// run, the list is all there is to say.
+std::string with_the_other_list(const std::string& tensor, const std::string& dtype,
+                                const std::string& device, const std::string& autocast) {
+  if (tensor != "layer norm") return dtype;
+  const bool cpu = device == "cpu";
+  return fmt::format("{} (by {} list {}: not measured here)", dtype, cpu ? "CUDA's" : "the CPU's",
+                     cpu ? "float32" : autocast);
+}
+
+Facts accumulation_facts(const Run& run) { return {{"types", types_in_words(run)}}; }
+
+Facts dtype_facts(const Run& run) {
+  const std::string autocast = demonstration(run).at("autocast").get<std::string>();
+  const std::string device = run.config.at("world").at("device").get<std::string>();
+  Facts out = {{"autocast", device + ", " + autocast}};
+  for (const auto& [tensor, dtype] : run.ranks.front().observed) {
+    out.emplace_back(tensor, with_the_other_list(tensor, dtype, device, autocast));
+  }
+  return out;
+}
+
+Finding accumulation_finding(const RunStatistics& run) {
+  const PrecisionStudy& q = precision_study();
+  const double addends = median(run, q.addends_error);
+  const double sums = median(run, q.sums_error);
+  const json& own = demonstration(run.run());
+  const char* const cause = addends == 0 && sums == 0            ? "nothing was rounded"
+                            : std::abs(addends) > std::abs(sums) ? "mostly from rounding the addend"
+                                                                 : "mostly from rounding the sums";
+  return {fmt::format("{}, {} times {}: {:.7g}; error {:+.2e} = {:+.2e} of the addends {:+.2e} of "
+                      "the sums: {}",
+                      types_in_words(run.run()), own.at("count").get<std::int64_t>(),
+                      own.at("addend").get<double>(), median(run, q.sum), median(run, q.error),
+                      addends, sums, cause),
+          {{"kind", q.name()},
+           {"types", own.at("sum")},
+           {"sum", median(run, q.sum)},
+           {"error", median(run, q.error)},
+           {"addends_error", addends},
+           {"sums_error", sums}}};
+}
+
+/// The tensors of each dtype, in the model's order.
+Finding dtypes_finding(const RunStatistics& run) {
+  std::vector<std::pair<std::string, std::string>> groups;  // dtype, tensors
+  for (const auto& [tensor, dtype] : run.run().ranks.front().observed) {
+    const auto known = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return group.first == dtype; });
+    if (known == groups.end()) {
+      groups.emplace_back(dtype, tensor);
+    } else {
+      known->second += ", " + tensor;
+    }
+  }
+  std::string text;
+  for (const auto& [dtype, tensors] : groups) {
+    text += fmt::format("{}{} are {}", text.empty() ? "" : "; ", tensors, dtype);
+  }
+  const std::string autocast = dtype_facts(run.run()).front().second;
+  json value = {{"kind", precision_study().name()}, {"autocast", autocast}};
+  for (const auto& [tensor, dtype] : run.run().ranks.front().observed) value[tensor] = dtype;
+  return {fmt::format("autocast ({}): {}", autocast, text), std::move(value)};
+}
+
+}  // namespace
+
+const PrecisionStudy& precision_study() {
+  static const PrecisionStudy kind;
+  return kind;
+}
+
+std::string PrecisionStudy::in_short(const RunStatistics& run) const {
+  if (adds(run.run())) return fmt::format("sum {:.7f}", median(run, sum));
+  return "dtypes read off the tensors";
+}
+
+Facts PrecisionStudy::facts(const Run& run) const {
+  return adds(run) ? accumulation_facts(run) : dtype_facts(run);
+}
+
+std::string PrecisionStudy::in_words(const std::string& check) const {
+  static const std::map<std::string, std::string> words = {
+      {"sum_by_scalars", "the sum that of scalar arithmetic, bit for bit"},
+      {"fc1_by_hand", "fc1's output that of operands cast by hand, bit for bit"},
+      {"finite", "all values finite"}};
+  const auto found = words.find(check);
+  return found != words.end() ? found->second : check;
+}
+
+std::string PrecisionStudy::table_note() const {
+  return "What was computed once, on one rank; errors are against float64";
+}
+
+std::vector<Finding> PrecisionStudy::findings(const std::vector<const RunStatistics*>& runs) const {
+  std::vector<Finding> out;
+  for (const RunStatistics* run : runs) {
+    out.push_back(adds(run->run()) ? accumulation_finding(*run) : dtypes_finding(*run));
+  }
+  return out;
+}
+
+}  // namespace ddprun

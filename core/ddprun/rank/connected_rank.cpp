@@ -1,0 +1,47 @@
+// What every rank does before and after what its kind does.
+#include "ddprun/rank/connected_rank.h"
+
+#include <spdlog/spdlog.h>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/comm/host_layout.h"
+#include "ddprun/comm/rendezvous.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/rank/emulated_ranks.h"
+
+namespace ddprun {
+
+ConnectedRank::ConnectedRank(const Experiment& experiment, const RunContext& context)
+    : experiment_(experiment),
+      context_(context),
+      affinity_(set_affinity(experiment.world, context.info)),
+      device_(open_rank_device(experiment.world, context.info)) {
+  result_.rank = context.info.rank;
+  result_.cores = affinity_.cores;
+  result_.threads = affinity_.threads;
+}
+
+ConnectedRank::~ConnectedRank() = default;
+
+void ConnectedRank::connect() {
+  group_ = ddprun::connect(context_.info, experiment_.world.comm, context_.run_id, host_identity(),
+                           *device_);
+  result_.device_name = device_->name();
+  result_.backend = group_->backend_name() + " (" + group_->backend_reason() + ")";
+  if (context_.info.rank == 0) spdlog::debug("backend: {}", result_.backend);
+}
+
+void ConnectedRank::first_step_done() {
+  result_.first_step_done_s = static_cast<double>(now_ns() - context_.launch_ns) * 1e-9;
+}
+
+std::vector<RankResult> ConnectedRank::finish() {
+  result_.peak_resident_bytes = peak_resident_bytes();
+  result_.device = device_->describe();
+  result_.topology = device_->topology();
+  std::vector<RankResult> results = gather_results(*group_, result_, *experiment_.kind);
+  group_->shutdown();
+  return results;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,48 @@
+// A rank of any kind, from its cores to the results that it hands in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ddprun/comm/process_group.h"
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/run_context.h"
+#include "ddprun/rank/affinity.h"
+#include "ddprun/result/rank_result.h"
+
+namespace ddprun {
+
+/// What the ranks of all kinds have: cores, a device, the group of all ranks, and a result. All
+/// ranks call it alike.
+class ConnectedRank {
+ public:
+  /// Binds the process to its cores and opens its device. `experiment` and `context` outlive this
+  /// object. Throws Error.
+  ConnectedRank(const Experiment& experiment, const RunContext& context);
+  ~ConnectedRank();
+
+  /// Meets the other ranks, before group(). Throws CommError.
+  void connect();
+
+  Device& device() { return *device_; }
+  ProcessGroup& group() { return *group_; }
+  const Affinity& affinity() const { return affinity_; }
+  /// What this rank hands in: cores, device and backend stand there once it is connected.
+  RankResult& result() { return result_; }
+  /// Says when the first step was done. Call it then.
+  void first_step_done();
+
+  /// Adds the peaks of memory and the device's facts; returns the results of all ranks, in rank
+  /// order, on every rank; then disconnects. Call it when nothing uses group() any more.
+  std::vector<RankResult> finish();
+
+ private:
+  const Experiment& experiment_;
+  const RunContext& context_;
+  Affinity affinity_;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<ProcessGroup> group_;
+  RankResult result_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// Sets the soft limit alone, so that it can be raised again.
+#include "ddprun/rank/memory_limit.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "ddprun/base/error.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/rank/affinity.h"
+
+namespace ddprun {
+
+namespace {
+
+rlimit current_limit() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_DATA, &limit);
+  return limit;
+}
+
+}  // namespace
+
+void limit_memory(double gb) {
+  static const rlimit at_start = current_limit();
+  rlimit wanted = at_start;
+  if (gb > 0) {
+    give_back_freed_memory();  // of an earlier run in this process
+    const auto bytes = static_cast<rlim_t>(gb * 1e9);
+    const auto taken = static_cast<rlim_t>(proc_bytes("/proc/self/status", "VmData"));
+    wanted.rlim_cur = std::min(at_start.rlim_cur, taken + bytes);
+  }
+  if (setrlimit(RLIMIT_DATA, &wanted) == 0) return;
+  throw Error({.what = "the memory of this process could not be limited",
+               .where = "world.memory_limit_gb",
+               .got = std::generic_category().message(errno),
+               .expected = "that the system limits private memory (RLIMIT_DATA)",
+               .hint = "run without world.memory_limit_gb"});
+}
+
+}  // namespace ddprun

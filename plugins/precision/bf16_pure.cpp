@@ -1,0 +1,51 @@
+// bf16_pure: weights, activations, gradients and moments in bfloat16, and no float32 copy of
+// anything. The optimizer computes in float32 and rounds what it stores.
+#include "ddprun/plugin/precision.h"
+
+namespace {
+
+/// What the optimizer keeps its moments in.
+enum class MomentsDtype { bfloat16, float32 };
+constexpr auto choice_names(MomentsDtype) { return std::array{"bfloat16", "float32"}; }
+
+class Bf16Pure final : public ddprun::Precision {
+ public:
+  void declare_options(ddprun::Options& options) override {
+    options.option("moments_dtype", &moments_dtype_, "dtype in which the optimizer keeps moments");
+  }
+
+  std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
+    if (run.kernels == ddprun::KernelSet::fused) {
+      return ddprun::Refusal{.reason =
+                                 "its parameters and gradients are bfloat16, and the fused "
+                                 "kernels want them in float32",
+                             .expected = "model.kernels reference",
+                             .hint = "set `kernels: reference` under `model:`"};
+    }
+    const ddprun::OptimizerConfig& optimizer = run.optimizer;
+    const bool moments =
+        optimizer.name == ddprun::OptimizerKind::adamw || optimizer.momentum != 0.0;
+    if (!moments && moments_dtype_ != MomentsDtype::bfloat16) {
+      return ddprun::Refusal{.reason = "moments_dtype has no effect: SGD without momentum has none",
+                             .expected = "an optimizer with moments, or no moments_dtype",
+                             .hint = "remove it"};
+    }
+    return ddprun::below_capability(run, 80, "products in bfloat16");
+  }
+
+  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
+  at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
+  at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
+  at::ScalarType updated_dtype() const override { return at::kBFloat16; }
+  at::ScalarType moments_dtype() const override {
+    return moments_dtype_ == MomentsDtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+  }
+
+ private:
+  MomentsDtype moments_dtype_ = MomentsDtype::bfloat16;
+};
+
+}  // namespace
+
+DDPRUN_PRECISION(Bf16Pure, "bf16_pure",
+                 "weights, activations, gradients and moments in bfloat16, without masters", "1.0")

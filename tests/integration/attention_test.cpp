@@ -1,0 +1,120 @@
+// The kind of experiment `attention` as a user meets it: rows and files, a proof that fails, memory
+// that ends, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+#include "support/sanitizers.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kQuick =
+    "experiment: attention\n"
+    "attention: flash\n"
+    "attention_call: {batch: 2, length: 64, head_dim: 16}\n"
+    "repeat: {warmup: 1, count: 5, seconds: 5}\n";
+
+TEST(AttentionExperiment, ASweepOverAttentionsIsATableWithItsProof) {
+  TemporaryFolder folder;
+  folder.write("lengths.yaml", kQuick +
+                                   "sweep:\n"
+                                   "  attention: [eager, {name: sdpa, backend: math}, flash]\n"
+                                   "  attention_call.length: [64, 256]\n"
+                                   "report: {baseline: {attention: eager}}\n");
+  const CommandResult run = run_ddprun(folder, {"lengths.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 rows: output against float64"),
+                             HasSubstr("flash, float32, batch 2"), HasSubstr("as length^")));
+  const json result = result_of(folder, "lengths");
+  EXPECT_EQ(result["findings"].size(), 3u);
+  const json& last = result["rows"][5];
+  EXPECT_EQ(last["kind"], "attention");
+  EXPECT_EQ(last["statistics"]["time_ms"]["count"], 5);
+  EXPECT_EQ(last["ranks"][0]["samples"].size(), 6u) << "every sample, warm-up included";
+  EXPECT_LT(last["statistics"]["error"]["median"], 2e-5);
+  const auto file = [&](const char* name) {
+    return read_file(only_result(folder, "lengths") / name);
+  };
+  EXPECT_THAT(file("summary.md"),
+              AllOf(HasSubstr("| speed-up |"), HasSubstr("sdpa, backend math")));
+  EXPECT_THAT(file("steps.csv"), HasSubstr(",warmup,time_ms,forward_ms,backward_ms,"));
+}
+
+TEST(AttentionExperiment, OneWrongRowFailsItsProofAndIsNotTimed) {
+  TemporaryFolder folder;
+  folder.write("planted.yaml", kQuick + "plugin_path: [" DDPRUN_BUILD_DIR
+                                        "/tests/plugins/planted]\n"
+                                        "sweep:\n"
+                                        "  attention:\n"
+                                        "    - flash\n"
+                                        "    - {name: planted, fault: dv, row: 63}\n"
+                                        "    - {name: planted, fault: nothing}\n");
+  const CommandResult run = run_ddprun(folder, {"planted.yaml"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  const json rows = result_of(folder, "planted")["rows"];
+  EXPECT_EQ(rows[0]["status"], "ok");
+  EXPECT_EQ(rows[1]["status"], "proof failed");
+  EXPECT_THAT(rows[1]["reason"].get<std::string>(),
+              AllOf(HasSubstr("dv"), HasSubstr("batch 1, head 0, row 63"),
+                    HasSubstr("(nothing was timed)")));
+  EXPECT_EQ(rows[1].value("ranks", json::array()).size(), 0u);
+  EXPECT_EQ(rows[2]["status"], "ok") << "the plugin is right without its fault";
+}
+
+TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator ends the process";
+  TemporaryFolder folder;
+  folder.write("limit.yaml", kQuick + "sweep: {attention: [eager, flash]}\n");
+  const CommandResult run =
+      run_ddprun(folder, {"limit.yaml", "--set", "world.memory_limit_gb=1", "--set",
+                          "attention_call.length=8192", "--set", "repeat.count=3"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  const json rows = result_of(folder, "limit")["rows"];
+  EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
+  EXPECT_THAT(rows[0]["reason"].get<std::string>(), HasSubstr("world.memory_limit_gb"));
+  EXPECT_EQ(rows[1]["status"], "ok") << rows[1]["reason"];
+}
+
+TEST(AttentionExperiment, MoreThanTheMachineHasIsARowThatIsNotHereAndTheOthersRun) {
+  TemporaryFolder folder;
+  folder.write("large.yaml",
+               "experiment: attention\nattention: eager\nattention_call: {head_dim: 8}\n"
+               "repeat: {count: 3, seconds: 1}\n"
+               "sweep: {attention_call.length: [32, 9000000]}\n");
+  const CommandResult run = run_ddprun(folder, {"large.yaml"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "), HasSubstr("this machine's free memory"),
+                             HasSubstr("proved in 1 of 1 rows")));
+}
+
+TEST(AttentionExperiment, WhatIsWrongIsOneSentenceBeforeARankStarts) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", kQuick);
+  const std::vector<std::pair<std::string, std::string>> refusals = {
+      {"attention_call.lenght=8", "unknown key 'lenght' in attention_call"},
+      {"attention_call.length=0", "'length' in attention_call is out of range"},
+      {"world.memory_limit_gb=-1", "'memory_limit_gb' in world is out of range"},
+      {"world.size=2", "experiment attention measures one rank"},
+      {"attention_call.dtype=float16", "does not compute in"},
+      {"attention=unheard", "unheard"},
+      {"experiment=attentoin", "attentoin"},
+      {"strategy=flat", "experiment attention has no `strategy`"}};
+  for (const auto& [setting, words] : refusals) {
+    const CommandResult run = run_ddprun(folder, {"one.yaml", "--set", setting});
+    EXPECT_EQ(run.status, 2) << setting;
+    EXPECT_THAT(run.err, AllOf(StartsWith("error: "), HasSubstr(words))) << setting;
+    EXPECT_THAT(run.err, Not(HasSubstr("starting"))) << setting;
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::test

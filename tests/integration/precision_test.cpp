@@ -1,0 +1,130 @@
+// The kind of experiment `precision`, and steps that end early, as a user meets them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
+  TemporaryFolder folder;
+  folder.write("sums.yaml",
+               "experiment: precision\n"
+               "demonstration: {name: accumulation}\n"
+               "sweep:\n"
+               "  demonstration.sum: [float32, float16, float16_to_float32, "
+               "converted_float16_to_float32]\n");
+  const CommandResult run = run_ddprun(folder, {"sums.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("proved in 4 of 4 rows: the sum that of scalar arithmetic"),
+                    HasSubstr("float16 added in float16, 1000 times 0.01: 9.953125"),
+                    HasSubstr("float32 added in float32, 1000 times 0.01: 10.00013"),
+                    HasSubstr("mostly from rounding the sums"),
+                    HasSubstr("mostly from rounding the addend"), Not(HasSubstr("speed-up"))));
+  const std::string table = read_file(only_result(folder, "sums") / "summary.md");
+  EXPECT_THAT(table, AllOf(HasSubstr("| 9.9531250 | 10 | -4.69e-02 | +2.14e-03 | -4.90e-02 |"),
+                           HasSubstr("| 10.0021362 | 10 |"), Not(HasSubstr("| autocast |"))));
+  const json result = result_of(folder, "sums");
+  ASSERT_EQ(result["findings"].size(), 4u);
+  EXPECT_EQ(result["findings"][1]["sum"], 9.953125);
+  EXPECT_EQ(result["rows"][1]["kind"], "precision");
+}
+
+TEST(PrecisionStudy, DtypesOfBothCastsAreATable) {
+  TemporaryFolder folder;
+  folder.write("dtypes.yaml",
+               "experiment: precision\n"
+               "demonstration: {name: dtypes}\n"
+               "sweep: {demonstration.autocast: [float16, bfloat16]}\n");
+  const CommandResult run = run_ddprun(folder, {"dtypes.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("autocast (cpu, float16): parameters, loss, gradients are "
+                                 "float32; fc1, ReLU, layer norm, logits are float16"));
+  const std::string table = read_file(only_result(folder, "dtypes") / "summary.md");
+  EXPECT_THAT(table, AllOf(HasSubstr("| autocast | parameters | fc1 | ReLU | layer norm | logits | "
+                                     "loss | gradients |"),
+                           HasSubstr("float16 (by CUDA's list float32: not measured here)"),
+                           Not(HasSubstr("| sum |"))));
+  const json rank = result_of(folder, "dtypes")["rows"][1]["ranks"][0];
+  EXPECT_EQ(rank["observed"][4], json({"logits", "bfloat16"}));
+  const CommandResult again = run_ddprun(folder, {"dtypes.yaml", "--resume"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("taken over"));
+}
+
+TEST(PrecisionStudy, VerifyHasNothingToDo) {
+  TemporaryFolder folder;
+  folder.write("sums.yaml", "experiment: precision\ndemonstration: {}\n");
+  const CommandResult run = run_ddprun(folder, {"verify", "sums.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("experiment precision has nothing to verify"));
+}
+
+const json& memory_of(const json& row, const std::string& phase) {
+  for (const json& each : row["ranks"][0]["memory_phases"]) {
+    if (each["phase"] == phase) return each;
+  }
+  static const json none;
+  return none;
+}
+
+TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
+  TemporaryFolder folder;
+  folder.write("bytes.yaml", tiny_experiment("sweep: {precision: [fp32, bf16_true, bf16_pure, "
+                                             "{name: bf16_pure, moments_dtype: float32}]}\n"));
+  const CommandResult run = run_ddprun(
+      folder, {"bytes.yaml", "--set", "world.size=1", "--set", "model.kernels=reference"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("proved in 4 of 4 rows"));
+  const json rows = result_of(folder, "bytes")["rows"];
+  const auto bytes = [&](int row) {
+    return memory_of(rows[row], "optimizer")["allocated_bytes"].get<double>();
+  };
+  EXPECT_NEAR(bytes(1) / bytes(0), 1.0, 0.05) << "masters";
+  EXPECT_NEAR(bytes(2) / bytes(0), 0.5, 0.05);
+  EXPECT_NEAR(bytes(3) / bytes(0), 0.75, 0.05);
+  const CommandResult refused =
+      run_ddprun(folder, {"bytes.yaml", "--set", "world.size=1", "--set", "optimizer={name: sgd}",
+                          "--set", "model.kernels=reference"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("moments_dtype has no effect"));
+}
+
+TEST(StepExtent, EachPartTakesWhatItNeeds) {
+  TemporaryFolder folder;
+  folder.write("parts.yaml",
+               tiny_experiment("sweep: {train.measure: [forward, forward_backward, step]}\n"));
+  const CommandResult run = run_ddprun(folder, {"parts.yaml", "--set", "world.size=1"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("parameters as they were at the start"));
+  const json rows = result_of(folder, "parts")["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  std::vector<double> setup;
+  for (const json& row : rows) {
+    setup.push_back(memory_of(row, "setup")["allocated_bytes"].get<double>());
+  }
+  EXPECT_NEAR(setup[0] / setup[1], 0.5, 0.1) << "no gradients";
+  EXPECT_EQ(memory_of(rows[0], "backward"), nullptr);
+  EXPECT_NE(memory_of(rows[1], "backward"), nullptr);
+  EXPECT_EQ(memory_of(rows[1], "optimizer"), nullptr);
+  EXPECT_GT(memory_of(rows[2], "optimizer")["allocated_bytes"].get<double>(), 1.5 * setup[2])
+      << "with moments";
+  EXPECT_EQ(rows[0]["statistics"]["backward_ms"]["count"], 0);
+  EXPECT_NEAR(rows[0]["work"]["flops"].get<double>() * 3, rows[2]["work"]["flops"].get<double>(),
+              1.0);
+  const CommandResult verified =
+      run_ddprun(folder, {"verify", "parts.yaml", "--set", "world.size=1"});
+  EXPECT_EQ(verified.status, 0) << verified.err << verified.out;
+}
+
+}  // namespace
+}  // namespace ddprun::test
