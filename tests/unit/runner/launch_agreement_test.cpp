@@ -39,5 +39,12 @@ TEST(ComparePlans, CountsWhatItDoesNotShow) {
   EXPECT_THAT(compare_plans({one.dump(), other.dump()}).got, HasSubstr("and 22 more"));
 }
 
+TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
+  PlannedFile once, thrice;
+  thrice.repeats = 3;
+  EXPECT_THAT(compare_plans({plan_text("run", {once}), plan_text("run", {thrice})}).got,
+              HasSubstr("report.repeats = 1 on rank 0; 3 on rank 1"));
+}
+
 }  // namespace
 }  // namespace ddprun
