@@ -156,12 +156,12 @@ TEST(Supervisor, AnExceptionOnAThreadOfItsOwnHasItsWords) {
 
 TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
   const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
-    if (rank == 1) kill(getpid(), SIGSEGV);
+    if (rank == 1) kill(getpid(), SIGABRT);
     sleep_ms(60'000);
     return {};
   });
   EXPECT_THAT(outcome.reason,
-              MatchesRegex("rank 1 failed: killed by signal 11 \\(Segmentation fault\\)\n"
+              MatchesRegex("rank 1 failed: killed by signal 6 \\(Aborted\\)\n"
                            "  where: rank 1 of 2, process [0-9]+\n"
                            "  got: no error message\n"
                            "  expected: every rank ends by itself, and says how\n"
