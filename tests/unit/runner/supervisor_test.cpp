@@ -160,12 +160,11 @@ TEST(Supervisor, ARankThatIsKilledSaysWhereAndByWhat) {
     sleep_ms(60'000);
     return {};
   });
-  EXPECT_THAT(outcome.reason,
-              MatchesRegex("rank 1 failed: killed by signal 6 \\(Aborted\\)\n"
-                           "  where: rank 1 of 2, process [0-9]+\n"
-                           "  got: no error message\n"
-                           "  expected: every rank ends by itself, and says how\n"
-                           "  hint: it crashed, .*"));
+  EXPECT_THAT(outcome.reason, MatchesRegex("rank 1 failed: killed by signal 6 \\(Aborted\\)\n"
+                                           "  where: rank 1 of 2, process [0-9]+\n"
+                                           "  got: no error message\n"
+                                           "  expected: every rank ends by itself, and says how\n"
+                                           "  hint: it crashed, .*"));
 }
 
 TEST(Supervisor, AStoppedRankIsNamedAndEnded) {
