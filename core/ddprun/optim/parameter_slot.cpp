@@ -19,18 +19,19 @@ std::int64_t rows_of(Slots slots) {
   return rows;
 }
 
-/// The tensors as one matrix, if each begins in memory where the one before it ends.
+/// The tensors as one matrix, if each begins in memory where the one before it ends, in one
+/// storage: allocators put tensors of storages of their own side by side, too.
 template <typename Member>
 at::Tensor as_one_matrix(Slots slots, const Member& member) {
   const at::Tensor& first = member(*slots.front());
   const char* next = static_cast<const char*>(first.const_data_ptr());
   for (const ParameterSlot* slot : slots) {
     const at::Tensor& tensor = member(*slot);
-    if (tensor.const_data_ptr() != next || !tensor.is_contiguous()) return {};
+    const bool follows = tensor.const_data_ptr() == next && tensor.is_alias_of(first);
+    if (!follows || !tensor.is_contiguous()) return {};
     next += tensor.nbytes();
   }
   if (slots.size() == 1) return first;
-  // Views of one buffer: its storage reaches over all of them.
   return first.as_strided({rows_of(slots), first.size(1)}, {first.size(1), 1});
 }
 
