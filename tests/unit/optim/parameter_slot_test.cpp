@@ -11,8 +11,10 @@ namespace {
 
 TEST(StackWeights, ViewsOfOneBufferAreItsMemory) {
   const at::Tensor buffer = at::arange(12.0f);
-  const ParameterSlot a{.parameter = buffer.narrow(0, 0, 6).view({2, 3}), .compute = {}, .gradient = {}};
-  const ParameterSlot b{.parameter = buffer.narrow(0, 6, 6).view({2, 3}), .compute = {}, .gradient = {}};
+  const ParameterSlot a{
+      .parameter = buffer.narrow(0, 0, 6).view({2, 3}), .compute = {}, .gradient = {}};
+  const ParameterSlot b{
+      .parameter = buffer.narrow(0, 6, 6).view({2, 3}), .compute = {}, .gradient = {}};
   const std::array<const ParameterSlot*, 2> slots = {&a, &b};
   const at::Tensor whole = stack_weights(slots);
   EXPECT_EQ(whole.data_ptr(), buffer.data_ptr());
@@ -21,8 +23,10 @@ TEST(StackWeights, ViewsOfOneBufferAreItsMemory) {
 
 TEST(StackWeights, NeighboursOfDifferentStoragesAreCopied) {
   std::array<float, 12> memory = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-  const ParameterSlot a{.parameter = at::from_blob(memory.data(), {2, 3}), .compute = {}, .gradient = {}};
-  const ParameterSlot b{.parameter = at::from_blob(memory.data() + 6, {2, 3}), .compute = {}, .gradient = {}};
+  const ParameterSlot a{
+      .parameter = at::from_blob(memory.data(), {2, 3}), .compute = {}, .gradient = {}};
+  const ParameterSlot b{
+      .parameter = at::from_blob(memory.data() + 6, {2, 3}), .compute = {}, .gradient = {}};
   const std::array<const ParameterSlot*, 2> slots = {&a, &b};
   const at::Tensor whole = stack_weights(slots);
   EXPECT_NE(whole.data_ptr(), static_cast<void*>(memory.data()));
