@@ -15,12 +15,11 @@ class Bf16Pure final : public ddprun::Precision {
   }
 
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == ddprun::KernelSet::fused) {
-      return ddprun::Refusal{.reason =
-                                 "its parameters and gradients are bfloat16, and the fused "
-                                 "kernels want them in float32",
-                             .expected = "model.kernels reference",
-                             .hint = "set `kernels: reference` under `model:`"};
+    if (auto refusal = ddprun::needs_reference_kernels(
+            run,
+            "its parameters and gradients are bfloat16, and the fused kernels want them in "
+            "float32")) {
+      return refusal;
     }
     const ddprun::OptimizerConfig& optimizer = run.optimizer;
     const bool moments =

@@ -7,12 +7,11 @@ namespace {
 class Bf16True final : public ddprun::Precision {
  public:
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == ddprun::KernelSet::fused) {
-      return ddprun::Refusal{.reason =
-                                 "its parameters and gradients are bfloat16, and the fused "
-                                 "kernels want them in float32",
-                             .expected = "model.kernels reference",
-                             .hint = "set `kernels: reference` under `model:`"};
+    if (auto refusal = ddprun::needs_reference_kernels(
+            run,
+            "its parameters and gradients are bfloat16, and the fused kernels want them in "
+            "float32")) {
+      return refusal;
     }
     return ddprun::below_capability(run, 80, "products in bfloat16");
   }

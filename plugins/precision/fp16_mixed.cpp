@@ -32,10 +32,7 @@ class Fp16Mixed final : public ddprun::Precision {
   }
 
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == ddprun::KernelSet::reference) return {};
-    return ddprun::Refusal{.reason = "the fused kernels do not compute in float16",
-                           .expected = "model.kernels reference",
-                           .hint = "set `kernels: reference` under `model:`"};
+    return ddprun::needs_reference_kernels(run, "the fused kernels do not compute in float16");
   }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
@@ -64,10 +61,13 @@ class Fp16Mixed final : public ddprun::Precision {
     return loss * scale_;
   }
 
-  ddprun::GradientScale gradient_scale(const at::Tensor& gradients) override {
-    const at::Tensor largest =
-        at::linalg_vector_norm(gradients, std::numeric_limits<double>::infinity());
-    overflow_.copy_(largest.isfinite().logical_not());
+  ddprun::GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
+    overflow_.zero_();
+    for (const at::Tensor& part : gradients) {
+      const at::Tensor largest =
+          at::linalg_vector_norm(part, std::numeric_limits<double>::infinity());
+      overflow_.logical_or_(largest.isfinite().logical_not());
+    }
     step_done_ = true;
     return {.factor = scale_.reciprocal(), .overflow = overflow_};
   }

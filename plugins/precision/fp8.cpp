@@ -132,10 +132,9 @@ class Fp8 final : public ddprun::Precision {
   }
 
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription& run) const override {
-    if (run.kernels == ddprun::KernelSet::fused) {
-      return ddprun::Refusal{.reason = "the fused kernels do not multiply in 8 bits",
-                             .expected = "model.kernels reference",
-                             .hint = "set `kernels: reference` under `model:`"};
+    if (auto refusal =
+            ddprun::needs_reference_kernels(run, "the fused kernels do not multiply in 8 bits")) {
+      return refusal;
     }
     if (scaling_ == Scaling::current && history_ != kHistory) {
       return ddprun::Refusal{.reason = "history has no effect with scaling: current",

@@ -20,13 +20,22 @@ class Bucketed final : public Strategy {
                    {.min = 0.0});
   }
 
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan;
+    for (const auto& [first, last] : cut(layout)) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(first, last)));
+    }
+    return plan;
+  }
+
   void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    assign_buckets(context.buffers());
-    for (const Bucket& bucket : buckets_) {
-      context.plan(CollectiveKind::all_reduce,
-                   static_cast<std::int64_t>(bucket.gradients.nbytes()));
+    Strategy::setup(context);
+    for (const auto& [first, last] : cut(context.layout())) {
+      const Range range = context.layout().range(first, last);
+      const int count = last + 1 - first;
+      bucket_of_.insert(bucket_of_.end(), count, static_cast<int>(buckets_.size()));
+      buckets_.push_back({"bucket " + std::to_string(buckets_.size()), range,
+                          context.gradients(range), count, count});
     }
     works_.reserve(buckets_.size());
   }
@@ -59,20 +68,20 @@ class Bucketed final : public Strategy {
     int missing = 0;       // of these, not yet final in this step
   };
 
-  void assign_buckets(const FlatBuffers& buffers) {
+  /// The first and the last gradient of each bucket.
+  std::vector<std::pair<int, int>> cut(const ParameterLayout& layout) const {
+    std::vector<std::pair<int, int>> buckets;
     int first = 0;
     std::int64_t bytes = 0;
-    for (int i = 0; i < buffers.count(); ++i) {
-      bytes += buffers.gradient_bytes(buffers.range(i));
-      bucket_of_.push_back(static_cast<int>(buckets_.size()));
-      const double cap_mb = buckets_.empty() ? first_bucket_mb_ : bucket_mb_;
-      if (static_cast<double>(bytes) < cap_mb * 1048576.0 && i + 1 < buffers.count()) continue;
-      const Range range = buffers.range(first, i);
-      buckets_.push_back({"bucket " + std::to_string(buckets_.size()), range,
-                          buffers.gradients(range), i + 1 - first, i + 1 - first});
+    for (int i = 0; i < layout.count(); ++i) {
+      bytes += layout.gradient_bytes(layout.range(i));
+      const double cap_mb = buckets.empty() ? first_bucket_mb_ : bucket_mb_;
+      if (static_cast<double>(bytes) < cap_mb * 1048576.0 && i + 1 < layout.count()) continue;
+      buckets.emplace_back(first, i);
       first = i + 1;
       bytes = 0;
     }
+    return buckets;
   }
 
   void start_next() {
@@ -82,7 +91,6 @@ class Bucketed final : public Strategy {
 
   double bucket_mb_ = 25.0;
   double first_bucket_mb_ = 1.0;
-  StrategyContext* context_ = nullptr;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;  // by gradient
   std::vector<Work> works_;     // of this step, one for each bucket started

@@ -20,21 +20,22 @@ class Flat final : public Strategy {
         "copy gradients into a fresh tensor and back, as code without flat buffers does");
   }
 
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    const FlatBuffers& buffers = context.buffers();
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
     std::int64_t bytes = 0;
-    for (int i = 0; i < buffers.count(); ++i) {
-      each_.push_back(buffers.gradients(buffers.range(i)));
-      bytes += buffers.gradient_bytes(buffers.range(i));
-    }
-    context.plan(CollectiveKind::all_reduce, copy_ ? bytes : buffers.gradient_bytes(buffers.all()));
+    for (int i = 0; i < layout.count(); ++i) bytes += layout.gradient_bytes(layout.range(i));
+    Plan plan;
+    plan.add(CollectiveKind::all_reduce, copy_ ? bytes : layout.gradient_bytes(layout.all()));
+    return plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    const ParameterLayout& layout = context.layout();
+    for (int i = 0; i < layout.count(); ++i) each_.push_back(context.gradients(layout.range(i)));
   }
 
   void finish_backward() override {
-    const FlatBuffers& buffers = context_->buffers();
-    const at::Tensor flat = copy_ ? at::cat(each_) : buffers.gradients(buffers.all());
+    const at::Tensor flat = copy_ ? at::cat(each_) : context_->gradients(context_->layout().all());
     context_->group().all_reduce(flat, ReduceOp::avg, "gradients").wait();
     if (copy_) unflatten(flat);
   }
@@ -49,7 +50,6 @@ class Flat final : public Strategy {
   }
 
   bool copy_ = false;
-  StrategyContext* context_ = nullptr;
   std::vector<at::Tensor> each_;  // views of the gradient buffer
 };
 

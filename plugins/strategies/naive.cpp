@@ -8,25 +8,21 @@ namespace ddprun {
 /// with anything.
 class Naive final : public Strategy {
  public:
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    const FlatBuffers& buffers = context.buffers();
-    for (int i = 0; i < buffers.count(); ++i) {
-      context.plan(CollectiveKind::all_reduce, buffers.gradient_bytes(buffers.range(i)));
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
     }
+    return plan;
   }
 
   void finish_backward() override {
-    const FlatBuffers& buffers = context_->buffers();
-    for (int i = 0; i < buffers.count(); ++i) {
-      const at::Tensor gradient = buffers.gradients(buffers.range(i));
-      context_->group().all_reduce(gradient, ReduceOp::avg, buffers.name(i)).wait();
+    const ParameterLayout& layout = context_->layout();
+    for (int i = 0; i < layout.count(); ++i) {
+      const at::Tensor gradient = context_->gradients(layout.range(i));
+      context_->group().all_reduce(gradient, ReduceOp::avg, layout.name(i)).wait();
     }
   }
-
- private:
-  StrategyContext* context_ = nullptr;
 };
 
 }  // namespace ddprun

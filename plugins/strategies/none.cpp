@@ -23,17 +23,8 @@ class None final : public Strategy {
         .hint = "set `unsynchronized: true` under `strategy:` to time that as a control"};
   }
 
-  void setup(StrategyContext& context) override {
-    const int world_size = context.group().size();
-    if (const auto refusal = unsupported({.world_size = world_size})) {
-      throw ConfigError({.what = refusal->reason,
-                         .where = "strategy",
-                         .got = std::to_string(world_size) + " ranks",
-                         .expected = refusal->expected,
-                         .hint = refusal->hint});
-    }
-    context.broadcast_parameters();
-    if (world_size > 1) context.declare_unsynchronized();
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    return {.synchronized = layout.ranks() == 1};
   }
 
   void finish_backward() override {}

@@ -10,13 +10,19 @@ namespace ddprun {
 /// in.
 class Overlap final : public Strategy {
  public:
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
+    }
+    return plan;
+  }
+
   void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    const FlatBuffers& buffers = context.buffers();
-    for (int i = 0; i < buffers.count(); ++i) {
-      gradients_.push_back(buffers.gradients(buffers.range(i)));
-      context.plan(CollectiveKind::all_reduce, buffers.gradient_bytes(buffers.range(i)));
+    Strategy::setup(context);
+    const ParameterLayout& layout = context.layout();
+    for (int i = 0; i < layout.count(); ++i) {
+      gradients_.push_back(context.gradients(layout.range(i)));
     }
     final_.assign(gradients_.size(), false);
     works_.reserve(gradients_.size());
@@ -33,7 +39,7 @@ class Overlap final : public Strategy {
     while (works_.size() < gradients_.size()) start_next();
     for (std::size_t i = 0; i < works_.size(); ++i) {
       works_[i].wait();
-      context_->range_ready(context_->buffers().range(static_cast<int>(i)));
+      context_->range_ready(context_->layout().range(static_cast<int>(i)));
     }
     works_.clear();
     final_.assign(gradients_.size(), false);
@@ -44,11 +50,10 @@ class Overlap final : public Strategy {
  private:
   void start_next() {
     const std::size_t next = works_.size();
-    const std::string& label = context_->buffers().name(static_cast<int>(next));
+    const std::string& label = context_->layout().name(static_cast<int>(next));
     works_.push_back(context_->group().all_reduce(gradients_[next], ReduceOp::avg, label));
   }
 
-  StrategyContext* context_ = nullptr;
   std::vector<at::Tensor> gradients_;  // views, made once
   std::vector<bool> final_;
   std::vector<Work> works_;  // of this step, one for each gradient started

@@ -33,22 +33,37 @@ class TorchDdp final : public Strategy {
                    .hint = "set `mode: eager` under `execution:`"};
   }
 
+  /// The Reducer's buckets are known at run time only.
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    const at::ScalarType reduce = layout.dtypes().reduce;
+    const at::ScalarType model = layout.dtypes().model;
+    if (reduce == model) return {};
+    throw ConfigError(
+        {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
+         .where = "precision",
+         .got = std::string("reduce_dtype ") + at::toString(reduce),
+         .expected = std::string("reduce_dtype ") + at::toString(model),
+         .hint = "take a precision that exchanges gradients so, or another strategy"});
+  }
+
   void setup(StrategyContext& context) override {
-    const at::Tensor gradients = context.buffers().gradients(context.buffers().all());
-    const at::ScalarType dtype = context.buffers().parameter(0).scalar_type();
-    if (gradients.scalar_type() != dtype) {
-      throw ConfigError(
-          {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
-           .where = "precision",
-           .got = std::string("reduce_dtype ") + at::toString(gradients.scalar_type()),
-           .expected = std::string("reduce_dtype ") + at::toString(dtype),
-           .hint = "take a precision that exchanges gradients so, or another strategy"});
-    }
-    context_ = &context;
-    context.broadcast_parameters();
+    Strategy::setup(context);
     make_reducer();
-    plan_buckets();
-    context.before_forward([this] { prepare(); });
+    context.plan_anew(buckets());
+  }
+
+  /// Called before the forward of a micro-batch that will synchronize. Without this call the
+  /// Reducer's hooks let gradients accumulate.
+  void before_forward() override {
+    reducer_->prepare_for_forward();
+    const bool rebuilt = reducer_->rebuild_buckets();
+    if (rebuilt || plan_has_rebuild_) {
+      auto planned = buckets();
+      if (rebuilt) add_rebuild(planned);
+      context_->plan_anew(std::move(planned));
+      plan_has_rebuild_ = rebuilt;
+    }
+    reducer_->prepare_for_backward({});
   }
 
   /// The Reducer waits for its buckets at the end of backward.
@@ -56,13 +71,13 @@ class TorchDdp final : public Strategy {
 
  private:
   void make_reducer() {
-    FlatBuffers& buffers = context_->buffers();
+    const ParameterLayout& layout = context_->layout();
     std::vector<at::Tensor>
         parameters;  // in registration order, as DistributedDataParallel passes them
     std::unordered_map<std::size_t, std::string> names;
-    for (int index = buffers.count() - 1; index >= 0; --index) {
-      names.emplace(parameters.size(), buffers.name(index));
-      parameters.push_back(buffers.parameter(index));
+    for (int index = layout.count() - 1; index >= 0; --index) {
+      names.emplace(parameters.size(), layout.name(index));
+      parameters.push_back(context_->parameter(index));
     }
     // All gradients begin in one bucket, whose order does not matter. After the first step the
     // Reducer cuts buckets by the sizes below, in the order in which gradients came.
@@ -80,36 +95,23 @@ class TorchDdp final : public Strategy {
         std::vector<std::int64_t>{});
   }
 
-  /// Called before the forward of a micro-batch that will synchronize. Without this call the
-  /// Reducer's hooks let gradients accumulate.
-  void prepare() {
-    reducer_->prepare_for_forward();
-    const bool rebuilt = reducer_->rebuild_buckets();
-    if (rebuilt || plan_has_rebuild_) {
-      context_->clear_plan();
-      plan_buckets();
-      if (rebuilt) plan_rebuild();
-      plan_has_rebuild_ = rebuilt;
-    }
-    reducer_->prepare_for_backward({});
-  }
-
-  /// Plans one all-reduce for each bucket.
-  void plan_buckets() {
-    buckets_ = 0;
+  /// One all-reduce for each bucket.
+  std::vector<PlannedCollective> buckets() const {
+    std::vector<PlannedCollective> planned;
     for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
-      context_->plan(CollectiveKind::all_reduce,
-                     static_cast<std::int64_t>(bucket.getBuffer().nbytes()));
-      ++buckets_;
+      planned.push_back(
+          {CollectiveKind::all_reduce, static_cast<std::int64_t>(bucket.getBuffer().nbytes())});
     }
+    return planned;
   }
 
   /// In the second step rank 0 tells the others its buckets: the parameters' indices and the number
   /// of buckets, then the sizes of the buckets.
-  void plan_rebuild() {
+  void add_rebuild(std::vector<PlannedCollective>& planned) const {
     constexpr auto kIndexBytes = static_cast<std::int64_t>(sizeof(std::int32_t));
-    context_->plan(CollectiveKind::broadcast, (context_->buffers().count() + 1) * kIndexBytes);
-    context_->plan(CollectiveKind::broadcast, buckets_ * kIndexBytes);
+    const auto buckets = static_cast<std::int64_t>(planned.size());
+    planned.push_back({CollectiveKind::broadcast, (context_->layout().count() + 1) * kIndexBytes});
+    planned.push_back({CollectiveKind::broadcast, buckets * kIndexBytes});
   }
 
   static std::int64_t to_bytes(double mebibytes) {
@@ -118,9 +120,7 @@ class TorchDdp final : public Strategy {
 
   double bucket_mb_ = 25.0;
   double first_bucket_mb_ = 1.0;
-  StrategyContext* context_ = nullptr;
   std::unique_ptr<c10d::Reducer> reducer_;
-  std::int64_t buckets_ = 0;
   bool plan_has_rebuild_ = false;
 };
 

@@ -2,7 +2,6 @@
 #include "runner/command/batch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,12 +11,10 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch_environment.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_row.h"
+#include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
-#include "runner/launch/launch_agreement.h"
-#include "runner/launch/plan.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/report_table.h"
@@ -89,8 +86,8 @@ class Batch {
     }
     if (executor_.reports()) print_report();
     if (write_failed_) return kExitFailed;
-    for (const Row& row : rows_) {
-      if (!row.ok() && row.status != RowStatus::not_here) return kExitFailed;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (is_failure(i)) return kExitFailed;
     }
     return kExitDone;
   }
@@ -154,6 +151,15 @@ class Batch {
       if (status != RowStatus::ok && status != RowStatus::not_run) return i - 1;
     }
     return index;
+  }
+
+  /// Whether the row makes the batch fail. One that met the memory limit of its file does not, nor
+  /// do the further runs that it then did not get.
+  bool is_failure(std::size_t index) const {
+    const Row& row = rows_[index];
+    if (row.ok() || row.status == RowStatus::not_here) return false;
+    const bool not_run = row.status == RowStatus::not_run;
+    return !met_memory_limit(rows_[not_run ? failed_before(index) : index]);
   }
 
   ResultContext context_of(const PlannedFile& file) const {
@@ -284,7 +290,8 @@ class Batch {
   }
 
   void print_report() {
-    std::cout << (request_.quiet ? "" : "\n") << terminal_report(rows_, terminal_of(stdout));
+    std::cout << (request_.quiet ? "" : "\n")
+              << terminal_report(TableLines(rows_), terminal_of(stdout));
     if (request_.verbosity > 0) {
       const TextTable memory = memory_table(rows_);
       if (!memory.lines.empty()) {
@@ -311,6 +318,21 @@ class Batch {
   bool write_failed_ = false;
 };
 
+/// Why nothing runs: files that are wrong, unless they were found in a folder; or no file of which
+/// anything can run here.
+std::vector<std::string> refusals_of(const std::vector<PlannedFile>& files, bool from_folder) {
+  std::vector<std::string> wrong, impossible;
+  for (const PlannedFile& file : files) {
+    if (!file.error.empty()) wrong.push_back(file.error);
+    if (std::none_of(file.runs.begin(), file.runs.end(),
+                     [](const PlannedRun& run) { return run.not_here.empty(); })) {
+      impossible.push_back(obstacles(file));
+    }
+  }
+  if (impossible.size() == files.size()) return impossible;
+  return from_folder ? std::vector<std::string>() : wrong;
+}
+
 /// The display that a request and stderr ask for; only a process that reports shows progress.
 ProgressDisplay::Mode display_mode(const Request& request, const Terminal& terminal, bool reports) {
   if (request.quiet || !reports) return ProgressDisplay::Mode::silent;
@@ -321,43 +343,14 @@ ProgressDisplay::Mode display_mode(const Request& request, const Terminal& termi
 }  // namespace
 
 int run_batch(const Request& request) {
-  std::optional<RankInfo> joined = rank_info_from_environment();
-  FileList list;
-  try {
-    list = collect_files(request.paths);
-  } catch (const ConfigError& error) {
-    return refuse_plan(joined, error.what());
-  }
-  PlanCache cache;
-  std::vector<PlannedFile> files;
-  std::vector<std::string> refusals;    // files that are wrong
-  std::vector<std::string> impossible;  // files of which nothing can run here, those included
-  for (const fs::path& file : list.files) {
-    files.push_back(plan_file(
-        file,
-        {request.overrides, request.plugin_paths, request.output, joined ? joined->world_size : 0},
-        cache));
-    const PlannedFile& plan = files.back();
-    if (!plan.error.empty()) refusals.push_back(plan.error);
-    if (std::none_of(plan.runs.begin(), plan.runs.end(),
-                     [](const PlannedRun& run) { return run.not_here.empty(); })) {
-      impossible.push_back(obstacles(plan));
-    }
-  }
-  const auto refuse = [&](const std::vector<std::string>& reasons) {
-    return refuse_plan(joined, fmt::format("{}", fmt::join(reasons, "\nerror: ")));
+  const auto run = [&request](std::vector<PlannedFile> files, std::optional<RankInfo> joined) {
+    const bool reports = !joined || joined->rank == 0;
+    const Terminal terminal = terminal_of(stderr);
+    ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
+    Executor executor(std::move(joined), display);
+    return Batch(request, std::move(files), executor, display).run();
   };
-  if (impossible.size() == files.size()) return refuse(impossible);
-  if (!refusals.empty() && !list.from_folder) return refuse(refusals);
-  if (joined) {
-    const int status = agree_on_plan(*joined, "run", files);
-    if (status != kExitDone) return status;
-  }
-  const bool reports = !joined || joined->rank == 0;
-  const Terminal terminal = terminal_of(stderr);
-  ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
-  Executor executor(std::move(joined), display);
-  return Batch(request, std::move(files), executor, display).run();
+  return run_planned(request, {"run", refusals_of, run});
 }
 
 }  // namespace ddprun

@@ -7,10 +7,11 @@
 namespace ddprun {
 
 /// Plans everything, runs what may run, reports. Returns the exit status: 0 done, 1 a run failed,
-/// 128 + signal when interrupted. A row that is not here is no failure. Files named one by one must
-/// all be valid, else nothing runs and the status is 2. A folder's invalid files become failed rows
-/// of the report, and what this machine cannot run becomes a row that is not here. If nothing can
-/// run the status is 2. Throws ddprun::Error for what concerns no single run.
+/// 128 + signal when interrupted. A row that is not here is no failure, nor is one whose memory ran
+/// out under the limit that its file sets. Files named one by one must all be valid, else nothing
+/// runs and the status is 2. A folder's invalid files become failed rows of the report, and what
+/// this machine cannot run becomes a row that is not here. If nothing can run the status is 2.
+/// Throws ddprun::Error for what concerns no single run.
 int run_batch(const Request& request);
 
 }  // namespace ddprun

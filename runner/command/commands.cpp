@@ -72,6 +72,14 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
                                           : "did you mean \"" + near + "\"?"});
 }
 
+/// A fact of describe_environment(): "torch".
+std::string environment_fact(const std::string& wanted) {
+  for (const auto& [key, value] : describe_environment()) {
+    if (key == wanted) return value;
+  }
+  return "unknown";
+}
+
 }  // namespace
 
 int validate_command(const Request& request) {
@@ -137,20 +145,14 @@ fs::path python_module(const PluginInfo& plugin) {
   return plugin.file.parent_path().parent_path() / "python" / ("ddprun_" + plugin.name + ".py");
 }
 
-std::string torch_version() {
-  for (const auto& [key, value] : describe_environment()) {
-    if (key == "torch") return value;
-  }
-  return "unknown";
-}
-
 /// A program in Python: its comments say what it needs, and the module's example does the rest.
 void print_python(const PluginInfo& plugin, const fs::path& module) {
   const fs::path folder = module.parent_path();
   std::cout << "# " << to_string(plugin.kind) << " " << plugin.name << ": " << plugin.summary
             << "\n# module   " << module.string() << "\n# library  "
-            << (folder / "libddprun_python.so").string() << "\n# torch    " << torch_version()
-            << ", and no other\nimport sys\n\nsys.path.insert(0, \"" << folder.string() << "\")\n"
+            << (folder / "libddprun_python.so").string() << "\n# torch    "
+            << environment_fact("torch") << ", and no other\nimport sys\n\nsys.path.insert(0, \""
+            << folder.string() << "\")\n"
             << std::ifstream(folder / (module.stem().string() + "_example.py")).rdbuf();
 }
 
@@ -201,11 +203,8 @@ int describe_command(const Request& request) {
 
 std::string version_text() {
   std::string text = fmt::format("ddprun {}", DDPRUN_VERSION);
-  const auto environment = describe_environment();
-  for (const char* wanted : {"torch", "gloo", "compiler", "build"}) {
-    const auto fact = std::find_if(environment.begin(), environment.end(),
-                                   [wanted](const auto& pair) { return pair.first == wanted; });
-    if (fact != environment.end()) text += fmt::format("\n{} {}", wanted, fact->second);
+  for (const char* fact : {"torch", "gloo", "compiler", "build"}) {
+    text += fmt::format("\n{} {}", fact, environment_fact(fact));
   }
   return text;
 }

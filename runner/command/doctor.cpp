@@ -102,6 +102,7 @@ int doctor_command(const Request& request) {
   std::vector<Observation> cuda = examine_cuda();
   add(examine_machine());
   add(std::move(ranks));
+  add({examine_mpi()});
   add(examine_plugins(request));
   add(std::move(cuda));
   if (request.json) {

@@ -28,6 +28,8 @@ struct Observation {
 /// Ranks on this host: tries each backend with an all-reduce between processes, and the host's
 /// name. It forks, so call it before anything that starts threads.
 std::vector<Observation> examine_ranks();
+/// Backend mpi: library and MPI. Its ranks are not tried, because mpirun starts them.
+Observation examine_mpi();
 /// Device cuda: library, driver, devices, and NCCL with an all-reduce over all devices. It forks.
 std::vector<Observation> examine_cuda();
 /// Processor and memory. It measures for about two seconds.

@@ -9,6 +9,8 @@
 #include <fstream>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/own_library.h"
+#include "ddprun/comm/mpi_library.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
@@ -121,12 +123,23 @@ std::vector<Observation> examine_ranks() {
   return findings;
 }
 
+Observation examine_mpi() {
+  try {
+    return {"mpi", Health::ok,
+            load_mpi_library().version() + ", for `backend: mpi` in launches of its mpirun"};
+  } catch (const ConfigError& error) {
+    const bool built = std::filesystem::exists(own_library_file(name_of(BackendKind::mpi)));
+    const ErrorText& text = error.text();
+    return {"mpi", built ? Health::failed : Health::absent, text.what + ": " + text.got, text.hint};
+  }
+}
+
 std::vector<Observation> examine_cuda() {
   DeviceProbe probe;
   try {
     probe = probe_device(DeviceKind::cuda);
   } catch (const ConfigError& error) {
-    const bool built = std::filesystem::exists(device_library_file(name_of(DeviceKind::cuda)));
+    const bool built = std::filesystem::exists(own_library_file(name_of(DeviceKind::cuda)));
     const ErrorText& text = error.text();
     return {{"cuda", built ? Health::failed : Health::absent,
              text.what + (text.got.empty() ? "" : ": " + text.got), text.hint}};

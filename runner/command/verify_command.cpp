@@ -1,18 +1,15 @@
 // ddprun verify: each step of the data-parallel run against one process, on the terminal and in
 // verify.json.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <iostream>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch_environment.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
+#include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
-#include "runner/launch/launch_agreement.h"
-#include "runner/launch/plan.h"
 #include "runner/report/result_folder.h"
 #include "runner/report/verify_report.h"
 
@@ -130,45 +127,32 @@ class Verify {
 }  // namespace
 
 int verify_command(const Request& request) {
-  std::optional<RankInfo> joined = rank_info_from_environment();
-  const int joined_size = joined ? joined->world_size : 0;
-  FileList list;
-  try {
-    list = collect_files(request.paths);
-  } catch (const ConfigError& error) {
-    return refuse_plan(joined, error.what());
-  }
-  PlanCache cache;
-  std::vector<PlannedFile> files;
-  std::vector<std::string> refusals;
-  for (const auto& file : list.files) {
-    files.push_back(plan_file(
-        file, {request.overrides, request.plugin_paths, request.output, joined_size}, cache));
-    check_verifies(files.back());
-    if (request.parameter_bound) check_parameter_bound(files.back());
-    const std::string obstacle = obstacles(files.back());
-    if (!obstacle.empty()) refusals.push_back(obstacle);
-  }
-  if (!refusals.empty()) {
-    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
-  }
-  if (joined) {
-    const int status = agree_on_plan(*joined, "verify", files);
-    if (status != kExitDone) return status;
-  }
-
-  const Terminal err = terminal_of(stderr);
-  ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, err.width);
-  Executor executor(std::move(joined), display);
-  Verify verify(request, executor);
-  int status = kExitDone;
-  for (const PlannedFile& file : files) {
-    const int ended = verify.file(file);
-    if (ended > kExitSignal) return ended;
-    if (ended != kExitDone) status = ended;
-    if (status != kExitDone && executor.joined()) return status;
-  }
-  return status;
+  const auto refusals = [&request](const std::vector<PlannedFile>& files, bool /*from_folder*/) {
+    std::vector<std::string> reasons;
+    for (const PlannedFile& file : files) {
+      check_verifies(file);
+      if (request.parameter_bound) check_parameter_bound(file);
+      if (std::string obstacle = obstacles(file); !obstacle.empty()) {
+        reasons.push_back(std::move(obstacle));
+      }
+    }
+    return reasons;
+  };
+  const auto run = [&request](const std::vector<PlannedFile>& files,
+                              std::optional<RankInfo> joined) {
+    ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, terminal_of(stderr).width);
+    Executor executor(std::move(joined), display);
+    Verify verify(request, executor);
+    int status = kExitDone;
+    for (const PlannedFile& file : files) {
+      const int ended = verify.file(file);
+      if (ended > kExitSignal) return ended;
+      if (ended != kExitDone) status = ended;
+      if (status != kExitDone && executor.joined()) return status;
+    }
+    return status;
+  };
+  return run_planned(request, {"verify", refusals, run});
 }
 
 }  // namespace ddprun

@@ -83,22 +83,31 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, 
   return agree_on_failure(*joined_, run_id, last ? kLastAgreementS : limit_s, word);
 }
 
-Outcome Executor::execute(const WorldConfig& world, const RankBody& body, const std::string& run_id,
-                          bool last) {
-  const RankBody limited = [&](const RankInfo& info, const auto& on_progress) {
-    limit_memory(world.memory_limit_gb);
-    return body(info, on_progress);
-  };
-  if (joined_) return run_in_place(limited, run_id, world.comm.timeout_s, last);
+Outcome Executor::run_forked(const RankBody& body, const WorldConfig& world) {
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
   try {
-    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, limited, *signals_,
+    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
                      {shown_progress(), on_log});
   } catch (const std::exception& error) {
     return not_started(error, world.size);
   }
+}
+
+Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
+                          const std::string& run_id, bool last) {
+  const WorldConfig& world = experiment.world;
+  const RankBody limited = [&](const RankInfo& info, const auto& on_progress) {
+    limit_memory(world.memory_limit_gb);
+    return body(info, on_progress);
+  };
+  Outcome outcome = joined_ ? run_in_place(limited, run_id, world.comm.timeout_s, last)
+                            : run_forked(limited, world);
+  if (outcome.status == Outcome::Status::out_of_memory) {
+    outcome.reason += "\n  hint: " + experiment.kind->memory_hint();
+  }
+  return outcome;
 }
 
 Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
@@ -116,7 +125,7 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
     }
     return ranks;
   };
-  return execute(run.experiment.world, body, run_id, last);
+  return execute(run.experiment, body, run_id, last);
 }
 
 Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
@@ -127,7 +136,7 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
     const RunContext context{.info = info, .run_id = run_id};
     return experiment.kind->verify_rank()(experiment, *run.registry, context);
   };
-  return execute(experiment.world, body, run_id, /*last=*/true);
+  return execute(experiment, body, run_id, /*last=*/true);
 }
 
 }  // namespace ddprun

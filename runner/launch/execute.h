@@ -38,8 +38,10 @@ class Executor {
  private:
   /// Shows the progress of ranks, if this process reports.
   std::function<void(const Progress&)> shown_progress();
-  Outcome execute(const WorldConfig& world, const RankBody& body, const std::string& run_id,
+  Outcome execute(const Experiment& experiment, const RankBody& body, const std::string& run_id,
                   bool last);
+  /// In ranks that it forks.
+  Outcome run_forked(const RankBody& body, const WorldConfig& world);
   /// As the rank that this process is. If it fails, it hears the words of the others.
   Outcome run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
                        bool last);

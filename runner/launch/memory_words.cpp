@@ -69,8 +69,7 @@ ErrorText memory_error(const std::exception& failure) {
   const std::string message = message_of(failure);
   return {.what = "out of memory: " + memory_words(message),
           .got = message,
-          .expected = "that parameters, gradients, optimizer state and activations fit",
-          .hint = "a smaller batch, context or model"};
+          .expected = "that all there is at a time fits"};
 }
 
 std::int64_t kernel_memory_kills() {

@@ -9,8 +9,8 @@
 namespace ddprun {
 
 /// "out of memory: tried to allocate 20.00 GiB on GPU 0, which has 512.00 MiB of 79.10 GiB free",
-/// and torch's own words in `got`; for the CPU it says what is available. Only for failures of
-/// which says_out_of_memory() is true.
+/// and torch's own words in `got`; for the CPU it says what is available. What may help, the kind
+/// of the experiment knows. Only for failures of which says_out_of_memory() is true.
 ErrorText memory_error(const std::exception& failure);
 
 /// How many processes the kernel has killed since it started because memory ran out; 0 if it does

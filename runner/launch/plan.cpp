@@ -12,6 +12,7 @@
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/comm/mpi_library.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
@@ -130,6 +131,9 @@ std::string why_not_here(const Experiment& experiment, const PluginRegistry& reg
     const std::int64_t local_ranks = options.joined_world_size > 0 ? 1 : world.size;
     check_device(world.device, world.emulated() ? 1 : local_ranks,
                  origin_of(experiment.document, "world.device"));
+    if (world.comm.backend == BackendKind::mpi) {
+      check_mpi(origin_of(experiment.document, "world.backend"));
+    }
     experiment.kind->check_machine(experiment, registry, local_ranks);
     return {};
   } catch (const ConfigError& error) {

@@ -44,9 +44,9 @@ RankError describe_signal(int signal, bool memory_killed) {
   if (memory_killed) {
     return {FailureKind::out_of_memory,
             {.what = "killed by signal " + name + ", by the kernel, whose memory ran out",
-             .got = "the kernel counted a process that it killed for want of memory",
-             .expected = kEndsByItself,
-             .hint = "a smaller batch or model, or fewer ranks"}};
+             .got = "the kernel counted a process that it killed for want of memory, which "
+                    "the ranks of a host share",
+             .expected = kEndsByItself}};
   }
   return {FailureKind::died,
           {.what = "killed by signal " + name,

@@ -11,7 +11,6 @@
 
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/row_names.h"
-#include "runner/report/table_lines.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {
@@ -21,6 +20,7 @@ namespace {
 /// A run that was measured, and how it is called.
 struct NamedRow {
   const Row& row;
+  const RunStatistics& statistics;
   const std::string& name;
   const std::string& row_name;  ///< without which run of its row it is
 };
@@ -41,7 +41,7 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
   std::vector<std::string> checks, controls;
   std::vector<ReportLine> failures;
   std::size_t proved = 0;
-  for (const auto& [row, name, row_name] : rows) {
+  for (const auto& [row, statistics, name, row_name] : rows) {
     const Proof proof = summarize_proof(row);
     if (proof.status == CheckStatus::passed) ++proved;
     if (proof.status == CheckStatus::control) add_once(controls, row_name);
@@ -70,11 +70,10 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
 
 /// Values that were not finite, and steps that did something worth counting.
 void add_steps(const NamedRow& named, std::vector<ReportLine>& lines) {
-  const auto& [row, name, row_name] = named;
+  const auto& [row, statistics, name, row_name] = named;
   if (const std::string sentence = divergence(row); !sentence.empty()) {
     lines.push_back({"DIVERGED: " + name + ": " + sentence, true});
   }
-  const RunStatistics statistics(row);
   for (const Quantity& quantity : row.kind->quantities()) {
     if (quantity.if_counted.empty() || statistics[quantity].count == 0) continue;
     lines.push_back({fmt::format("{}: {}: {} of {} steps, warm-up included, {}",
@@ -110,7 +109,7 @@ void add_baselines(const std::vector<NamedRow>& rows, std::vector<ReportLine>& l
 
 void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> emulated;
-  for (const auto& [row, name, row_name] : rows) {
+  for (const auto& [row, statistics, name, row_name] : rows) {
     if (row.emulated) add_once(emulated, row_name);
   }
   if (emulated.empty()) return;
@@ -123,9 +122,8 @@ void add_emulated(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
 /// Why figures are missing, once each. On a CPU nobody expects those of a device.
 void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   std::vector<std::string> notes;
-  for (const auto& [row, name, row_name] : rows) {
+  for (const auto& [row, statistics, name, row_name] : rows) {
     if (row.emulated || row.ranks.front().device_name.empty()) continue;
-    const RunStatistics statistics(row);
     for (const Quantity& quantity : row.kind->quantities()) {
       if (!quantity.follows) continue;
       const Figure figure = statistics.figure(quantity);
@@ -138,9 +136,9 @@ void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lin
 }
 
 /// What the figures are, and which runs they lack.
-void add_repeats(const std::vector<Row>& rows, const std::vector<std::string>& names,
+void add_repeats(const TableLines& table, const std::vector<std::string>& names,
                  std::vector<ReportLine>& lines) {
-  const TableLines table(rows);
+  const std::vector<Row>& rows = table.rows();
   if (!table.repeated()) return;
   std::size_t most = 0;
   for (const TableLine& line : table.lines()) {
@@ -159,28 +157,30 @@ void add_repeats(const std::vector<Row>& rows, const std::vector<std::string>& n
 }
 
 /// What rows of a kind say together.
-void add_findings(const std::vector<Row>& rows, std::vector<ReportLine>& lines) {
-  for (const Finding& finding : findings_of(rows)) {
+void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
+  for (const Finding& finding : findings_of(table)) {
     if (!finding.text.empty()) lines.push_back({finding.text});
   }
 }
 
 }  // namespace
 
-std::vector<ReportLine> report_lines(const std::vector<Row>& rows) {
+std::vector<ReportLine> report_lines(const TableLines& table) {
+  const std::vector<Row>& rows = table.rows();
   const std::vector<std::string> names = run_names(rows), row_names = ddprun::row_names(rows).names;
   std::vector<NamedRow> measured;
+  auto statistics = table.statistics().begin();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].measured()) measured.push_back({rows[i], names[i], row_names[i]});
+    if (rows[i].measured()) measured.push_back({rows[i], *statistics++, names[i], row_names[i]});
   }
   std::vector<ReportLine> lines;
-  add_repeats(rows, names, lines);
+  add_repeats(table, names, lines);
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);
   add_emulated(measured, lines);
   add_missing(measured, lines);
-  add_findings(rows, lines);
+  add_findings(table, lines);
   return lines;
 }
 

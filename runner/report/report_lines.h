@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/report/row.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -15,6 +15,6 @@ struct ReportLine {
 };
 
 /// Says in words what was proved, what was not, and why a figure is missing: one line each.
-std::vector<ReportLine> report_lines(const std::vector<Row>& rows);
+std::vector<ReportLine> report_lines(const TableLines& table);
 
 }  // namespace ddprun

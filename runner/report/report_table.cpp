@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "runner/report/report_lines.h"
-#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -112,13 +111,12 @@ TextTable::Cell proof_cell(const TableLine& line) {
 }
 
 /// Adds what tells the rows of a kind apart.
-void add_facts(const ExperimentKind& kind, const std::vector<Row>& rows, const TableLines& lines,
-               TextTable& table) {
+void add_facts(const ExperimentKind& kind, const TableLines& lines, TextTable& table) {
   using Facts = std::vector<std::pair<std::string, std::string>>;
   std::vector<Facts> facts;  // of each line
   std::vector<std::string> titles;
   for (const TableLine& line : lines.lines()) {
-    const Row& row = rows[line.first];
+    const Row& row = lines.rows()[line.first];
     facts.push_back(!line.runs.empty() && row.kind == &kind ? kind.facts(row) : Facts());
     for (const auto& [title, text] : facts.back()) {
       if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
@@ -163,15 +161,15 @@ TextTable::Cell why_not(const std::vector<Row>& rows, const TableLine& line) {
 
 }  // namespace
 
-TextTable report_table(const std::vector<Row>& rows) {
-  const TableLines lines(rows);
+TextTable report_table(const TableLines& lines) {
+  const std::vector<Row>& rows = lines.rows();
   TextTable table;
   table.columns.push_back({lines.title(), false, 0});
   for (const TableLine& line : lines.lines()) {
     table.lines.push_back({{{line.name + (rows[line.first].emulated ? " (emulated)" : "")}}});
   }
   for (const ExperimentKind* kind : kinds_of(rows)) {
-    add_facts(*kind, rows, lines, table);
+    add_facts(*kind, lines, table);
     add_columns(*kind, lines, table);
   }
   table.columns.push_back({"proof", false, 0});
@@ -186,11 +184,11 @@ TextTable report_table(const std::vector<Row>& rows) {
   return table;
 }
 
-std::string terminal_report(const std::vector<Row>& rows, const Terminal& terminal) {
+std::string terminal_report(const TableLines& table, const Terminal& terminal) {
   std::vector<std::string> dropped;
-  std::string out = report_table(rows).render(terminal.width, terminal.colour, &dropped);
+  std::string out = report_table(table).render(terminal.width, terminal.colour, &dropped);
   out += "\n";
-  for (const ReportLine& line : report_lines(rows)) {
+  for (const ReportLine& line : report_lines(table)) {
     out += coloured(line.text, line.bad ? Colour::red : Colour::none, terminal.colour) + "\n";
   }
   if (!dropped.empty()) {

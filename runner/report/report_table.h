@@ -2,9 +2,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "runner/report/row.h"
+#include "runner/report/table_lines.h"
 #include "runner/report/terminal.h"
 #include "runner/report/text_table.h"
 
@@ -12,9 +11,9 @@ namespace ddprun {
 
 /// One line for each row, with all of its runs. The columns are the quantities of the rows' kinds
 /// that have a title.
-TextTable report_table(const std::vector<Row>& rows);
+TextTable report_table(const TableLines& lines);
 
 /// The table and its notes for a terminal (or a pipe).
-std::string terminal_report(const std::vector<Row>& rows, const Terminal& terminal);
+std::string terminal_report(const TableLines& table, const Terminal& terminal);
 
 }  // namespace ddprun

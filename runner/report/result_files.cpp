@@ -11,7 +11,6 @@
 #include "runner/report/report_table.h"
 #include "runner/report/steps_csv.h"
 #include "runner/report/summary_csv.h"
-#include "runner/report/table_lines.h"
 #include "runner/report/timeline_file.h"
 
 namespace ddprun {
@@ -51,9 +50,9 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
   return environment;
 }
 
-std::string result_text(const ResultContext& context, const std::vector<Row>& rows) {
+std::string result_text(const ResultContext& context, const TableLines& table) {
   const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
-  return result_json(context, rows).dump(1, ' ', false, replace) + "\n";
+  return result_json(context, table).dump(1, ' ', false, replace) + "\n";
 }
 
 /// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
@@ -74,7 +73,8 @@ std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std:
 
 }  // namespace
 
-json result_json(const ResultContext& context, const std::vector<Row>& rows) {
+json result_json(const ResultContext& context, const TableLines& table) {
+  const std::vector<Row>& rows = table.rows();
   json environment = json::object();
   for (const auto& [key, value] : environment_of(context, rows)) environment[key] = value;
   json out = {{"schema_version", kResultSchemaVersion},
@@ -84,22 +84,23 @@ json result_json(const ResultContext& context, const std::vector<Row>& rows) {
               {"command_line", context.command_line},
               {"environment", std::move(environment)},
               {"rows", json::array()},
-              {"table", table_json(rows)},
+              {"table", table_json(table)},
               {"findings", json::array()}};
   for (const Row& row : rows) out["rows"].push_back(to_json(row));
-  for (const Finding& finding : findings_of(rows)) {
+  for (const Finding& finding : findings_of(table)) {
     if (!finding.value.is_null()) out["findings"].push_back(finding.value);
   }
   return out;
 }
 
-std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows) {
+std::string summary_markdown(const ResultContext& context, const TableLines& table) {
+  const std::vector<Row>& rows = table.rows();
   std::vector<std::string> words;
   for (const std::string& word : context.command_line) words.push_back(quoted_for_shell(word));
   std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
                                 fmt::join(words, " "));
-  out += report_table(rows).markdown() + "\n";
-  for (const ReportLine& line : report_lines(rows)) out += "- " + line.text + "\n";
+  out += report_table(table).markdown() + "\n";
+  for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
   const std::vector<std::string> names = run_names(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
@@ -123,25 +124,28 @@ std::string row_folder(std::size_t number) { return fmt::format("profile/{:02}",
 
 void write_row(ResultFolder& folder, const ResultContext& context, std::size_t number,
                const Row& row) {
-  folder.write(fmt::format("{}/{:02}.json", kRowsFolder, number), result_text(context, {row}));
+  const std::vector<Row> rows = {row};
+  folder.write(fmt::format("{}/{:02}.json", kRowsFolder, number),
+               result_text(context, TableLines(rows)));
   folder.show();
 }
 
 fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
-  folder.write("result.json", result_text(context, rows));  // first: it has everything
+  const TableLines table(rows);
+  folder.write("result.json", result_text(context, table));  // first: it has everything
   folder.write("experiment.yaml", context.yaml);
   for (std::size_t i = 0; i < context.resolved_yaml.size(); ++i) {
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);
   }
   folder.write("steps.csv", steps_csv(rows));
-  folder.write("summary.csv", summary_csv(rows));
-  folder.write("summary.tex", report_table(rows).latex());
+  folder.write("summary.csv", summary_csv(table));
+  folder.write("summary.tex", report_table(table).latex());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].measured()) continue;
     folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));
   }
-  folder.write("summary.md", summary_markdown(context, rows));
+  folder.write("summary.md", summary_markdown(context, table));
   for (const Row& row : rows) {
     if (!row.measured() || row.ranks[0].topology.empty()) continue;
     folder.write("nccl_topology.xml", row.ranks[0].topology);  // of all rows: they ran in one place

@@ -10,7 +10,7 @@
 
 #include "ddprun/config/config_node.h"
 #include "runner/report/result_folder.h"
-#include "runner/report/row.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -27,8 +27,8 @@ struct ResultContext {
   std::vector<std::string> resolved_yaml;  ///< one a row
 };
 
-nlohmann::json result_json(const ResultContext& context, const std::vector<Row>& rows);
-std::string summary_markdown(const ResultContext& context, const std::vector<Row>& rows);
+nlohmann::json result_json(const ResultContext& context, const TableLines& table);
+std::string summary_markdown(const ResultContext& context, const TableLines& table);
 
 /// The folder within the result folder where rows are until the result is complete. Each of its
 /// files is a result.json of one row.

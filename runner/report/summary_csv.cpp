@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "runner/report/csv_field.h"
-#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -45,9 +44,8 @@ std::string row_line(const std::string& row, const RowFigure& figure, const Quan
 
 }  // namespace
 
-std::string summary_csv(const std::vector<Row>& rows) {
+std::string summary_csv(const TableLines& table) {
   std::string out = "row,label,run,quantity,unit,figure,mean,std,median,p95,n\n";
-  const TableLines table(rows);
   for (const TableLine& line : table.lines()) {
     if (line.runs.empty()) continue;
     const std::string row = fmt::format("{},{}", line.first + 1, csv_field(line.name));

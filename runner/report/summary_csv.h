@@ -2,9 +2,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "runner/report/row.h"
+#include "runner/report/table_lines.h"
 
 namespace ddprun {
 
@@ -13,6 +12,6 @@ namespace ddprun {
 /// median, 95th percentile and number of the measured ones. A row of several runs has one line
 /// more, run "all": the row's figure, and these statistics of the runs' figures. So has a quantity
 /// that compares rows. Cells that have no meaning are empty.
-std::string summary_csv(const std::vector<Row>& rows);
+std::string summary_csv(const TableLines& table);
 
 }  // namespace ddprun

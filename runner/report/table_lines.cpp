@@ -25,7 +25,7 @@ std::string in_sentence(const RowNames& names, std::size_t row) {
 
 }  // namespace
 
-TableLines::TableLines(const std::vector<Row>& rows) {
+TableLines::TableLines(const std::vector<Row>& rows) : rows_(rows) {
   const RowNames names = row_names(rows);
   title_ = names.title;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -34,8 +34,11 @@ TableLines::TableLines(const std::vector<Row>& rows) {
     } else {
       lines_.push_back({names.names[i], i});
     }
+    auto& runs = runs_[rows[i].kind];
     if (!rows[i].measured()) continue;
-    lines_.back().runs.push_back(&statistics_.emplace_back(rows[i], in_sentence(names, i)));
+    const RunStatistics& run = statistics_.emplace_back(rows[i], in_sentence(names, i));
+    lines_.back().runs.push_back(&run);
+    runs.push_back(&run);
   }
 }
 
@@ -44,18 +47,10 @@ bool TableLines::repeated() const {
                      [](const TableLine& line) { return line.count > 1; });
 }
 
-std::vector<const RunStatistics*> TableLines::runs_of(const ExperimentKind& kind) const {
-  std::vector<const RunStatistics*> runs;
-  for (const RunStatistics& each : statistics_) {
-    if (each.run().kind == &kind) runs.push_back(&each);
-  }
-  return runs;
-}
-
 RowFigure TableLines::figure(const TableLine& line, const ExperimentKind& kind,
                              const Quantity& quantity) const {
   if (line.runs.empty() || line.runs.front()->run().kind != &kind) return {};
-  return row_figure(line.runs, quantity, quantity.compares ? runs_of(kind) : RowRuns());
+  return row_figure(line.runs, quantity, runs_of(kind));
 }
 
 std::vector<std::string> run_names(const std::vector<Row>& rows) {
@@ -71,10 +66,9 @@ std::vector<std::string> run_names(const std::vector<Row>& rows) {
   return names;
 }
 
-std::vector<Finding> findings_of(const std::vector<Row>& rows) {
-  const TableLines table(rows);
+std::vector<Finding> findings_of(const TableLines& table) {
   std::vector<Finding> out;
-  for (const ExperimentKind* kind : kinds_of(rows)) {
+  for (const ExperimentKind* kind : kinds_of(table.rows())) {
     for (Finding& finding : kind->findings(table.runs_of(*kind))) {
       out.push_back(std::move(finding));
     }
@@ -82,12 +76,11 @@ std::vector<Finding> findings_of(const std::vector<Row>& rows) {
   return out;
 }
 
-json table_json(const std::vector<Row>& rows) {
-  const TableLines table(rows);
+json table_json(const TableLines& table) {
   json out = json::array();
   for (const TableLine& line : table.lines()) {
     json figures = json::object(), std = json::object();
-    const ExperimentKind* kind = rows[line.first].kind;
+    const ExperimentKind* kind = table.rows()[line.first].kind;
     for (std::size_t q = 0; !line.runs.empty() && q < kind->quantities().size(); ++q) {
       const Quantity& quantity = kind->quantities()[q];
       const RowFigure figure = table.figure(line, *kind, quantity);

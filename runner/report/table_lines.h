@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,31 +30,38 @@ class TableLines {
   TableLines(const TableLines&) = delete;
   TableLines& operator=(const TableLines&) = delete;
 
+  const std::vector<Row>& rows() const { return rows_; }
   const std::vector<TableLine>& lines() const { return lines_; }
   /// The title of the column of names.
   const std::string& title() const { return title_; }
   /// Whether a line has several runs.
   bool repeated() const;
 
-  /// Every measured run of that kind, in order.
-  std::vector<const RunStatistics*> runs_of(const ExperimentKind& kind) const;
+  /// Those of each row that was measured, in order.
+  const std::deque<RunStatistics>& statistics() const { return statistics_; }
+  /// Every measured run of that kind, in order. A row is of that kind.
+  const std::vector<const RunStatistics*>& runs_of(const ExperimentKind& kind) const {
+    return runs_.at(&kind);
+  }
   /// No value: the line has none, or is of another kind.
   RowFigure figure(const TableLine& line, const ExperimentKind& kind,
                    const Quantity& quantity) const;
 
  private:
+  const std::vector<Row>& rows_;
   std::string title_;
   std::deque<RunStatistics> statistics_;  // not a vector: addresses stay
   std::vector<TableLine> lines_;
+  std::map<const ExperimentKind*, std::vector<const RunStatistics*>> runs_;
 };
 
 /// The name of each run: that of its row, and which one it is if there are several.
 std::vector<std::string> run_names(const std::vector<Row>& rows);
 
 /// What the rows that were measured say together, kind by kind.
-std::vector<Finding> findings_of(const std::vector<Row>& rows);
+std::vector<Finding> findings_of(const TableLines& table);
 
 /// The figures of all lines for result.json.
-nlohmann::json table_json(const std::vector<Row>& rows);
+nlohmann::json table_json(const TableLines& table);
 
 }  // namespace ddprun

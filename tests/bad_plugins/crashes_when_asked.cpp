@@ -7,7 +7,6 @@ namespace {
 
 class Crashes final : public ddprun::Strategy {
  public:
-  void setup(ddprun::StrategyContext&) override {}
   void finish_backward() override {}
   std::optional<ddprun::Refusal> unsupported(const ddprun::RunDescription&) const override {
     std::raise(SIGSEGV);

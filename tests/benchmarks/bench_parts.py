@@ -9,7 +9,6 @@ from bench_report import make_row
 COPY_SIDES = ("read_and_write", "copy_slices")  # of copy_limit_benchmark: two ways of copying what a reduction moves
 OWN_SIDES = {("shm", "group"): "shm_in_place", ("shm", "ordinary"): "shm_outside", ("gloo", "ordinary"): "gloo"}
 ALL_REDUCE_REPEAT = {"warmup": 1, "count": 101, "seconds": 3}
-MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def say(text):
@@ -57,11 +56,12 @@ def all_reduce_round(sizes, runs, index):
     medians, results = own_rows(sizes)
     runs += [{"configuration": "all-reduce", "round": index, **result} for result in results]
     mpi = sides.BIN / "open_mpi_all_reduce"
-    programs = [([str(sides.BIN / "copy_limit_benchmark"), "2"], {})]
+    programs = [([str(sides.BIN / "copy_limit_benchmark"), "2", *sizes], {})]
     if mpi.exists():
-        programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi)], MPI_ENVIRONMENT))
+        in_bytes = [f"{megabytes}000000" for megabytes in sizes]
+        programs.append((["mpirun", "-n", "2", "--bind-to", "core", str(mpi), *in_bytes], sides.MPI_ENVIRONMENT))
     for command, environment in programs:
-        out, others = sides.execute([*command, *sizes], environment)
+        out, others = sides.execute(command, environment)
         runs.append({"configuration": "all-reduce", "side": command[0], "round": index, "other_cpus": others,
                      "lines": out.splitlines()})
         for megabytes, found in program_medians(out).items():

@@ -14,6 +14,7 @@ PEER_PYTHON = REPO / ".deps/bench-venv/bin/python"
 PEER_PROGRAM = REPO / "tests/benchmarks/peer/pytorch_ddp.py"
 CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")  # where a toolkit is, torch's Python wheel takes its libraries from it
 RUN_LIMIT_S = 900
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 # Batch of one rank; all other dimensions stand in the preset and in peer/sizes.py.
 BATCH = {"tiny": 4, "peer-small": 2, "laptop-70m": 1}
@@ -169,13 +170,13 @@ def collectives(name, world, sweep, repeat):
             "collectives": {"collective": "all_reduce", "dtype": "float32", "op": "sum"}, "repeat": repeat, "sweep": sweep}
 
 
-def run_collectives(experiment, launcher=()):
+def run_collectives(experiment, launcher=(), environment=None):
     """Runs it; returns (backend, memory, megabytes) -> median milliseconds of the slowest rank, the result, and what others took."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "collectives.json.yaml"
         path.write_text(json.dumps(experiment))
         command = [*launcher, str(BIN / "ddprun"), "run", str(path), "--quiet", "--output", folder]
-        _, others = execute(command, {})
+        _, others = execute(command, environment or {})
         result = json.loads((Path(folder) / experiment["name"] / "latest/result.json").read_text())
     return collective_medians(result), result, others
 

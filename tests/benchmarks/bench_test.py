@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import bench
+import bench_collectives
 import bench_parts
 import bench_report as report
 import bench_roofline as roofline
@@ -38,6 +39,28 @@ class Samples(unittest.TestCase):
     def test_memory_and_start_up_are_those_of_the_worst_rank(self):
         self.assertEqual(report.QUANTITIES["launch to first step"][1](self.run_of_two), [2.0])
         self.assertEqual(report.QUANTITIES["peak memory of a rank"][1](self.run_of_two), [(2e6 + 1) / 1e6])
+
+
+class Collectives(unittest.TestCase):
+    def test_of_gloos_table_the_median_is_read_in_microseconds(self):
+        out = """====
+Device:      tcp, pci=, iface=lo, speed=-1, addr=[127.0.0.1]
+Options:     processes=2, inputs=1, threads=1, verify=false
+
+   size (B)   elements   min (ns)   p50 (ns)   p99 (ns)   max (ns)   bandwidth (GB/s)   iterations
+       4096       1024      30100      41250      99000     200000              0.093        24000
+"""
+        self.assertEqual(bench_collectives.gloo_median(out), 41.25)
+
+    def test_each_rank_has_its_share_of_the_cores(self):
+        with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}):
+            self.assertEqual([bench_collectives.cores_of(rank, 2) for rank in range(2)], ["0,1", "2,3"])
+        with mock.patch("os.sched_getaffinity", return_value={4, 6}):
+            self.assertEqual([bench_collectives.cores_of(rank, 4) for rank in range(4)], ["4", "6", "4", "6"])
+
+    def test_ratios_are_of_the_sides_of_one_round(self):
+        figures = {"ddprun gloo": {4096: [10, 40, 30]}, "gloo's program": {4096: [10, 20, 60]}}
+        self.assertEqual(bench_collectives.table(2, figures)[2], "| 2 | 4096 | 30 | 20 | 1.00 (0.50–2.00) |")
 
 
 class AllReduce(unittest.TestCase):

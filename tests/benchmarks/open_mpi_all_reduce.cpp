@@ -1,6 +1,7 @@
-// Open MPI's side of the all-reduce of `make bench`: MPI_Allreduce in place, sum of float32. One
-// JSON line a size. Built where MPI is found (Debian: libopenmpi-dev openmpi-bin).
-//     mpirun -n 2 --bind-to core build/release/bin/open_mpi_all_reduce [MB...=1 10 100 1024]
+// Open MPI's side of the all-reduce of `make bench` and bench_collectives.py: MPI_Allreduce in
+// place, sum of float32. One JSON line a size. Built where MPI is found (Debian: libopenmpi-dev
+// openmpi-bin).
+//     mpirun -n 2 --bind-to core build/release/bin/open_mpi_all_reduce [BYTES...]
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -11,12 +12,12 @@
 
 namespace {
 
-void run_size(long megabytes, int rank) {
-  const long count = megabytes * 1'000'000 / 64 * 16;
-  const int rounds = megabytes >= 1000 ? 7 : megabytes >= 100 ? 21 : 101;
+void run_size(long bytes, int rank) {
+  const long count = bytes / static_cast<long>(sizeof(float));
+  const long rounds = std::clamp(2'000'000'000 / bytes, 7L, 1000L);
   std::vector<float> data(static_cast<std::size_t>(count), 1.0F);
   std::vector<double> times;
-  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+  for (long round = -3; round < rounds; ++round) {  // the first ones are a warm-up
     std::fill(data.begin(), data.end(), 1.0F);
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::vector<long> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::atol(argv[i]));
-  if (sizes.empty()) sizes = {1, 10, 100, 1024};
+  if (sizes.empty()) sizes = {1'000'000, 10'000'000, 100'000'000, 1'024'000'000};
   for (const long size : sizes) run_size(size, rank);
   MPI_Finalize();
   return 0;

@@ -17,6 +17,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
 #include "plugins_under_test.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
@@ -78,6 +79,8 @@ class LowerLimits : public Options {
  public:
   void section(const std::string&, const std::string&,
                const std::function<void(Options&)>&) override {}
+  void choice_or_section(const std::string&, ChoiceTarget, const std::string&,
+                         const std::function<void(Options&)>&) override {}
   ConfigNode node;
 
  protected:
@@ -146,7 +149,6 @@ std::vector<Combination> overlapping() {
 /// A single process has nobody to synchronize with.
 class Alone : public Strategy {
  public:
-  void setup(StrategyContext&) override {}
   void finish_backward() override {}
 };
 
@@ -157,7 +159,17 @@ struct Outcome {
   std::vector<double> losses;
   std::vector<std::int64_t> collectives;  // of each step
   std::string off_plan;                   // of the last step
+  bool once_a_step = true;                // nothing travels in each micro-batch
 };
+
+/// Without padding, which depends on the number of ranks.
+at::Tensor packed(const at::Tensor& flat, const ParameterLayout& layout) {
+  std::vector<at::Tensor> parts;
+  for (int index = 0; index < layout.count(); ++index) {
+    parts.push_back(flat.narrow(0, layout.range(index).begin, layout.range(index).size()));
+  }
+  return at::cat(parts);
+}
 
 Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strategy) {
   Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
@@ -165,14 +177,19 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   auto& buffers = trainer.data_parallel().buffers();
   for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
     const Sample sample = trainer.step(step, [&] {
-      if (step == 0) outcome.gradients = trainer.gradients();
+      if (step == 0) outcome.gradients = packed(trainer.gradients(), buffers);
     });
     outcome.losses.push_back(sample[training().loss]);
     outcome.collectives.push_back(static_cast<std::int64_t>(sample[training().collectives]));
   }
-  outcome.parameters = buffers.parameters(buffers.all()).detach().clone();
+  const auto planned = trainer.data_parallel().context().planned();
+  outcome.once_a_step = std::all_of(
+      planned.begin(), planned.end(),
+      [](const PlannedCollective& each) { return each.in != PlannedIn::each_micro_batch; });
+  outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
+  outcome.parameters =
+      packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);
   outcome.copy = buffers.compute_copy(buffers.all());
-  outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.data_parallel().planned());
   return outcome;
 }
 
@@ -300,7 +317,7 @@ TEST_P(Contract, SmallIntegersAverageExactly) {
   for (const auto& check : checks) EXPECT_EQ(check.status, CheckStatus::passed) << check.detail;
 }
 
-TEST_P(Contract, AccumulationSynchronizesOncePerStep) {
+TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
   Experiment whole = experiment();
   whole.train.steps = 3;
   Experiment accumulated = whole;
@@ -313,7 +330,9 @@ TEST_P(Contract, AccumulationSynchronizesOncePerStep) {
       own_rounding(whole, alone, [](const Outcome& outcome) { return outcome.gradients; });
   const double scale = alone.gradients.abs().max().item<double>();
   for (std::size_t rank = 0; rank < twice.size(); ++rank) {
-    EXPECT_EQ(twice[rank].collectives, once[rank].collectives);
+    if (once[rank].once_a_step) {
+      EXPECT_EQ(twice[rank].collectives, once[rank].collectives);
+    }
     EXPECT_EQ(twice[rank].off_plan, "");
     EXPECT_LE(max_difference(twice[rank].gradients, alone.gradients), 2e-6 * scale + rounding);
   }

@@ -256,7 +256,8 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
     EXPECT_EQ(rows[0]["status"], "ok");
     EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
     EXPECT_THAT(rows[1]["reason"].get<std::string>(),
-                AllOf(HasSubstr("tried to allocate "), HasSubstr("available")));
+                AllOf(HasSubstr("tried to allocate "), HasSubstr("available"),
+                      HasSubstr("\n  hint: a smaller batch, context or model")));
     EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
   }
 }

@@ -38,7 +38,7 @@ TEST(Doctor, SaysAsJsonWhatItFound) {
   EXPECT_THAT(names,
               IsSupersetOf({"processor", "cores", "simd", "memory", "huge pages", "memory copies",
                             "matrix products", "host name", "gloo all-reduce", "shm all-reduce",
-                            "strategy plugins", "precision plugins", "attention plugins"}));
+                            "mpi", "strategy plugins", "precision plugins", "attention plugins"}));
 }
 
 TEST(Doctor, APluginThatDoesNotFitIsAFailure) {

@@ -23,10 +23,10 @@ struct Limits {
 
 /// The variable that an option sets. Its value on declaration is the option's default. If the
 /// possible values are known, the variable is an enum with names (choice.h), so that no text is
-/// compared.
-using OptionTarget =
-    std::variant<bool*, std::int64_t*, double*, std::string*, ChoiceTarget, std::vector<double>*,
-                 std::vector<std::int64_t>*, std::vector<std::string>*>;
+/// compared. An optional without a value is an option that was not given.
+using OptionTarget = std::variant<bool*, std::int64_t*, std::optional<std::int64_t>*, double*,
+                                  std::string*, ChoiceTarget, std::vector<double>*,
+                                  std::vector<std::int64_t>*, std::vector<std::string>*>;
 
 /// One declared option.
 struct OptionSpec {
@@ -53,6 +53,15 @@ class Options {
   /// Declares a nested mapping. `declare` is called once, with the options inside it.
   virtual void section(const std::string& key, const std::string& help,
                        const std::function<void(Options&)>& declare) = 0;
+
+  /// Declares an option that is one name of `choice` or, to say more, a mapping:
+  ///     recompute: every_block
+  ///     recompute: {every: 2, keep_last: 1}
+  /// `declare` is called once, with the options of the mapping, all of them optional. A mapping
+  /// must give one at least, and leaves `choice` as it is.
+  virtual void choice_or_section(const std::string& key, ChoiceTarget choice,
+                                 const std::string& help,
+                                 const std::function<void(Options&)>& declare) = 0;
 
  protected:
   virtual bool visit(const OptionSpec& spec, OptionTarget target) = 0;

@@ -12,6 +12,7 @@
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/hierarchical_backend.h"
+#include "ddprun/comm/mpi_library.h"
 #include "ddprun/comm/recording_backend.h"
 #include "ddprun/comm/shm_backend.h"
 #include "ddprun/device/device.h"
@@ -36,6 +37,10 @@ class Choice {
                    asked_for(BackendKind::automatic) ? "auto: the ranks are on GPUs" : "asked for");
     }
     if (asked_for(BackendKind::gloo)) return gloo("asked for");
+    if (asked_for(BackendKind::mpi)) {
+      return group(load_mpi_library().make(place_.rank, place_.world_size, config_), 1,
+                   "asked for");
+    }
     const bool one_host = place_.claim.local_size >= place_.world_size;
     if (asked_for(BackendKind::shm) || (asked_for(BackendKind::automatic) && one_host))
       return shm();
@@ -143,8 +148,9 @@ void check_backend(const HostClaim& claim, int world_size, const CommConfig& con
                        .where = "world.backend",
                        .got = "device " + device.torch_device().str(),
                        .expected = "device cuda",
-                       .hint = "on the CPU take auto, gloo, shm or hierarchical"});
+                       .hint = "on the CPU take auto, gloo, shm, hierarchical or mpi"});
   }
+  if (backend == BackendKind::mpi) check_mpi("world.backend");
   if (backend == BackendKind::shm && claim.local_size < world_size) {
     throw ConfigError(
         {.what = "backend shm needs all ranks on one host",

@@ -19,6 +19,9 @@ bool takes(BackendKind backend, at::ScalarType type, ReduceOp op) {
       return can_reduce(type, op);
     case BackendKind::gloo:
       return op != ReduceOp::avg || at::isFloatingType(type);
+    case BackendKind::mpi:  // has no types of 16 bits
+      return type != at::kHalf && type != at::kBFloat16 &&
+             (op != ReduceOp::avg || at::isFloatingType(type));
     case BackendKind::nccl:
     case BackendKind::automatic:
       return true;

@@ -8,8 +8,6 @@
 
 #include "ddprun/base/choice.h"
 
-#include "ddprun/base/choice.h"
-
 namespace ddprun {
 
 enum class CollectiveKind : std::uint8_t {

@@ -11,9 +11,9 @@ namespace ddprun {
 class Options;
 
 /// `world.backend`: what carries the collectives. `automatic` is written "auto".
-enum class BackendKind { automatic, gloo, shm, hierarchical, nccl };
+enum class BackendKind { automatic, gloo, shm, hierarchical, mpi, nccl };
 constexpr auto choice_names(BackendKind) {
-  return std::array{"auto", "gloo", "shm", "hierarchical", "nccl"};
+  return std::array{"auto", "gloo", "shm", "hierarchical", "mpi", "nccl"};
 }
 
 struct CommConfig {

@@ -10,9 +10,9 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/all_gather_object.h"
+#include "ddprun/comm/collective_arguments.h"
 #include "ddprun/comm/gloo_backend.h"
 #include "ddprun/comm/recording_backend.h"
-#include "ddprun/comm/shm_arguments.h"
 
 namespace ddprun {
 
@@ -140,7 +140,8 @@ WorkPtr HierarchicalBackend::all_reduce(const std::vector<at::Tensor>& tensors,
   for (const auto& tensor : tensors) {
     check_tensor(tensor);
     const Slices slices(tensor, place_.local_size);
-    parts.push_back({slices, slices.of(place_.local_rank), checked_op(op, tensor.scalar_type())});
+    parts.push_back({slices, slices.of(place_.local_rank),
+                     checked_op(op, tensor.scalar_type(), BackendKind::hierarchical)});
   }
   const int me = place_.local_rank;
   return submit(
@@ -176,7 +177,7 @@ WorkPtr HierarchicalBackend::allreduce_coalesced(std::vector<at::Tensor>& tensor
 WorkPtr HierarchicalBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::ReduceScatterOptions& options) {
   check_reduce_scatter(output, input, getSize());
-  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type());
+  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type(), BackendKind::hierarchical);
   const auto first = [this, output, input, op](ShmCollectives& shm, Works& sent) {
     // The host's sums of the slices that belong to this local rank, one for each host.
     at::Tensor sums = at::empty({place_.hosts, output.numel()}, input.options());

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ddprun/comm/collective.h"
+#include "ddprun/comm/rank_group.h"
 
 namespace c10d {
 class Backend;
-class ProcessGroup;
 class Store;
 }  // namespace c10d
 
@@ -22,30 +22,9 @@ namespace ddprun {
 class Device;
 Device& cpu_device();
 
-/// A handle of a collective under way. Copies are handles of the same collective.
-class Work {
- public:
-  struct State;
-  Work();  ///< an empty handle: wait() returns at once
-  explicit Work(std::shared_ptr<State> state);
-  ~Work();
-  Work(const Work&);
-  Work& operator=(const Work&);
-
-  /// Blocks until the result is in the tensor. On a GPU, the current stream waits instead of the
-  /// caller. Throws CommError if the collective failed.
-  void wait();
-
- private:
-  std::shared_ptr<State> state_;
-};
-
-/// Collectives over a c10d::Backend: gloo, NCCL, or one of our own. A call returns at once. Its
-/// tensors must be contiguous and on the group's device, and must stay alive and untouched until
-/// wait(). Every rank must make the same calls in the same order. One thread at a time may call:
-/// the training thread, or autograd's while the training thread waits in backward. A failure (a
-/// dead peer, a timeout) throws CommError that names the collective, its label and this rank.
-class ProcessGroup {
+/// Collectives over a c10d::Backend: gloo, NCCL, or one of our own. Each is recorded with its
+/// times.
+class ProcessGroup final : public RankGroup {
  public:
   /// `backend`: its Works must supply futures, its options the timeout. `store`: carries
   /// all_gather_object() and messages of c10d code; it must be private to this group (a
@@ -54,12 +33,12 @@ class ProcessGroup {
   /// the tensors; it outlives the group.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
                int workers, std::string reason = "", Device& device = cpu_device());
-  ~ProcessGroup();
+  ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int rank() const;
-  int size() const;
+  int rank() const override;
+  int size() const override;
   Device& device() const;
   std::string backend_name() const;
   /// Why this backend was taken: "asked for", "auto: all 2 ranks are on this host".
@@ -70,18 +49,12 @@ class ProcessGroup {
   /// elements, and it blocks. Throws CommError if the memory is refused to a rank.
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
 
-  /// In place: tensor = op over the ranks' tensors. ReduceOp::avg is the sum, divided once by
-  /// size(): exact wherever the mean is. The division is part of the recorded time.
-  Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
-  /// In place: tensor = tensor of rank `root`.
-  Work broadcast(const at::Tensor& tensor, int root, std::string_view label);
-  /// output = this rank's slice of op over the ranks' inputs. There are size() equal slices, in
-  /// rank order.
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) override;
+  Work broadcast(const at::Tensor& tensor, int root, std::string_view label) override;
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
-                      std::string_view label);
-  /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's part
-  /// of `output`.
-  Work all_gather(const at::Tensor& output, const at::Tensor& input, std::string_view label);
+                      std::string_view label) override;
+  Work all_gather(const at::Tensor& output, const at::Tensor& input,
+                  std::string_view label) override;
   /// Returns when every rank has called it. It is recorded too.
   void barrier(std::string_view label = "barrier");
 
@@ -89,9 +62,7 @@ class ProcessGroup {
   /// messages, and is not recorded. Blocks; all ranks call it in the same order.
   std::vector<std::string> all_gather_object(const std::string& text);
 
-  /// This group as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
-  /// collectives are recorded here too, labelled with their c10d names.
-  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
+  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d() override;
 
   /// The collectives completed since the last call, in the order of enqueueing. On the CPU it does
   /// not wait: those under way come with a later call. If nobody takes records, between 65,536 and

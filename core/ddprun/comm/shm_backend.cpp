@@ -1,8 +1,8 @@
 // Checks c10d's arguments and queues the collectives.
 #include "ddprun/comm/shm_backend.h"
 
+#include "ddprun/comm/collective_arguments.h"
 #include "ddprun/comm/gloo_backend.h"
-#include "ddprun/comm/shm_arguments.h"
 
 namespace ddprun {
 
@@ -26,7 +26,7 @@ WorkPtr ShmBackend::broadcast(std::vector<at::Tensor>& tensors,
 WorkPtr ShmBackend::allreduce(std::vector<at::Tensor>& tensors,
                               const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(tensors);
-  const ReduceOp op = checked_op(options.reduceOp, tensor.scalar_type());
+  const ReduceOp op = checked_op(options.reduceOp, tensor.scalar_type(), BackendKind::shm);
   return queue_.submit(tensors, [tensor, op](ShmCollectives& shm) {
     shm.all_reduce(data_of(tensor), bytes_of(tensor), tensor.scalar_type(), op);
   });
@@ -37,7 +37,7 @@ WorkPtr ShmBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
   std::vector<ReduceOp> ops;
   for (const auto& tensor : tensors) {
     check_tensor(tensor);
-    ops.push_back(checked_op(options.reduceOp, tensor.scalar_type()));
+    ops.push_back(checked_op(options.reduceOp, tensor.scalar_type(), BackendKind::shm));
   }
   return queue_.submit(tensors, [tensors, ops](ShmCollectives& shm) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -72,7 +72,7 @@ WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
 WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                          const c10d::ReduceScatterOptions& options) {
   check_reduce_scatter(output, input, getSize());
-  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type());
+  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type(), BackendKind::shm);
   return queue_.submit({output}, [output, input, op](ShmCollectives& shm) {
     shm.reduce_scatter(data_of(output), data_of(input), bytes_of(output), input.scalar_type(), op);
   });

@@ -1,68 +1,23 @@
-// Queues collectives and runs them on the progress thread.
+// Hands collectives in shared memory to their thread, and allocates that memory.
 #include "ddprun/comm/shm_queue.h"
 
 #include <ATen/Functions.h>
 
 #include "ddprun/base/private_memory.h"
-#include "ddprun/comm/future_work.h"
 
 namespace ddprun {
 
 ShmQueue::ShmQueue(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
                    std::chrono::milliseconds timeout, std::shared_ptr<ShmAllocations> allocations)
     : collectives_(store, place, timeout, std::move(allocations)),
-      thread_([this] { progress(); }) {}
+      tasks_([this] { collectives_.mark_failed(); }) {}
 
 ShmQueue::~ShmQueue() {
-  bool busy = false;
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    busy = !tasks_.empty();
-  }
-  if (busy) collectives_.abort();
-  changed_.notify_one();
-  thread_.join();
-}
-
-void ShmQueue::progress() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return closed_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;
-    Task& task = tasks_.front();  // stays there while it runs: no place in a deque moves
-    lock.unlock();
-    run(task);
-    lock.lock();
-    tasks_.pop_front();
-  }
-}
-
-void ShmQueue::run(Task& task) {
-  if (!failure_) {
-    try {
-      task.run(collectives_);
-    } catch (const std::exception&) {
-      failure_ = std::current_exception();
-      collectives_.mark_failed();
-    }
-  }
-  if (failure_) {
-    task.future->setError(failure_);
-  } else {
-    task.future->markCompleted(c10::IValue(task.results));
-  }
+  if (tasks_.busy()) collectives_.abort();
 }
 
 c10::intrusive_ptr<c10d::Work> ShmQueue::submit(std::vector<at::Tensor> results, Run run) {
-  auto future =
-      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back({std::move(run), std::move(results), future});
-  }
-  changed_.notify_one();
-  return c10::make_intrusive<FutureWork>(std::move(future));
+  return tasks_.submit(std::move(results), [this, run = std::move(run)] { run(collectives_); });
 }
 
 at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& options) {

@@ -1,16 +1,13 @@
 // The thread that runs collectives in shared memory, in the order of the calls.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "ddprun/comm/shm_collectives.h"
+#include "ddprun/comm/task_queue.h"
 
 namespace ddprun {
 
@@ -37,23 +34,8 @@ class ShmQueue {
   const std::shared_ptr<ShmAllocations>& allocations() const { return collectives_.allocations(); }
 
  private:
-  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-  struct Task {
-    Run run;
-    std::vector<at::Tensor> results;
-    FuturePtr future;
-  };
-
-  void progress();
-  void run(Task& task);
-
   ShmCollectives collectives_;
-  std::exception_ptr failure_;  // of the first that failed; the thread's own
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  bool closed_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  TaskQueue tasks_;  // last: its thread uses the above
 };
 
 }  // namespace ddprun

@@ -4,9 +4,9 @@
 
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/error.h"
 
 namespace ddprun {
 
@@ -62,7 +62,7 @@ void check_backend_of_device(const Experiment& e) {
     throw ConfigError({.what = "world.backend nccl joins ranks on GPUs",
                        .where = origin_of(e.document, "world.backend"),
                        .got = said("world.device", name_of(e.world.device)),
-                       .expected = "auto, gloo, shm or hierarchical",
+                       .expected = "auto, gloo, shm, hierarchical or mpi",
                        .hint = "add `device: cuda`, or take another backend"});
   }
 }
@@ -111,6 +111,14 @@ void refuse_unused(const Experiment& e, bool changed, const std::string& path,
                      .got = "a value that is not the default",
                      .expected = "no " + path,
                      .hint = "remove it"});
+}
+
+void refuse_several_ranks(const Experiment& e, ErrorText text) {
+  if (e.world.size == 1) return;
+  text.where = origin_of(e.document, "world.size");
+  text.got = said("world.size", std::to_string(e.world.size));
+  text.expected = "world.size 1";
+  throw ConfigError(std::move(text));
 }
 
 void check_experiment(const Experiment& experiment) {

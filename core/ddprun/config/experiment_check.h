@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
 
 namespace ddprun {
@@ -16,6 +17,9 @@ std::string said(const char* key, const std::string& value);
 /// Throws ConfigError if an option was `changed` that `neighbour` makes meaningless.
 void refuse_unused(const Experiment& experiment, bool changed, const std::string& path,
                    const std::string& neighbour);
+
+/// Throws ConfigError if there are several ranks. `text` has its `what` and its `hint`.
+void refuse_several_ranks(const Experiment& experiment, ErrorText text);
 
 /// Throws ConfigError if settings that every kind has contradict each other, or if one has no
 /// effect beside the others. RunnableKind::check() has the rest.

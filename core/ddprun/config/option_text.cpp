@@ -6,13 +6,14 @@
 
 #include <array>
 
+#include "ddprun/config/options_io.h"
 #include "ddprun/config/plain_scalar.h"
 
 namespace ddprun {
 
 std::string type_name(const OptionTarget& target) {
   constexpr std::array<const char*, std::variant_size_v<OptionTarget>> kNames = {
-      "true or false", "integer",         "number",           "text",
+      "true or false", "integer",         "integer",          "number",       "text",
       "text",          "list of numbers", "list of integers", "list of texts"};
   return kNames[target.index()];
 }
@@ -23,6 +24,15 @@ std::string allowed_text(const Limits& limits) {
   if (limits.min) return ">= " + number_text(*limits.min);
   if (limits.max) return "<= " + number_text(*limits.max);
   return {};
+}
+
+std::string allowed_text(ChoiceTarget choice, const std::function<void(Options&)>& declare) {
+  std::vector<std::string> inside;
+  for (const OptionInfo& option : list_options(declare)) {
+    inside.push_back(option.key + (option.allowed.empty() ? "" : " (" + option.allowed + ")"));
+  }
+  return fmt::format("{}, or a mapping with {}", fmt::join(choice.names(), ", "),
+                     fmt::join(inside, ", "));
 }
 
 }  // namespace ddprun

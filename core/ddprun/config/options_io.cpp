@@ -41,8 +41,13 @@ std::string describe(const ConfigNode& node) {
 // Reads one value of a declared option; knows how to complain about it.
 class ValueReader {
  public:
-  ValueReader(const OptionSpec& spec, const std::string& where, std::string type)
-      : spec_(spec), where_(where), type_(std::move(type)), key_(spec.key) {}
+  ValueReader(const OptionSpec& spec, const std::string& where, std::string type,
+              std::string allowed)
+      : spec_(spec),
+        where_(where),
+        type_(std::move(type)),
+        allowed_(std::move(allowed)),
+        key_(spec.key) {}
 
   void read(const ConfigNode& node, bool* out) const {
     const auto value = plain(node) ? parse_bool(node.scalar) : std::nullopt;
@@ -55,6 +60,12 @@ class ValueReader {
     if (!value) fail_type(node, integer_hint(node));
     check_range(node, static_cast<double>(*value));
     *out = *value;
+  }
+
+  void read(const ConfigNode& node, std::optional<std::int64_t>* out) const {
+    std::int64_t value = 0;
+    read(node, &value);
+    *out = value;
   }
 
   void read(const ConfigNode& node, double* out) const {
@@ -110,11 +121,10 @@ class ValueReader {
 
   /// Completes what is wrong, and throws it.
   [[noreturn]] void fail(const ConfigNode& node, ErrorText text) const {
-    const std::string allowed = allowed_text(spec_.limits);
     text.where = node.origin;
     text.got = describe(node);
-    text.expected = spec_.limits.one_of.empty() ? type_ + (allowed.empty() ? "" : ", " + allowed)
-                                                : "one of " + allowed;
+    text.expected = spec_.limits.one_of.empty() ? type_ + (allowed_.empty() ? "" : ", " + allowed_)
+                                                : "one of " + allowed_;
     if (!spec_.help.empty()) text.expected += " (" + spec_.help + ")";
     if (text.hint.empty())
       text.hint = "`ddprun describe NAME` shows the keys of a section or plugin";
@@ -162,6 +172,7 @@ class ValueReader {
   const OptionSpec& spec_;
   const std::string& where_;
   std::string type_;
+  std::string allowed_;
   std::string key_;  // spec_.key, with the element's index inside a list
 };
 
@@ -176,6 +187,19 @@ class Reader : public Options {
     const ConfigNode* child = node_.find(key);
     const ConfigNode absent;
     read_options(child ? *child : absent, where_.empty() ? key : where_ + "." + key, declare);
+  }
+
+  void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string& help,
+                         const std::function<void(Options&)>& declare) override {
+    remember(key);
+    const ConfigNode* value = node_.find(key);
+    if (value == nullptr) return;
+    if (value->kind == ConfigNode::Kind::map && !value->map.empty()) {
+      read_options(*value, where_.empty() ? key : where_ + "." + key, declare);
+      return;
+    }
+    const OptionSpec spec{key, help, {.one_of = {choice.names().begin(), choice.names().end()}}};
+    ValueReader(spec, where_, "text", allowed_text(choice, declare)).read(*value, choice);
   }
 
   void refuse_unknown() const {
@@ -196,7 +220,7 @@ class Reader : public Options {
     remember(spec.key);
     const ConfigNode* value = node_.find(spec.key);
     if (value == nullptr) return false;
-    ValueReader reader(spec, where_, type_name(target));
+    ValueReader reader(spec, where_, type_name(target), allowed_text(spec.limits));
     std::visit([&](auto variable) { reader.read(*value, variable); }, target);
     return true;
   }

@@ -39,6 +39,9 @@ template <class T>
 ConfigNode to_node(const T* variable) {
   return to_node(*variable);
 }
+ConfigNode to_node(const std::optional<std::int64_t>* variable) {
+  return *variable ? to_node(**variable) : ConfigNode{};
+}
 ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
 
 /// The present value of an option's variable.
@@ -57,9 +60,16 @@ class Writer : public Options {
     node_.map.emplace_back(key, write_options(declare));
   }
 
+  void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string&,
+                         const std::function<void(Options&)>& declare) override {
+    ConfigNode section = write_options(declare);
+    node_.map.emplace_back(key, section.map.empty() ? to_node(choice) : std::move(section));
+  }
+
  protected:
   bool visit(const OptionSpec& spec, OptionTarget target) override {
-    node_.map.emplace_back(spec.key, value_of(target));
+    ConfigNode value = value_of(target);
+    if (value.kind != ConfigNode::Kind::null) node_.map.emplace_back(spec.key, std::move(value));
     return false;
   }
 
@@ -77,6 +87,11 @@ class Lister : public Options {
       info.key = key + "." + info.key;
       infos_.push_back(std::move(info));
     }
+  }
+
+  void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string& help,
+                         const std::function<void(Options&)>& declare) override {
+    infos_.push_back({key, "text or mapping", choice.name(), allowed_text(choice, declare), help});
   }
 
  protected:

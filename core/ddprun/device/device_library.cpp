@@ -1,7 +1,6 @@
 // Loads a device's library, and asks it in a child process what is on this machine.
 #include "ddprun/device/device_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -11,6 +10,7 @@
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
+#include "ddprun/base/own_library.h"
 #include "ddprun/base/shared_library.h"
 
 namespace ddprun {
@@ -22,7 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSymbol = "ddprun_device_v1";
-constexpr const char* kRebuild = "build ddprun again, with all of its libraries";
 constexpr double kProbeLimitS = 30;
 
 json to_json(const DeviceProbe& probe) {
@@ -85,41 +84,11 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
   return probe_from_json(json::parse(report.text));
 }
 
-/// The handshake: the fields in the order of their declaration.
-void check(const DeviceDescriptor& descriptor, const std::string& name, const fs::path& file) {
-  const auto refuse = [&](const std::string& got, const std::string& expected) {
-    throw ConfigError({.what = "the library of device " + name + " does not fit this ddprun",
-                       .where = file.string(),
-                       .got = got,
-                       .expected = expected,
-                       .hint = kRebuild});
-  };
-  if (descriptor.size != sizeof(DeviceDescriptor)) {
-    refuse(fmt::format("a descriptor of {} bytes", descriptor.size),
-           fmt::format("{} bytes", sizeof(DeviceDescriptor)));
-  }
-  if (descriptor.api_version != kDeviceApiVersion) {
-    refuse(fmt::format("API {}", descriptor.api_version), fmt::format("API {}", kDeviceApiVersion));
-  }
-  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
-  if (text(descriptor.build_id) != DDPRUN_BUILD_ID) {
-    refuse(text(descriptor.build_id), DDPRUN_BUILD_ID);
-  }
-  if (text(descriptor.name) != name) refuse(text(descriptor.name), name);
-}
-
 const DeviceDescriptor& library_of(DeviceKind kind) {
-  return load_device_library(name_of(kind), device_library_file(name_of(kind)));
+  return load_device_library(name_of(kind), own_library_file(name_of(kind)));
 }
 
 }  // namespace
-
-fs::path device_library_file(const std::string& name) {
-  Dl_info here = {};
-  dladdr(reinterpret_cast<const void*>(&kSymbol), &here);
-  const fs::path folder = fs::weakly_canonical(here.dli_fname).parent_path();
-  return folder / ("libddprun_" + name + ".so");
-}
 
 const DeviceDescriptor& load_device_library(const std::string& name, const fs::path& file) {
   if (!fs::exists(file)) {
@@ -133,7 +102,7 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
   }
   const void* symbol = nullptr;
   try {
-    symbol = library_symbol(file, kSymbol, "the library of device " + name, kRebuild);
+    symbol = library_symbol(file, kSymbol, "the library of device " + name, kRebuildHint);
   } catch (const PluginError& error) {
     throw ConfigError(error.text());
   }
@@ -142,10 +111,12 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
                        .where = file.string(),
                        .got = fmt::format("no symbol {}", kSymbol),
                        .expected = "a library that ddprun's build made for a device",
-                       .hint = kRebuild});
+                       .hint = kRebuildHint});
   }
   const auto& descriptor = *static_cast<const DeviceDescriptor*>(symbol);
-  check(descriptor, name, file);
+  check_own_library({descriptor.size, descriptor.api_version, descriptor.build_id, descriptor.name},
+                    {sizeof(DeviceDescriptor), kDeviceApiVersion, DDPRUN_BUILD_ID, name.c_str()},
+                    "the library of device " + name, file);
   return descriptor;
 }
 

@@ -41,9 +41,6 @@ struct DeviceDescriptor {
   Device* (*create)(int index);
 };
 
-/// lib/libddprun_NAME.so beside libddprun_core.so.
-std::filesystem::path device_library_file(const std::string& name);
-
 /// Loads and checks a device's library, for good. The driver is not touched. Throws ConfigError if
 /// the library was not built, cannot be loaded, or was built differently.
 const DeviceDescriptor& load_device_library(const std::string& name,

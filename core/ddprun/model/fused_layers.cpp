@@ -67,7 +67,8 @@ struct BlockOutputNode final : FusedNode {
 
   variable_list backward(variable_list&& gradients) override {
     // mixed (rows, d_model), up_gate (rows, 2 * d_ff)
-    auto [mixed, sum, y, inverse_rms, up_gate] = saved<5>();
+    auto [mixed, sum, y, inverse_rms, saved_up_gate] = saved<5>();
+    at::Tensor up_gate = to_overwrite(std::move(saved_up_gate));
     const Normed normed = {sum, y, inverse_rms};
     const at::Tensor dstream = gradients[0].contiguous();
     const auto dtype = normed.y.scalar_type();

@@ -49,7 +49,7 @@ struct HeadLossNode final : FusedNode {
 
   variable_list backward(variable_list&& gradients) override {
     // dy (rows, d_model) T: like dhead, of the normed rows
-    const auto [sum, y, inverse_rms, dy] = saved<4>();
+    auto [sum, y, inverse_rms, saved_dy] = saved<4>();
     const Normed normed = {sum, y, inverse_rms};
     const auto factor = gradients[0].item<float>();
     if (memory->tenant == &dhead && gradient_is_free(head)) {
@@ -60,7 +60,8 @@ struct HeadLossNode final : FusedNode {
       float* const gradient = gradient_to_add_to(head);
       kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
     }
-    if (factor != 1.0F) dy.mul_(factor);
+    const at::Tensor dy =
+        factor != 1.0F ? to_overwrite(std::move(saved_dy)).mul_(factor) : std::move(saved_dy);
     return {rms_norm_backward(dy, normed, {}, norm), {}, {}};
   }
 };

@@ -1,6 +1,8 @@
 // The common base of the fused layers' autograd nodes.
 #pragma once
 
+#include <utility>
+
 #include "ddprun/plugin/kernel_node.h"
 
 namespace ddprun::fused {
@@ -12,6 +14,14 @@ namespace ddprun::fused {
 class FusedNode : public KernelNode {
   bool backward_overwrites() const final { return true; }
   std::string alternative() const final { return "set `kernels: reference` under `model:`"; }
+
+ protected:
+  /// What backward may overwrite: the tensor itself, or a copy if someone else, such as a
+  /// saved-tensor hook, holds its memory.
+  static at::Tensor to_overwrite(at::Tensor tensor) {
+    const bool ours = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+    return ours ? std::move(tensor) : tensor.clone();
+  }
 };
 
 }  // namespace ddprun::fused

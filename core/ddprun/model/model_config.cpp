@@ -96,6 +96,7 @@ void declare_options(Options& options, ModelConfig& config) {
                  {.min = 0.0, .max = 1.0});
   options.option("kernels", &config.kernels,
                  "fused kernels of our own, or PyTorch's operators one by one (reference)");
+  declare_option(options, config.recompute);
 }
 
 }  // namespace ddprun

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/kernels/kernel_set.h"
+#include "ddprun/model/recompute_config.h"
 
 namespace ddprun {
 
@@ -23,6 +24,7 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   double norm_eps = 1e-5;
   KernelSet kernels = KernelSet::fused;
+  RecomputeConfig recompute = {};
 
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;

@@ -53,18 +53,25 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
                          c10::Device device)
     : config_(config),
       attention_(attention),
+      recompute_(recompute_plan(config.recompute, config.layers)),
       seed_(seed),
       device_(device),
       linear_([](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }),
+      run_unit_([](int, const std::function<at::Tensor()>& forward) { return forward(); }),
+      as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
   const c10::NoGradGuard no_grad;
   const std::string embedding = "token_embeddings.weight";
+  unit_ = "token_embeddings";
   token_embeddings_ = add_parameter(
       embedding, truncated_normal({config.vocab_size, config.d_model}, 1.0, seed, embedding));
+  parameters_.back().read_in_float32 = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks_.push_back(make_block("layers." + std::to_string(layer) + "."));
+    unit_ = "layers." + std::to_string(layer);
+    blocks_.push_back(make_block(unit_ + "."));
   }
+  unit_ = "head";
   ln_final_ = norm_weight("ln_final.weight");
   lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
   rotations_ = rope_rotations(config).to(device);
@@ -92,13 +99,15 @@ ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t o
 }
 
 ParameterSlot Transformer::norm_weight(const std::string& name) {
-  return add_parameter(name, at::ones({config_.d_model}, at::kFloat));
+  const ParameterSlot slot = add_parameter(name, at::ones({config_.d_model}, at::kFloat));
+  parameters_.back().read_in_float32 = true;
+  return slot;
 }
 
 ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
   const at::Tensor values = initial.to(device_);
   values.requires_grad_(true);
-  parameters_.push_back({name, values});
+  parameters_.push_back({name, values, unit_});
   return {.parameter = values, .compute = {}, .gradient = {}};
 }
 
@@ -143,23 +152,56 @@ at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) c
   return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
+at::Tensor Transformer::reference_block(at::Tensor x, const fused::Block& block) const {
+  x = x + attend(block, norm(x, block.ln1));
+  const at::Tensor y = norm(x, block.ln2);
+  // These are separate statements, not operands of one: autograd runs backward in the reverse of
+  // this order, which must be that of the flat buffers.
+  const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
+  const at::Tensor up = linear_(y, block.w3.parameter);
+  return x + linear_(gate * up, block.w2.parameter);
+}
+
+at::Tensor Transformer::through_blocks(const at::Tensor& stream, const OneBlock& one_block) const {
+  const Blocks blocks = [this, one_block](const at::Tensor& in, std::int64_t first,
+                                          std::int64_t last) {
+    at::Tensor x = in;
+    for (std::int64_t block = first; block < last; ++block) {
+      x = run_unit_(static_cast<int>(block) + 1,
+                    [&] { return one_block(std::move(x), blocks_[block]); });
+    }
+    return x;
+  };
+  at::Tensor x = stream;
+  std::int64_t next = 0;
+  for (const RecomputedBlocks& group : recompute_) {
+    x = recomputed(blocks(x, next, group.first), group, blocks, as_in_forward_);
+    next = group.last;
+  }
+  return blocks(x, next, config_.layers);
+}
+
+at::Tensor Transformer::logits_of(const at::Tensor& x) const {
+  return at::linear(norm(x, ln_final_), lm_head_.parameter);
+}
+
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
   at::Tensor x = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
-  for (const fused::Block& block : blocks_) {
-    x = x + attend(block, norm(x, block.ln1));
-    const at::Tensor y = norm(x, block.ln2);
-    // These are separate statements, not operands of one: autograd runs backward in the reverse of
-    // this order, which must be that of the flat buffers.
-    const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
-    const at::Tensor up = linear_(y, block.w3.parameter);
-    x = x + linear_(gate * up, block.w2.parameter);
-  }
-  return at::linear(norm(x, ln_final_), lm_head_.parameter);
+  for (const fused::Block& block : blocks_) x = reference_block(x, block);
+  return logits_of(x);
 }
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
-  return at::cross_entropy_loss(logits(ids).to(at::kFloat).flatten(0, 1), targets.flatten());
+  const at::Tensor embedded =
+      run_unit_(0, [&] { return at::embedding(token_embeddings_.parameter, ids); });
+  const at::Tensor x =
+      through_blocks(embedded, [this](at::Tensor stream, const fused::Block& block) {
+        return reference_block(std::move(stream), block);
+      });
+  return run_unit_(head_unit(), [&] {
+    return at::cross_entropy_loss(logits_of(x).to(at::kFloat).flatten(0, 1), targets.flatten());
+  });
 }
 
 at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets) const {
@@ -177,12 +219,18 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                            .heads = config_.heads,
                            .norm_eps = static_cast<float>(config_.norm_eps),
                            .rotations = at::view_as_real(rotations_.squeeze(1))};
-  at::Tensor x = fused::embedding(token_embeddings_, ids.flatten());  // (B * T, d_model)
-  for (const fused::Block& block : blocks_) {
-    const auto [q, k, v] = fused::attention_input(x, block, shape);
-    x = fused::block_output(x, attention_.forward(q, k, v, {.causal = true}), block, shape);
-  }
-  return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps, head_memory_);
+  const at::Tensor embedded =
+      run_unit_(0, [&] { return fused::embedding(token_embeddings_, ids.flatten()); });
+  const at::Tensor x = through_blocks(  // (B * T, d_model)
+      embedded, [this, shape](const at::Tensor& stream, const fused::Block& block) {
+        const auto [q, k, v] = fused::attention_input(stream, block, shape);
+        return fused::block_output(stream, attention_.forward(q, k, v, {.causal = true}), block,
+                                   shape);
+      });
+  return run_unit_(head_unit(), [&] {
+    return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps,
+                            head_memory_);
+  });
 }
 
 double matmul_flops_per_token(const ModelConfig& config) {

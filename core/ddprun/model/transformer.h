@@ -12,6 +12,7 @@
 
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/model_config.h"
+#include "ddprun/model/recompute.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/plugin/attention.h"
 
@@ -23,13 +24,15 @@ class Transformer {
   /// Initializes from `seed` alone (CS336 section 3.4.1). Each parameter has its own counter-based
   /// stream, drawn on the CPU. So values depend neither on the rank count nor on the order of
   /// construction nor on the device. `attention` must outlive the model. Throws ConfigError if
-  /// heads do not divide d_model or head_dim is odd.
+  /// heads do not divide d_model, head_dim is odd, or `recompute` does not fit the layers.
   Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
               c10::Device device = c10::kCPU);
 
   /// In registration order (that of the forward pass), named as in cs336_basics:
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
-  /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight.
+  /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight. The
+  /// units are the embedding, each block, and the head with its norm. Fused kernels read the
+  /// embedding and the norms in float32.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// Tells the fused kernels where to read parameters and write gradients: one slot a parameter, in
@@ -42,6 +45,17 @@ class Transformer {
   /// is at::linear. The head stays at::linear, as is customary where projections are computed in 8
   /// bits.
   void use_linear(Linear linear) { linear_ = std::move(linear); }
+
+  /// Runs a part of the forward pass, which uses the parameters of one unit.
+  using RunUnit = std::function<at::Tensor(int unit, const std::function<at::Tensor()>& forward)>;
+  /// Sets what runs each unit of loss(): 0 is the embedding, then the blocks, then the head. Before
+  /// this call they run as they are.
+  void use_units(RunUnit run) { run_unit_ = std::move(run); }
+
+  /// Sets what blocks are called within when backward computes them again (model.recompute): it
+  /// switches the precision on. Before this call nothing is. The model then outlives the graphs of
+  /// its losses.
+  void use_as_in_forward(AsInForward as_in_forward) { as_in_forward_ = std::move(as_in_forward); }
 
   /// ids: (B, T) int64 in [0, V). Returns (B, T, V). ATen's operators compute them, whatever
   /// `kernels` says.
@@ -60,14 +74,24 @@ class Transformer {
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
   at::Tensor rotate(const at::Tensor& x) const;
   at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
+  int head_unit() const { return static_cast<int>(config_.layers) + 1; }
+  at::Tensor logits_of(const at::Tensor& x) const;
+  /// What one block makes of the stream, which it must not write into.
+  using OneBlock = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
+  at::Tensor through_blocks(const at::Tensor& stream, const OneBlock& one_block) const;
+  at::Tensor reference_block(at::Tensor x, const fused::Block& block) const;
   at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
 
   ModelConfig config_;
   Attention& attention_;
+  std::vector<RecomputedBlocks> recompute_;
   std::uint64_t seed_;
   c10::Device device_;
   Linear linear_;
+  RunUnit run_unit_;
+  AsInForward as_in_forward_;
   std::vector<NamedTensor> parameters_;
+  std::string unit_;  // of the parameters that are being added
   ParameterSlot token_embeddings_, ln_final_, lm_head_;
   std::vector<fused::Block> blocks_;
   std::shared_ptr<fused::HeadGradientMemory> head_memory_;

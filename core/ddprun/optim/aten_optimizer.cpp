@@ -38,7 +38,7 @@ class AtenOptimizer : public Optimizer {
         lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
         steps_(at::zeros_like(lr_)) {}
 
-  at::Tensor gradients(Range range) const { return buffers_.gradients(range).to(at::kFloat); }
+  at::Tensor gradients(Range range) const { return buffers_.mean(range).to(at::kFloat); }
 
   at::Tensor lr_;        // float32 ()
   at::Tensor steps_;     // float32 (): that were not skipped, this one included
@@ -83,6 +83,8 @@ class AtenAdamw final : public AtenOptimizer {
         eps_(config.eps),
         weight_decay_(config.weight_decay) {}
 
+  std::int64_t state_bytes() const override { return moments_.bytes(); }
+
  private:
   void update_elements(Range range) override {
     const at::Tensor gradients = this->gradients(range);
@@ -114,6 +116,8 @@ class AtenSgd final : public AtenOptimizer {
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
         moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
+
+  std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
   void update_elements(Range range) override {

@@ -4,19 +4,16 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/optim/flat_parts.h"
 
 namespace ddprun {
 
 namespace {
-
-constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
-
-std::int64_t align(std::int64_t elements) {
-  return (elements + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 [[noreturn]] void refuse(ErrorText text) {
   text.where = "the model's parameters";
@@ -26,12 +23,6 @@ std::int64_t align(std::int64_t elements) {
 void check(const NamedTensor& parameter, const at::Tensor& first) {
   const at::Tensor& tensor = parameter.tensor;
   const std::string name = "\"" + parameter.name + "\"";
-  if (!tensor.defined()) {
-    refuse({.what = "parameter " + name + " is undefined",
-            .got = "an empty handle",
-            .expected = "a tensor",
-            .hint = "give the model its parameters before"});
-  }
   if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
     refuse({.what = "parameter " + name + " cannot move into a flat buffer",
             .got = tensor.toString(),
@@ -58,148 +49,247 @@ void check(const NamedTensor& parameter, const at::Tensor& first) {
   }
 }
 
-void check_all(const std::vector<NamedTensor>& parameters) {
-  if (parameters.empty()) {
-    throw ConfigError({.what = "the model has no parameters",
-                       .where = "the model's parameters",
-                       .got = "an empty list",
-                       .expected = "at least one",
-                       .hint = "register them in the model before"});
-  }
-  std::unordered_set<std::string> names;
+/// Returns the parameters.
+const std::vector<NamedTensor>& checked(const std::vector<NamedTensor>& parameters) {
   std::unordered_set<const void*> data;  // by memory: aliases made by set_data would be untied
   for (const NamedTensor& parameter : parameters) {
     check(parameter, parameters.front().tensor);
-    const bool new_name = names.insert(parameter.name).second;
-    const bool new_data =
-        parameter.tensor.numel() == 0 || data.insert(parameter.tensor.const_data_ptr()).second;
-    if (!new_name || !new_data) {
-      refuse({.what = "parameter \"" + parameter.name + "\" appears twice",
-              .got = new_name ? "memory of an earlier parameter" : "its name",
-              .expected = "each parameter once",
-              .hint = "list a tied weight once, under one of its names"});
-    }
+    if (parameter.tensor.numel() == 0) continue;
+    if (data.insert(parameter.tensor.const_data_ptr()).second) continue;
+    refuse({.what = "parameter \"" + parameter.name + "\" appears twice",
+            .got = "memory of an earlier parameter",
+            .expected = "each parameter once",
+            .hint = "list a tied weight once, under one of its names"});
   }
-}
-
-/// The rule that the dtypes break; empty: they fit each other.
-std::string broken_rule(const BufferLayout& layout) {
-  if (layout.model != at::kFloat &&
-      (layout.compute != layout.model || layout.reduce != layout.model)) {
-    return "products and exchanged gradients in the dtype of tensors that are not float32";
-  }
-  if (layout.parameters != at::kFloat && layout.parameters != layout.model) {
-    return "updated parameters in float32 or in the dtype of the tensors";
-  }
-  if (layout.moments != at::kFloat && layout.moments != layout.parameters) {
-    return "moments in float32 or in the dtype of the updated parameters";
-  }
-  return {};
-}
-
-void check_dtypes(const BufferLayout& layout) {
-  const std::string rule = broken_rule(layout);
-  if (rule.empty()) return;
-  throw ConfigError(
-      {.what = "the precision's dtypes do not fit each other",
-       .where = "precision",
-       .got = fmt::format("tensors in {}, products in {}, gradients in {}, updated "
-                          "parameters in {}, moments in {}",
-                          at::toString(layout.model), at::toString(layout.compute),
-                          at::toString(layout.reduce), at::toString(layout.parameters),
-                          at::toString(layout.moments)),
-       .expected = rule,
-       .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype(), "
-               "updated_dtype(), moments_dtype()"});
+  return parameters;
 }
 
 }  // namespace
 
-FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferLayout layout,
-                         const Allocate& allocate)
-    : layout_(layout) {
-  check_all(parameters);
-  check_dtypes(layout);
-  std::int64_t elements = 0;
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    const std::int64_t size = parameter->tensor.numel();
-    names_.push_back(parameter->name);
-    tensors_.push_back(parameter->tensor);
-    ranges_.push_back({elements, elements + size});
-    elements = align(elements + size);
-    parameter_count_ += size;
-  }
-  const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
-  parameters_ = allocate(elements, options.dtype(layout.parameters));
-  if (layout.gradients) {
-    reduced_ = allocate(elements, options.dtype(layout.reduce));
-    gradients_ = layout.reduce == layout.model ? reduced_ : allocate_private(elements, options);
-  }
-  for (int i = 0; i < count(); ++i) {
-    at::Tensor& tensor = tensors_[i];
+FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
+                         const Allocate& allocate, KernelSet kernels)
+    : FlatBuffers(ParameterLayout(parameters, dtypes, kernels, 1), parameters, {}, allocate) {}
+
+FlatBuffers::FlatBuffers(const ParameterLayout& layout, const std::vector<NamedTensor>& parameters,
+                         BufferHolding holding, const Allocate& allocate)
+    : ParameterLayout(layout),
+      holding_(std::move(holding)),
+      owned_(holding_.owned.empty() ? std::vector<Range>{all()} : holding_.owned),
+      options_(parameters.front().tensor.options().requires_grad(false)),
+      same_dtype_(dtypes().reduce == dtypes().model) {
+  for (auto parameter = checked(parameters).rbegin(); parameter != parameters.rend(); ++parameter) {
+    at::Tensor tensor = parameter->tensor;
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
-    const at::Tensor values =
-        tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
-    const at::Tensor data =
-        parameters_.as_strided(values.sizes(), values.strides(), ranges_[i].begin);
-    data.copy_(values);
-    tensor.set_data(data);
-    tensor.mutable_grad().reset();
+    if (!tensor.is_non_overlapping_and_dense()) tensor.set_data(tensor.detach().contiguous());
+    tensors_.push_back(tensor);
+    shapes_.push_back({tensor.sizes().vec(), tensor.strides().vec()});
   }
-  if (layout.model != layout.parameters) {
-    make_compute_copy();
-    for (int i = 0; i < count(); ++i) tensors_[i].set_data(view_of(compute_, i));
+  hold_parameters(allocate);
+  hold_gradients(allocate);
+  zero_grad();
+}
+
+at::Tensor FlatBuffers::allocate(const Allocate& how, std::int64_t elements, at::ScalarType dtype) {
+  allocated_bytes_ += bytes_of(elements, dtype);
+  return how(elements, options_.dtype(dtype));
+}
+
+void FlatBuffers::hold_owned(BufferPlaces& places, at::ScalarType dtype) {
+  for (const Range& range : owned_) {
+    places.add(range, allocate(allocate_private, range.size(), dtype));
   }
 }
 
-void FlatBuffers::make_compute_copy() {
-  compute_ = allocate_private(parameters_.numel(), parameters_.options().dtype(layout_.compute));
+UnitRing FlatBuffers::make_ring(const std::function<std::int64_t(const Unit&)>& bytes,
+                                const Allocate& how) {
+  std::vector<std::int64_t> sizes;
+  for (const Unit& unit : units()) sizes.push_back(bytes(unit));
+  UnitRing ring(sizes, how, options_);
+  allocated_bytes_ += ring.bytes();
+  return ring;
+}
+
+void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, const Allocate& how) {
+  const UnitRing ring =
+      make_ring([&](const Unit& unit) { return bytes_of(unit.range.size(), dtype); }, how);
+  for (std::size_t i = 0; i < units().size(); ++i) {
+    places.add(units()[i].range, ring.place(static_cast<int>(i)).view(dtype));
+  }
+}
+
+void FlatBuffers::hold_parameters(const Allocate& how) {
+  if (holding_.parameters == Held::by_unit) {
+    hold_owned(parameters_, dtypes().parameters);
+    return hold_gathered(how);
+  }
+  parameters_.add(all(), allocate(how, all().size(), dtypes().parameters));
+  copy_values(parameters(all()), all());
+  for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(parameters(range(i)), i));
+  if (!has_copy()) return;
+  // Strategies that own a part send the copy to each other.
+  copy_.add(all(), allocate(owns_all() ? allocate_private : how, all().size(), dtypes().compute));
   parameters_changed(all());
+  if (dtypes().model != dtypes().parameters) point_at_copy();
 }
 
-at::Tensor FlatBuffers::parameters(Range range) const {
-  return parameters_.narrow(0, range.begin, range.size());
+void FlatBuffers::point_at_copy() {
+  for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(copy_.view(range(i)), i));
+}
+
+void FlatBuffers::hold_gathered(const Allocate& how) {
+  if (!has_copy()) return hold_by_unit(gathered_, dtypes().parameters, how);
+  const auto copy_bytes = [&](const Unit& unit) {
+    return only_float32(unit.range) ? 0 : bytes_of(unit.range.size(), dtypes().compute);
+  };
+  // What is read in float32 lies behind the copy, on cache lines.
+  const auto float32_ranges = [&](const Unit& unit) {
+    if (only_float32(unit.range)) return std::vector{unit.range};
+    std::vector<Range> ranges;
+    for (const int index : read_in_float32(unit.range)) ranges.push_back(with_padding(index));
+    return ranges;
+  };
+  const UnitRing ring = make_ring(
+      [&](const Unit& unit) {
+        std::int64_t bytes = copy_bytes(unit);
+        for (const Range& range : float32_ranges(unit)) bytes += bytes_of(range.size(), at::kFloat);
+        return bytes;
+      },
+      how);
+  for (std::size_t i = 0; i < units().size(); ++i) {
+    const at::Tensor place = ring.place(static_cast<int>(i));
+    std::int64_t begin = copy_bytes(units()[i]);
+    if (begin > 0) {
+      gathered_.add(units()[i].range, place.narrow(0, 0, begin).view(dtypes().compute));
+    }
+    for (const Range& range : float32_ranges(units()[i])) {
+      const std::int64_t bytes = bytes_of(range.size(), at::kFloat);
+      gathered_float32_.add(range, place.narrow(0, begin, bytes).view(at::kFloat));
+      begin += bytes;
+    }
+  }
+}
+
+void FlatBuffers::hold_gradients(const Allocate& how) {
+  mean_begun_.assign(units().size(), false);
+  if (holding_.gradients == Held::nothing) return;
+  if (holding_.gradients == Held::by_unit) {
+    hold_by_unit(reduced_, dtypes().reduce, how);
+    hold_owned(mean_, dtypes().parameters);
+    if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, allocate_private);
+  } else {
+    reduced_.add(all(), allocate(how, all().size(), dtypes().reduce));
+    if (!same_dtype_) {
+      gradients_.add(all(), allocate(allocate_private, all().size(), dtypes().model));
+    }
+  }
+  if (same_dtype_) gradients_ = reduced_;
+}
+
+/// Writes the values that the user's tensors have to their places in `flat`, which holds `range`.
+void FlatBuffers::copy_values(const at::Tensor& flat, Range range) const {
+  for (int i = 0; i < count(); ++i) {
+    const Range own = this->range(i);
+    if (!range.contains(own)) continue;
+    shaped(part_of(flat, range, own), i).copy_(tensors_[i].detach());
+  }
+}
+
+void FlatBuffers::agree_on_values(const std::function<void(const at::Tensor&)>& agree) {
+  if (holding_.parameters == Held::whole) {
+    agree(parameters(all()));
+    return parameters_changed(all());
+  }
+  for (const Unit& unit : units()) {
+    const at::Tensor values = at::zeros({unit.range.size()}, options_.dtype(dtypes().parameters));
+    copy_values(values, unit.range);
+    agree(values);
+    for (const Range& own : owned_) {
+      const Range part = shared(own, unit.range);
+      if (part.size() <= 0) continue;
+      parameters(part).copy_(part_of(values, unit.range, part));
+    }
+    for (int index = unit.first; index <= unit.last; ++index) point_at_gathered(index);
+  }
+}
+
+/// True if the copy is all that anyone reads of it.
+bool FlatBuffers::read_by_kernels_alone(int index) const {
+  return has_copy() && dtypes().compute != dtypes().model && !reads_float32(index);
+}
+
+void FlatBuffers::point_at_gathered(int index) {
+  if (gathered_float32_.holds(range(index))) {
+    tensors_[index].set_data(shaped(gathered_float32(range(index)), index));
+  } else if (read_by_kernels_alone(index)) {
+    tensors_[index].set_data(at::zeros({1}, options_).expand(shapes_[index].sizes));
+  } else {
+    tensors_[index].set_data(shaped(gathered(range(index)), index));
+  }
 }
 
 at::Tensor FlatBuffers::gradients(Range range) const {
-  TORCH_CHECK(reduced_.defined(), "FlatBuffers::gradients of a layout without gradients");
-  return reduced_.narrow(0, range.begin, range.size());
+  TORCH_CHECK(!reduced_.empty(), "FlatBuffers::gradients of buffers without gradients");
+  return reduced_.view(range);
 }
 
-std::int64_t FlatBuffers::gradient_bytes(Range range) const {
-  return range.size() * static_cast<std::int64_t>(reduced_.element_size());
+at::Tensor FlatBuffers::mean(Range range) const {
+  return holding_.gradients == Held::by_unit ? mean_.view(range) : gradients(range);
 }
 
 at::Tensor FlatBuffers::compute_copy(Range range) const {
-  return compute_.defined() ? compute_.narrow(0, range.begin, range.size()) : at::Tensor();
+  return copy_.empty() ? at::Tensor() : copy_.view(range);
 }
 
 void FlatBuffers::parameters_changed(Range range) {
-  if (compute_.defined()) compute_copy(range).copy_(parameters(range));
+  if (!copy_.empty()) compute_copy(range).copy_(parameters(range));
 }
 
-at::Tensor FlatBuffers::view_of(const at::Tensor& flat, int index) const {
+std::vector<at::Tensor> FlatBuffers::read(int index) const {
+  std::vector<at::Tensor> views;
   const at::Tensor& tensor = tensors_[index];
-  return flat.as_strided(tensor.sizes(), tensor.strides(), ranges_[index].begin);
+  // Where ranks own parts, such a tensor is not renewed outside of what this rank owns.
+  if (!read_by_kernels_alone(index) || owns_all()) {
+    views.push_back(tensor.variable_data().as_strided({tensor.numel()}, {1}));
+  }
+  if (reads_float32(index)) return views;
+  if (!copy_.empty()) views.push_back(copy_.view(range(index)));
+  if (gathered_.holds(range(index))) views.push_back(gathered(range(index)));
+  return views;
 }
 
-std::vector<ParameterSlot> FlatBuffers::slots() {
-  if (layout_.model != at::kFloat ||
-      (layout_.compute != at::kFloat && layout_.compute != at::kBFloat16)) {
+at::Tensor FlatBuffers::empty_like(int index) const {
+  return at::empty_strided(shapes_[index].sizes, shapes_[index].strides, at::kFloat);
+}
+
+/// `flat`: the elements of parameter `index`, as the user's tensor lies in memory.
+at::Tensor FlatBuffers::shaped(const at::Tensor& flat, int index) const {
+  return flat.as_strided(shapes_[index].sizes, shapes_[index].strides);
+}
+
+std::vector<ParameterSlot> FlatBuffers::slots() const {
+  const bool without_copy = dtypes().compute == at::kFloat;
+  if (dtypes().model != at::kFloat || (!without_copy && dtypes().compute != at::kBFloat16)) {
     throw ConfigError({.what = "the fused kernels compute in float32 or bfloat16, with float32 "
                                "parameters and gradients",
                        .where = "model.kernels",
-                       .got = std::string("tensors in ") + at::toString(layout_.model) +
-                              ", products in " + at::toString(layout_.compute),
+                       .got = std::string("tensors in ") + at::toString(dtypes().model) +
+                              ", products in " + at::toString(dtypes().compute),
                        .expected = "another precision, or PyTorch's operators",
                        .hint = "set `kernels: reference` under `model:`"});
   }
-  if (layout_.compute != at::kFloat && !compute_.defined()) make_compute_copy();
+  TORCH_CHECK(without_copy || has_copy(), "buffers laid out for PyTorch's operators have no slots");
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
-    slots.push_back({.parameter = tensors_[index],
-                     .compute = compute_.defined() ? view_of(compute_, index) : at::Tensor(),
-                     .gradient = gradients_.defined() ? view_of(gradients_, index) : at::Tensor()});
+    const Range range = this->range(index);
+    ParameterSlot slot{.parameter = tensors_[index], .compute = {}, .gradient = {}};
+    // Views whose version autograd does not compare: a unit's place is filled again before backward
+    // reads it.
+    if (!copy_.empty()) slot.compute = shaped(copy_.view(range).variable_data(), index);
+    if (has_copy() && gathered_.holds(range)) {
+      slot.compute = shaped(gathered(range).variable_data(), index);
+    }
+    if (!gradients_.empty()) slot.gradient = shaped(gradients_.view(range), index);
+    slots.push_back(std::move(slot));
   }
   return slots;
 }
@@ -207,10 +297,9 @@ std::vector<ParameterSlot> FlatBuffers::slots() {
 bool FlatBuffers::adopt_gradient(int index) {
   at::Tensor& gradient = tensors_[index].mutable_grad();
   if (!gradient.defined()) return false;
-  const auto* const place = static_cast<const char*>(gradients_.const_data_ptr()) +
-                            ranges_[index].begin * gradients_.element_size();
-  if (gradient.const_data_ptr() != place) {
-    const at::Tensor view = view_of(gradients_, index);
+  const at::Tensor place = gradients_.view(range(index));
+  if (gradient.const_data_ptr() != place.const_data_ptr()) {
+    const at::Tensor view = shaped(place, index);
     view.copy_(gradient);
     gradient = view;
   }
@@ -218,14 +307,29 @@ bool FlatBuffers::adopt_gradient(int index) {
 }
 
 void FlatBuffers::finish_gradient(int index) {
-  if (!reduced_.is_same(gradients_)) {
-    const Range range = ranges_[index];
-    gradients(range).copy_(gradients_.narrow(0, range.begin, range.size()));
+  const Range range = this->range(index);
+  if (!same_dtype_) gradients(range).copy_(gradients_.view(range));
+  if (holding_.gradients == Held::whole) return;
+  // Another unit's gradients may have lain where this one has padding, which travels along.
+  gradients({range.end, with_padding(index).end}).zero_();
+}
+
+void FlatBuffers::add_mean(int unit, Range slice, const at::Tensor& mean) {
+  const at::Tensor sum = this->mean(slice);
+  if (!mean_begun_[unit]) {
+    if (sum.const_data_ptr() != mean.const_data_ptr()) sum.copy_(mean);
+  } else {
+    sum.add_(mean);
+  }
+  mean_begun_[unit] = true;
+  for (int index = units()[unit].first; index <= units()[unit].last; ++index) {
+    tensors_[index].mutable_grad().reset();
   }
 }
 
 void FlatBuffers::zero_grad() {
   for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
+  mean_begun_.assign(mean_begun_.size(), false);
 }
 
 }  // namespace ddprun

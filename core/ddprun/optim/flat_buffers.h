@@ -1,5 +1,4 @@
-// All parameters in one contiguous buffer and all gradients in another, in the order in which
-// backward produces gradients.
+// Parameters and gradients in flat buffers, in the order in which backward produces gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,109 +9,128 @@
 #include <vector>
 
 #include "ddprun/base/private_memory.h"
+#include "ddprun/optim/buffer_holding.h"
+#include "ddprun/optim/buffer_places.h"
 #include "ddprun/optim/named_tensor.h"
+#include "ddprun/optim/parameter_layout.h"
 #include "ddprun/optim/parameter_slot.h"
 
 namespace ddprun {
 
-/// Elements [begin, end) of a flat buffer.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t size() const { return end - begin; }
-  friend bool operator==(const Range&, const Range&) = default;
-};
-
-/// Which buffers there are, and in which dtypes: each is float32 or bfloat16.
-struct BufferLayout {
-  /// Of the copy of the parameters that the matrix products read. With float32 there is no copy.
-  at::ScalarType compute = at::kFloat;
-  /// Of the gradients that ranks exchange.
-  at::ScalarType reduce = at::kFloat;
-  /// Of the model's own tensors, and of gradients while backward accumulates them. If it is
-  /// bfloat16, so must be the two above.
-  at::ScalarType model = at::kFloat;
-  /// Of the parameters that the optimizer updates. If it is float32 and `model` is bfloat16, they
-  /// are masters, and the model's tensors are views of their copy. If it is bfloat16, `model` must
-  /// be, and there are no masters: the model's tensors are views of the parameters.
-  at::ScalarType parameters = at::kFloat;
-  /// Of the moments, which the optimizer allocates. bfloat16 needs parameters in bfloat16.
-  at::ScalarType moments = at::kFloat;
-  /// False: nothing will call backward, and there are no buffers of gradients.
-  bool gradients = true;
-};
-
-/// Makes a zeroed tensor (elements,) of these options, on a 64-byte boundary.
-using Allocate = std::function<at::Tensor(std::int64_t elements, const at::TensorOptions& options)>;
-
-/// Owns the storage of a model's parameters and gradients. Parameter i lies at range(i) of every
-/// buffer. Index 0 is the parameter that was registered last, because backward completes it first.
-/// Each range starts on a 64-byte boundary (in a bfloat16 buffer: 32-byte). The padding between
-/// ranges is zero in all buffers, and no reduction changes that.
-class FlatBuffers {
+/// Owns the storage of a model's parameters and gradients, laid out as ParameterLayout says.
+///
+/// Held whole, each is one buffer. Parameters held by unit: a rank keeps the updated parameters of
+/// what it owns; what the model reads is a unit's place, filled before the unit is used. Gradients
+/// held by unit: backward writes into a unit's place; the mean of what the rank owns is kept, and
+/// micro-batches add up there.
+class FlatBuffers : public ParameterLayout {
  public:
-  /// Moves the parameters into the flat buffer. They are given in registration order, and are
-  /// float32 leaves that require grad, on one device. Each tensor stays the user's and becomes a
-  /// view of the buffer (set_data), or of the copy if there are masters; its .grad is unset.
-  /// `allocate` makes what collectives work on: the parameters, and the gradients that ranks
-  /// exchange. Throws ConfigError that names the parameter if one is not such a leaf or appears
-  /// twice, and ConfigError if the dtypes do not fit each other.
-  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferLayout layout = {},
-                       const Allocate& allocate = allocate_private);
+  /// Moves the parameters into flat buffers. They are given in registration order, and are float32
+  /// leaves that require grad, on one device. Each tensor stays the user's and becomes a view of
+  /// what the model reads (set_data); its .grad is unset. `allocate` makes what collectives work
+  /// on. Throws ConfigError that names the parameter if one is not such a leaf or shares memory
+  /// with another.
+  FlatBuffers(const ParameterLayout& layout, const std::vector<NamedTensor>& parameters,
+              BufferHolding holding = {}, const Allocate& allocate = allocate_private);
+  /// All of it, on one rank.
+  explicit FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes = {},
+                       const Allocate& allocate = allocate_private,
+                       KernelSet kernels = KernelSet::reference);
 
-  int count() const { return static_cast<int>(ranges_.size()); }
-  const std::string& name(int index) const { return names_[index]; }
-  /// The user's tensor, in its own shape: a view of the flat buffer, or of the copy.
+  /// The user's tensor, in its own shape.
   const at::Tensor& parameter(int index) const { return tensors_[index]; }
+  const BufferHolding& holding() const { return holding_; }
+  /// What this rank updates; all() if the plan names nothing else.
+  const std::vector<Range>& owned() const { return owned_; }
+  bool owns_all() const { return owned_.size() == 1 && owned_[0] == all(); }
 
-  Range range(int index) const { return ranges_[index]; }
-  /// From the begin of parameter `first` to the end of parameter `last`, padding between included.
-  Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
-  Range all() const { return {0, parameters_.numel()}; }
-
-  /// A 1-D view of the parameters that the optimizer updates.
-  at::Tensor parameters(Range range) const;
-  /// A 1-D view of the gradients, in the dtype in which ranks exchange them. There must be some.
+  /// A 1-D view of the parameters that the optimizer updates, of which a rank may hold what it owns
+  /// alone.
+  at::Tensor parameters(Range range) const { return parameters_.view(range); }
+  /// A 1-D view of the gradients, in the dtype in which ranks exchange them.
   at::Tensor gradients(Range range) const;
-  std::int64_t gradient_bytes(Range range) const;
-  at::ScalarType moments_dtype() const { return layout_.moments; }
-  /// A 1-D view of the copy that the matrix products read; undefined if there is no copy (yet:
-  /// slots() may make one).
+  /// A 1-D view of what the optimizer reads: the gradients themselves, or, of gradients held by
+  /// unit, the mean of what this rank owns.
+  at::Tensor mean(Range range) const;
+  at::ScalarType mean_dtype() const {
+    return holding_.gradients == Held::by_unit ? dtypes().parameters : dtypes().reduce;
+  }
+  /// A 1-D view of the copy that the optimizer renews; undefined if there is none.
   at::Tensor compute_copy(Range range) const;
   /// Renews the copy. Call it after anything but the optimizer wrote parameters.
   void parameters_changed(Range range);
+  /// Calls `agree` with this rank's initial values, in one tensor or unit by unit; it makes them
+  /// those of all ranks. Then the model reads them.
+  void agree_on_values(const std::function<void(const at::Tensor&)>& agree);
 
-  /// The parameters for fused kernels, in registration order. The first call makes the copy that
-  /// these kernels read; PyTorch's own operators do not need one. Throws ConfigError if fused
-  /// kernels do not have these dtypes.
-  std::vector<ParameterSlot> slots();
+  /// Of parameters held by unit: where the model reads them. In the dtype of the products or, of
+  /// units and parameters that are read in float32, in that.
+  at::Tensor gathered(Range range) const { return gathered_.view(range); }
+  at::Tensor gathered_float32(Range range) const { return gathered_float32_.view(range); }
+  /// What the model reads of a parameter, as 1-D views.
+  std::vector<at::Tensor> read(int index) const;
+
+  /// Laid out as parameter `index` was given, which need not be how it lies now: float32, on the
+  /// CPU.
+  at::Tensor empty_like(int index) const;
+
+  /// The parameters for fused kernels, in registration order. Throws ConfigError if fused kernels
+  /// do not have these dtypes.
+  std::vector<ParameterSlot> slots() const;
 
   /// Makes .grad of parameter `index` a view of the gradient buffer, with the value that backward
   /// gave it. Call it after backward wrote or added to .grad. False if .grad is undefined.
   bool adopt_gradient(int index);
-  /// Makes gradients(range(index)) hold the gradient in the dtype that ranks exchange. Call it once
-  /// a step, after the last adopt_gradient() of this parameter.
+  /// Makes gradients(range(index)) hold the gradient in the dtype that ranks exchange. Call it
+  /// after the last adopt_gradient() of this parameter, before the exchange.
   void finish_gradient(int index);
-
-  /// The number of elements of all parameters, without padding.
-  std::int64_t parameter_count() const { return parameter_count_; }
+  /// Of gradients held by unit: true if add_mean() has been called for the unit in this step.
+  bool mean_begun(int unit) const { return mean_begun_[unit]; }
+  /// Of gradients held by unit: adds this micro-batch's mean of a slice of the unit, in whatever
+  /// dtype, and lets go of the unit's gradients.
+  void add_mean(int unit, Range slice, const at::Tensor& mean);
 
   /// Unsets every .grad, so that the next backward writes gradients instead of adding to them.
   void zero_grad();
 
- private:
-  at::Tensor view_of(const at::Tensor& flat, int index) const;
-  void make_compute_copy();
+  /// Bytes of all buffers on this rank.
+  std::int64_t allocated_bytes() const { return allocated_bytes_; }
 
-  std::vector<std::string> names_;
+ private:
+  /// How the user's tensor lies in memory.
+  struct Shape {
+    std::vector<std::int64_t> sizes, strides;
+  };
+
+  at::Tensor allocate(const Allocate& how, std::int64_t elements, at::ScalarType dtype);
+  void hold_parameters(const Allocate& how);
+  void hold_gathered(const Allocate& how);
+  void hold_gradients(const Allocate& how);
+  void hold_owned(BufferPlaces& places, at::ScalarType dtype);
+  UnitRing make_ring(const std::function<std::int64_t(const Unit&)>& bytes, const Allocate& how);
+  /// Unit by unit in a ring, `dtype`.
+  void hold_by_unit(BufferPlaces& places, at::ScalarType dtype, const Allocate& how);
+  void copy_values(const at::Tensor& flat, Range range) const;
+  void point_at_copy();
+  bool read_by_kernels_alone(int index) const;
+  void point_at_gathered(int index);
+  at::Tensor shaped(const at::Tensor& flat, int index) const;
+
   std::vector<at::Tensor> tensors_;
-  std::vector<Range> ranges_;
-  at::Tensor parameters_;  // (elements,) layout_.parameters
-  at::Tensor gradients_;   // (elements,) layout_.model: what backward accumulates, or undefined
-  at::Tensor reduced_;     // (elements,) layout_.reduce: what ranks exchange; may be gradients_
-  at::Tensor compute_;     // (elements,) layout_.compute: the copy, or undefined
-  BufferLayout layout_;
-  std::int64_t parameter_count_ = 0;
+  std::vector<Shape> shapes_;
+  BufferHolding holding_;
+  std::vector<Range> owned_;
+  at::TensorOptions options_;
+  BufferPlaces parameters_;        // dtypes().parameters
+  BufferPlaces copy_;              // dtypes().compute, or empty
+  BufferPlaces gathered_;          // by unit: what the model reads
+  BufferPlaces gathered_float32_;  // by unit: beside the copy
+  BufferPlaces gradients_;         // dtypes().model: what backward accumulates
+  BufferPlaces reduced_;           // dtypes().reduce: what ranks exchange; may be gradients_
+  BufferPlaces mean_;              // dtypes().parameters, by unit: of what this rank owns
+  bool same_dtype_ = true;         // of gradients_ and reduced_
+  std::vector<bool> mean_begun_;   // by unit: a micro-batch of this step is in mean_
+  std::int64_t allocated_bytes_ = 0;
 };
 
 }  // namespace ddprun

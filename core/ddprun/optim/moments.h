@@ -14,7 +14,7 @@
 
 namespace ddprun {
 
-/// Arrays of FlatBuffers::moments_dtype() on the parameters' device. They cover only the ranges
+/// Arrays of BufferDtypes::moments on the parameters' device. They cover only the ranges
 /// touched so far, so a rank that updates a part of the parameters pays for that part alone.
 class Moments {
  public:
@@ -23,9 +23,19 @@ class Moments {
   /// `count` arrays, at most two.
   Moments(int count, const FlatBuffers& buffers)
       : count_(count),
-        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(buffers.moments_dtype())) {}
+        options_(at::TensorOptions(buffers.parameter(0).device()).dtype(buffers.dtypes().moments)) {
+  }
 
   int count() const { return count_; }
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const auto& [begin, segment] : segments_) {
+      for (int k = 0; k < count_; ++k) {
+        sum += static_cast<std::int64_t>(segment.arrays[k].nbytes());
+      }
+    }
+    return sum;
+  }
 
   /// Calls `visit(part, arrays, from)` for consecutive parts that make up `range`. The part's
   /// elements begin at index `from` of each array.

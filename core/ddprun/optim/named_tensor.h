@@ -11,6 +11,10 @@ namespace ddprun {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  /// The unit that it is used with (ParameterLayout); parameters of one unit follow each other.
+  std::string unit = "model";
+  /// True if fused kernels read it in float32, whatever dtype they compute in.
+  bool read_in_float32 = false;
 };
 
 }  // namespace ddprun

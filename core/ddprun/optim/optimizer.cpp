@@ -35,12 +35,12 @@ struct Elements {
 template <typename F>
 void with_elements(const FlatBuffers& buffers, const F& f) {
   using half = at::BFloat16;
-  const at::ScalarType parameter = buffers.parameters({0, 0}).scalar_type();
-  if (buffers.moments_dtype() == at::kBFloat16) {
+  const BufferDtypes& dtypes = buffers.dtypes();
+  if (dtypes.moments == at::kBFloat16) {
     f(Elements<half, half, half>());
-  } else if (parameter == at::kBFloat16) {
+  } else if (dtypes.parameters == at::kBFloat16) {
     f(Elements<half, half, float>());
-  } else if (buffers.gradients({0, 0}).scalar_type() == at::kBFloat16) {
+  } else if (buffers.mean_dtype() == at::kBFloat16) {
     f(Elements<half, float, float>());
   } else {
     f(Elements<float, float, float>());
@@ -60,7 +60,7 @@ void for_each_piece_of(FlatBuffers& buffers, Moments& moments, Range range, cons
   moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
     std::array<Moment*, 2> states{};
     for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
-    const at::Tensor gradients = buffers.gradients(part);
+    const at::Tensor gradients = buffers.mean(part);
     const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
     auto* const parameter = buffers.parameters(part).data_ptr<typename Types::Parameter>();
     const at::Tensor copies = buffers.compute_copy(part);
@@ -120,6 +120,8 @@ class Adamw final : public KernelOptimizer {
         eps_(config.eps),
         weight_decay_(config.weight_decay) {}
 
+  std::int64_t state_bytes() const override { return moments_.bytes(); }
+
  private:
   void update_elements(Range range) override {
     const kernels::AdamwFactors factors = this->factors();
@@ -154,6 +156,8 @@ class Sgd final : public KernelOptimizer {
         momentum_(config.momentum),
         weight_decay_(config.weight_decay),
         moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
+
+  std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
   void update_elements(Range range) override {
@@ -207,19 +211,31 @@ void Optimizer::update(Range range) {
                  .hint = "a strategy must report a range once a step, and not update it again in "
                          "optimizer_step()"});
   }
+  const auto& owned = buffers_.owned();
+  if (std::none_of(owned.begin(), owned.end(),
+                   [&](const Range& own) { return own.contains(range); })) {
+    throw Error({.what = "parameters would be updated that this rank does not own",
+                 .where = "the optimizer",
+                 .got = fmt::format("elements {} to {}", range.begin, range.end),
+                 .expected = "a part of what the strategy's plan says that this rank owns",
+                 .hint = "range_ready() and update() take ranges that are owned"});
+  }
   updated_.insert(after, range);
   update_range(range);
 }
 
 void Optimizer::update_all() {
   TORCH_CHECK(begun_, "Optimizer::update_all before the first begin_step");
-  const Range all = buffers_.all();
-  std::int64_t begin = 0;
-  for (const Range& done : std::exchange(updated_, {all})) {
-    if (begin < done.begin) update_range({begin, done.begin});
-    begin = done.end;
+  const std::vector<Range> updated = std::exchange(updated_, buffers_.owned());
+  for (const Range& own : buffers_.owned()) {
+    std::int64_t begin = own.begin;
+    for (const Range& done : updated) {
+      if (!own.contains(done)) continue;
+      if (begin < done.begin) update_range({begin, done.begin});
+      begin = done.end;
+    }
+    if (begin < own.end) update_range({begin, own.end});
   }
-  if (begin < all.end) update_range({begin, all.end});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
@@ -235,11 +251,12 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
   return std::make_unique<Adamw>(config, buffers);
 }
 
-at::Tensor gradient_norm(const FlatBuffers& buffers) {
-  const at::Tensor gradients = buffers.gradients(buffers.all());
-  if (!gradients.is_cpu()) return aten_norm(gradients);
-  // Blocks of a fixed size, added in order: the same bits at any number of threads.
-  const std::int64_t count = gradients.numel();
+namespace {
+
+/// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
+/// number of threads.
+double square_sum(const at::Tensor& flat) {
+  const std::int64_t count = flat.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
   const auto add = [&](const auto* values) {
     at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -249,13 +266,29 @@ at::Tensor gradient_norm(const FlatBuffers& buffers) {
       }
     });
   };
-  if (gradients.scalar_type() == at::kBFloat16) {
-    add(gradients.const_data_ptr<at::BFloat16>());
+  if (flat.scalar_type() == at::kBFloat16) {
+    add(flat.const_data_ptr<at::BFloat16>());
   } else {
-    add(gradients.const_data_ptr<float>());
+    add(flat.const_data_ptr<float>());
   }
-  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
-  return at::full({}, norm, at::kDouble);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+}  // namespace
+
+at::Tensor gradient_norm(const FlatBuffers& buffers) {
+  if (buffers.owns_all()) {
+    const at::Tensor gradients = buffers.mean(buffers.all());
+    if (!gradients.is_cpu()) return aten_norm(gradients);
+    return at::full({}, std::sqrt(square_sum(gradients)), at::kDouble);
+  }
+  at::Tensor sum = at::zeros({}, buffers.parameter(0).options().dtype(at::kDouble));
+  for (const Range& own : buffers.owned()) {
+    const at::Tensor gradients = buffers.mean(own);
+    sum += gradients.is_cpu() ? at::full({}, square_sum(gradients), at::kDouble)
+                              : aten_norm(gradients).square();
+  }
+  return sum.sqrt();
 }
 
 double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {

@@ -10,10 +10,10 @@
 
 namespace ddprun {
 
-/// Updates ranges of the parameters from the gradients. In each step: begin_step() once, then at
-/// most one scale_gradients(), then update() for disjoint ranges in any order. How the parameters
-/// are cut into ranges does not change the result. State (moments) is allocated, zeroed, when a
-/// range is first updated.
+/// Updates ranges of the parameters that this rank owns from the gradients' mean. In each step:
+/// begin_step() once, then at most one scale_gradients(), then update() for disjoint ranges in any
+/// order. How the parameters are cut into ranges does not change the result. State (moments) is
+/// allocated, zeroed, when a range is first updated.
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -27,10 +27,12 @@ class Optimizer {
   const GradientScale& gradient_scale() const { return scaled_by_; }
   /// Updates the parameters of `range`, and their copy for the matrix products in the same pass.
   /// The gradients of `range` are undefined afterwards. Throws Error if this step has updated a
-  /// part of `range` before.
+  /// part of `range` before, and if this rank does not own it (FlatBuffers::owned()).
   void update(Range range);
-  /// Updates all that this step has not updated yet.
+  /// Updates all that this rank owns and this step has not updated yet.
   void update_all();
+  /// Bytes of the moments on this rank: of what it has updated so far.
+  virtual std::int64_t state_bytes() const = 0;
 
  protected:
   explicit Optimizer(FlatBuffers& buffers) : buffers_(buffers) {}
@@ -52,7 +54,8 @@ class Optimizer {
 /// kernels of our own on the CPU, elsewhere by ATen's operators.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
 
-/// The L2 norm over all gradients, accumulated in double: a float64 scalar () on their device.
+/// The L2 norm over the gradients of what this rank owns, accumulated in double: a float64 scalar
+/// () on their device.
 at::Tensor gradient_norm(const FlatBuffers& buffers);
 
 /// The learning rate of step `step` (0 is the first) of `total_steps`. The schedule is constant, or

@@ -16,7 +16,8 @@ struct AttentionOptions {
 };
 
 /// An implementation of attention. There is one object per rank. forward() is called on the
-/// training thread, once per layer.
+/// training thread, once per layer. With model.recompute it is called without autograd there, and
+/// again in backward, on the thread of that.
 class Attention : public Plugin {
  public:
   ~Attention() override;

@@ -3,6 +3,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <optional>
+
 #include "ddprun/base/error.h"
 
 namespace ddprun {
@@ -26,7 +28,8 @@ variable_list KernelNode::apply(variable_list&& gradients) {
                  .hint = alternative()});
   }
   spent_ = backward_overwrites();
-  const KernelGuard guard;
+  std::optional<KernelGuard> guard;
+  if (below_autograd()) guard.emplace();
   return backward(std::move(gradients));
 }
 

@@ -46,12 +46,15 @@ class KernelNode : public torch::autograd::Node {
 
  private:
   /// Returns the gradients of the inputs in make_node()'s order, undefined where there is none.
-  /// Called under a KernelGuard.
+  /// Called under a KernelGuard if below_autograd().
   virtual torch::autograd::variable_list backward(torch::autograd::variable_list&& gradients) = 0;
   /// Forgets what forward left in the node beside what it saved.
   virtual void forget() {}
   /// Whether backward() writes into what forward saved, so that it cannot run twice.
   virtual bool backward_overwrites() const = 0;
+  /// Whether a KernelGuard is held around backward(). A layer that computes by differentiable
+  /// operators there goes without.
+  virtual bool below_autograd() const { return true; }
   /// What error messages recommend to compute the same by ATen's operators: "take ...".
   virtual std::string alternative() const = 0;
 

@@ -1,6 +1,8 @@
 // Defaults of the plugin interfaces: a plugin says only what differs.
 #include "ddprun/plugin/plugin.h"
 
+#include <utility>
+
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
@@ -12,18 +14,38 @@ void Plugin::declare_options(Options&) {}
 std::optional<Refusal> Plugin::unsupported(const RunDescription&) const { return {}; }
 
 Strategy::~Strategy() = default;
+Plan Strategy::plan(const ParameterLayout&, int) const { return {}; }
+void Strategy::setup(StrategyContext& context) {
+  context_ = &context;
+  context.broadcast_parameters();
+}
+void Strategy::before_forward() {}
+void Strategy::before_unit(Pass, int) {}
+void Strategy::after_unit(Pass, int) {}
 void Strategy::on_gradient(int) {}
-void Strategy::optimizer_step(Optimizer& optimizer) { optimizer.update_all(); }
+void Strategy::update() {
+  if (context_ == nullptr) {
+    throw Error({.what = "the strategy's setup() kept no context",
+                 .where = "Strategy::update()",
+                 .got = "an override of setup() that neither calls the default nor sets context_",
+                 .expected = "context_ from setup() on",
+                 .hint = "call Strategy::setup(context) first in the override"});
+  }
+  context_->update_rest();
+}
 bool Strategy::reports_ranges() const { return false; }
 
-void StrategyContext::broadcast_parameters() {
-  group_.broadcast(buffers_.parameters(buffers_.all()), 0, "parameters").wait();
-  buffers_.parameters_changed(buffers_.all());
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
+  if (run.execution == ExecutionMode::eager) return {};
+  return Refusal{.reason = "captured steps have not been tried with it yet",
+                 .expected = "execution.mode eager",
+                 .hint = "set `mode: eager` under `execution:`"};
 }
-void StrategyContext::run_before_forward() const {
-  for (const auto& callback : before_forward_) {
-    guard_before_forward_ ? guard_before_forward_(callback) : callback();
-  }
+
+void Transfer::wait() {
+  for (Work& work : works_) work.wait();
+  works_.clear();
+  if (then_) std::exchange(then_, {})();
 }
 
 Precision::~Precision() = default;
@@ -41,7 +63,7 @@ std::string Precision::matmul_dtype() const {
   const at::ScalarType dtype = compute_dtype();
   return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
 }
-GradientScale Precision::gradient_scale(const at::Tensor&) { return {}; }
+GradientScale Precision::gradient_scale(const std::vector<at::Tensor>&) { return {}; }
 bool Precision::scales_loss() const { return false; }
 
 std::optional<Refusal> below_capability(const RunDescription& run, int least,
@@ -54,6 +76,14 @@ std::optional<Refusal> below_capability(const RunDescription& run, int least,
   return Refusal{.reason = what + " need a GPU of " + expected + ", and one here has " +
                            text(run.compute_capability),
                  .expected = expected};
+}
+
+std::optional<Refusal> needs_reference_kernels(const RunDescription& run,
+                                               const std::string& reason) {
+  if (run.kernels == KernelSet::reference) return {};
+  return Refusal{.reason = reason,
+                 .expected = "model.kernels reference",
+                 .hint = "set `kernels: reference` under `model:`"};
 }
 
 Attention::~Attention() = default;

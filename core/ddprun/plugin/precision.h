@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ddprun/optim/gradient_scale.h"
 #include "ddprun/optim/named_tensor.h"
@@ -53,8 +54,8 @@ class Precision : public Plugin {
   /// updated_dtype(). It computes in float32 in any case.
   virtual at::ScalarType moments_dtype() const;
 
-  /// The core holds the guard during the forward and the loss of each micro-batch. Null: there is
-  /// nothing to switch on.
+  /// The core holds the guard during the forward and the loss of each micro-batch, and in backward
+  /// while it computes blocks again (model.recompute). Null: there is nothing to switch on.
   virtual std::unique_ptr<Guard> forward_guard();
 
   /// x (..., in), weight (out, in): x weight^T (..., out), differentiable.
@@ -71,11 +72,11 @@ class Precision : public Plugin {
   /// The scaled loss, a scalar, from which backward starts. Called for each micro-batch.
   virtual at::Tensor scale_loss(const at::Tensor& loss);
 
-  /// Called when the gradients are synchronized. Returns the factor that undoes scale_loss(), and
-  /// whether gradients overflowed on this rank. Both are tensors on the gradients' device; do not
-  /// wait for their values. The core all-reduces `overflow` in place (four bytes) to the maximum
-  /// over the ranks, so that all ranks skip the same steps.
-  virtual GradientScale gradient_scale(const at::Tensor& gradients);
+  /// Called when the gradients are synchronized, with those that this rank owns. Returns the factor
+  /// that undoes scale_loss(), and whether they overflowed. Both are tensors on the gradients'
+  /// device; do not wait for their values. The core all-reduces `overflow` in place (four bytes) to
+  /// the maximum over the ranks, so that all ranks skip the same steps.
+  virtual GradientScale gradient_scale(const std::vector<at::Tensor>& gradients);
 
   /// The format of the factors in matrix products: float32, tf32, bfloat16, float16 or float8.
   /// Reports divide by the device's peak for it (MFU). Default: compute_dtype().
@@ -93,6 +94,9 @@ constexpr at::ScalarType dtype_of(ReduceDtype dtype) {
 /// 8.0), which `what` needs ("TF32 products").
 std::optional<Refusal> below_capability(const RunDescription& run, int least,
                                         const std::string& what);
+/// For unsupported(): a refusal, for this `reason`, if the model's kernels are the fused ones.
+std::optional<Refusal> needs_reference_kernels(const RunDescription& run,
+                                               const std::string& reason);
 
 }  // namespace ddprun
 

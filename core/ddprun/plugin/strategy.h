@@ -1,116 +1,132 @@
-// The strategy interface: how the gradients of data-parallel ranks become their mean.
+// The strategy interface: how the gradients of data-parallel ranks become their mean, and which
+// rank keeps what.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
-#include "ddprun/optim/flat_buffers.h"
-#include "ddprun/optim/optimizer.h"
+#include "ddprun/comm/rank_group.h"
+#include "ddprun/optim/parameter_layout.h"
+#include "ddprun/plugin/plan.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
 
-/// One collective that a strategy says it issues per synchronized step.
-struct PlannedCollective {
-  CollectiveKind kind;
-  std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
+/// Collectives under way, and what is left to do once they have arrived. wait() once.
+class Transfer {
+ public:
+  Transfer() = default;
+  Transfer(std::vector<Work> works, std::function<void()> then)
+      : works_(std::move(works)), then_(std::move(then)) {}
+  void wait();
+
+ private:
+  std::vector<Work> works_;
+  std::function<void()> then_;
 };
 
 /// What a strategy works with. The core owns one per rank. It outlives every call of the strategy
-/// except its destructor, which must not use it.
+/// except its destructor, which must not use it. Training thread only, but for on_gradient()'s.
 class StrategyContext {
  public:
-  StrategyContext(ProcessGroup& group, FlatBuffers& buffers) : group_(group), buffers_(buffers) {}
+  virtual const ParameterLayout& layout() const = 0;
+  virtual RankGroup& group() = 0;
 
-  ProcessGroup& group() { return group_; }
-  FlatBuffers& buffers() { return buffers_; }
+  /// 1-D views: the gradients as ranks exchange them, and the parameters that the optimizer
+  /// updates. Of what is held by unit: within one unit, and within what the rank owns.
+  virtual at::Tensor gradients(Range range) const = 0;
+  virtual at::Tensor parameters(Range range) const = 0;
+  /// The model's own tensor, for code that is written against modules (c10d::Reducer).
+  virtual const at::Tensor& parameter(int index) const = 0;
+  /// Call it after writing parameters, so that the model reads them.
+  virtual void parameters_changed(Range range) = 0;
 
-  /// Copies rank 0's parameters to all ranks (one broadcast of the flat buffer), in place.
-  void broadcast_parameters();
+  /// Copies rank 0's parameters to all ranks, in place.
+  virtual void broadcast_parameters() = 0;
 
-  /// Declares one collective of a synchronized step. Each run compares the collectives that ran
-  /// with these. Declare them in setup(). If the first steps decide (PyTorch's Reducer rebuilds its
-  /// buckets), call clear_plan() then and declare them anew.
-  void plan(CollectiveKind kind, std::int64_t bytes) { plan_.push_back({kind, bytes}); }
-  void clear_plan() { plan_.clear(); }
+  /// `range` is made of whole units, of which the rank owns the slice of its number
+  /// (ParameterLayout::slice). Averages their gradients over the ranks: on arrival this rank's
+  /// slice is the mean. Of gradients held by unit (one unit at a time), micro-batches add up.
+  virtual Transfer reduce_scatter_gradients(Range range, std::string_view label) = 0;
+  /// Sends each rank's slice of the updated parameters to all: on arrival the model reads them. In
+  /// the dtypes in which it reads them. Of parameters held by unit: one unit.
+  virtual Transfer gather_parameters(Range range, std::string_view label) = 0;
 
-  /// Declares that gradients are not averaged over ranks: a control experiment, whose parameters
-  /// differ between ranks.
-  void declare_unsynchronized() { synchronized_ = false; }
-
-  /// `callback` runs on the training thread before the forward of each micro-batch whose gradients
-  /// will be synchronized.
-  void before_forward(std::function<void()> callback) {
-    before_forward_.push_back(std::move(callback));
-  }
-
+  /// Updates parameters that this rank owns. Call it in update() only.
+  virtual void update(Range range) = 0;
+  /// All that this rank owns and nobody updated yet in this step.
+  virtual void update_rest() = 0;
   /// Tells the core that the gradients of `range` are the mean, and that the strategy will not
   /// touch them again in this step. With `optimizer.overlap` it updates their parameters before it
-  /// returns, so call it while other collectives are under way. Without, it does nothing. Call it
-  /// on the training thread, in finish_backward() or later. Throws Error if it comes earlier, or
-  /// twice for an element.
-  void range_ready(Range range) const {
-    if (on_range_ready_) on_range_ready_(range);
-  }
+  /// returns, so call it while other collectives are under way; then it returns true. Otherwise it
+  /// does nothing and returns false. Call it on the training thread, in finish_backward(). Throws
+  /// Error if it comes earlier, or twice for an element.
+  virtual bool range_ready(Range range) = 0;
 
-  /// For the core: sets what range_ready() calls.
-  void on_range_ready(std::function<void(Range)> callback) {
-    on_range_ready_ = std::move(callback);
-  }
+  /// For strategies whose first steps decide what travels (PyTorch's Reducer rebuilds its buckets):
+  /// the collectives of the step that begins, in place of the plan's.
+  virtual void plan_anew(std::vector<PlannedCollective> collectives) = 0;
 
-  /// For the core: `guard` gets each callback of before_forward(), which it calls.
-  void guard_before_forward(std::function<void(const std::function<void()>&)> guard) {
-    guard_before_forward_ = std::move(guard);
-  }
-
-  const std::vector<PlannedCollective>& planned() const { return plan_; }
-  bool synchronized() const { return synchronized_; }
-  void run_before_forward() const;
-
- private:
-  ProcessGroup& group_;
-  FlatBuffers& buffers_;
-  std::vector<PlannedCollective> plan_;
-  std::vector<std::function<void()>> before_forward_;
-  std::function<void(const std::function<void()>&)> guard_before_forward_;
-  std::function<void(Range)> on_range_ready_;
-  bool synchronized_ = true;
+ protected:
+  ~StrategyContext() = default;
 };
 
+/// A forward, or a backward.
+enum class Pass : std::uint8_t { forward, backward };
+
 /// A way of synchronizing gradients. There is one object per rank. Every rank must issue the same
-/// collectives in the same order. With gradient accumulation, only the last micro-batch of a step
-/// calls on_gradient() and finish_backward().
+/// collectives in the same order.
 class Strategy : public Plugin {
  public:
   ~Strategy() override;
 
+  /// The plan of rank `rank` of layout.ranks(). It must depend on arguments and options alone:
+  /// there is no memory yet, and it is asked for other ranks than this, and for numbers of ranks
+  /// that never run. The default plans no collective.
+  virtual Plan plan(const ParameterLayout& layout, int rank) const;
+
   /// Called once on the training thread, after the model is built. Must make the parameters equal
-  /// on all ranks and declare the communication plan. Keep a pointer to `context` for the calls
-  /// below.
-  virtual void setup(StrategyContext& context) = 0;
+  /// on all ranks, as the default does. An override calls the default first, or keeps a pointer to
+  /// `context` itself.
+  virtual void setup(StrategyContext& context);
 
-  /// Called when gradient `index` (FlatBuffers order) of this step is final on this rank, with all
-  /// micro-batches accumulated. Calls come on the autograd thread (on the CPU the one that called
-  /// backward), in the order in which backward completes. Must not block.
+  /// Called before the forward of each micro-batch whose gradients will be exchanged: the last of a
+  /// step, and with gradients held by unit all of them.
+  virtual void before_forward();
+  /// Called before a unit is used, and when it is not needed any more, in each forward and
+  /// backward. In backward, after_unit() comes when the gradients of the unit are final on this
+  /// rank. `unit` is of layout().units(). May wait.
+  virtual void before_unit(Pass pass, int unit);
+  virtual void after_unit(Pass pass, int unit);
+  /// Called when gradient `index` of this step is final on this rank, with all micro-batches
+  /// accumulated (gradients held by unit: those of this micro-batch). Calls come on the autograd
+  /// thread (on the CPU the one that called backward), in the order in which backward completes.
+  /// Must not block.
   virtual void on_gradient(int index);
-
-  /// Called on the training thread when backward is done on this rank. On return every gradient is
-  /// the mean over all ranks.
+  /// Called on the training thread when backward is done on this rank. On return every gradient
+  /// that this rank owns is the mean over all ranks.
   virtual void finish_backward() = 0;
 
-  /// Updates the parameters that range_ready() has not. The default updates all of them. Strategies
-  /// that own only a part of the buffer override it. Called on the training thread. With
-  /// optimizer.clip_norm the core has taken the norm of all gradients in this rank's buffer, so
-  /// every one must be the mean by then: refuse clip_norm otherwise (RunDescription). The buffer
-  /// holds gradients that are not clipped; Optimizer::update() multiplies them by the factor.
-  virtual void optimizer_step(Optimizer& optimizer);
+  /// Updates the parameters: context().update_rest() is the default. Strategies that own a part of
+  /// the buffers send it to the others. Called on the training thread. With optimizer.clip_norm the
+  /// core knows the norm by now. The buffer holds gradients that are not clipped; update()
+  /// multiplies them by the factor.
+  virtual void update();
 
   /// Returns true if finish_backward() calls range_ready(), which `optimizer.overlap` needs.
   /// Default: false. Called in the launching process too.
   virtual bool reports_ranges() const;
+
+ protected:
+  StrategyContext* context_ = nullptr;  ///< from setup() on
 };
+
+/// For unsupported(): a refusal if steps are captured, by strategies that nobody has tried so.
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
 
 }  // namespace ddprun
 

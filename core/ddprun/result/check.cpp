@@ -2,6 +2,7 @@
 #include "ddprun/result/check.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun {
 
@@ -19,6 +20,10 @@ Check said_by(std::size_t rank, Check check, const std::vector<std::vector<Check
 }
 
 }  // namespace
+
+Check make_check(std::string name, bool passed, std::string detail) {
+  return {std::move(name), passed ? CheckStatus::passed : CheckStatus::failed, std::move(detail)};
+}
 
 Proof summarize_checks(const std::vector<std::vector<Check>>& ranks) {
   Proof proof;

@@ -22,6 +22,8 @@ std::string ExperimentKind::table_note() const {
   return "Figures are medians over the measured steps (± standard deviation)";
 }
 
+std::string ExperimentKind::memory_hint() const { return "a machine with more memory"; }
+
 std::vector<Finding> ExperimentKind::findings(const std::vector<const RunStatistics*>&) const {
   return {};
 }

@@ -35,6 +35,8 @@ class ExperimentKind {
   virtual std::string in_words(const std::string& check) const;
   /// What the table's figures are, in a sentence below it.
   virtual std::string table_note() const;
+  /// What may help a run whose memory ran out: "a smaller batch, context or model".
+  virtual std::string memory_hint() const;
   /// What the measured runs of this kind say together.
   virtual std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const;
 

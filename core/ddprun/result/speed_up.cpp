@@ -24,4 +24,15 @@ Figure time_difference(const RunStatistics& run, const std::vector<const RunStat
   return factor.value && *factor.value > 0 ? Figure{1 / *factor.value - 1} : Figure{};
 }
 
+Quantity speed_up_of_calls() {
+  return {.key = "speed_up",
+          .compares = speed_up,
+          .title = "speed-up",
+          .drop_order = 1,
+          .text = text_as("{:.2f}x"),
+          .meaning =
+              "median time of the row's [base](configuration.md#what-speed-up-counts-from) "
+              "/ median time of this row"};
+}
+
 }  // namespace ddprun

@@ -14,4 +14,7 @@ Figure speed_up(const RunStatistics& run, const std::vector<const RunStatistics*
 /// Its reverse, less 1: 0.019 is 1.9 % more time than the base's.
 Figure time_difference(const RunStatistics& run, const std::vector<const RunStatistics*>& runs);
 
+/// speed_up() as the quantity of a kind that measures the time of a call.
+Quantity speed_up_of_calls();
+
 }  // namespace ddprun

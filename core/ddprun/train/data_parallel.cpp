@@ -13,11 +13,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
-#include "ddprun/base/choice.h"
-#include "ddprun/device/device_library.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/train/asked_plugins.h"
 
 namespace ddprun {
 
@@ -40,52 +41,6 @@ class DataParallel::Hook : public torch::autograd::FunctionPostHook {
 
 namespace {
 
-/// The parameters after the precision has converted them. What FlatBuffers refuses stays as it is.
-const std::vector<NamedTensor>& converted(const std::vector<NamedTensor>& parameters,
-                                          Precision& precision) {
-  const bool all_there =
-      std::all_of(parameters.begin(), parameters.end(),
-                  [](const NamedTensor& parameter) { return parameter.tensor.defined(); });
-  if (all_there && !parameters.empty()) precision.convert(parameters);
-  return parameters;
-}
-
-/// The run, as far as it is known where there is no experiment: sizes are 0.
-RunDescription describe(const ProcessGroup& group, const Precision& precision,
-                        const OptimizerConfig& optimizer) {
-  RunDescription run;
-  run.world_size = group.size();
-  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
-  run.compute_capability = compute_capability(run.device);
-  run.compute_dtype = precision.compute_dtype();
-  run.scales_loss = precision.scales_loss();
-  run.optimizer = optimizer;
-  return run;
-}
-
-/// For programs of one's own: an experiment's plugins were asked before any rank started.
-void check_supported(const Plugin& plugin, const char* kind, const RunDescription& run) {
-  const auto refusal = plugin.unsupported(run);
-  if (!refusal) return;
-  throw ConfigError(
-      {.what = fmt::format("the {} cannot run here: {}", kind, refusal->reason),
-       .where = "DataParallel",
-       .got = fmt::format("{} rank{} on {}", run.world_size, run.world_size == 1 ? "" : "s",
-                          name_of(run.device)),
-       .expected = refusal->expected,
-       .hint = refusal->hint.empty() ? fmt::format("take another {}", kind) : refusal->hint});
-}
-
-/// Asks the plugins before the first of them acts.
-const std::vector<NamedTensor>& prepared(const std::vector<NamedTensor>& parameters,
-                                         const ProcessGroup& group, const Strategy& strategy,
-                                         Precision& precision, const OptimizerConfig& optimizer) {
-  const RunDescription run = describe(group, precision, optimizer);
-  check_supported(precision, "precision", run);
-  check_supported(strategy, "strategy", run);
-  return converted(parameters, precision);
-}
-
 [[noreturn]] void refuse_own_products() {
   throw Error({.what = "the model does not let the precision compute its linear layers",
                .where = "DataParallel::forward()",
@@ -103,15 +58,6 @@ const std::vector<NamedTensor>& prepared(const std::vector<NamedTensor>& paramet
                .expected = std::string("tensors in the dtype of the parameters, ") +
                            at::toString(parameters),
                .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
-}
-
-BufferLayout layout_of(const Precision& precision, StepExtent extent) {
-  return {.compute = precision.compute_dtype(),
-          .reduce = precision.reduce_dtype(),
-          .model = precision.parameter_dtype(),
-          .parameters = precision.updated_dtype(),
-          .moments = precision.moments_dtype(),
-          .gradients = extent != StepExtent::forward};
 }
 
 }  // namespace
@@ -137,25 +83,40 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
+                           const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels)
+    : DataParallel(ParameterLayout(prepared(parameters, strategy, precision,
+                                            describe(group, precision, optimizer, kernels)),
+                                   dtypes_of(precision), kernels, group.size()),
+                   parameters, group, strategy, precision, optimizer, extent) {}
+
+DataParallel::DataParallel(const ParameterLayout& layout,
+                           const std::vector<NamedTensor>& parameters, ProcessGroup& group,
+                           Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer, StepExtent extent)
     : extent_(extent),
-      buffers_(prepared(parameters, group, strategy, precision, optimizer),
-               layout_of(precision, extent),
+      strategy_(strategy),
+      buffers_(layout, parameters, holding_of(strategy, layout, group.rank(), extent),
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
                }),
-      context_(group, buffers_),
-      strategy_(strategy),
+      context_(group, buffers_,
+               extent == StepExtent::forward ? Plan{} : strategy.plan(layout, group.rank())),
       precision_(precision),
       linear_(precision.linear()),
       optimizer_(make_optimizer(optimizer, buffers_)),
+      clips_(optimizer.clip_norm > 0),
+      holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
       order_(optimizer.overlap) {
   if (extent == StepExtent::forward) return;
+  context_.update_by(*optimizer_);
   if (optimizer.overlap) {
     check_overlap(strategy, precision, "optimizer.overlap");
-    context_.on_range_ready([this](Range range) { on_range_ready(range); });
+    context_.on_range_ready([this](Range range) { return on_range_ready(range); });
   }
   strategy_.setup(context_);
+  if (!context_.parameters_agreed() && buffers_.holding().parameters == Held::by_unit) {
+    buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
+  }
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 
@@ -173,25 +134,51 @@ DataParallel::~DataParallel() {
 
 void DataParallel::on_accumulated(int index) {
   if (!buffers_.adopt_gradient(index)) return;
-  const bool last = order_.phase() == StepPhase::last_backward;
-  if (last) buffers_.finish_gradient(index);
+  const bool exchanged = exchanges(order_.phase() == StepPhase::last_backward);
+  if (exchanged) buffers_.finish_gradient(index);
   if (++gradients_seen_ == buffers_.count()) {
-    marks_.last_gradient = context_.group().device().mark();
+    marks_.last_gradient = context_.process_group().device().mark();
   }
-  if (last) strategy_.on_gradient(index);
+  if (exchanged) strategy_.on_gradient(index);
 }
 
-void DataParallel::on_range_ready(Range range) {
-  if (!order_.may_update()) return;
+bool DataParallel::on_range_ready(Range range) {
+  if (!last_backward_ || !order_.may_update()) return false;
   const ProfilerRange profiled("update");
-  Device& device = context_.group().device();
+  Device& device = context_.process_group().device();
   const Mark begin = device.mark();
   optimizer_->update(range);
   marks_.updates.emplace_back(begin, device.mark());
+  return true;
 }
 
 void DataParallel::before_forward(bool last) {
-  if (last) context_.run_before_forward();
+  next_unit_ = 0;
+  units_told_ = false;
+  if (exchanges(last)) strategy_.before_forward();
+}
+
+at::Tensor DataParallel::unit(int unit, const std::function<at::Tensor()>& forward) {
+  if (extent_ == StepExtent::forward) return forward();
+  if (!again_) {
+    if (unit == 0) next_unit_ = 0;
+    TORCH_CHECK(unit == next_unit_ && unit < std::ssize(buffers_.units()), "unit ", unit, " where ",
+                next_unit_, " comes next");
+    ++next_unit_;
+  }
+  strategy_.before_unit(Pass::forward, unit);
+  const at::Tensor out = forward();
+  strategy_.after_unit(Pass::forward, unit);
+  if (!out.requires_grad()) return out;
+  units_told_ = true;
+  // Its gradient is known when all that comes after the unit has run backward.
+  out.register_hook([this, unit](const at::Tensor&) { enter_backward(unit); });
+  return out;
+}
+
+void DataParallel::enter_backward(int unit) {
+  if (unit + 1 < std::ssize(buffers_.units())) strategy_.after_unit(Pass::backward, unit + 1);
+  strategy_.before_unit(Pass::backward, unit);
 }
 
 at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
@@ -212,12 +199,25 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
   }
 }
 
+at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
+  const bool by_unit = holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
+  if (by_unit && buffers_.units().size() == 1) return unit(0, loss);
+  const at::Tensor value = loss();
+  if (!by_unit || next_unit_ == std::ssize(buffers_.units())) return value;
+  throw Error({.what = "the model does not say which unit it computes, and the strategy holds "
+                       "parameters or gradients by unit",
+               .where = "DataParallel::forward()",
+               .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
+               .expected = fmt::format("{}, one for each unit", buffers_.units().size()),
+               .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
+}
+
 Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch) {
   at::Tensor value;
   {
     const PhaseScope phase(Phase::forward);
     before_forward(micro_batch.last());
-    value = under_precision(loss);
+    value = under_precision([&] { return whole_loss(loss); });
   }
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
   if (precision_.scales_loss()) root = precision_.scale_loss(root);
@@ -227,7 +227,15 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
   const PhaseScope phase(Phase::forward);
   const c10::AutoGradMode no_gradients(false);
-  return under_precision(loss);
+  return under_precision([&] { return whole_loss(loss); });
+}
+
+at::Tensor DataParallel::forward_again(const std::function<at::Tensor()>& part) {
+  const ProfilerRange profiled("forward again");
+  const bool nested = std::exchange(again_, true);
+  const at::Tensor out = under_precision(part);
+  again_ = nested;
+  return out;
 }
 
 BackwardMarks DataParallel::backward(const Loss& loss) {
@@ -237,11 +245,13 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   gradients_seen_ = 0;
-  Device& device = context_.group().device();
+  last_backward_ = last;
+  Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
   {
     const PhaseScope phase(Phase::backward);
     loss.backward();
+    if (std::exchange(units_told_, false)) strategy_.after_unit(Pass::backward, 0);
   }
   if (gradients_seen_ != buffers_.count()) {
     throw Error({.what = "backward did not reach every parameter",
@@ -251,16 +261,16 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
                  .hint = "a parameter that the loss does not depend on must not be given to "
                          "DataParallel"});
   }
-  if (last) finish_backward();
+  if (exchanges(last)) finish_backward(last);
   marks_.synchronized = device.mark();
   return std::move(marks_);
 }
 
-void DataParallel::finish_backward() {
+void DataParallel::finish_backward(bool last) {
   const PhaseScope phase(Phase::synchronize);
-  order_.start_synchronizing();
+  if (last) order_.start_synchronizing();
   strategy_.finish_backward();
-  order_.end_synchronizing(marks_.updates.size());
+  if (last) order_.end_synchronizing(marks_.updates.size());
 }
 
 void DataParallel::begin_step(double lr) {
@@ -270,17 +280,40 @@ void DataParallel::begin_step(double lr) {
 
 GradientScale DataParallel::agreed_scale() {
   if (!precision_.scales_loss()) return {};
-  GradientScale scale = precision_.gradient_scale(buffers_.gradients(buffers_.all()));
+  std::vector<at::Tensor> gradients;
+  for (const Range& own : buffers_.owned()) gradients.push_back(buffers_.mean(own));
+  GradientScale scale = precision_.gradient_scale(gradients);
   TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
-  context_.group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
+  context_.process_group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
   return scale;
 }
 
-std::vector<PlannedCollective> DataParallel::planned() const {
-  auto planned = context_.planned();
-  if (precision_.scales_loss() && extent_ == StepExtent::step) {
-    planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(sizeof(float))});
+std::vector<Range> DataParallel::owned_by(int rank) const {
+  auto owned = strategy_.plan(buffers_, rank).holding.owned;
+  return owned.empty() ? std::vector{buffers_.all()} : owned;
+}
+
+at::Tensor DataParallel::agreed_norm() {
+  at::Tensor norm = gradient_norm(buffers_);
+  if (buffers_.owns_all()) return norm;
+  const at::Tensor squares = norm.square();
+  context_.process_group().all_reduce(squares, ReduceOp::sum, "norm").wait();
+  return squares.sqrt();
+}
+
+std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches) const {
+  std::vector<PlannedCollective> planned;
+  for (const PlannedCollective& each : context_.planned()) {
+    if (each.in == PlannedIn::update && extent_ != StepExtent::step) continue;
+    const auto times = each.in == PlannedIn::each_micro_batch ? micro_batches : 1;
+    planned.insert(planned.end(), static_cast<std::size_t>(times), each);
   }
+  if (extent_ != StepExtent::step) return planned;
+  const auto add_scalar = [&](std::size_t bytes) {
+    planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});
+  };
+  if (precision_.scales_loss()) add_scalar(sizeof(float));
+  if (clips_ && !buffers_.owns_all()) add_scalar(sizeof(double));
   return planned;
 }
 
@@ -291,13 +324,13 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
   GradientScale scale = agreed_scale();
   outcome.overflow = scale.overflow;
   if (clip_norm > 0.0) {
-    outcome.norm = gradient_norm(buffers_);
+    outcome.norm = agreed_norm();
     if (scale.factor.defined()) outcome.norm = outcome.norm * scale.factor;
     const at::Tensor clip = outcome.norm.reciprocal().mul(clip_norm).clamp_max(1.0);
     scale.factor = (scale.factor.defined() ? clip * scale.factor : clip).to(at::kFloat);
   }
   if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
-  strategy_.optimizer_step(*optimizer_);
+  strategy_.update();
   buffers_.zero_grad();
   return outcome;
 }

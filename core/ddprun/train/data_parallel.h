@@ -16,6 +16,7 @@
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/train/buffer_context.h"
 #include "ddprun/train/step_order.h"
 
 namespace torch::autograd {
@@ -98,18 +99,21 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 class DataParallel {
  public:
   /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
-  /// not known), lets the precision convert the parameters, moves them into flat buffers, calls
-  /// strategy.setup(), and sets the hooks. `parameters` are in registration order. `extent`: how
-  /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
-  /// strategy is never called, as it has nothing to exchange. Throws ConfigError, for a refusal and
-  /// as FlatBuffers and check_overlap() do.
+  /// not known), lets the precision convert the parameters, moves them into flat buffers as the
+  /// strategy's plan says, calls strategy.setup(), and sets the hooks. `parameters` are in
+  /// registration order. `extent`: how far steps go. With `forward` there is evaluate() alone: no
+  /// buffers of gradients, and the strategy is never called, as it has nothing to exchange.
+  /// `kernels`: what computes the model. Throws ConfigError, for a refusal and as FlatBuffers and
+  /// check_overlap() do, and Error if the plans of the ranks do not own every element.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer,
-               StepExtent extent = StepExtent::step);
+               StepExtent extent = StepExtent::step, KernelSet kernels = KernelSet::reference);
   ~DataParallel();
 
   FlatBuffers& buffers() { return buffers_; }
-  const StrategyContext& context() const { return context_; }
+  const FlatBuffers& buffers() const { return buffers_; }
+  const BufferContext& context() const { return context_; }
+  Strategy& strategy() { return strategy_; }
   Optimizer& optimizer() { return *optimizer_; }
 
   /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with
@@ -118,9 +122,18 @@ class DataParallel {
   Loss forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch = {});
   /// The same without gradients, for evaluation: returns what `loss` returned.
   at::Tensor evaluate(const std::function<at::Tensor()>& loss);
+  /// For parts of a model that backward computes again: calls `part` with the precision switched
+  /// on, as forward() does. Its time is backward's. Call it from a node's backward.
+  at::Tensor forward_again(const std::function<at::Tensor()>& part);
   /// x (..., in), weight (out, in): x weight^T (..., out) as the precision computes it. Call it
-  /// within forward() or evaluate().
+  /// within forward(), forward_again() or evaluate().
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+  /// Runs `forward`, which uses the parameters of unit `unit` and of no other, and tells the
+  /// strategy before and after, in forward and in backward. `forward` returns what the next unit
+  /// reads. Units come in order, and again within forward_again(). Models whose strategy holds
+  /// parameters or gradients by unit call it for each, within forward() or evaluate(); with a
+  /// single unit they need not.
+  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
   /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
   /// x.to(ddp.parameter_dtype()).
   at::ScalarType parameter_dtype() const { return precision_.parameter_dtype(); }
@@ -144,9 +157,12 @@ class DataParallel {
   /// Says that a replay of captured work did the step that begin_step() began. A later backward
   /// without begin_step() then updates nothing.
   void step_replayed() { order_.end(); }
-  /// The planned collectives of a synchronized step: the strategy's, and the precision's.
-  std::vector<PlannedCollective> planned() const;
+  /// The planned collectives of a step of `micro_batches`: the strategy's, the precision's, and
+  /// those of the norm that clipping needs where ranks own parts.
+  std::vector<PlannedCollective> planned(std::int64_t micro_batches = 1) const;
   StepExtent extent() const { return extent_; }
+  /// What rank `rank` updates.
+  std::vector<Range> owned_by(int rank) const;
 
   /// For checks that make gradients of their own, in which the precision has no part: the calls
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
@@ -155,22 +171,36 @@ class DataParallel {
 
  private:
   class Hook;
+  DataParallel(const ParameterLayout& layout, const std::vector<NamedTensor>& parameters,
+               ProcessGroup& group, Strategy& strategy, Precision& precision,
+               const OptimizerConfig& optimizer, StepExtent extent);
   void set_hooks();
   void on_accumulated(int index);
-  void on_range_ready(Range range);
+  bool on_range_ready(Range range);
+  void enter_backward(int unit);
+  /// Whether the gradients of this micro-batch travel.
+  bool exchanges(bool last) const { return last || holds_by_unit_; }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
-  void finish_backward();
+  at::Tensor whole_loss(const std::function<at::Tensor()>& loss);
+  void finish_backward(bool last);
   GradientScale agreed_scale();
+  at::Tensor agreed_norm();
 
   StepExtent extent_;
-  FlatBuffers buffers_;
-  StrategyContext context_;
   Strategy& strategy_;
+  FlatBuffers buffers_;
+  BufferContext context_;
   Precision& precision_;
   Precision::Linear linear_;  // empty: at::linear
   bool linear_called_ = false;
   std::unique_ptr<Optimizer> optimizer_;
+  bool clips_;
+  bool holds_by_unit_;  // gradients: they travel in each micro-batch
   StepOrder order_;
+  int next_unit_ = 0;        // of the forward under way
+  bool units_told_ = false;  // in that forward, so that backward tells them
+  bool last_backward_ = true;
+  bool again_ = false;      // backward computes units again (forward_again())
   BackwardMarks marks_;     // of the backward under way
   int gradients_seen_ = 0;  // in the backward under way
   /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd

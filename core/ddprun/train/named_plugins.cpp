@@ -73,10 +73,20 @@ class Named : public Base {
 class NamedStrategy final : public Named<Strategy> {
  public:
   using Named::Named;
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    return named("plan()", [&] { return plugin_->plan(layout, rank); });
+  }
   void setup(StrategyContext& context) override {
     named("setup()", [&] { plugin_->setup(context); });
-    context.guard_before_forward(
-        [this](const auto& callback) { named("callback of before_forward()", callback); });
+  }
+  void before_forward() override {
+    named("before_forward()", [&] { plugin_->before_forward(); });
+  }
+  void before_unit(Pass pass, int unit) override {
+    named("before_unit()", [&] { plugin_->before_unit(pass, unit); });
+  }
+  void after_unit(Pass pass, int unit) override {
+    named("after_unit()", [&] { plugin_->after_unit(pass, unit); });
   }
   void on_gradient(int index) override {
     named("on_gradient()", [&] { plugin_->on_gradient(index); });
@@ -84,8 +94,8 @@ class NamedStrategy final : public Named<Strategy> {
   void finish_backward() override {
     named("finish_backward()", [&] { plugin_->finish_backward(); });
   }
-  void optimizer_step(Optimizer& optimizer) override {
-    named("optimizer_step()", [&] { plugin_->optimizer_step(optimizer); });
+  void update() override {
+    named("update()", [&] { plugin_->update(); });
   }
   bool reports_ranges() const override { return plugin_->reports_ranges(); }
 };
@@ -115,7 +125,7 @@ class NamedPrecision final : public Named<Precision> {
   at::Tensor scale_loss(const at::Tensor& loss) override {
     return named("scale_loss()", [&] { return plugin_->scale_loss(loss); });
   }
-  GradientScale gradient_scale(const at::Tensor& gradients) override {
+  GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
     return named("gradient_scale()", [&] { return plugin_->gradient_scale(gradients); });
   }
   std::string matmul_dtype() const override { return plugin_->matmul_dtype(); }

@@ -3,25 +3,23 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty_strided.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
+#include "ddprun/optim/flat_parts.h"
+#include "ddprun/train/integer_loss.h"
 #include "ddprun/train/proof_integers.h"
+#include "ddprun/train/whole_buffers.h"
 
 namespace ddprun {
 
@@ -29,54 +27,6 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;             // elements worth a thread's start
 constexpr std::int64_t kHashedAtATime = 16 << 20;  // elements on the way from a GPU
-/// Backward of a term of the loss whose gradient with respect to one parameter is this rank's
-/// integers. They are made when autograd asks for them, one parameter after another: the check of a
-/// model must not take the memory of another one.
-struct IntegersBackward final : torch::autograd::Node {
-  explicit IntegersBackward(const ProofIntegers& integers) : integers(integers) {}
-
-  const ProofIntegers& integers;
-  at::Tensor parameter;
-  std::int64_t first_element = 0;
-  int rank = 0;
-  int micro_batch = 0;
-
-  std::string name() const override { return "IntegersBackward"; }
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
-    // Laid out as the parameter: it may be transposed.
-    at::Tensor values = at::empty_strided(parameter.sizes(), parameter.strides(), at::kFloat);
-    float* const data = values.mutable_data_ptr<float>();
-    at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      integers.for_each({first_element + begin, first_element + end},
-                        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
-                          data[element - first_element] =
-                              integers.gradient(both, rank, micro_batch);
-                        });
-    });
-    return {values.to(parameter.options())};
-  }
-};
-
-/// A scalar whose gradients are the integers of `rank` in `micro_batch`. Autograd runs the nodes
-/// made last first, so making the terms from the last parameter to the first lets gradients arrive
-/// in buffer order, as in training.
-at::Tensor loss_with_integer_gradients(const FlatBuffers& buffers, const ProofIntegers& integers,
-                                       int rank, int micro_batch) {
-  std::vector<at::Tensor> terms;
-  for (int index = buffers.count() - 1; index >= 0; --index) {
-    const std::shared_ptr<IntegersBackward> node(new IntegersBackward(integers),
-                                                 torch::autograd::deleteNode);
-    node->parameter = buffers.parameter(index).detach();
-    node->first_element = buffers.range(index).begin;
-    node->rank = rank;
-    node->micro_batch = micro_batch;
-    node->set_next_edges(torch::autograd::collect_next_edges(buffers.parameter(index)));
-    terms.push_back(at::zeros({}, node->parameter.options()));
-    torch::autograd::set_history(terms.back(), node);
-  }
-  return at::stack(terms).sum();
-}
 
 /// How the gradients of a range compare with the integers.
 struct Compared {
@@ -92,7 +42,7 @@ struct Compared {
 /// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
 Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
                  std::optional<int> own_rank) {
-  const at::Tensor gradients = buffers.gradients(range).to(at::kCPU, at::kFloat);
+  const at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
   const float* const got = gradients.const_data_ptr<float>();
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
     integers.for_each(
@@ -110,10 +60,14 @@ Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& i
                              std::plus<>());
 }
 
-/// The padding behind parameter `index`, up to the next parameter or the end of the buffer.
-Range padding_behind(const FlatBuffers& buffers, int index) {
-  const bool last = index + 1 == buffers.count();
-  return {buffers.range(index).end, last ? buffers.all().end : buffers.range(index + 1).begin};
+/// The parts of `range` that this rank owns.
+std::vector<Range> owned_parts(const FlatBuffers& buffers, Range range) {
+  std::vector<Range> parts;
+  for (const Range& own : buffers.owned()) {
+    const Range part = shared(own, range);
+    if (part.size() > 0) parts.push_back(part);
+  }
+  return parts;
 }
 
 /// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the
@@ -122,15 +76,20 @@ std::string find_wrong(const FlatBuffers& buffers, const ProofIntegers& integers
                        std::optional<int> own_rank, std::int64_t& rounded) {
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.range(index);
-    const Compared compared = compare(buffers, range, integers, own_rank);
+    Compared compared;
+    for (const Range& part : owned_parts(buffers, range)) {
+      compared = compared + compare(buffers, part, integers, own_rank);
+    }
     rounded += compared.rounded;
     if (compared.wrong > 0) {
       return fmt::format("{} of {} gradients of {} differ from the exact mean",
                          with_thousands(compared.wrong), with_thousands(range.size()),
                          buffers.name(index));
     }
-    if (buffers.gradients(padding_behind(buffers, index)).count_nonzero().item<std::int64_t>() > 0)
+    for (const Range& part : owned_parts(buffers, {range.end, buffers.with_padding(index).end})) {
+      if (buffers.mean(part).count_nonzero().item<std::int64_t>() == 0) continue;
       return fmt::format("the padding behind the gradient of {} is not zero", buffers.name(index));
+    }
   }
   return {};
 }
@@ -182,17 +141,28 @@ std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
   return expected.ne(read).logical_and(numbers).count_nonzero().item<std::int64_t>();
 }
 
-/// What the model would read that is not its parameters; empty if there is none.
-std::string find_stale(const FlatBuffers& buffers) {
-  for (int index = buffers.count() - 1; index >= 0; --index) {
-    const at::Tensor master = buffers.parameters(buffers.range(index));
-    const at::Tensor tensor = buffers.parameter(index).detach();
+/// Calls `look` for each unit while the model may read it. Where ranks own parts, the strategy has
+/// to gather it.
+void for_each_unit(DataParallel& data_parallel, const std::function<void(const Unit&)>& look) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  for (int unit = 0; unit < std::ssize(buffers.units()); ++unit) {
+    if (!buffers.owns_all()) data_parallel.strategy().before_unit(Pass::forward, unit);
+    look(buffers.units()[unit]);
+    if (!buffers.owns_all()) data_parallel.strategy().after_unit(Pass::forward, unit);
+  }
+}
+
+/// What the model would read of a unit that is not its parameters, `masters`; empty if there is
+/// none.
+std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::Tensor& masters) {
+  for (int index = unit.last; index >= unit.first; --index) {
+    const Range range = buffers.range(index);
+    const at::Tensor master = part_of(masters, unit.range, range);
     std::int64_t stale = 0;
-    if (tensor.const_data_ptr() != master.const_data_ptr()) {
-      stale = count_stale(master.as_strided(tensor.sizes(), tensor.strides()), tensor);
+    for (const at::Tensor& read : buffers.read(index)) {
+      if (read.const_data_ptr() == master.const_data_ptr()) continue;
+      stale = std::max(stale, count_stale(master, read));
     }
-    const at::Tensor copy = buffers.compute_copy(buffers.range(index));
-    if (copy.defined()) stale = std::max(stale, count_stale(master, copy));
     if (stale == 0) continue;
     return fmt::format(
         "{} of {} elements of {} that the model reads are not the parameters, "
@@ -202,14 +172,39 @@ std::string find_stale(const FlatBuffers& buffers) {
   return {};
 }
 
-}  // namespace
-
-Range with_padding(const FlatBuffers& buffers, int index) {
-  return {buffers.range(index).begin, padding_behind(buffers, index).end};
+/// A hash for each parameter, in the order of the buffers: of what the model reads where ranks own
+/// parts, else of the parameter itself with its padding.
+std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::vector<std::uint64_t> hashes(buffers.count());
+  for_each_unit(data_parallel, [&](const Unit& unit) {
+    for (int index = unit.first; index <= unit.last; ++index) {
+      if (buffers.owns_all()) {
+        hashes[index] = hash_flat(buffers.parameters(buffers.with_padding(index)));
+        continue;
+      }
+      Hash64 hash;
+      for (const at::Tensor& read : buffers.read(index)) {
+        const std::uint64_t one = hash_flat(read);
+        hash.add(&one, sizeof one);
+      }
+      hashes[index] = hash.value();
+    }
+  });
+  return hashes;
 }
 
-std::uint64_t hash_parameters(const FlatBuffers& buffers) {
-  return hash_flat(buffers.parameters(buffers.all()));
+}  // namespace
+
+std::uint64_t hash_parameters(const DataParallel& data_parallel) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  if (buffers.owns_all()) return hash_flat(buffers.parameters(buffers.all()));
+  Hash64 hash;
+  for (auto unit = buffers.units().rbegin(); unit != buffers.units().rend(); ++unit) {
+    const at::Tensor values = whole_parameters(data_parallel, unit->range).cpu();
+    hash.add(values.const_data_ptr(), values.nbytes());
+  }
+  return hash.value();
 }
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
@@ -217,12 +212,11 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
   const int me = group.rank();
-  const ProofIntegers integers(size, round.micro_batches,
-                               buffers.gradients(buffers.range(0)).scalar_type(), round.number);
+  const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
   for (int i = 0; i < round.micro_batches; ++i) {
     const bool last = i + 1 == round.micro_batches;
     data_parallel.before_forward(last);
-    data_parallel.backward_as_is(loss_with_integer_gradients(buffers, integers, me, i), last);
+    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
   }
   const bool synchronized = data_parallel.context().synchronized();
   std::int64_t rounded = 0;
@@ -250,7 +244,8 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
   const FlatBuffers& buffers = data_parallel.buffers();
   std::string own;
   for (int index = buffers.count() - 1; index >= 0 && own.empty(); --index) {
-    if (buffers.parameters(buffers.range(index)).isnan().any().item<bool>()) {
+    for (const Range& part : owned_parts(buffers, buffers.range(index))) {
+      if (!buffers.parameters(part).isnan().any().item<bool>()) continue;
       own = fmt::format(
           "{} is not that of rank 0, which alone has initial values: the strategy's "
           "setup() must broadcast them",
@@ -264,19 +259,26 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
 
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
-  const auto hashes =
-      group.all_gather_object(fmt::format("{:016x}", hash_parameters(data_parallel.buffers())));
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::vector<std::uint64_t> own;
+  std::uint64_t whole = 0;
+  if (buffers.owns_all()) {
+    whole = hash_parameters(data_parallel);
+  } else {
+    own = hash_each(data_parallel);
+    Hash64 hash;
+    hash.add(own.data(), own.size() * sizeof own[0]);
+    whole = hash.value();
+  }
+  const auto hashes = group.all_gather_object(fmt::format("{:016x}", whole));
   const bool equal = std::all_of(hashes.begin(), hashes.end(),
                                  [&](const std::string& hash) { return hash == hashes[0]; });
   if (equal) {
     return {name, CheckStatus::passed,
-            fmt::format("hash {} on all {} ranks", hashes[0], hashes.size())};
+            fmt::format("hash {}{} on all {} ranks", hashes[0],
+                        buffers.owns_all() ? "" : " of what the model reads", hashes.size())};
   }
-  const FlatBuffers& buffers = data_parallel.buffers();
-  std::vector<std::uint64_t> own;
-  for (int index = 0; index < buffers.count(); ++index) {
-    own.push_back(hash_flat(buffers.parameters(with_padding(buffers, index))));
-  }
+  if (own.empty()) own = hash_each(data_parallel);
   const std::string detail = fmt::format(
       "{}; hashes by rank: {}", name_difference(buffers, group, own), fmt::join(hashes, ", "));
   if (!data_parallel.context().synchronized()) {
@@ -287,14 +289,18 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
 
 GradientHashes hash_gradients(const FlatBuffers& buffers) {
   GradientHashes hashes;
+  if (!buffers.owns_all()) return hashes;
   for (int index = 0; index < buffers.count(); ++index) {
-    hashes.push_back(hash_flat(buffers.gradients(with_padding(buffers, index))));
+    hashes.push_back(hash_flat(buffers.gradients(buffers.with_padding(index))));
   }
   return hashes;
 }
 
 Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
                             const GradientHashes& own) {
+  if (own.empty()) {
+    return {"gradients_equal", CheckStatus::passed, "the mean of each gradient is on one rank"};
+  }
   const std::string difference = name_difference(buffers, group, own);
   if (difference.empty()) {
     return {"gradients_equal", CheckStatus::passed, "every gradient is equal on all ranks"};
@@ -304,10 +310,15 @@ Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
 
 Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  const std::string stale = first_of_all(group, find_stale(buffers));
+  std::string own;
+  for_each_unit(data_parallel, [&](const Unit& unit) {
+    const at::Tensor masters = whole_parameters(data_parallel, unit.range);
+    if (own.empty()) own = find_stale(buffers, unit, masters);
+  });
+  const std::string stale = first_of_all(group, own);
   if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
-  const at::Tensor copy = buffers.compute_copy(buffers.range(0));
-  const auto dtype = copy.defined() ? copy.scalar_type() : buffers.parameter(0).scalar_type();
+  const auto dtype =
+      buffers.has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
   return {"compute_copy", CheckStatus::passed,
           fmt::format("what the model reads is the parameters in {}, on all ranks",
                       at::toString(dtype))};

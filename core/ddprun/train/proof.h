@@ -10,11 +10,9 @@
 
 namespace ddprun {
 
-/// From the begin of parameter `index` to the begin of the next.
-Range with_padding(const FlatBuffers& buffers, int index);
-
-/// XXH3 of the parameters' bytes. Equal parameters hash equal on all machines of one byte order.
-std::uint64_t hash_parameters(const FlatBuffers& buffers);
+/// XXH3 of the updated parameters' bytes, of all ranks together. Equal parameters hash equal on all
+/// machines of one byte order. All ranks call it.
+std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
 /// One of the times at which check_integer_gradients() is made.
 struct IntegerRound {
@@ -23,23 +21,23 @@ struct IntegerRound {
 };
 
 /// Fills every gradient with small integers that differ by rank (ProofIntegers), through a real
-/// backward with the strategy's hooks, and compares the result with the exact mean; the padding
-/// between gradients must stay zero. It needs the memory of the largest parameter, not of the
-/// model. It leaves the gradients unset, and parameters, moments, loss scale and random numbers
-/// untouched. All ranks must call it, between steps.
+/// backward with the strategy's hooks, and compares what each rank owns of the result with the
+/// exact mean; the padding between gradients must stay zero. It needs the memory of the largest
+/// parameter, not of the model. It leaves the gradients unset, and parameters, moments, loss scale
+/// and random numbers untouched. All ranks must call it, between steps.
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round = {});
 
-/// Compares hash_parameters() over all ranks; a failure names the first parameter that differs, and
-/// the ranks.
+/// Compares the hash of the updated parameters over all ranks or, where ranks own parts, of what
+/// the model reads. A failure names the first parameter that differs, and the ranks.
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name = "parameters_equal");
 
-/// A hash for each gradient, in the order of the buffers.
+/// A hash for each gradient, in the order of the buffers. None where ranks own parts.
 using GradientHashes = std::vector<std::uint64_t>;
 GradientHashes hash_gradients(const FlatBuffers& buffers);
 /// Compares them over all ranks ("gradients_equal"); a failure names the first parameter and the
-/// ranks.
+/// ranks. Where ranks own parts there is nothing to compare.
 Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
                             const GradientHashes& own);
 
@@ -47,8 +45,9 @@ Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
 /// Trainer gives all ranks but 0.
 Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group);
 
-/// Compares what the model reads with what the float32 parameters round to, on each rank: the
-/// model's own tensors, and the copy in the dtype of the matrix products where there is one.
+/// Compares what the model reads with what the updated parameters of all ranks round to, on each
+/// rank: the model's own tensors, and the copy in the dtype of the matrix products where there is
+/// one. What is held by unit is gathered by the strategy for that.
 Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group);
 
 /// Compares one step's collectives (kind and payload, in any order) with the strategy's plan.

@@ -80,7 +80,7 @@ void train(ddprun::ProcessGroup& group, const char* strategy_name, const char* p
                 check.status == ddprun::CheckStatus::passed ? "passed" : check.detail.c_str());
   }
   std::printf("parameters %016llx\n",
-              static_cast<unsigned long long>(ddprun::hash_parameters(ddp.buffers())));
+              static_cast<unsigned long long>(ddprun::hash_parameters(ddp)));
 }
 
 }  // namespace

@@ -261,7 +261,20 @@ class Zero1(Bucketed):
                                        weight_decay=0.1, fused=True)
 
 
-STRATEGIES = dict(single=Single, naive=Naive, flat=Flat, overlap=Overlap, bucketed=Bucketed, zero1=Zero1)
+class Fsdp(Single):
+    """FSDP2: a unit a block, and one of all the rest."""
+
+    def setup(self):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        mesh = init_device_mesh(self.args.device, (self.args.world,))
+        for block in self.model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(self.model, mesh=mesh)
+        self.parameters = list(self.model.parameters())
+
+
+STRATEGIES = dict(single=Single, naive=Naive, flat=Flat, overlap=Overlap, bucketed=Bucketed, zero1=Zero1, fsdp=Fsdp)
 
 # ---------------------------------------------------------------- what a rank measures
 

@@ -79,7 +79,7 @@ class Result final : public Target {
   Result() {
     std::vector<Row> rows = {test::known_row("a=1"), test::known_row("a=2")};
     ResultContext context{"known", "2026-01-31T12-00-00Z", {"ddprun"}, {}, "a: 1\n", {"a: 1\n"}};
-    good_ = result_json(context, rows);
+    good_ = result_json(context, TableLines(rows));
   }
   std::string name() const override { return "result"; }
   std::string file_name() const override { return "result.json"; }
@@ -121,7 +121,7 @@ class Result final : public Target {
       std::vector<Row> rows;
       for (const auto& [fingerprint, earlier] : earlier_rows(scratch)) rows.push_back(earlier.row);
       if (rows.empty()) return Verdict::refused;
-      terminal_report(rows, Terminal{});
+      terminal_report(TableLines(rows), Terminal{});
       for (const Row& row : rows) to_json(row);
       return Verdict::accepted;
     } catch (const Error&) {

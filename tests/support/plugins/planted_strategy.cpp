@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/train/buffer_context.h"
 
 namespace ddprun::planted {
 
@@ -81,21 +82,25 @@ class Planted final : public Strategy {
 
   bool reports_ranges() const override { return true; }
 
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
+    }
+    for (int rank = 0; slices() && rank < layout.ranks(); ++rank) {
+      plan.add(CollectiveKind::broadcast, slice(layout, rank).size() * 4);
+    }
+    return plan;
+  }
+
   void setup(StrategyContext& context) override {
     context_ = &context;
     begin_equal();
-    for (int i = 0; i < buffers().count(); ++i) {
-      context.plan(CollectiveKind::all_reduce, buffers().gradient_bytes(buffers().range(i)));
-    }
-    if (slices()) {
-      for (int rank = 0; rank < context.group().size(); ++rank) {
-        context.plan(CollectiveKind::broadcast, slice(rank).size() * 4);
-      }
-    }
-    context.before_forward([this] {
-      if (wrong(Fault::drop_micro_batch)) gradients().zero_();
-      if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
-    });
+  }
+
+  void before_forward() override {
+    if (wrong(Fault::drop_micro_batch)) gradients().zero_();
+    if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
   }
 
   void on_gradient(int index) override {
@@ -114,20 +119,22 @@ class Planted final : public Strategy {
       if (wrong(Fault::ready_twice)) context_->range_ready(range);
     }
     if (wrong(Fault::write_padding)) write_padding();
-    if (wrong(Fault::more_collectives)) context_->group().barrier("planted");
+    if (wrong(Fault::more_collectives)) core().process_group().barrier("planted");
   }
 
-  void optimizer_step(Optimizer& optimizer) override {
+  void update() override {
     if (slices()) {
-      update_slices(optimizer);
+      update_slices();
     } else if (!wrong(Fault::no_update)) {
-      update(optimizer);
+      update_whole();
     }
     ++step_;
   }
 
  private:
-  FlatBuffers& buffers() const { return context_->buffers(); }
+  /// No plugin of others comes this far: faults may reach into the core.
+  BufferContext& core() const { return dynamic_cast<BufferContext&>(*context_); }
+  FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
   bool wrong(Fault fault) const {
@@ -186,33 +193,35 @@ class Planted final : public Strategy {
     }
   }
 
-  void update(Optimizer& optimizer) {
+  void update_whole() {
     const at::Tensor copy = buffers().compute_copy(buffers().all());
     const at::Tensor before = copy.defined() ? copy.clone() : copy;
-    optimizer.update_all();
+    context_->update_rest();
     if (wrong(Fault::stale_copy) && copy.defined()) copy.copy_(before);
     if (!wrong(Fault::drift)) return;
     buffers().parameters(buffers().range(0)).add_(1e-4);
     buffers().parameters_changed(buffers().range(0));
   }
 
-  Range slice(int rank) const {
-    const std::int64_t size = context_->group().size();
-    const std::int64_t elements = buffers().all().end;
+  static Range slice(const ParameterLayout& layout, int rank) {
+    const std::int64_t size = layout.ranks();
+    const std::int64_t elements = layout.all().end;
     return {elements * rank / size, elements * (rank + 1) / size};
   }
 
   /// As a strategy that shards: each rank updates its slice and sends it to the others, but clips
   /// by the norm of the slice.
-  void update_slices(Optimizer& optimizer) {
-    const Range mine = slice(context_->group().rank());
+  void update_slices() {
+    const Range mine = slice(buffers(), context_->group().rank());
     const at::Tensor norm = buffers().gradients(mine).norm();
     const at::Tensor factor = (norm.reciprocal() * 0.5).clamp_max(1.0).to(at::kFloat);
-    if (wrong(Fault::clip_by_rank)) optimizer.scale_gradients({.factor = factor});
+    if (wrong(Fault::clip_by_rank)) core().optimizer().scale_gradients({.factor = factor});
     if (wrong(Fault::clip_by_rank_in_place)) buffers().gradients(mine).mul_(factor);
-    optimizer.update(mine);
+    context_->update(mine);
     for (int rank = 0; rank < context_->group().size(); ++rank) {
-      context_->group().broadcast(buffers().parameters(slice(rank)), rank, "slice").wait();
+      context_->group()
+          .broadcast(buffers().parameters(slice(buffers(), rank)), rank, "slice")
+          .wait();
     }
     buffers().parameters_changed(buffers().all());
   }
@@ -221,7 +230,6 @@ class Planted final : public Strategy {
   std::int64_t rank_ = -1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;
-  StrategyContext* context_ = nullptr;
   std::int64_t step_ = 0;
 };
 

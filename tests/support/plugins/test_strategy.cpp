@@ -8,7 +8,6 @@ class TestStrategy final : public ddprun::Strategy {
   void declare_options(ddprun::Options& options) override {
     options.option("count", &count_, "a number of things", {.min = 1});
   }
-  void setup(ddprun::StrategyContext&) override {}
   void finish_backward() override {}
 
  private:

@@ -16,7 +16,6 @@ class TestUnclippedStrategy final : public ddprun::Strategy {
     return ddprun::Refusal{.reason = "it keeps no gradients between micro-batches",
                            .expected = "train.accumulate 1"};
   }
-  void setup(ddprun::StrategyContext&) override {}
   void finish_backward() override {}
 };
 

@@ -282,8 +282,8 @@ TEST(ShmBackend, RefusesWhatItCannotDoInWords) {
     const auto all_reduce = [&](at::ScalarType type, ReduceOp op) {
       return failure_of([&] { group.all_reduce(at::zeros({4}, type), op, "x"); });
     };
-    EXPECT_THAT(all_reduce(at::kLong, ReduceOp::avg), HasSubstr("no avg of Long"));
-    EXPECT_THAT(all_reduce(at::kHalf, ReduceOp::sum), HasSubstr("no reduction of Half"));
+    EXPECT_THAT(all_reduce(at::kLong, ReduceOp::avg), HasSubstr("no avg of int64"));
+    EXPECT_THAT(all_reduce(at::kHalf, ReduceOp::sum), HasSubstr("no reduction of float16"));
     EXPECT_THAT(failure_of([&] {
                   std::vector<at::Tensor> tensors = {at::zeros({4})};
                   c10d::AllreduceOptions options;

@@ -33,6 +33,41 @@ TEST_F(ExperimentCheck, HeadsMustFit) {
             "  hint: change d_model or heads");
 }
 
+TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
+  const std::string more = std::string(kLeast) + "model: {layers: 2, recompute: {groups: 3}}\n";
+  EXPECT_EQ(error(more),
+            "the model has 2 blocks, too few for 3 groups\n"
+            "  where: run.yaml:5:20\n"
+            "  got: {groups: 3}\n"
+            "  expected: groups 1 to 2\n"
+            "  hint: lower groups, or raise model.layers");
+  EXPECT_THAT(error(more, {"model.layers=3", "train.measure=forward"}),
+              testing::StartsWith("model.recompute has no effect with train.measure forward\n"));
+  EXPECT_THAT(error(more, {"model.layers=3", "execution.mode=cuda_graph"}),
+              testing::StartsWith("model.recompute cannot run with execution.mode cuda_graph\n"
+                                  "  where: run.yaml:5:20\n"));
+}
+
+TEST_F(ExperimentCheck, RecomputationIsSweptAndWritten) {
+  const ExperimentFile file =
+      load(std::string(kLeast) +
+           "sweep: {model.recompute: [none, every_block, {every: 2, keep_last: 1}, recursive]}\n"
+           "report: {baseline: {model.recompute: every_block}}\n");
+  std::vector<std::string> labels;
+  for (const Experiment& experiment : file.experiments) {
+    labels.push_back(experiment.label);
+    const ConfigNode resolved = resolve(experiment);
+    EXPECT_EQ("model.recompute=" + compact(*resolved.find("model")->find("recompute")),
+              experiment.label);
+  }
+  EXPECT_THAT(labels, testing::ElementsAre("model.recompute=none", "model.recompute=every_block",
+                                           "model.recompute={every: 2, keep_last: 1}",
+                                           "model.recompute=recursive"));
+  EXPECT_EQ(load_one(kLeast, {"model.recompute=every_block"}).model.recompute.form,
+            RecomputeForm::every_block);
+  EXPECT_EQ(load_one(kLeast, {"model.recompute.groups=2"}).model.recompute.groups, 2);
+}
+
 TEST_F(ExperimentCheck, TheBatchIsGivenOnce) {
   const std::string plugins = "strategy: s\nprecision: p\nattention: a\n";
   EXPECT_EQ(error(plugins + "train: {global_batch: 8, batch_per_rank: 4}\n"),
@@ -111,12 +146,18 @@ TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
     return message.substr(0, message.find('\n'));
   };
   EXPECT_EQ(what("world: {size: 2}"), "no error");
+  EXPECT_EQ(what("optimizer: {lr: 1e-3, betas: [0.9, 0.95]}"), "no error");
   for (const auto& [key, value] : {std::pair{"name", "name: sgd"},
-                                   {"lr", "lr: 0.1"},
+                                   {"lr", "lr: 0.0010000000000000002"},  // the next double
+                                   {"betas", "betas: [0.9, 0.99]"},
+                                   {"eps", "eps: 1e-9"},
                                    {"weight_decay", "weight_decay: 0"},
+                                   {"momentum", "momentum: 0.9"},
                                    {"clip_norm", "clip_norm: 1"},
                                    {"overlap", "overlap: true"},
-                                   {"schedule.name", "schedule: {name: cosine}"}}) {
+                                   {"schedule.name", "schedule: {name: cosine}"},
+                                   {"schedule.warmup_steps", "schedule: {warmup_steps: 1}"},
+                                   {"schedule.min_lr", "schedule: {min_lr: 1e-5}"}}) {
     EXPECT_EQ(
         what("optimizer: {" + std::string(value) + "}"),
         "optimizer." + std::string(key) + " has no effect with train.measure forward_backward");

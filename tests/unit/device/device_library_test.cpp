@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/own_library.h"
 #include "ddprun/config/experiment.h"
 
 namespace ddprun {
@@ -51,7 +52,7 @@ TEST(CpuDevice, IsAlwaysThere) {
 }
 
 TEST(DeviceLibrary, StandsBesideTheCore) {
-  EXPECT_EQ(device_library_file("cuda"), kBuild + "/lib/libddprun_cuda.so");
+  EXPECT_EQ(own_library_file("cuda"), kBuild + "/lib/libddprun_cuda.so");
 }
 
 TEST(DeviceLibrary, ThatIsNotBuiltIsRefusedWithTheWayToBuildIt) {
@@ -73,7 +74,7 @@ TEST(DeviceLibrary, ThatIsNoDeviceIsRefused) {
 class Cuda : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(device_library_file("cuda"))) {
+    if (!std::filesystem::exists(own_library_file("cuda"))) {
       GTEST_SKIP() << "CUDA support is not built";
     }
   }
@@ -81,7 +82,7 @@ class Cuda : public testing::Test {
 
 TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
   EXPECT_THAT(loaded_libraries(), testing::Not(HasSubstr("libtorch_cuda.so")));
-  EXPECT_EQ(refusal_of("cuda", device_library_file("cuda")), "loaded");
+  EXPECT_EQ(refusal_of("cuda", own_library_file("cuda")), "loaded");
   EXPECT_THAT(loaded_libraries(), HasSubstr("libtorch_cuda.so"));
 }
 

@@ -86,6 +86,12 @@ TEST_F(CollectivesConfigTest, WhatABackendLacksIsRefused) {
   EXPECT_THAT(error(shm + "collectives: {dtype: float16}\n"),
               HasSubstr("backend shm has no reduction of float16"));
   EXPECT_EQ(error(shm + "collectives: {dtype: float16, collective: all_gather}\n"), "no error");
+  const std::string mpi = "experiment: collectives\nworld: {size: 2, backend: mpi}\n";
+  EXPECT_THAT(error(mpi + "collectives: {dtype: bfloat16}\n"),
+              HasSubstr("backend mpi has no reduction of bfloat16"));
+  EXPECT_THAT(error(mpi + "collectives: {dtype: int64, op: avg}\n"),
+              HasSubstr("backend mpi has no avg of int64"));
+  EXPECT_EQ(error(mpi + "collectives: {dtype: bfloat16, collective: broadcast}\n"), "no error");
 }
 
 TEST_F(CollectivesConfigTest, WhatCouldNotBeVerifiedIsRefused) {

@@ -43,26 +43,24 @@ const PluginRegistry& registry() {
 class Mean : public Strategy {
  public:
   explicit Mean(std::int64_t halved_from) : halved_from_(halved_from) {}
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    context.plan(CollectiveKind::all_reduce, context.buffers().gradient_bytes(all()));
+  Plan plan(const ParameterLayout& layout, int) const override {
+    Plan plan;
+    plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.all()));
+    return plan;
   }
   void finish_backward() override {
-    const at::Tensor gradients = context_->buffers().gradients(all());
+    const at::Tensor gradients = context_->gradients(context_->layout().all());
     context_->group().all_reduce(gradients, ReduceOp::avg, "all").wait();
     if (step_ >= halved_from_) gradients.mul_(0.5);
   }
-  void optimizer_step(Optimizer& optimizer) override {
+  void update() override {
     ++step_;
-    optimizer.update_all();
+    Strategy::update();
   }
 
  private:
-  Range all() const { return context_->buffers().all(); }
   std::int64_t halved_from_;
   std::int64_t step_ = 0;
-  StrategyContext* context_ = nullptr;
 };
 
 Experiment make_experiment() {

@@ -24,7 +24,6 @@ namespace {
 /// Synchronizes no gradients; notes their order.
 class Listener : public Strategy {
  public:
-  void setup(StrategyContext& context) override { context.broadcast_parameters(); }
   void on_gradient(int index) override { order.push_back(index); }
   void finish_backward() override {}
   std::vector<int> order;
@@ -81,7 +80,7 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
 
 TEST(Trainer, OtherRanksKnowNoParametersUntilTheStrategySendsThem) {
   struct Silent : Strategy {
-    void setup(StrategyContext&) override {}
+    void setup(StrategyContext& context) override { context_ = &context; }
     void finish_backward() override {}
   };
   const Experiment experiment = make_experiment(2);
@@ -150,19 +149,15 @@ TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
 /// An all-reduce for each gradient, all at once: they wait for one another.
 class AllAtOnce : public Strategy {
  public:
-  void setup(StrategyContext& context) override { context_ = &context; }
   void finish_backward() override {
-    const FlatBuffers& buffers = context_->buffers();
+    const ParameterLayout& layout = context_->layout();
     std::vector<Work> works;
-    for (int index = 0; index < buffers.count(); ++index) {
-      works.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
+    for (int index = 0; index < layout.count(); ++index) {
+      works.push_back(context_->group().all_reduce(context_->gradients(layout.range(index)),
                                                    ReduceOp::avg, "gradient"));
     }
     for (Work& work : works) work.wait();
   }
-
- private:
-  StrategyContext* context_ = nullptr;
 };
 
 TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {

@@ -49,7 +49,7 @@ class FusedLayers : public ::testing::Test {
   /// All gradients, flattened, in registration order.
   static std::vector<at::Tensor> gradients(const Transformer& model) {
     std::vector<at::Tensor> all;
-    for (const auto& [name, tensor] : model.parameters()) {
+    for (const auto& [name, tensor, unit, wide] : model.parameters()) {
       EXPECT_TRUE(tensor.grad().defined()) << name;
       all.push_back(tensor.grad().flatten().clone());
     }
@@ -170,7 +170,8 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
     FlatBuffers buffers(flat.parameters());
     flat.use_memory(buffers.slots());
     for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
-      for (const auto& [name, tensor] : flat.parameters()) tensor.mutable_grad().reset();
+      for (const auto& [name, tensor, unit, wide] : flat.parameters())
+        tensor.mutable_grad().reset();
       order(flat);
       expect_near(flat, expected, kBound);
     }
@@ -193,7 +194,8 @@ TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
     loss.backward();
   });
   Transformer model(config_of(KernelSet::fused), *attention_, 3);
-  FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()});
+  FlatBuffers buffers(model.parameters(), {.compute = bf16->compute_dtype()}, allocate_private,
+                      KernelSet::fused);
   model.use_memory(buffers.slots());
   {
     const auto guard = bf16->forward_guard();

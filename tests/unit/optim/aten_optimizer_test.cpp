@@ -22,9 +22,9 @@ at::Tensor wave(std::int64_t count, double phase) {
 }
 
 struct Model {
-  explicit Model(BufferLayout dtypes) : buffers(parameters, dtypes) {
-    buffers.slots();  // makes the copy in the compute dtype
-  }
+  /// With a copy in the compute dtype.
+  explicit Model(BufferDtypes dtypes)
+      : buffers(parameters, dtypes, allocate_private, KernelSet::fused) {}
   std::vector<NamedTensor> parameters = {{"a", wave(1000, 1).requires_grad_()},
                                          {"b", wave(37, 2).requires_grad_()}};
   FlatBuffers buffers;
@@ -52,7 +52,7 @@ TEST_P(AtenOptimizer, EqualsTheKernels) {
   OptimizerConfig config;
   config.name = GetParam().optimizer;
   config.momentum = GetParam().momentum;
-  const BufferLayout dtypes{GetParam().reduce, GetParam().reduce};
+  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
   Model ours(dtypes);
   Model atens(dtypes);
   const auto kernels = make_optimizer(config, ours.buffers);
@@ -86,7 +86,7 @@ TEST_P(AtenOptimizer, SkipsStepsAsTheKernelsDo) {
   OptimizerConfig config;
   config.name = GetParam().optimizer;
   config.momentum = GetParam().momentum;
-  const BufferLayout dtypes{GetParam().reduce, GetParam().reduce};
+  const BufferDtypes dtypes{GetParam().reduce, GetParam().reduce};
   Model ours(dtypes);
   Model atens(dtypes);
   const auto kernels = make_optimizer(config, ours.buffers);
@@ -110,7 +110,7 @@ TEST_P(AtenOptimizer, SkipsStepsAsTheKernelsDo) {
 }
 
 /// Parameters in bfloat16, without masters.
-BufferLayout pure(at::ScalarType moments) {
+BufferDtypes pure(at::ScalarType moments) {
   return {.compute = at::kBFloat16,
           .reduce = at::kBFloat16,
           .model = at::kBFloat16,

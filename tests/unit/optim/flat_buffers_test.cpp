@@ -154,10 +154,12 @@ TEST(FlatBuffers, GradientsTravelInBfloat16) {
   EXPECT_TRUE(at::equal(travelling, b.grad().to(at::kBFloat16)));
 }
 
-TEST(FlatBuffers, KeepsABfloat16CopyOfTheParametersOnceItIsAskedFor) {
+TEST(FlatBuffers, KeepABfloat16CopyOfTheParametersForFusedKernels) {
+  const BufferDtypes dtypes{.compute = at::kBFloat16};
+  const FlatBuffers for_operators(three(), dtypes);
+  EXPECT_FALSE(for_operators.compute_copy(for_operators.all()).defined());
   const std::vector<NamedTensor> parameters = three();
-  FlatBuffers buffers(parameters, {.compute = at::kBFloat16});
-  EXPECT_FALSE(buffers.compute_copy(buffers.all()).defined());
+  FlatBuffers buffers(parameters, dtypes, allocate_private, KernelSet::fused);
   const auto slots = buffers.slots();
   const auto equal = [&] {
     return at::equal(buffers.compute_copy(buffers.all()),
@@ -181,7 +183,7 @@ std::string error_of(const std::vector<NamedTensor>& parameters) {
   return test::error_of<ConfigError>([&] { FlatBuffers buffers(parameters); });
 }
 
-constexpr BufferLayout kAllBfloat16{
+constexpr BufferDtypes kAllBfloat16{
     .compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16};
 
 TEST(FlatBuffers, AModelInBfloat16HasFloat32Masters) {
@@ -222,7 +224,7 @@ TEST(FlatBuffers, GradientsOfAModelInBfloat16AddUpWhereTheyTravel) {
   EXPECT_FALSE(user.grad().defined());
 }
 
-constexpr BufferLayout kNoMasters{.compute = at::kBFloat16,
+constexpr BufferDtypes kNoMasters{.compute = at::kBFloat16,
                                   .reduce = at::kBFloat16,
                                   .model = at::kBFloat16,
                                   .parameters = at::kBFloat16,
@@ -245,12 +247,14 @@ TEST(FlatBuffers, WithoutMastersTheModelReadsTheParametersThemselves) {
   (user * 1.5).sum().backward();
   EXPECT_TRUE(buffers.adopt_gradient(2));
   EXPECT_TRUE(user.grad().is_alias_of(buffers.gradients(buffers.all())));
-  EXPECT_EQ(buffers.moments_dtype(), at::kBFloat16);
+  EXPECT_EQ(buffers.dtypes().moments, at::kBFloat16);
 }
 
 TEST(FlatBuffers, WithoutGradientsThereAreNoBuffersOfThem) {
   int allocated = 0;
-  FlatBuffers buffers(three(), {.gradients = false},
+  const auto parameters = three();
+  FlatBuffers buffers(ParameterLayout(parameters, {}, KernelSet::reference, 1), parameters,
+                      {.gradients = Held::nothing},
                       [&](std::int64_t elements, const at::TensorOptions& options) {
                         ++allocated;
                         return at::zeros({elements}, options);

@@ -32,7 +32,8 @@ std::shared_ptr<Precision> make_fp16(const std::string& options) {
 /// One step whose largest gradient is `gradient`; returns the scale that its loss had.
 double step(Precision& precision, double gradient) {
   const double scale = precision.scale_loss(at::ones({})).item<double>();
-  const GradientScale undo = precision.gradient_scale(at::tensor({1.0, gradient}, at::kFloat));
+  const GradientScale undo =
+      precision.gradient_scale({at::ones({2}), at::tensor({1.0, gradient}, at::kFloat)});
   EXPECT_EQ(undo.factor.item<double>() * scale, 1.0);
   EXPECT_EQ(undo.overflow.item<double>(), std::isfinite(gradient) ? 0.0 : 1.0);
   return scale;
@@ -65,7 +66,7 @@ TEST(Fp16Mixed, MicroBatchesShareAScaleAndTheAgreementDecides) {
   for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
     EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 64);
   }
-  const GradientScale undo = fp16->gradient_scale(at::ones({4}));
+  const GradientScale undo = fp16->gradient_scale({at::ones({4})});
   EXPECT_EQ(undo.overflow.item<double>(), 0.0);
   undo.overflow.fill_(1.0);  // another rank's, by the all-reduce
   EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 32);
@@ -89,7 +90,7 @@ TEST(Fp16Mixed, PowersOfTwoLeaveNoTrace) {
     }
     fp16->scale_loss(loss).backward();
     EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
-    gradients.push_back(weight.grad() * fp16->gradient_scale(weight.grad()).factor);
+    gradients.push_back(weight.grad() * fp16->gradient_scale({weight.grad()}).factor);
   }
   EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
   EXPECT_TRUE(at::equal(gradients[0], gradients[2]));
@@ -104,7 +105,8 @@ const PluginRegistry& registry() {
 /// Gradients stay each rank's own.
 class Unsynchronized : public Strategy {
  public:
-  void setup(StrategyContext& context) override { context.declare_unsynchronized(); }
+  Plan plan(const ParameterLayout&, int) const override { return {.synchronized = false}; }
+  void setup(StrategyContext& context) override { context_ = &context; }
   void finish_backward() override {}
 };
 

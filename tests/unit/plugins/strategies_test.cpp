@@ -7,6 +7,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/train/data_parallel.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
 #include "support/thread_ranks.h"
@@ -28,13 +29,13 @@ std::shared_ptr<Strategy> make(const std::string& yaml) {
 /// exact.
 struct Model {
   explicit Model(const std::vector<int>& kib) {
-    std::vector<NamedTensor> parameters;
     for (std::size_t i = kib.size(); i-- > 0;) {
       parameters.push_back(
           {"p" + std::to_string(i), at::ones({kib[i] * 256}, at::kFloat).requires_grad_()});
     }
     buffers = std::make_unique<FlatBuffers>(parameters);
   }
+  std::vector<NamedTensor> parameters;
   std::unique_ptr<FlatBuffers> buffers;
 };
 
@@ -48,16 +49,12 @@ std::vector<std::pair<std::string, std::int64_t>> reductions(ProcessGroup& group
   return out;
 }
 
-/// Buckets that `yaml` gives on one rank.
+/// Buckets that `yaml` gives.
 std::vector<std::int64_t> bucket_kib(const std::string& yaml, const std::vector<int>& kib) {
   std::vector<std::int64_t> out;
-  test::run_ranks(1, [&](ProcessGroup& group) {
-    Model model(kib);
-    StrategyContext context(group, *model.buffers);
-    const auto strategy = make(yaml);
-    strategy->setup(context);
-    for (const PlannedCollective& planned : context.planned()) out.push_back(planned.bytes / 1024);
-  });
+  const Model model(kib);
+  const Plan plan = make(yaml)->plan(*model.buffers, 0);
+  for (const PlannedCollective& planned : plan.collectives) out.push_back(planned.bytes / 1024);
   return out;
 }
 
@@ -97,8 +94,8 @@ std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
   std::vector<std::pair<std::string, std::int64_t>> calls;
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4, 8, 12, 16});
-    StrategyContext context(group, *model.buffers);
     const auto strategy = make(yaml);
+    BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
     strategy->setup(context);
     for (int step = 0; step < 2; ++step) {
       (void)group.take_records();
@@ -146,8 +143,8 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
        {"{name: overlap}", "{name: bucketed, first_bucket_mb: 0.001, bucket_mb: 0.001}"}) {
     test::run_ranks(2, [&](ProcessGroup& group) {
       Model model({4, 8});
-      StrategyContext context(group, *model.buffers);
       const auto strategy = make(yaml);
+      BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
       strategy->setup(context);
       (void)group.take_records();
       fill_gradients(*model.buffers, group.rank());
@@ -171,16 +168,16 @@ TEST(None, RefusesSeveralRanksUnlessAsked) {
   EXPECT_EQ(words_of(make("{name: none, unsynchronized: true}")->unsupported(two)), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});
-    StrategyContext context(group, *model.buffers);
-    EXPECT_THROW(make("{name: none}")->setup(context), ConfigError);
-    EXPECT_TRUE(context.synchronized());
+    Precision precision;
+    const auto refused = make("{name: none}");
+    EXPECT_THROW(DataParallel(model.parameters, group, *refused, precision, {}), ConfigError);
     const auto control = make("{name: none, unsynchronized: true}");
-    control->setup(context);
+    const DataParallel ddp(model.parameters, group, *control, precision, {});
     (void)group.take_records();  // of rank 0's parameters
     control->on_gradient(0);
     control->finish_backward();
-    EXPECT_FALSE(context.synchronized());
-    EXPECT_TRUE(context.planned().empty());
+    EXPECT_FALSE(ddp.context().synchronized());
+    EXPECT_TRUE(ddp.planned().empty());
     EXPECT_TRUE(group.take_records().empty());
   });
 }

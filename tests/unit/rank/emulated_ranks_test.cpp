@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/own_library.h"
 #include "ddprun/device/device_library.h"
 #include "support/process_ranks.h"
 
@@ -96,7 +97,7 @@ int opens_the_first_device(const RankInfo& info) {
 class OfADevice : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(device_library_file("cuda"))) GTEST_SKIP() << "not built";
+    if (!std::filesystem::exists(own_library_file("cuda"))) GTEST_SKIP() << "not built";
   }
 };
 

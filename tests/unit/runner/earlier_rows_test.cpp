@@ -25,7 +25,9 @@ Row whole_row() {
   return row;
 }
 
-json whole_result() { return result_json({"known", "T1", {"ddprun"}, {}, "", {}}, {whole_row()}); }
+json whole_result() {
+  return result_json({"known", "T1", {"ddprun"}, {}, "", {}}, TableLines({whole_row()}));
+}
 
 struct Found {
   std::size_t rows;

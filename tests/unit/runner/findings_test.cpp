@@ -50,7 +50,7 @@ std::vector<Row> table_of(const std::vector<std::vector<Row>>& parts) {
 
 std::vector<std::string> sentences(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
-  for (const Finding& finding : findings_of(rows)) texts.push_back(finding.text);
+  for (const Finding& finding : findings_of(TableLines(rows))) texts.push_back(finding.text);
   return texts;
 }
 
@@ -58,7 +58,7 @@ TEST(Findings, TheFastestRowStandsBesideItsBase) {
   const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {98.1})});
   EXPECT_THAT(sentences(rows),
               ElementsAre("flat is 1.9 % faster than naive (one run, not tested)"));
-  const auto value = findings_of(rows).front().value;
+  const auto value = findings_of(TableLines(rows)).front().value;
   EXPECT_EQ(value["finding"], "fastest");
   EXPECT_EQ(value["row"], "flat");
   EXPECT_EQ(value["base"], "naive");
@@ -72,7 +72,7 @@ TEST(Findings, TheUnitOfTheTestIsTheRun) {
   EXPECT_THAT(sentences(rows), ElementsAre("flat is 3.0 % faster than naive (p = 0.021)",
                                            "runs of one row differ by up to 2.0 % in their step "
                                            "(largest - smallest, of the mean)"));
-  EXPECT_EQ(findings_of(rows).front().value["runs"], (nlohmann::json{97, 98, 99}));
+  EXPECT_EQ(findings_of(TableLines(rows)).front().value["runs"], (nlohmann::json{97, 98, 99}));
   const auto noisy =
       table_of({runs_of("strategy=naive", {100, 110, 90}), runs_of("strategy=flat", {97, 98, 99})});
   EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.7"));
@@ -160,7 +160,7 @@ TEST(Findings, APrecisionsGainIsSaidWhereTheTableComparesStrategies) {
   EXPECT_THAT(sentences(rows),
               ElementsAre("precision=bf16, strategy=naive is 2.50 times as fast as precision=fp32, "
                           "strategy=naive (one run, not tested)"));
-  EXPECT_EQ(findings_of(rows).front().value["finding"], "precision");
+  EXPECT_EQ(findings_of(TableLines(rows)).front().value["finding"], "precision");
 }
 
 /// A row of so many ranks and tokens a step.
@@ -194,7 +194,7 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(100 / 120.0, 1e-12)),
                           testing::Optional(testing::DoubleNear(100 / 160.0, 1e-12))));
   EXPECT_THAT(
-      report_table(strong).markdown(),
+      report_table(TableLines(strong)).markdown(),
       AllOf(HasSubstr("| strong eff. |"), HasSubstr("| 62.5 % |"), Not(HasSubstr("weak eff."))));
   EXPECT_THAT(sentences(strong),
               testing::Contains("strong scaling: 4 ranks (world.size=4) have 62 % of the "
@@ -204,36 +204,38 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
       table_of({on_ranks(1, 128, {100, 101, 102}), on_ranks(4, 512, {125, 126, 127})});
   EXPECT_THAT(figures(weak, training().weak_efficiency),
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(101 / 126.0, 1e-12))));
-  EXPECT_THAT(report_table(weak).markdown(), Not(HasSubstr("strong eff.")));
+  EXPECT_THAT(report_table(TableLines(weak)).markdown(), Not(HasSubstr("strong eff.")));
   EXPECT_THAT(sentences(weak), testing::Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
                                                  "of the efficiency of one (p < 0.001)"));
 }
 
 TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
   const auto same = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {90})});
-  EXPECT_THAT(report_table(same).markdown(), Not(HasSubstr("eff.")));
+  EXPECT_THAT(report_table(TableLines(same)).markdown(), Not(HasSubstr("eff.")));
   auto rows = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   for (RankResult& rank : rows[0].ranks) rank.threads = 2;
-  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("eff.")));
+  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("eff.")));
   EXPECT_THAT(sentences(rows), testing::Contains(HasSubstr("no strong efficiency: ")));
   auto other = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   other[1].config["train"]["steps"] = 4;
-  EXPECT_THAT(report_table(other).markdown(), Not(HasSubstr("eff."))) << "another experiment";
+  EXPECT_THAT(report_table(TableLines(other)).markdown(), Not(HasSubstr("eff.")))
+      << "another experiment";
 }
 
 TEST(Repeats, ALineIsTheMeanOfItsRuns) {
   const auto rows = table_of(
       {runs_of("strategy=naive", {100, 110, 120}), runs_of("strategy=flat", {50, 55, 60})});
-  const std::string table = report_table(rows).markdown();
+  const std::string table = report_table(TableLines(rows)).markdown();
   EXPECT_THAT(table, AllOf(HasSubstr("| naive | 110.0 ± 10.0 |"), HasSubstr("| flat |"),
                            HasSubstr("| 2.00x |"), HasSubstr("✓ proved")));
   EXPECT_THAT(figures(rows, training().time_difference), ElementsAre(0.0, -0.5));
-  EXPECT_EQ(table_json(rows).size(), 2u);
-  EXPECT_EQ(table_json(rows)[1]["figures"]["step_ms"], 55);
-  EXPECT_EQ(table_json(rows)[1]["first_row"], 4);
-  EXPECT_THAT(summary_csv(rows), AllOf(HasSubstr("\n4,flat,2,step_ms,ms,55,"),
-                                       HasSubstr("\n4,flat,all,step_ms,ms,55,55,5,55,59.5,3\n"),
-                                       HasSubstr("\n4,flat,all,speed_up,,2,,,,,\n")));
+  EXPECT_EQ(table_json(TableLines(rows)).size(), 2u);
+  EXPECT_EQ(table_json(TableLines(rows))[1]["figures"]["step_ms"], 55);
+  EXPECT_EQ(table_json(TableLines(rows))[1]["first_row"], 4);
+  EXPECT_THAT(summary_csv(TableLines(rows)),
+              AllOf(HasSubstr("\n4,flat,2,step_ms,ms,55,"),
+                    HasSubstr("\n4,flat,all,step_ms,ms,55,55,5,55,59.5,3\n"),
+                    HasSubstr("\n4,flat,all,speed_up,,2,,,,,\n")));
   EXPECT_THAT(run_names(rows),
               ElementsAre("naive, run 1 of 3", "naive, run 2 of 3", "naive, run 3 of 3",
                           "flat, run 1 of 3", "flat, run 2 of 3", "flat, run 3 of 3"));
@@ -245,10 +247,10 @@ TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
   rows[4].ranks.clear();
   rows[4].status = RowStatus::failed;
   rows[4].reason = "it broke";
-  EXPECT_THAT(report_table(rows).markdown(),
+  EXPECT_THAT(report_table(TableLines(rows)).markdown(),
               AllOf(HasSubstr("| flat | 55.0 ± "), HasSubstr("✓ proved, 2 of 3 runs")));
   std::vector<std::string> texts;
-  for (const ReportLine& line : report_lines(rows)) texts.push_back(line.text);
+  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
   EXPECT_THAT(texts, testing::Contains("failed: flat, run 2 of 3: it broke"));
   EXPECT_THAT(sentences(rows).front(), HasSubstr("(2 runs, not tested)"));
 }

@@ -73,7 +73,7 @@ Row transfer_row() {
 }
 
 TEST(Kinds, ARowOfAnyKindHasItsColumnsAndStatistics) {
-  const std::string table = report_table({transfer_row()}).markdown();
+  const std::string table = report_table(TableLines({transfer_row()})).markdown();
   EXPECT_THAT(table, StartsWith("| experiment | call ms | retried | GB/s | proof |"));
   EXPECT_THAT(table, HasSubstr("| 1 GB | 250.0 | 1 | 4.00 | ✗ not checked |"));
   const nlohmann::json json = to_json(transfer_row());
@@ -101,7 +101,7 @@ TEST(Kinds, SamplesOfAnyKindAreInTheCsvAndComeBackFromJson) {
 
 TEST(Kinds, StandTogetherInOneTable) {
   const std::vector<Row> rows = {known_row("a"), transfer_row()};
-  const std::string table = report_table(rows).markdown();
+  const std::string table = report_table(TableLines(rows)).markdown();
   EXPECT_THAT(table, HasSubstr("| step ms |"));
   EXPECT_THAT(table, HasSubstr("| call ms | retried | GB/s | proof |"));
   EXPECT_THAT(table, HasSubstr("| – | – | – | ✓ proved |"));

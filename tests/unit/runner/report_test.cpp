@@ -33,7 +33,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::vector<std::string> line_texts(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
-  for (const ReportLine& line : report_lines(rows)) texts.push_back(line.text);
+  for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
   return texts;
 }
 
@@ -95,7 +95,7 @@ TEST(ReportTable, ColumnsAlignAndNamesAreShort) {
   std::vector<Row> rows = {known_row("strategy=a"), known_row("strategy=long(x=1, y=2)")};
   rows[1].ranks[1].checks[0] = {"integer_gradients", CheckStatus::failed, "index 3 differs"};
   rows[1].status = RowStatus::proof_failed;
-  const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
+  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).render(0, false));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_TRUE(lines[0].starts_with("strategy             step ms"));
   EXPECT_TRUE(lines[1].starts_with("a                22.0 ± 10.0")) << lines[1];
@@ -115,9 +115,10 @@ TEST(ReportTable, AFailedRowSaysWhy) {
   rows[1].ranks.clear();
   rows[1].status = RowStatus::failed;
   rows[1].reason = "rank 1 failed: it broke\n  hint: mend it";
-  const std::vector<std::string> lines = lines_of(report_table(rows).render(0, false));
+  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).render(0, false));
   EXPECT_EQ(lines[2], "b         failed: rank 1 failed: it broke");
-  EXPECT_THAT(report_table(rows).markdown(), HasSubstr("| b | failed: rank 1 failed: it broke |"));
+  EXPECT_THAT(report_table(TableLines(rows)).markdown(),
+              HasSubstr("| b | failed: rank 1 failed: it broke |"));
 }
 
 TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
@@ -125,13 +126,14 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
   for (Row& row : rows) row.baseline = rows[0].fingerprint;
   for (const int width : {60, 80, 100, 120}) {
     std::vector<std::string> dropped;
-    const std::string text = report_table(rows).render(width, false, &dropped);
+    const std::string text = report_table(TableLines(rows)).render(width, false, &dropped);
     for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), width) << line;
     EXPECT_FALSE(dropped.empty());
     for (const char* kept : {"step ms", "exposed", "speed-up", "proof"})
       EXPECT_THAT(text, HasSubstr(kept));
   }
-  EXPECT_THAT(terminal_report(rows, {true, false, 60}), HasSubstr("terminal too narrow for: "));
+  EXPECT_THAT(terminal_report(TableLines(rows), {true, false, 60}),
+              HasSubstr("terminal too narrow for: "));
 }
 
 /// A row whose steps take `factor` times as long as those of known_row().
@@ -153,7 +155,7 @@ TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
                            slower_row(small.label, 4, small),
                            slower_row("model.preset=small, precision=bf16", 2, small)};
   const auto speed_ups = [](const std::vector<Row>& of) {
-    const std::vector<std::string> lines = lines_of(report_table(of).markdown());
+    const std::vector<std::string> lines = lines_of(report_table(TableLines(of)).markdown());
     const std::vector<std::string> titles = cells_of(lines[0]);
     const auto column = std::find(titles.begin(), titles.end(), "speed-up") - titles.begin();
     std::vector<std::string> cells;
@@ -175,7 +177,7 @@ TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
 
 TEST(ReportTable, WithoutABaseThereIsNoSpeedUp) {
   const std::vector<Row> rows = {known_row("a"), known_row("b")};
-  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("speed-up")));
+  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")));
   EXPECT_THAT(line_texts(rows), testing::Each(Not(HasSubstr("speed-up"))));
 }
 
@@ -198,7 +200,7 @@ TEST(ReportTable, ContentionIsAgainstARowOfTheSameWorkWithoutCommunication) {
   }
   for (Row& row : rows) row.config = {{"strategy", row.label}, {"precision", "fp32"}};
   rows[2].config["precision"] = "bf16";
-  const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
+  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).markdown());
   const std::vector<std::string> titles = cells_of(lines[0]);
   const auto column = std::find(titles.begin(), titles.end(), "contention") - titles.begin();
   std::vector<std::string> cells;
@@ -223,7 +225,7 @@ TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   EXPECT_NEAR(statistics.figure(training().tflops).value.value(), 100, 1e-9);
   EXPECT_NEAR(statistics.figure(training().mfu).value.value(), 100.0 / 312, 1e-12);
   EXPECT_NEAR(to_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
-  EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 100 | 32.1 % |"));
+  EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 100 | 32.1 % |"));
   EXPECT_THAT(line_texts({row}), testing::Each(Not(HasSubstr("MFU"))));
 }
 
@@ -233,7 +235,7 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   EXPECT_THAT(
       line_texts({unknown, unknown}),
       ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
-  EXPECT_THAT(report_table({unknown}).markdown(), HasSubstr("| 100 | – |"));
+  EXPECT_THAT(report_table(TableLines({unknown})).markdown(), HasSubstr("| 100 | – |"));
 
   Row mixed = row_on("NVIDIA H200", "tf32");
   mixed.ranks[1].device_name = "NVIDIA B200";
@@ -261,7 +263,7 @@ TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
   EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
   EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
   EXPECT_EQ(lines[3], "| a | backward | 1.50 | 7.50 | largest |");
-  EXPECT_THAT(report_table({row}).markdown(), HasSubstr("| 7.5 MB, backward |"));
+  EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 7.5 MB, backward |"));
 
   row.ranks[0].device = {{"cuda:0", "a GPU"}};
   row.ranks[1].memory_phases[1].memory.retries = 3;
@@ -270,8 +272,8 @@ TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
   const std::vector<Row> rows = {known_row("strategy=a")};
-  EXPECT_THAT(terminal_report(rows, {true, true, 200}), HasSubstr("\033[32m✓ proved"));
-  EXPECT_THAT(terminal_report(rows, {true, false, 200}), Not(HasSubstr("\033")));
+  EXPECT_THAT(terminal_report(TableLines(rows), {true, true, 200}), HasSubstr("\033[32m✓ proved"));
+  EXPECT_THAT(terminal_report(TableLines(rows), {true, false, 200}), Not(HasSubstr("\033")));
 }
 
 TEST(Terminal, WidthOfText) {
@@ -317,7 +319,7 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   emulated.emulated = true;
   std::vector<Row> rows = {emulated, known_row("world.size=1")};
   for (Row& row : rows) row.baseline = rows[1].fingerprint;
-  const std::vector<std::string> lines = lines_of(report_table(rows).markdown());
+  const std::vector<std::string> lines = lines_of(report_table(TableLines(rows)).markdown());
   const auto titles = cells_of(lines[0]);
   const auto shared = cells_of(lines[2]);
   const auto own = cells_of(lines[3]);
@@ -334,7 +336,8 @@ TEST(Report, EmulatedRowsShowNoTimes) {
     }
   }
   for (Row& row : rows) row.baseline = rows[0].fingerprint;
-  EXPECT_THAT(report_table(rows).markdown(), Not(HasSubstr("speed-up"))) << "it has no time";
+  EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")))
+      << "it has no time";
   EXPECT_THAT(line_texts(rows),
               testing::Contains(
                   AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));

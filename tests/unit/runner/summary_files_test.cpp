@@ -16,7 +16,7 @@ using testing::Not;
 using testing::StartsWith;
 
 TEST(SummaryCsv, HasALineForEachRowAndQuantity) {
-  const std::string csv = summary_csv({known_row("a, b"), known_row("c")});
+  const std::string csv = summary_csv(TableLines({known_row("a, b"), known_row("c")}));
   // The slowest rank's steps: 12, 22 and 32 ms.
   EXPECT_THAT(csv,
               AllOf(StartsWith("row,label,run,quantity,unit,figure,mean,std,median,p95,n\n"),
@@ -31,7 +31,7 @@ TEST(SummaryCsv, WithholdsTimesOfEmulatedRanksAndRowsWithoutFigures) {
   emulated.emulated = true;
   Row failed = known_row("b");
   failed.ranks.clear();
-  const std::string csv = summary_csv({emulated, failed});
+  const std::string csv = summary_csv(TableLines({emulated, failed}));
   EXPECT_THAT(csv, AllOf(Not(HasSubstr("step_ms")), HasSubstr("1,a,1,bytes,bytes,"),
                          Not(HasSubstr("\n2,"))));
 }
@@ -52,7 +52,7 @@ TEST(Latex, TablesHaveRulesAndEscapeWhatLatexWouldRead) {
 }
 
 TEST(Latex, TheReportsTableHasNoMarkThatAFontMayLack) {
-  const std::string latex = report_table({known_row("a")}).latex();
+  const std::string latex = report_table(TableLines({known_row("a")})).latex();
   EXPECT_THAT(latex,
               AllOf(HasSubstr(" & proved \\\\\n"), Not(HasSubstr("✓")), Not(HasSubstr("–"))));
 }

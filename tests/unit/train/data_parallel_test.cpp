@@ -29,14 +29,15 @@ using testing::IsEmpty;
 class Spy : public Strategy {
  public:
   void setup(StrategyContext& context) override {
-    context.before_forward([this] { note("before_forward"); });
+    context_ = &context;
     note("setup");
   }
+  void before_forward() override { note("before_forward"); }
   void on_gradient(int index) override { note("gradient " + std::to_string(index)); }
   void finish_backward() override { note("finish"); }
-  void optimizer_step(Optimizer& optimizer) override {
+  void update() override {
     note("optimizer");
-    optimizer.update_all();
+    Strategy::update();
   }
 
   std::vector<std::string> take() { return std::exchange(calls, {}); }
@@ -130,7 +131,9 @@ TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
   struct Overflowed : Precision {
     bool scales_loss() const override { return true; }
     at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
-    GradientScale gradient_scale(const at::Tensor&) override { return {.overflow = at::ones({})}; }
+    GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
+      return {.overflow = at::ones({})};
+    }
   } overflowed;
   DataParallel ddp(model.parameters(), *group, spy, overflowed, plain_sgd());
   ddp.backward(ddp.forward([&] { return model.loss(); }));
@@ -148,7 +151,7 @@ TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
     explicit OverflowsOnRankOne(int rank) : rank(rank) {}
     bool scales_loss() const override { return true; }
     at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
-    GradientScale gradient_scale(const at::Tensor&) override {
+    GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
       return {.overflow = overflow = at::full({}, rank == 1 ? 1.0 : 0.0)};
     }
     int rank;
@@ -205,7 +208,7 @@ struct SpyPrecision : Precision {
     EXPECT_FALSE(on) << "the scale is not computed in the precision's dtype";
     return loss * 8;
   }
-  GradientScale gradient_scale(const at::Tensor&) override {
+  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
     return {.factor = at::full({}, 0.125), .overflow = at::zeros({})};
   }
   std::vector<std::string> converted;
@@ -326,9 +329,9 @@ class FailsMidway : public Strategy {
   void setup(StrategyContext& context) override { context_ = &context; }
   void on_gradient(int index) override {
     if (index == 1 && context_->group().rank() == failing_) throw std::runtime_error("out of luck");
-    const auto& buffers = context_->buffers();
-    works_.push_back(context_->group().all_reduce(buffers.gradients(buffers.range(index)),
-                                                  ReduceOp::avg, buffers.name(index)));
+    const ParameterLayout& layout = context_->layout();
+    works_.push_back(context_->group().all_reduce(context_->gradients(layout.range(index)),
+                                                  ReduceOp::avg, layout.name(index)));
   }
   void finish_backward() override {
     for (Work& work : works_) work.wait();
@@ -336,7 +339,6 @@ class FailsMidway : public Strategy {
 
  private:
   int failing_;
-  StrategyContext* context_ = nullptr;
   std::vector<Work> works_;
 };
 

@@ -25,7 +25,7 @@ class Reporter : public Strategy {
  public:
   void setup(StrategyContext& context) override { context_ = &context; }
   void on_gradient(int) override {
-    if (too_early) context_->range_ready(context_->buffers().range(0));
+    if (too_early) context_->range_ready(context_->layout().range(0));
   }
   void finish_backward() override {
     for (const Range range : ranges) {
@@ -33,8 +33,8 @@ class Reporter : public Strategy {
       sums.push_back(sum());
     }
   }
-  void optimizer_step(Optimizer& optimizer) override {
-    Strategy::optimizer_step(optimizer);
+  void update() override {
+    Strategy::update();
     sums.push_back(sum());
   }
   bool reports_ranges() const override { return reports; }
@@ -45,11 +45,7 @@ class Reporter : public Strategy {
   std::vector<double> sums;
 
  private:
-  double sum() const {
-    const auto& buffers = context_->buffers();
-    return buffers.parameters(buffers.all()).sum().item<double>();
-  }
-  StrategyContext* context_ = nullptr;
+  double sum() const { return context_->parameters(context_->layout().all()).sum().item<double>(); }
 };
 
 OptimizerConfig overlapped_sgd() {

@@ -21,25 +21,23 @@ using testing::HasSubstr;
 /// A right strategy whose parts tests replace.
 class OneByOne : public Strategy {
  public:
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    for (int i = 0; i < context.buffers().count(); ++i) {
-      context.plan(CollectiveKind::all_reduce,
-                   context.buffers().gradient_bytes(context.buffers().range(i)));
+  Plan plan(const ParameterLayout& layout, int) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
     }
+    return plan;
   }
   void finish_backward() override {
-    for (int i = 0; i < context_->buffers().count(); ++i) reduce(i);
+    for (int i = 0; i < context_->layout().count(); ++i) reduce(i);
   }
 
  protected:
   virtual void reduce(int i) {
-    auto& buffers = context_->buffers();
-    context_->group().all_reduce(buffers.gradients(buffers.range(i)), op_, buffers.name(i)).wait();
+    const ParameterLayout& layout = context_->layout();
+    context_->group().all_reduce(context_->gradients(layout.range(i)), op_, layout.name(i)).wait();
   }
   ReduceOp op_ = ReduceOp::avg;
-  StrategyContext* context_ = nullptr;
 };
 
 class ForgetsOne : public OneByOne {
@@ -56,25 +54,17 @@ class Sums : public OneByOne {
 class WritesPadding : public OneByOne {
   void finish_backward() override {
     OneByOne::finish_backward();
-    context_->buffers().gradients({7, 8}).fill_(1);
+    context_->gradients({7, 8}).fill_(1);
   }
 };
 
 class DropsTheFirstMicroBatch : public OneByOne {
-  void setup(StrategyContext& context) override {
-    OneByOne::setup(context);
-    context.before_forward([this] {
-      auto& buffers = context_->buffers();
-      buffers.gradients(buffers.all()).zero_();
-    });
-  }
+  void before_forward() override { context_->gradients(context_->layout().all()).zero_(); }
 };
 
 class Unsynchronized : public OneByOne {
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    context.declare_unsynchronized();
-  }
+  Plan plan(const ParameterLayout&, int) const override { return {.synchronized = false}; }
+  void setup(StrategyContext& context) override { context_ = &context; }
   void reduce(int) override {}
 };
 
@@ -199,9 +189,9 @@ TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
     test::run_ranks(2, [tensors](ProcessGroup& group) {
       OneByOne strategy;
       Bfloat16 precision(tensors);
-      DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+      DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{},
+                       StepExtent::step, tensors ? KernelSet::reference : KernelSet::fused);
       FlatBuffers& buffers = ddp.buffers();
-      if (!tensors) buffers.slots();  // make the copy
       EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
       buffers.parameters(buffers.range(1)).detach().mul_(1.0001);
       EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed) << "rounds to the same";
@@ -248,20 +238,23 @@ TEST(Plan, NamesWhatIsMissingAndWhatIsTooMuch) {
 }
 
 TEST(HashParameters, DependsOnEveryElementAndItsPlace) {
-  auto parameters = two_parameters();
-  FlatBuffers buffers(parameters);
-  const auto hash = hash_parameters(buffers);
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  OneByOne strategy;
+  Precision precision;
+  DataParallel ddp(two_parameters(), *group, strategy, precision, OptimizerConfig{});
+  FlatBuffers& buffers = ddp.buffers();
+  const auto hash = hash_parameters(ddp);
   auto flat = buffers.parameters(buffers.range(1)).detach();
   flat[0] += 1;
-  const auto first_changed = hash_parameters(buffers);
+  const auto first_changed = hash_parameters(ddp);
   flat[0] -= 1;
   flat[1] += 1;
-  const auto second_changed = hash_parameters(buffers);
+  const auto second_changed = hash_parameters(ddp);
   flat[1] -= 1;
   EXPECT_NE(hash, first_changed);
   EXPECT_NE(hash, second_changed);
   EXPECT_NE(first_changed, second_changed);
-  EXPECT_EQ(hash, hash_parameters(buffers));
+  EXPECT_EQ(hash, hash_parameters(ddp));
 }
 
 }  // namespace

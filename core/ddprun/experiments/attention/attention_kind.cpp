@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <map>
 
+#include "ddprun/base/groups.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 
@@ -127,22 +127,23 @@ std::string AttentionKind::table_note() const {
          "1e6 bytes";
 }
 
+std::string AttentionKind::memory_hint() const { return "a shorter length, or another attention"; }
+
 std::vector<Finding> AttentionKind::findings(const std::vector<const RunStatistics*>& runs) const {
-  std::vector<std::string> names;  // in order of appearance
-  std::map<std::string, std::pair<const RunStatistics*, const RunStatistics*>> ends;
+  struct Ends {
+    const RunStatistics *shortest = nullptr, *longest = nullptr;
+  };
+  Groups<Ends> lines;
   for (const RunStatistics* run : runs) {
     if (call_of(run->run()).at("passes") == "forward") continue;
-    const auto [line, added] = ends.try_emplace(line_of(*run), run, run);
-    if (added) names.push_back(line->first);
-    auto& [shortest, longest] = line->second;
-    if (length_of(*run) < length_of(*shortest)) shortest = run;
-    if (length_of(*run) > length_of(*longest)) longest = run;
+    auto& [shortest, longest] = lines[line_of(*run)];
+    if (shortest == nullptr || length_of(*run) < length_of(*shortest)) shortest = run;
+    if (longest == nullptr || length_of(*run) > length_of(*longest)) longest = run;
   }
   std::vector<Finding> out;
-  for (const std::string& name : names) {
-    const auto& [shortest, longest] = ends.at(name);
-    if (length_of(*shortest) == length_of(*longest)) continue;
-    if (Finding finding = growth(name, *shortest, *longest); !finding.text.empty()) {
+  for (const auto& [name, ends] : lines) {
+    if (length_of(*ends.shortest) == length_of(*ends.longest)) continue;
+    if (Finding finding = growth(name, *ends.shortest, *ends.longest); !finding.text.empty()) {
       out.push_back(std::move(finding));
     }
   }

@@ -160,14 +160,14 @@ double error_bound(AttentionType type) {
 
 Check check_of(const ResultError& error, AttentionType type) {
   const double bound = error_bound(type);
-  const bool right = error.error <= bound;
   const std::string rows =
       error.compared == error.rows
           ? fmt::format("all {} rows", with_thousands(error.rows))
           : fmt::format("{} of {} rows", error.compared, with_thousands(error.rows));
-  return {error.name, right ? CheckStatus::passed : CheckStatus::failed,
-          fmt::format("{} compared with float64, largest error {:.2g} ({}), allowed {:.2g}", rows,
-                      error.error, error.place, bound)};
+  return make_check(
+      error.name, error.error <= bound,
+      fmt::format("{} compared with float64, largest error {:.2g} ({}), allowed {:.2g}", rows,
+                  error.error, error.place, bound));
 }
 
 }  // namespace ddprun

@@ -63,12 +63,8 @@ const KindKeys& AttentionKind::keys() const {
 }
 
 void AttentionKind::check(const Experiment& experiment) const {
-  if (experiment.world.size == 1) return;
-  throw ConfigError({.what = "experiment attention measures one rank",
-                     .where = origin_of(experiment.document, "world.size"),
-                     .got = fmt::format("world.size {}", experiment.world.size),
-                     .expected = "world.size 1",
-                     .hint = "attention does not communicate: remove it"});
+  refuse_several_ranks(experiment, {.what = "experiment attention measures one rank",
+                                    .hint = "attention does not communicate: remove it"});
 }
 
 void AttentionKind::check_plugins(const Experiment& experiment,

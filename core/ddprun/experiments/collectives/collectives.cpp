@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ddprun/base/groups.h"
 #include "ddprun/comm/backend_support.h"
 #include "ddprun/comm/collective.h"
 #include "ddprun/measure/line_fit.h"
@@ -131,19 +132,18 @@ std::string Collectives::table_note() const {
          "deviation); bandwidths in GB/s";
 }
 
+std::string Collectives::memory_hint() const { return "smaller collectives.bytes, or fewer ranks"; }
+
 std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics*>& runs) const {
-  std::vector<std::string> names;  // in order of appearance
-  std::map<std::string, std::vector<RowRuns>> lines;
+  Groups<std::vector<RowRuns>> lines;
   for (const RowRuns& row : by_row(runs)) {
     const RunStatistics& run = *row.front();
     if (!run.timed() || work_of(run, "bytes") <= 0) continue;
-    auto& line = lines[line_of(run)];
-    if (line.empty()) names.push_back(line_of(run));
-    line.push_back(row);
+    lines[line_of(run)].push_back(row);
   }
   std::vector<Finding> out;
-  for (const std::string& name : names) {
-    Finding finding = fitted(name, lines[name]);
+  for (const auto& [name, rows] : lines) {
+    Finding finding = fitted(name, rows);
     if (!finding.text.empty()) out.push_back(std::move(finding));
   }
   if (const std::string crowds = crowded(runs); !crowds.empty()) {

@@ -15,6 +15,7 @@ struct Collectives final : RunnableKind {
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
   std::string in_words(const std::string& check) const override;
   std::string table_note() const override;
+  std::string memory_hint() const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
 
   const KindKeys& keys() const override;
@@ -114,14 +115,7 @@ struct Collectives final : RunnableKind {
                .over_ranks = OverRanks::max,
                .timed = false,
                .meaning = "ranks of this host / the cores that they may use together"});
-  const Quantity& speed_up = declare(
-      {.key = "speed_up",
-       .compares = ddprun::speed_up,
-       .title = "speed-up",
-       .drop_order = 1,
-       .text = text_as("{:.2f}x"),
-       .meaning = "median time of the row's [base](configuration.md#what-speed-up-counts-from) / "
-                  "median time of this row"});
+  const Quantity& speed_up = declare(speed_up_of_calls());
 
  private:
   static Figure find_size(const RunStatistics& run);

@@ -20,7 +20,7 @@ void check_backend_is_named(const Experiment& e) {
   throw ConfigError({.what = "experiment collectives measures a backend that is named",
                      .where = origin_of(e.document, "world.backend"),
                      .got = "world.backend auto",
-                     .expected = "gloo, shm, hierarchical or nccl",
+                     .expected = "gloo, shm, hierarchical, mpi or nccl",
                      .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
                              "several"});
 }

@@ -30,11 +30,10 @@ Sample take_sample(CollectiveTrial& trial, ProcessGroup& group, std::int64_t ind
 }
 
 Check data_check(const char* name, std::int64_t wrong, const CollectiveTrial& trial) {
-  if (wrong == 0) {
-    return {name, CheckStatus::passed, fmt::format("all {} elements are right", trial.compared())};
-  }
-  return {name, CheckStatus::failed,
-          fmt::format("{} of {} elements are wrong", wrong, trial.compared())};
+  return make_check(name, wrong == 0,
+                    wrong == 0
+                        ? fmt::format("all {} elements are right", trial.compared())
+                        : fmt::format("{} of {} elements are wrong", wrong, trial.compared()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/ScalarType.h>
 
 #include "ddprun/plugin/autocast.h"
 
@@ -39,7 +40,7 @@ struct ToyModel {
 std::string types_of(const std::vector<at::Tensor>& tensors) {
   std::string names;
   for (const at::Tensor& tensor : tensors) {
-    const std::string name = name_of_type(tensor.scalar_type());
+    const std::string name = c10::getDtypeNames(tensor.scalar_type()).first;
     if (names.find(name) == std::string::npos) names += (names.empty() ? "" : " and ") + name;
   }
   return names;
@@ -53,19 +54,6 @@ bool all_finite(const std::vector<at::Tensor>& tensors) {
 }
 
 }  // namespace
-
-std::string name_of_type(c10::ScalarType type) {
-  switch (type) {
-    case c10::ScalarType::Float:
-      return "float32";
-    case c10::ScalarType::Half:
-      return "float16";
-    case c10::ScalarType::BFloat16:
-      return "bfloat16";
-    default:
-      return c10::toString(type);
-  }
-}
 
 AutocastDtypes measure_autocast(AutocastType type, c10::Device device) {
   const at::ScalarType cast = type == AutocastType::float16 ? at::kHalf : at::kBFloat16;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/ScalarType.h>
 
 #include <string>
 #include <utility>
@@ -11,9 +10,6 @@
 #include "ddprun/config/demonstration_config.h"
 
 namespace ddprun {
-
-/// "float16": as YAML and PyTorch call it.
-std::string name_of_type(c10::ScalarType type);
 
 /// A forward under autocast and a backward, of CS336's ToyModel: fc1 without bias, ReLU, LayerNorm,
 /// fc2 without bias, then the cross-entropy of its logits.

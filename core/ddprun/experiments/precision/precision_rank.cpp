@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/precision/accumulation.h"
@@ -25,19 +24,6 @@ void check_meaning(const Experiment& e) {
   refuse_unused(e, !adds && d.count != defaults.count, "demonstration.count", name);
 }
 
-void check_one_rank(const Experiment& e) {
-  if (e.world.size == 1) return;
-  throw ConfigError({.what = "experiment precision is of one rank: others would repeat it",
-                     .where = origin_of(e.document, "world.size"),
-                     .got = fmt::format("world.size {}", e.world.size),
-                     .expected = "world.size 1",
-                     .hint = "remove it"});
-}
-
-Check check_of(const char* name, bool passed, std::string detail) {
-  return {name, passed ? CheckStatus::passed : CheckStatus::failed, std::move(detail)};
-}
-
 void add_numbers(const DemonstrationConfig& config, c10::Device device, Sample& sample,
                  RankResult& result) {
   const PrecisionStudy& q = precision_study();
@@ -51,17 +37,18 @@ void add_numbers(const DemonstrationConfig& config, c10::Device device, Sample& 
   sample[q.addends_error] = got.addend * count - exact;
   sample[q.sums_error] = got.sum - got.addend * count;
   result.checks.push_back(
-      check_of("sum_by_scalars", got.sum == wanted.sum && got.addend == wanted.addend,
-               fmt::format("{:.17g} by tensors, {:.17g} by scalars", got.sum, wanted.sum)));
+      make_check("sum_by_scalars", got.sum == wanted.sum && got.addend == wanted.addend,
+                 fmt::format("{:.17g} by tensors, {:.17g} by scalars", got.sum, wanted.sum)));
 }
 
 void read_dtypes(const DemonstrationConfig& config, c10::Device device, RankResult& result) {
   const AutocastDtypes measured = measure_autocast(config.autocast, device);
   result.observed = measured.tensors;
-  result.checks.push_back(check_of("fc1_by_hand", measured.fc1_by_hand,
-                                   measured.fc1_by_hand ? "equal" : "autocast did something else"));
-  result.checks.push_back(check_of("finite", measured.finite,
-                                   measured.finite ? "outputs and gradients" : "some are not"));
+  result.checks.push_back(
+      make_check("fc1_by_hand", measured.fc1_by_hand,
+                 measured.fc1_by_hand ? "equal" : "autocast did something else"));
+  result.checks.push_back(make_check("finite", measured.finite,
+                                     measured.finite ? "outputs and gradients" : "some are not"));
 }
 
 }  // namespace
@@ -74,7 +61,9 @@ const KindKeys& PrecisionStudy::keys() const {
 
 void PrecisionStudy::check(const Experiment& experiment) const {
   check_meaning(experiment);
-  check_one_rank(experiment);
+  refuse_several_ranks(
+      experiment,
+      {.what = "experiment precision is of one rank: others would repeat it", .hint = "remove it"});
 }
 
 nlohmann::json PrecisionStudy::work(const Experiment&) const { return nlohmann::json::object(); }

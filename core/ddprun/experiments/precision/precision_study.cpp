@@ -2,12 +2,13 @@
 #include "ddprun/experiments/precision/precision_study.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/groups.h"
 #include "ddprun/config/demonstration_config.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
@@ -89,19 +90,13 @@ Finding accumulation_finding(const RunStatistics& run) {
 
 /// The tensors of each dtype, in the model's order.
 Finding dtypes_finding(const RunStatistics& run) {
-  std::vector<std::pair<std::string, std::string>> groups;  // dtype, tensors
+  Groups<std::vector<std::string>> tensors_of;  // each dtype
   for (const auto& [tensor, dtype] : run.run().ranks.front().observed) {
-    const auto known = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& group) { return group.first == dtype; });
-    if (known == groups.end()) {
-      groups.emplace_back(dtype, tensor);
-    } else {
-      known->second += ", " + tensor;
-    }
+    tensors_of[dtype].push_back(tensor);
   }
   std::string text;
-  for (const auto& [dtype, tensors] : groups) {
-    text += fmt::format("{}{} are {}", text.empty() ? "" : "; ", tensors, dtype);
+  for (const auto& [dtype, tensors] : tensors_of) {
+    text += fmt::format("{}{} are {}", text.empty() ? "" : "; ", fmt::join(tensors, ", "), dtype);
   }
   const std::string autocast = dtype_facts(run.run()).front().second;
   json value = {{"kind", precision_study().name()}, {"autocast", autocast}};

@@ -18,7 +18,6 @@ namespace {
 /// The single process has nobody to synchronize with.
 class Alone : public Strategy {
  public:
-  void setup(StrategyContext&) override {}
   void finish_backward() override {}
 };
 
@@ -27,10 +26,25 @@ Experiment on_one_process(Experiment experiment) {
   experiment.train.batch_per_rank = 0;
   experiment.train.accumulate = 1;
   experiment.model.kernels = KernelSet::reference;
+  experiment.model.recompute = {};
   experiment.world.size = 1;
   experiment.optimizer.overlap = false;
   experiment.execution = {};
   return experiment;
+}
+
+/// Elements laid out as `from`, laid out as `to`: padding depends on the number of ranks. As much
+/// of it goes along as both have.
+at::Tensor laid_out(const at::Tensor& flat, const ParameterLayout& from,
+                    const ParameterLayout& to) {
+  if (!flat.defined()) return flat;
+  at::Tensor out = at::zeros({to.all().size()}, flat.options());
+  for (int index = 0; index < to.count(); ++index) {
+    const std::int64_t size =
+        std::min(from.with_padding(index).size(), to.with_padding(index).size());
+    out.narrow(0, to.range(index).begin, size).copy_(flat.narrow(0, from.range(index).begin, size));
+  }
+  return out;
 }
 
 at::Tensor part(const at::Tensor& flat, Range range) {
@@ -58,8 +72,12 @@ OneProcess::OneProcess(const Experiment& experiment, const PluginRegistry& regis
   parameters_.resize(trainer_->data_parallel().buffers().count());
 }
 
-void OneProcess::repeat(const RunStep& step, VerifiedStep& out) {
+void OneProcess::repeat(const RunStep& run, const ParameterLayout& layout, VerifiedStep& out) {
   FlatBuffers& buffers = trainer_->data_parallel().buffers();
+  RunStep step = run;
+  for (at::Tensor* each : {&step.before, &step.gradients, &step.after}) {
+    *each = laid_out(*each, layout, buffers);
+  }
   buffers.parameters(buffers.all()).copy_(step.before);
   buffers.parameters_changed(buffers.all());
   at::Tensor own;
@@ -78,7 +96,7 @@ void OneProcess::repeat(const RunStep& step, VerifiedStep& out) {
 void OneProcess::enter_gradients(const RunStep& step, const at::Tensor& own, Differences& out) {
   const FlatBuffers& buffers = trainer_->data_parallel().buffers();
   for (int index = 0; index < buffers.count(); ++index) {
-    const Range range = with_padding(buffers, index);  // what stands there counts in the norm
+    const Range range = buffers.with_padding(index);  // what stands there counts in the norm
     const double difference = largest((part(step.gradients, range) - part(own, range)).abs());
     out.gradient.add(difference, buffers.name(index));
     parameters_[index].gradient.add(difference, buffers.name(index));

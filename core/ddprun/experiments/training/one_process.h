@@ -25,9 +25,10 @@ class OneProcess {
   /// `device` outlives this object.
   OneProcess(const Experiment& experiment, const PluginRegistry& registry, Device& device);
 
-  /// Does the step from the run's parameters. The update takes the run's gradients, so the moments
-  /// stay those of the run. Sets the step's loss_one_process and differences.
-  void repeat(const RunStep& step, VerifiedStep& out);
+  /// Does the step from the run's parameters, laid out as `layout`. The update takes the run's
+  /// gradients, so the moments stay those of the run. Sets the step's loss_one_process and
+  /// differences.
+  void repeat(const RunStep& run, const ParameterLayout& layout, VerifiedStep& out);
 
   /// Of each parameter over all steps, in the order of the buffers.
   const std::vector<Differences>& parameters() const { return parameters_; }

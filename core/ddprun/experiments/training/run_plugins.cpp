@@ -1,9 +1,11 @@
 // Makes the plugins of a run by their names, and describes the run to them.
 #include "ddprun/experiments/training/run_plugins.h"
 
+#include <algorithm>
 #include <limits>
 #include <tuple>
 
+#include "ddprun/model/recompute_config.h"
 #include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
@@ -15,6 +17,18 @@ RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experi
           .precision = with_named_failures(make_precision(registry, precision), precision.name),
           .attention = with_named_failures(make_attention(registry, attention), attention.name)};
 }
+
+namespace {
+
+std::int64_t most_recomputed(const ModelConfig& model) {
+  std::int64_t most = 0;
+  for (const RecomputedBlocks& group : recompute_plan(model.recompute, model.layers)) {
+    most = std::max(most, group.size());
+  }
+  return most;
+}
+
+}  // namespace
 
 RunDescription describe_run(const Experiment& experiment, const Precision& precision) {
   const ModelConfig& model = experiment.model;
@@ -33,6 +47,7 @@ RunDescription describe_run(const Experiment& experiment, const Precision& preci
           .compute_dtype = precision.compute_dtype(),
           .scales_loss = precision.scales_loss(),
           .kernels = model.kernels,
+          .recomputed_blocks = most_recomputed(model),
           .optimizer = experiment.optimizer};
 }
 

@@ -58,7 +58,7 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
 bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
   look("before step 0");
-  initial_hash_ = hash_parameters(trainer_.data_parallel().buffers());
+  initial_hash_ = hash_parameters(trainer_.data_parallel());
   return std::none_of(checks_.begin(), checks_.end(),
                       [](const Check& check) { return check.status == CheckStatus::failed; });
 }
@@ -66,7 +66,7 @@ bool RunProof::begin() {
 void RunProof::after_step(std::int64_t index, double loss) {
   last_loss_ = loss;
   if (off_plan_.empty()) {
-    off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.data_parallel().planned());
+    off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.planned());
     off_plan_step_ = index;
   }
   scalars_.push_back(trainer_.last_scalars());
@@ -93,11 +93,12 @@ void RunProof::look_again(const std::string& when) {
 void RunProof::check_unchanged(const std::string& when) {
   const char* const name = "parameters_unchanged";
   if (failed(name)) return;
-  const std::uint64_t hash = hash_parameters(trainer_.data_parallel().buffers());
+  const std::uint64_t hash = hash_parameters(trainer_.data_parallel());
   const bool same = hash == initial_hash_;
-  enter({name, same ? CheckStatus::passed : CheckStatus::failed,
-         same ? fmt::format("hash {:016x}, as before step 0", hash)
-              : fmt::format("hash {:016x}, and {:016x} before step 0", hash, initial_hash_)},
+  enter(make_check(
+            name, same,
+            same ? fmt::format("hash {:016x}, as before step 0", hash)
+                 : fmt::format("hash {:016x}, and {:016x} before step 0", hash, initial_hash_)),
         when);
 }
 
@@ -145,7 +146,7 @@ void RunProof::finish_plan() {
     enter({name, CheckStatus::failed, off_plan_}, fmt::format("in step {}", off_plan_step_));
     return;
   }
-  const auto planned = trainer_.data_parallel().planned();
+  const auto planned = trainer_.planned();
   std::int64_t bytes = 0;
   for (const auto& collective : planned) bytes += collective.bytes;
   enter({name, CheckStatus::passed,
@@ -157,8 +158,8 @@ void RunProof::finish_plan() {
 void RunProof::finish_loss() {
   const double again = trainer_.last_loss_again();
   const bool agrees = std::abs(again - last_loss_) <= kLossTolerance * std::abs(last_loss_);
-  enter({"loss_again", agrees ? CheckStatus::passed : CheckStatus::failed,
-         fmt::format("{:.6g}, and {:.6g} in the step", again, last_loss_)},
+  enter(make_check("loss_again", agrees,
+                   fmt::format("{:.6g}, and {:.6g} in the step", again, last_loss_)),
         fmt::format("after step {}, the last", steps_ - 1));
 }
 

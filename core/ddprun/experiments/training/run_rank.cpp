@@ -13,6 +13,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/model/activation_memory.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/train/proof.h"
 
@@ -28,6 +29,41 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
     return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
   }
   return warmup - 1;
+}
+
+/// What the blocks keep for backward, by formula; empty where there is none.
+std::string activation_words(const Experiment& experiment, const RunPlugins& plugins) {
+  const ModelConfig& model = experiment.model;
+  if (model.kernels != KernelSet::fused || experiment.train.measure == StepExtent::forward) {
+    return {};
+  }
+  const auto element_bytes =
+      static_cast<std::int64_t>(c10::elementSize(plugins.precision->compute_dtype()));
+  const auto attention = plugins.attention->memory({.batch = experiment.micro_batch(),
+                                                    .heads = model.heads,
+                                                    .queries = model.context_length,
+                                                    .keys = model.context_length,
+                                                    .head_dim = model.head_dim(),
+                                                    .element_bytes = element_bytes});
+  if (!attention) return {};
+  const BlockBytes block = fused_block_bytes(model, experiment.micro_batch() * model.context_length,
+                                             element_bytes, attention->saved);
+  const ActivationBytes bytes =
+      activation_bytes(recompute_plan(model.recompute, model.layers), model.layers, block);
+  const double all = static_cast<double>(model.layers) * block.block;
+  return fmt::format(
+      "activations of the blocks, by formula: {:.2f} MB a block, {:.2f} MB of it its input; with "
+      "recompute {} at most {:.2f} MB of {:.2f} MB at a time",
+      block.block * 1e-6, block.stream * 1e-6, to_string(model.recompute), bytes.peak * 1e-6,
+      all * 1e-6);
+}
+
+/// What rank 0 holds of parameters, gradients and moments.
+std::string held_words(DataParallel& data_parallel) {
+  const auto buffers = static_cast<double>(data_parallel.buffers().allocated_bytes());
+  const auto moments = static_cast<double>(data_parallel.optimizer().state_bytes());
+  return fmt::format("held on rank 0: {:.2f} MB of parameters and gradients, {:.2f} MB of moments",
+                     buffers * 1e-6, moments * 1e-6);
 }
 
 /// Runs all steps and collects samples. What the proof does between steps is in no sample.
@@ -76,18 +112,24 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, rank.group());
     setup.reset();
-    if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
+    if (info.rank == 0) {
+      spdlog::debug("data: {}", trainer.data().description());
+      if (const std::string words = activation_words(experiment, plugins); !words.empty()) {
+        spdlog::info("{}", words);
+      }
+    }
     RunProof proof(experiment, trainer, rank.group());
     if (proof.begin()) {
       give_back_freed_memory();
       measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result);
+      if (info.rank == 0) spdlog::info("{}", held_words(trainer.data_parallel()));
       proof.finish();
     }
     result.checks = proof.checks();
     result.matmul_dtype = plugins.precision->matmul_dtype();
-    result.parameter_hash = hash_parameters(trainer.data_parallel().buffers());
+    result.parameter_hash = hash_parameters(trainer.data_parallel());
   }
   return rank.finish();
 }

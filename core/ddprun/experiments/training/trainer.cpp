@@ -15,8 +15,25 @@
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/train/named_plugins.h"
+#include "ddprun/train/whole_buffers.h"
 
 namespace ddprun {
+
+namespace {
+
+/// How long this rank's thread waited for collectives, nanoseconds, between two times. On a GPU it
+/// never does: streams wait.
+std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::int64_t from_ns,
+                            std::int64_t to_ns) {
+  std::vector<Interval> waits;
+  for (const CollectiveRecord& record : records) {
+    if (record.wait_begin_ns == 0) continue;
+    waits.push_back({std::max(record.wait_begin_ns, from_ns), std::min(record.wait_end_ns, to_ns)});
+  }
+  return union_length(waits);
+}
+
+}  // namespace
 
 Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
     : experiment_(experiment),
@@ -36,11 +53,17 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
     }
   }
-  data_parallel_ = std::make_unique<DataParallel>(model_.parameters(), group, *plugins_.strategy,
-                                                  *plugins_.precision, experiment.optimizer,
-                                                  experiment.train.measure);
+  data_parallel_ = std::make_unique<DataParallel>(
+      model_.parameters(), group, *plugins_.strategy, *plugins_.precision, experiment.optimizer,
+      experiment.train.measure, experiment.model.kernels);
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
     return data_parallel_->linear(x, weight);
+  });
+  model_.use_units([this](int unit, const std::function<at::Tensor()>& forward) {
+    return data_parallel_->unit(unit, forward);
+  });
+  model_.use_as_in_forward([this](const std::function<at::Tensor()>& part) {
+    return data_parallel_->forward_again(part);
   });
   if (experiment.model.kernels == KernelSet::fused)
     model_.use_memory(data_parallel_->buffers().slots());
@@ -139,9 +162,8 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
 }
 
 at::Tensor Trainer::gradients() const {
-  const FlatBuffers& buffers = data_parallel_->buffers();
-  const at::Tensor gradients =
-      buffers.gradients(buffers.all()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  const at::Tensor gradients = whole_gradients(*data_parallel_, data_parallel_->buffers().all())
+                                   .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (!plugins_.precision->scales_loss()) return gradients;
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
 }
@@ -199,6 +221,10 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
     return device_.time_of(to) - device_.time_of(from);
   };
   step_begin_ns_ = device_.time_of(begin);
+  records_ = group_.take_records();
+  const auto waited_ns = [this](Mark from, Mark to) {
+    return waited_between(records_, device_.time_of(from), device_.time_of(to));
+  };
   sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
   const StepExtent extent = data_parallel_->extent();
   Mark forward_begin = begin;  // what the first needs from the host included
@@ -206,23 +232,29 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     std::int64_t update_ns = 0;
     for (const auto& [begin, done] : backward.updates) update_ns += between_ns(begin, done);
-    sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end));
+    const std::int64_t forward_waited_ns = waited_ns(forward_begin, forward_end);
+    sample[q.forward_ms] += to_ms(between_ns(forward_begin, forward_end) - forward_waited_ns);
     forward_begin = backward.synchronized;
     if (extent == StepExtent::forward) continue;
-    sample[q.backward_ms] += to_ms(between_ns(forward_end, backward.last_gradient));
-    sample[q.synchronize_ms] +=
-        to_ms(between_ns(backward.last_gradient, backward.synchronized) - update_ns);
+    const std::int64_t backward_waited_ns = waited_ns(forward_end, backward.last_gradient);
+    sample[q.backward_ms] +=
+        to_ms(between_ns(forward_end, backward.last_gradient) - backward_waited_ns);
+    sample[q.synchronize_ms] += to_ms(between_ns(backward.last_gradient, backward.synchronized) -
+                                      update_ns + forward_waited_ns + backward_waited_ns);
     optimizer_ms += to_ms(update_ns);
   }
   const BackwardMarks& last = state_.micro_batches.back().backward;
-  optimizer_ms += to_ms(between_ns(last.synchronized, state_.end));
-  if (extent == StepExtent::step) sample[q.optimizer_ms] = optimizer_ms;
+  if (extent == StepExtent::step) {
+    const std::int64_t update_waited_ns = waited_ns(last.synchronized, state_.end);
+    sample[q.synchronize_ms] += to_ms(update_waited_ns);
+    sample[q.optimizer_ms] =
+        optimizer_ms + to_ms(between_ns(last.synchronized, state_.end) - update_waited_ns);
+  }
   fill_communication(device_.time_of(last.last_gradient), sample);
 }
 
 void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) {
   const Training& q = training();
-  records_ = group_.take_records();
   std::vector<Interval> intervals;
   for (const auto& record : records_) {
     sample[q.bytes] += static_cast<double>(record.bytes);
@@ -235,7 +267,8 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   const double wire = wire_bytes(records_, group_.size());
   if (wire > 0) sample[q.busbw_gb_per_s] = wire / sample[q.communication_ms] * 1e-6;
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
-  sample[q.overlapped_ms] = to_ms(union_length(intervals));
+  sample[q.overlapped_ms] =
+      to_ms(union_length(intervals) - waited_between(records_, step_begin_ns_, last_gradient_ns));
 }
 
 }  // namespace ddprun

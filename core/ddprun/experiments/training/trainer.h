@@ -37,7 +37,7 @@ class Trainer {
   Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
-  /// scale of the loss.
+  /// scale of the loss. Where ranks own parts all of them call it.
   at::Tensor gradients() const;
   /// For on_synchronized: the step goes on with these, laid out as gradients().
   void set_gradients(const at::Tensor& gradients);
@@ -45,6 +45,8 @@ class Trainer {
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
+  /// Those that the strategy and the precision planned for a step.
+  std::vector<PlannedCollective> planned() const { return data_parallel_->planned(micro_batches_); }
   /// What the last step updated with.
   StepScalars last_scalars() const;
   /// The loss of the last step's micro-batches, computed once more, by the parameters as they are

@@ -70,6 +70,8 @@ std::string Training::table_note() const {
   return "Times in milliseconds: median over the measured steps (± standard deviation)";
 }
 
+std::string Training::memory_hint() const { return "a smaller batch, context or model"; }
+
 std::string Training::in_short(const RunStatistics& run) const {
   const double last_loss = run[loss].last;
   if (!run.timed()) return fmt::format("emulated, loss {:.3f}", last_loss);

@@ -17,6 +17,7 @@ struct Training final : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
   std::string in_words(const std::string& check) const override;
   std::string table_note() const override;
+  std::string memory_hint() const override;
   /// The fastest row beside its base, the communication that overlap hides, what a precision gains,
   /// the efficiency at the most ranks, and how far runs of one row differ. Rows that were not
   /// proved, or diverged, are in none.
@@ -46,7 +47,8 @@ struct Training final : RunnableKind {
                .unit = "ms",
                .title = "forward",
                .drop_order = 8,
-               .meaning = "from asking for a micro-batch to its loss; sum over the M"});
+               .meaning = "from asking for a micro-batch to its loss, without waiting for "
+                          "collectives; sum over the M"});
   const Quantity& backward_ms =
       declare({.key = "backward_ms",
                .unit = "ms",
@@ -60,8 +62,9 @@ struct Training final : RunnableKind {
                .unit = "ms",
                .optional = true,
                .meaning = "from that moment to every gradient averaged over the ranks, without "
-                          "updates in between; sum over the M, M - 1 of them without "
-                          "communication; not there with `train.measure: forward`"});
+                          "updates in between, and what the rank waits for collectives in the "
+                          "other parts of the step; sum over the M; not there with "
+                          "`train.measure: forward`"});
   const Quantity& exposed_ms = declare({.key = "exposed_ms",
                                         .unit = "ms",
                                         .of = &synchronize_ms,
@@ -86,7 +89,8 @@ struct Training final : RunnableKind {
   const Quantity& overlapped_ms =
       declare({.key = "overlapped_ms",
                .unit = "ms",
-               .meaning = "the part of `communication_ms` before the last gradient"});
+               .meaning = "the part of `communication_ms` before the last gradient for which the "
+                          "rank did not wait"});
   const Quantity& overlapped_share =
       declare({.key = "overlapped_share",
                .unit = "fraction",

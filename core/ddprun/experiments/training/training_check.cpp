@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/model/recompute_config.h"
 
 namespace ddprun {
 
@@ -159,6 +162,31 @@ void check_kernels(const Experiment& e) {
   }
 }
 
+// Which blocks backward computes again.
+void check_recompute(const Experiment& e) {
+  const std::string key = "model.recompute";
+  const std::string where = origin_of(e.document, key);
+  try {
+    recompute_plan(e.model.recompute, e.model.layers);
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    text.where = where;
+    throw ConfigError(std::move(text));
+  }
+  if (e.model.recompute.none()) return;
+  refuse_unused(e, e.train.measure == StepExtent::forward, key,
+                said("train.measure", name_of(e.train.measure)));
+  if (e.execution.mode == ExecutionMode::cuda_graph) {
+    throw ConfigError(
+        {.what = "model.recompute cannot run with execution.mode cuda_graph",
+         .where = where,
+         .got = to_string(e.model.recompute),
+         .expected = "model.recompute none",
+         .hint = "a captured backward cannot put the random generator back to where the forward "
+                 "was: remove one of them"});
+  }
+}
+
 // What would be asked for and not written.
 void check_profile(const Experiment& e) {
   if (!e.profile.memory_snapshot) return;
@@ -200,26 +228,20 @@ void check_execution(const Experiment& e) {
   }
 }
 
+std::vector<OptionInfo> listed(OptimizerConfig config) {
+  return list_options([&config](Options& options) { declare_options(options, config); });
+}
+
 // Options of an update, where there is none.
 void check_update(const Experiment& e) {
   const StepExtent extent = e.train.measure;
   if (extent == StepExtent::step) return;
-  const OptimizerConfig& o = e.optimizer;
-  const OptimizerConfig defaults;
   const std::string measure = said("train.measure", name_of(extent));
-  for (const auto& [changed, key] :
-       {std::pair{o.name != defaults.name, "name"},
-        {o.lr != defaults.lr, "lr"},
-        {o.betas != defaults.betas, "betas"},
-        {o.eps != defaults.eps, "eps"},
-        {o.weight_decay != defaults.weight_decay, "weight_decay"},
-        {o.momentum != defaults.momentum, "momentum"},
-        {o.clip_norm != defaults.clip_norm, "clip_norm"},
-        {o.overlap != defaults.overlap, "overlap"},
-        {o.schedule.name != defaults.schedule.name, "schedule.name"},
-        {o.schedule.warmup_steps != defaults.schedule.warmup_steps, "schedule.warmup_steps"},
-        {o.schedule.min_lr != defaults.schedule.min_lr, "schedule.min_lr"}}) {
-    refuse_unused(e, changed, std::string("optimizer.") + key, measure);
+  const std::vector<OptionInfo> given = listed(e.optimizer), defaults = listed({});
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    // A listed value is exact: numbers read back as the same.
+    const bool changed = given[i].default_value != defaults[i].default_value;
+    refuse_unused(e, changed, "optimizer." + given[i].key, measure);
   }
 }
 
@@ -237,6 +259,7 @@ void check_forward_alone(const Experiment& e) {
 
 void check_training(const Experiment& experiment) {
   check_model(experiment);
+  check_recompute(experiment);
   check_data(experiment);
   check_update(experiment);
   check_optimizer(experiment);

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/groups.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/result/comparison.h"
@@ -182,16 +183,12 @@ Finding hidden_of(const Rows& rows) {
 }
 
 std::vector<Finding> hidden(const Rows& rows) {
-  std::vector<std::string> order;
-  std::map<std::string, Rows> groups;
+  Groups<Rows> groups;
   for (const RowRuns& row : rows) {
-    const std::string work = config_without(*row.front(), {"strategy"}).dump();
-    Rows& group = groups[work];
-    if (group.empty()) order.push_back(work);
-    group.push_back(row);
+    groups[config_without(*row.front(), {"strategy"}).dump()].push_back(row);
   }
   std::vector<Finding> out;
-  for (const std::string& work : order) out.push_back(hidden_of(groups[work]));
+  for (const auto& [work, group] : groups) out.push_back(hidden_of(group));
   return out;
 }
 

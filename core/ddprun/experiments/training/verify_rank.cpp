@@ -12,6 +12,7 @@
 #include "ddprun/rank/affinity.h"
 #include "ddprun/rank/emulated_ranks.h"
 #include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
 
 namespace ddprun {
 
@@ -48,17 +49,20 @@ std::vector<double> gather(ProcessGroup& group, double value) {
 VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alone,
                          std::int64_t index, RankFaults& faults) {
   const FlatBuffers& buffers = trainer.data_parallel().buffers();
+  DataParallel& data_parallel = trainer.data_parallel();
+  // What ranks own in parts takes all of them to put together.
+  const bool looks = alone != nullptr || !buffers.owns_all();
   RunStep run{.index = index};
-  if (alone != nullptr) run.before = buffers.parameters(buffers.all()).clone();
+  if (looks) run.before = whole_parameters(data_parallel, buffers.all()).clone();
   GradientHashes hashes;
   const auto look = [&] {
     hashes = hash_gradients(buffers);
-    if (alone != nullptr) run.gradients = trainer.gradients();
+    if (looks) run.gradients = trainer.gradients();
   };
   const Sample sample = trainer.step(index, look);
   const StepScalars scalars = trainer.last_scalars();
   // A replay does not stop for us. Its gradients are still there unless they were scaled in place.
-  const bool replayed = hashes.empty();
+  const bool replayed = !run.gradients.defined() && hashes.empty();
   const bool known = !replayed || scalars.factor == 1;
   if (replayed && known) look();
   if (known) faults.enter(check_gradients_equal(buffers, group, hashes), index);
@@ -67,10 +71,10 @@ VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alon
 
   VerifiedStep out{.step = index, .losses = gather(group, sample[training().loss])};
   for (const double loss : out.losses) out.loss += loss / static_cast<double>(out.losses.size());
+  if (looks) run.after = whole_parameters(data_parallel, buffers.all());
   if (alone == nullptr) return out;
-  run.after = buffers.parameters(buffers.all());
   run.skipped = scalars.skipped;
-  alone->repeat(run, out);
+  alone->repeat(run, buffers, out);
   return out;
 }
 

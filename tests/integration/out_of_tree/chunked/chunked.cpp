@@ -12,31 +12,35 @@ class Chunked final : public ddprun::Strategy {
                    {.min = 1, .max = 1024});
   }
 
-  void setup(ddprun::StrategyContext& context) override {
-    context_ = &context;
-    context.broadcast_parameters();
-    const auto all = context.buffers().all();
-    for (std::int64_t i = 0; i < chunks_; ++i) {
-      const ddprun::Range chunk = {all.size() * i / chunks_, all.size() * (i + 1) / chunks_};
-      if (chunk.size() == 0) continue;  // a model with fewer elements than chunks
-      ranges_.push_back(chunk);
-      context.plan(ddprun::CollectiveKind::all_reduce, context.buffers().gradient_bytes(chunk));
+  ddprun::Plan plan(const ddprun::ParameterLayout& layout, int /*rank*/) const override {
+    ddprun::Plan plan;
+    for (const ddprun::Range& chunk : cut(layout)) {
+      plan.add(ddprun::CollectiveKind::all_reduce, layout.gradient_bytes(chunk));
     }
+    return plan;
   }
 
   void finish_backward() override {
     std::vector<ddprun::Work> works;
-    for (const auto& range : ranges_) {
-      works.push_back(context_->group().all_reduce(context_->buffers().gradients(range),
-                                                   ddprun::ReduceOp::avg, "chunk"));
+    for (const ddprun::Range& chunk : cut(context_->layout())) {
+      works.push_back(
+          context_->group().all_reduce(context_->gradients(chunk), ddprun::ReduceOp::avg, "chunk"));
     }
     for (auto& work : works) work.wait();
   }
 
  private:
+  std::vector<ddprun::Range> cut(const ddprun::ParameterLayout& layout) const {
+    const std::int64_t size = layout.all().size();
+    std::vector<ddprun::Range> chunks;
+    for (std::int64_t i = 0; i < chunks_; ++i) {
+      const ddprun::Range chunk = {size * i / chunks_, size * (i + 1) / chunks_};
+      if (chunk.size() > 0) chunks.push_back(chunk);  // a model may have fewer elements than chunks
+    }
+    return chunks;
+  }
+
   std::int64_t chunks_ = 4;
-  ddprun::StrategyContext* context_ = nullptr;
-  std::vector<ddprun::Range> ranges_;
 };
 
 }  // namespace

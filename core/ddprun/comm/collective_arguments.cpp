@@ -1,7 +1,8 @@
-// Refuses, at the call, what collectives in shared memory cannot do.
-#include "ddprun/comm/shm_arguments.h"
+// Refuses, at the call, what a backend of our own cannot do.
+#include "ddprun/comm/collective_arguments.h"
 
-#include "ddprun/comm/shm_reduce.h"
+#include "ddprun/base/choice.h"
+#include "ddprun/comm/backend_support.h"
 
 namespace ddprun {
 
@@ -15,12 +16,12 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
 
 void check_tensor(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous(),
-              "shared memory takes contiguous tensors on the CPU, not a ", tensor.toString(),
+              "collectives on the CPU take contiguous tensors there, not a ", tensor.toString(),
               tensor.is_contiguous() ? "" : " that is not contiguous");
 }
 
 const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "shared memory takes one tensor a call, not ", tensors.size());
+  TORCH_CHECK(tensors.size() == 1, "a collective takes one tensor a call, not ", tensors.size());
   check_tensor(tensors[0]);
   return tensors[0];
 }
@@ -52,7 +53,7 @@ void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input, int
       " parts, of the same type");
 }
 
-ReduceOp checked_op(const c10d::ReduceOp& op, at::ScalarType type) {
+ReduceOp checked_op(const c10d::ReduceOp& op, at::ScalarType type, BackendKind backend) {
   ReduceOp ours = ReduceOp::sum;
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -64,13 +65,12 @@ ReduceOp checked_op(const c10d::ReduceOp& op, at::ScalarType type) {
       ours = ReduceOp::max;
       break;
     default:
-      TORCH_CHECK(false, "shared memory reduces by sum, avg and max, not by c10d's operation ",
+      TORCH_CHECK(false, "backend ", name_of(backend),
+                  " reduces by sum, avg and max, not by c10d's operation ",
                   static_cast<int>(op.op_));
   }
-  TORCH_CHECK(can_reduce(type, ours), "shared memory has no ",
-              ours == ReduceOp::avg ? "avg" : "reduction", " of ", c10::toString(type),
-              "; it reduces float32, float64, bfloat16, and by sum and max int32, int64, int8 and "
-              "uint8");
+  const std::string lacks = backend_lacks(backend, CollectiveKind::all_reduce, type, ours);
+  TORCH_CHECK(lacks.empty(), "backend ", name_of(backend), " has ", lacks);
   return ours;
 }
 

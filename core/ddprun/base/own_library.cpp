@@ -1,0 +1,42 @@
+// Finds a library of our own, and holds its descriptor against what this core expects.
+#include "ddprun/base/own_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace fs = std::filesystem;
+
+fs::path own_library_file(const std::string& name) {
+  static const char in_this_library = 0;
+  Dl_info here = {};
+  dladdr(&in_this_library, &here);
+  const fs::path folder = fs::weakly_canonical(here.dli_fname).parent_path();
+  return folder / ("libddprun_" + name + ".so");
+}
+
+void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const std::string& noun,
+                       const fs::path& file) {
+  const auto refuse = [&](const std::string& is, const std::string& wanted) {
+    throw ConfigError({.what = noun + " does not fit this ddprun",
+                       .where = file.string(),
+                       .got = is,
+                       .expected = wanted,
+                       .hint = kRebuildHint});
+  };
+  if (got.size != expected.size) {
+    refuse(fmt::format("a descriptor of {} bytes", got.size),
+           fmt::format("{} bytes", expected.size));
+  }
+  if (got.api_version != expected.api_version) {
+    refuse(fmt::format("API {}", got.api_version), fmt::format("API {}", expected.api_version));
+  }
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  if (text(got.build_id) != expected.build_id) refuse(text(got.build_id), expected.build_id);
+  if (text(got.name) != expected.name) refuse(text(got.name), expected.name);
+}
+
+}  // namespace ddprun

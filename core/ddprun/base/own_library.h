@@ -1,0 +1,29 @@
+// The libraries that ddprun builds beside its core and loads when they are asked for: devices, MPI.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace ddprun {
+
+/// What the one C symbol of such a library begins with. Like PluginDescriptor, it is checked field
+/// by field before any C++ object crosses.
+struct OwnLibrary {
+  std::uint32_t size;         ///< of the whole symbol
+  std::uint32_t api_version;  ///< raised whenever what the library exchanges changes shape
+  const char* build_id;       ///< DDPRUN_BUILD_ID
+  const char* name;
+};
+
+inline constexpr const char* kRebuildHint = "build ddprun again, with all of its libraries";
+
+/// lib/libddprun_NAME.so beside libddprun_core.so.
+std::filesystem::path own_library_file(const std::string& name);
+
+/// Throws ConfigError that names the first field in which they differ. `noun`: "the library of
+/// device cuda".
+void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const std::string& noun,
+                       const std::filesystem::path& file);
+
+}  // namespace ddprun

@@ -1,0 +1,122 @@
+// The autograd node of blocks that backward computes again.
+#include "ddprun/model/recompute.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <optional>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/model/random_state.h"
+#include "ddprun/plugin/kernel_node.h"
+
+namespace ddprun {
+
+namespace {
+
+using torch::autograd::Engine;
+using torch::autograd::variable_list;
+
+/// The cast of a weight has no graph where autograd is off. It must not serve an operator that is
+/// computed with autograd later in the same forward.
+class NoAutocastCache {
+ public:
+  NoAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoAutocastCache(const NoAutocastCache&) = delete;
+  NoAutocastCache& operator=(const NoAutocastCache&) = delete;
+
+ private:
+  bool before_ = at::autocast::is_autocast_cache_enabled();
+};
+
+at::Tensor without_autograd(const Blocks& blocks, const at::Tensor& stream, std::int64_t first,
+                            std::int64_t last) {
+  const c10::AutoGradMode no_grad(false);
+  const NoAutocastCache no_cache;
+  return blocks(stream, first, last);
+}
+
+struct RecomputeNode final : KernelNode {
+  RecomputedBlocks group;
+  Blocks blocks;
+  AsInForward as_in_forward;
+  std::optional<RandomState> random;  // before the forward, if that drew anything
+
+  std::string name() const override { return "RecomputeBackward"; }
+  std::string alternative() const override { return "set `recompute: none` under `model:`"; }
+  bool backward_overwrites() const override { return false; }
+  bool below_autograd() const override { return false; }
+
+  variable_list backward(variable_list&& gradients) override {
+    if (!Engine::get_default_engine().is_checkpoint_valid()) refuse_chosen_inputs();
+    const auto [stream] = saved<1>();
+    at::Tensor dstream = std::move(gradients[0]);
+    if (!random) return {through(group, stream, std::move(dstream), {})};
+    const RandomState now(stream.device());
+    dstream = through(group, stream, std::move(dstream), random);
+    now.restore();
+    return {dstream};
+  }
+
+  /// Backward through `part`, which `stream` enters. Returns the gradient of `stream`.
+  at::Tensor through(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout,
+                     const std::optional<RandomState>& state) const {
+    if (state) state->restore();
+    if (!part.halve || part.size() == 1) return at_once(part, stream, std::move(dout));
+    const std::int64_t middle = part.first + part.size() / 2;
+    {
+      const at::Tensor between =
+          as_in_forward([&] { return without_autograd(blocks, stream, part.first, middle); });
+      std::optional<RandomState> state_between;
+      if (state) state_between.emplace(stream.device());
+      dout = through({middle, part.last, true}, between, std::move(dout), state_between);
+    }
+    return through({part.first, middle, true}, stream, std::move(dout), state);
+  }
+
+  at::Tensor at_once(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout) const {
+    const at::Tensor input = stream.detach().requires_grad_();
+    torch::autograd::Edge root;
+    {
+      const c10::AutoGradMode grad(true);
+      root = torch::autograd::impl::gradient_edge(
+          as_in_forward([&] { return blocks(input, part.first, part.last); }));
+    }
+    const variable_list douts = {std::move(dout)};
+    Engine::get_default_engine().execute({root}, douts, /*keep_graph=*/false,
+                                         /*create_graph=*/false, /*accumulate_grad=*/true);
+    return input.grad();
+  }
+
+  [[noreturn]] void refuse_chosen_inputs() const {
+    throw Error({.what = "backward for chosen inputs would accumulate the gradients of all",
+                 .where = name(),
+                 .got = "autograd::grad(), or backward() with inputs",
+                 .expected = "backward() without inputs",
+                 .hint = alternative()});
+  }
+};
+
+}  // namespace
+
+at::Tensor recomputed(const at::Tensor& stream, RecomputedBlocks group, const Blocks& blocks,
+                      const AsInForward& as_in_forward) {
+  if (!c10::GradMode::is_enabled()) return blocks(stream, group.first, group.last);
+  const auto node = make_node<RecomputeNode>(stream);
+  TORCH_CHECK(node, "recomputed() of a stream that requires no gradient");
+  RandomState random(stream.device());
+  at::Tensor out = without_autograd(blocks, stream, group.first, group.last);
+  if (!random.is_current()) node->random = std::move(random);
+  node->group = group;
+  node->blocks = blocks;
+  node->as_in_forward = as_in_forward;
+  node->save({stream});
+  torch::autograd::set_history(out, node);
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,61 @@
+// Starts MPI, turns its errors into words, and ends it with the process.
+#include "ddprun/mpi/mpi_session.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace ddprun::mpi {
+
+namespace {
+
+/// Of a process that cannot end in order.
+constexpr int kFailed = 1;
+
+}  // namespace
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char words[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(status, words, &length);
+  throw std::runtime_error(std::string(call) + ": " + words);
+}
+
+std::string version() {
+  char words[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(words, &length);
+  const std::string text = words;  // "Open MPI v4.1.4, package: Debian ..., ident: 4.1.4, ..."
+  return text.substr(0, text.find_first_of(",\n"));
+}
+
+Session& Session::get() {
+  static auto& session = *new Session;  // at_exit() needs it when static objects are gone
+  return session;
+}
+
+Session::Session() {
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw std::runtime_error("this MPI lets no other thread call it than the one that started it");
+  }
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+  std::atexit(at_exit);
+}
+
+void Session::at_exit() {
+  const Session& session = get();
+  if (session.stuck_) {
+    // A thread is still within MPI and would outlive what it uses.
+    std::fflush(nullptr);
+    ::_exit(kFailed);
+  }
+  if (!session.failed_) MPI_Finalize();
+}
+
+}  // namespace ddprun::mpi

@@ -1,0 +1,45 @@
+// MPI in this process: started once, ended when the process ends.
+// Family: library.cpp
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <string>
+
+namespace ddprun::mpi {
+
+/// Throws std::runtime_error with MPI's words if `status`, of that call, is an error.
+void check(int status, const char* call);
+
+/// "Open MPI v4.1.4"; MPI need not have been started.
+std::string version();
+
+/// MPI's processes cannot start it twice, so all groups of a process share it. Calls to MPI come
+/// from one thread at a time.
+class Session {
+ public:
+  /// Starts MPI at the first call, on the calling thread. Throws std::runtime_error.
+  static Session& get();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// A collective of this process will never end: nothing more may be asked of MPI, and the process
+  /// ends without it, with exit status 1.
+  void mark_stuck() { stuck_ = true; }
+  /// A group ended other than in order: MPI_Finalize would wait for ranks that do not come.
+  void mark_failed() { failed_ = true; }
+  bool stuck() const { return stuck_; }
+
+ private:
+  Session();
+  static void at_exit();
+
+  int rank_ = 0;
+  int size_ = 1;
+  std::atomic<bool> stuck_ = false;
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace ddprun::mpi

@@ -1,0 +1,28 @@
+// How much of the flat buffers a rank holds, and what it updates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "ddprun/optim/parameter_layout.h"
+
+namespace ddprun {
+
+/// How much of a flat buffer a rank holds.
+enum class Held : std::uint8_t {
+  whole,
+  by_unit,  ///< what it owns, and two neighbouring units while they are used (UnitRing)
+  nothing,
+};
+constexpr auto choice_names(Held) { return std::array{"whole", "by_unit", "nothing"}; }
+
+struct BufferHolding {
+  Held parameters = Held::whole;
+  /// `nothing`: nobody will call backward.
+  Held gradients = Held::whole;
+  /// What this rank updates: disjoint, by begin. Empty: everything.
+  std::vector<Range> owned = {};
+};
+
+}  // namespace ddprun

@@ -1,0 +1,54 @@
+// Finds the memory of a range, and shares memory between units that are not neighbours.
+#include "ddprun/optim/buffer_places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ddprun/base/error.h"
+#include "ddprun/optim/flat_parts.h"
+
+namespace ddprun {
+
+const BufferPlaces::Part* BufferPlaces::find(Range range) const {
+  const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                 [&](const Part& each) { return each.range.contains(range); });
+  return part == parts_.end() ? nullptr : &*part;
+}
+
+at::Tensor BufferPlaces::view(Range range) const {
+  const Part* const part = find(range);
+  if (part != nullptr) return part_of(part->memory, part->range, range);
+  throw Error({.what = "this rank does not hold these elements together",
+               .where = "the flat buffers",
+               .got = fmt::format("elements {} to {}", range.begin, range.end),
+               .expected = parts_.empty() ? "none" : "a range within what the rank holds",
+               .hint = "a strategy's plan says what each rank owns, and which units are gathered"});
+}
+
+namespace {
+
+constexpr std::int64_t kCacheLine = 64;
+
+std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+}  // namespace
+
+UnitRing::UnitRing(const std::vector<std::int64_t>& bytes, const Allocate& allocate,
+                   const at::TensorOptions& options)
+    : bytes_(bytes) {
+  std::int64_t most = whole_lines(bytes.front());
+  for (std::size_t unit = 1; unit < bytes.size(); ++unit) {
+    most = std::max(most, whole_lines(bytes[unit - 1]) + whole_lines(bytes[unit]));
+  }
+  memory_ = allocate(most, options.dtype(at::kByte));
+}
+
+at::Tensor UnitRing::place(int unit) const {
+  const std::int64_t begin = unit % 2 == 0 ? 0 : memory_.numel() - whole_lines(bytes_[unit]);
+  return memory_.narrow(0, begin, bytes_[unit]);
+}
+
+}  // namespace ddprun

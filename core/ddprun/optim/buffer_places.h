@@ -1,0 +1,57 @@
+// Which memory holds which elements of a flat buffer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ddprun/optim/parameter_layout.h"
+
+namespace ddprun {
+
+/// Makes a zeroed tensor (elements,) of these options, on a 64-byte boundary.
+using Allocate = std::function<at::Tensor(std::int64_t elements, const at::TensorOptions& options)>;
+
+/// The memory of a flat buffer, of which a rank may hold a part. Parts may share memory, if they
+/// are used at different times.
+class BufferPlaces {
+ public:
+  /// memory: (range.size(),).
+  void add(Range range, const at::Tensor& memory) { parts_.push_back({range, memory}); }
+  bool empty() const { return parts_.empty(); }
+  bool holds(Range range) const { return find(range) != nullptr; }
+  /// A 1-D view. Throws Error unless one part holds the whole range.
+  at::Tensor view(Range range) const;
+  at::ScalarType dtype() const { return parts_.front().memory.scalar_type(); }
+
+ private:
+  struct Part {
+    Range range;
+    at::Tensor memory;
+  };
+  const Part* find(Range range) const;
+
+  std::vector<Part> parts_;
+};
+
+/// Memory for two units that follow each other, of which each unit has its place: the first, third,
+/// ... at its front, the others at its end. So neighbours never share memory, and it is as large as
+/// the two largest neighbours.
+class UnitRing {
+ public:
+  /// `bytes`: of each unit, in the order of the forward pass.
+  UnitRing(const std::vector<std::int64_t>& bytes, const Allocate& allocate,
+           const at::TensorOptions& options);
+
+  /// (bytes of the unit,) uint8, on a 64-byte boundary.
+  at::Tensor place(int unit) const;
+  std::int64_t bytes() const { return memory_.numel(); }
+
+ private:
+  std::vector<std::int64_t> bytes_;
+  at::Tensor memory_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,160 @@
+// Lays parameters one after another, in the order in which backward completes them.
+#include "ddprun/optim/parameter_layout.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
+
+std::int64_t align(std::int64_t elements, std::int64_t to) { return (elements + to - 1) / to * to; }
+
+[[noreturn]] void refuse(ErrorText text) {
+  text.where = "the model's parameters";
+  throw ConfigError(std::move(text));
+}
+
+void check_parameters(const std::vector<NamedTensor>& parameters) {
+  if (parameters.empty()) {
+    refuse({.what = "the model has no parameters",
+            .got = "an empty list",
+            .expected = "at least one",
+            .hint = "register them in the model before"});
+  }
+  std::unordered_set<std::string> names;
+  std::unordered_set<std::string> units;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor, unit, in_float32] = parameters[i];
+    if (!tensor.defined()) {
+      refuse({.what = "parameter \"" + name + "\" is undefined",
+              .got = "an empty handle",
+              .expected = "a tensor",
+              .hint = "give the model its parameters before"});
+    }
+    if (!names.insert(name).second) {
+      refuse({.what = "parameter \"" + name + "\" appears twice",
+              .got = "its name",
+              .expected = "each parameter once",
+              .hint = "list a tied weight once, under one of its names"});
+    }
+    if ((i == 0 || parameters[i - 1].unit != unit) && !units.insert(unit).second) {
+      refuse({.what = "the parameters of unit \"" + unit + "\" do not follow each other",
+              .got = "another unit before \"" + name + "\"",
+              .expected = "units one after another",
+              .hint = "name the units in the order of registration"});
+    }
+  }
+}
+
+/// The rule that the dtypes break; empty: they fit each other.
+std::string broken_rule(const BufferDtypes& dtypes) {
+  if (dtypes.model != at::kFloat &&
+      (dtypes.compute != dtypes.model || dtypes.reduce != dtypes.model)) {
+    return "products and exchanged gradients in the dtype of tensors that are not float32";
+  }
+  if (dtypes.parameters != at::kFloat && dtypes.parameters != dtypes.model) {
+    return "updated parameters in float32 or in the dtype of the tensors";
+  }
+  if (dtypes.moments != at::kFloat && dtypes.moments != dtypes.parameters) {
+    return "moments in float32 or in the dtype of the updated parameters";
+  }
+  return {};
+}
+
+void check_dtypes(const BufferDtypes& dtypes) {
+  const std::string rule = broken_rule(dtypes);
+  if (rule.empty()) return;
+  throw ConfigError(
+      {.what = "the precision's dtypes do not fit each other",
+       .where = "precision",
+       .got = fmt::format("tensors in {}, products in {}, gradients in {}, updated "
+                          "parameters in {}, moments in {}",
+                          at::toString(dtypes.model), at::toString(dtypes.compute),
+                          at::toString(dtypes.reduce), at::toString(dtypes.parameters),
+                          at::toString(dtypes.moments)),
+       .expected = rule,
+       .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype(), "
+               "updated_dtype(), moments_dtype()"});
+}
+
+/// The model's tensors are views of a copy, or fused kernels read one.
+bool needs_copy(const BufferDtypes& dtypes, KernelSet kernels) {
+  return dtypes.model != dtypes.parameters ||
+         (kernels == KernelSet::fused && dtypes.compute != at::kFloat);
+}
+
+}  // namespace
+
+ParameterLayout::ParameterLayout(const std::vector<NamedTensor>& parameters,
+                                 const BufferDtypes& dtypes, KernelSet kernels, int ranks)
+    : dtypes_(dtypes), ranks_(ranks), has_copy_(needs_copy(dtypes, kernels)) {
+  check_parameters(parameters);
+  check_dtypes(dtypes);
+  place(parameters);
+}
+
+void ParameterLayout::place(const std::vector<NamedTensor>& parameters) {
+  std::int64_t end = 0;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    if (units_.empty() || units_.back().name != parameter->unit) {
+      end = align(end, kAlignment * ranks_);
+      if (!units_.empty()) units_.back().range.end = end;
+      units_.push_back({.name = parameter->unit, .first = count(), .range = {end, end}});
+    }
+    const std::int64_t size = parameter->tensor.numel();
+    units_.back().last = count();
+    unit_of_.push_back(static_cast<int>(units_.size()) - 1);
+    names_.push_back(parameter->name);
+    ranges_.push_back({end, end + size});
+    // Tensors that are a copy themselves have no other place to be read from.
+    float32_.push_back(parameter->read_in_float32 && dtypes_.model == at::kFloat);
+    end = align(end + size, kAlignment);
+    parameter_count_ += size;
+  }
+  units_.back().range.end = align(end, kAlignment * ranks_);
+  std::reverse(units_.begin(), units_.end());
+  for (int& unit : unit_of_) unit = static_cast<int>(units_.size()) - 1 - unit;
+}
+
+Range ParameterLayout::with_padding(int index) const {
+  const bool last = index + 1 == count();
+  return {range(index).begin, last ? all().end : range(index + 1).begin};
+}
+
+Range ParameterLayout::slice(Range range, int rank) const {
+  TORCH_CHECK(range.size() % ranks_ == 0, "a range that is not made of whole units has no slices");
+  const std::int64_t size = range.size() / ranks_;
+  return {range.begin + rank * size, range.begin + (rank + 1) * size};
+}
+
+std::int64_t ParameterLayout::gradient_bytes(Range range) const {
+  return range.size() * static_cast<std::int64_t>(c10::elementSize(dtypes_.reduce));
+}
+
+std::vector<int> ParameterLayout::read_in_float32(Range range) const {
+  std::vector<int> found;
+  if (!has_copy_) return found;
+  for (int index = 0; index < count(); ++index) {
+    if (float32_[index] && range.contains(ranges_[index])) found.push_back(index);
+  }
+  return found;
+}
+
+bool ParameterLayout::only_float32(Range range) const {
+  if (!has_copy_) return true;
+  for (int index = 0; index < count(); ++index) {
+    const bool within = ranges_[index].begin < range.end && range.begin < ranges_[index].end;
+    if (within && !float32_[index]) return false;
+  }
+  return true;
+}
+
+}  // namespace ddprun

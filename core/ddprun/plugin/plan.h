@@ -1,0 +1,45 @@
+// What a strategy says of itself before it runs: what travels in a step, and what each rank keeps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ddprun/comm/collective.h"
+#include "ddprun/optim/buffer_holding.h"
+
+namespace ddprun {
+
+/// When a planned collective is issued.
+enum class PlannedIn : std::uint8_t {
+  step,              ///< once a step
+  each_micro_batch,  ///< once in each forward and backward
+  update,            ///< once in update(), which train.measure may leave out
+};
+
+/// One collective that a strategy says it issues.
+struct PlannedCollective {
+  CollectiveKind kind;
+  std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
+  PlannedIn in = PlannedIn::step;
+};
+
+/// The plan of one rank. Each run compares the collectives that ran with these.
+struct Plan {
+  std::vector<PlannedCollective> collectives = {};
+  /// What the rank holds, and which parameters it updates. The ranks together own every element,
+  /// each once, or all own everything.
+  BufferHolding holding = {};
+  /// False: gradients are not averaged over ranks. That is a control experiment, whose parameters
+  /// differ between ranks.
+  bool synchronized = true;
+
+  void add(CollectiveKind kind, std::int64_t bytes, PlannedIn in = PlannedIn::step) {
+    collectives.push_back({kind, bytes, in});
+  }
+  /// What StrategyContext::reduce_scatter_gradients() and gather_parameters() issue for `range`.
+  void add_reduce_scatter(const ParameterLayout& layout, Range range,
+                          PlannedIn in = PlannedIn::step);
+  void add_gather(const ParameterLayout& layout, Range range, PlannedIn in = PlannedIn::update);
+};
+
+}  // namespace ddprun

@@ -1,0 +1,129 @@
+// Strategy "zero1": each rank updates a part of the parameters (Rajbhandari et al., SC 2020,
+// section 5.1: optimizer state partitioning; CS336 assignment 2, section 3).
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// Ranks cut each bucket of gradients into equal slices. A bucket is reduce-scattered during
+/// backward, so each rank has the mean of its slice. It updates that slice, and while it updates
+/// the next, all ranks gather the parameters of the one before. What travels is as much as an
+/// all-reduce sends, but moments and updates are a rank's share alone. Buckets are made of whole
+/// units, in the order of backward.
+class Zero1 final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("bucket_mb", &bucket_mb_,
+                   "size at which a bucket of whole units closes, in MiB (2^20 bytes)",
+                   {.min = 0.0});
+  }
+
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    return refuse_captured_steps(run);
+  }
+
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    for (const auto& [first, last] : cut(layout)) {
+      const Range range = range_of(layout, first, last);
+      plan.add_reduce_scatter(layout, range);
+      plan.add_gather(layout, range);
+      plan.holding.owned.push_back(layout.slice(range, rank));
+    }
+    return plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    const ParameterLayout& layout = context.layout();
+    bucket_of_unit_.resize(layout.units().size());
+    for (const auto& [first, last] : cut(layout)) {
+      const Range range = range_of(layout, first, last);
+      const int gradients = layout.units()[last].last + 1 - layout.units()[first].first;
+      for (int unit = last; unit <= first; ++unit) {
+        bucket_of_unit_[unit] = static_cast<int>(buckets_.size());
+      }
+      buckets_.push_back({.label = "bucket " + std::to_string(buckets_.size()),
+                          .range = range,
+                          .own = layout.slice(range, context.group().rank()),
+                          .count = gradients,
+                          .missing = gradients});
+    }
+  }
+
+  void on_gradient(int index) override {
+    --buckets_[bucket_of_unit_[context_->layout().unit_of(index)]].missing;
+    while (started_ < buckets_.size() && buckets_[started_].missing == 0) start_next();
+  }
+
+  void finish_backward() override {
+    while (started_ < buckets_.size()) start_next();
+    for (Bucket& bucket : buckets_) {
+      bucket.reduced.wait();
+      bucket.updated = context_->range_ready(bucket.own);
+      if (bucket.updated) send(bucket);
+      bucket.missing = bucket.count;
+    }
+    started_ = 0;
+  }
+
+  void update() override {
+    for (Bucket& bucket : buckets_) {
+      if (!bucket.updated) {
+        context_->update(bucket.own);
+        send(bucket);
+      }
+      bucket.updated = false;
+    }
+    for (Bucket& bucket : buckets_) bucket.gathered.wait();
+  }
+
+  bool reports_ranges() const override { return true; }
+
+ private:
+  struct Bucket {
+    std::string label;
+    Range range;
+    Range own;        // this rank's slice
+    int count = 0;    // gradients in it
+    int missing = 0;  // of these, not yet final in this step
+    bool updated = false;
+    Transfer reduced = {};
+    Transfer gathered = {};
+  };
+
+  /// The first and the last unit of each bucket in the order of backward, so first >= last.
+  std::vector<std::pair<int, int>> cut(const ParameterLayout& layout) const {
+    std::vector<std::pair<int, int>> buckets;
+    int first = static_cast<int>(layout.units().size()) - 1;
+    for (int unit = first; unit >= 0; --unit) {
+      const auto bytes = static_cast<double>(layout.gradient_bytes(range_of(layout, first, unit)));
+      if (bytes < bucket_mb_ * 1048576.0 && unit > 0) continue;
+      buckets.emplace_back(first, unit);
+      first = unit - 1;
+    }
+    return buckets;
+  }
+
+  static Range range_of(const ParameterLayout& layout, int first, int last) {
+    return {layout.units()[first].range.begin, layout.units()[last].range.end};
+  }
+
+  void start_next() {
+    Bucket& bucket = buckets_[started_++];
+    bucket.reduced = context_->reduce_scatter_gradients(bucket.range, bucket.label);
+  }
+
+  void send(Bucket& bucket) {
+    bucket.gathered = context_->gather_parameters(bucket.range, bucket.label);
+  }
+
+  double bucket_mb_ = 25.0;
+  std::vector<Bucket> buckets_;
+  std::vector<int> bucket_of_unit_;
+  std::size_t started_ = 0;  // buckets of this step whose reduction is under way
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::Zero1, "zero1",
+                "each rank updates a slice of the parameters and sends it to the others", "1.0")

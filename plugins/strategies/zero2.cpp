@@ -1,0 +1,78 @@
+// Strategy "zero2": gradients are kept in parts too (Rajbhandari et al., SC 2020, section 5.2:
+// gradient partitioning).
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// A unit's gradients are reduce-scattered as soon as backward has left the unit. Each rank keeps
+/// the mean of its slice, to which further micro-batches add, and the memory of the rest serves the
+/// unit after the next. Parameters are updated and gathered unit by unit, as zero1 does.
+class Zero2 final : public Strategy {
+ public:
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    return refuse_captured_steps(run);
+  }
+
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    plan.holding.gradients = Held::by_unit;
+    for (const Unit& unit : layout.units()) {
+      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
+      plan.add_gather(layout, unit.range);
+      plan.holding.owned.push_back(layout.slice(unit.range, rank));
+    }
+    return plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    reduced_.resize(units().size());
+  }
+
+  void before_unit(Pass pass, int unit) override {
+    // Its gradients go where those of the unit after the next have been.
+    if (pass == Pass::backward && unit + 2 < std::ssize(reduced_)) reduced_[unit + 2].wait();
+  }
+
+  void after_unit(Pass pass, int unit) override {
+    if (pass == Pass::forward) return;
+    reduced_[unit] = context_->reduce_scatter_gradients(units()[unit].range, units()[unit].name);
+  }
+
+  void finish_backward() override {
+    gathered_.clear();
+    for (int unit = static_cast<int>(reduced_.size()) - 1; unit >= 0; --unit) {
+      reduced_[unit].wait();
+      if (context_->range_ready(own(unit))) gather(unit);
+    }
+  }
+
+  void update() override {
+    const bool updated = !gathered_.empty();  // with optimizer.overlap
+    for (int unit = static_cast<int>(reduced_.size()) - 1; unit >= 0 && !updated; --unit) {
+      context_->update(own(unit));
+      gather(unit);
+    }
+    for (Transfer& parameters : gathered_) parameters.wait();
+    gathered_.clear();
+  }
+
+  bool reports_ranges() const override { return true; }
+
+ private:
+  const std::vector<Unit>& units() const { return context_->layout().units(); }
+  Range own(int unit) const {
+    return context_->layout().slice(units()[unit].range, context_->group().rank());
+  }
+  void gather(int unit) {
+    gathered_.push_back(context_->gather_parameters(units()[unit].range, units()[unit].name));
+  }
+
+  std::vector<Transfer> reduced_;   // by unit
+  std::vector<Transfer> gathered_;  // of this step's update
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::Zero2, "zero2",
+                "each rank keeps a slice of each unit's gradients, and updates it", "1.0")

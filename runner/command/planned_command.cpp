@@ -1,0 +1,39 @@
+// Joins, plans, agrees, runs.
+#include "runner/command/planned_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/comm/launch_environment.h"
+#include "runner/launch/launch_agreement.h"
+
+namespace ddprun {
+
+int run_planned(const Request& request, const PlannedCommand& command) {
+  std::optional<RankInfo> joined = rank_info_from_environment();
+  FileList list;
+  try {
+    list = collect_files(request.paths);
+  } catch (const ConfigError& error) {
+    return refuse_plan(joined, error.what());
+  }
+  const PlanOptions options = {request.overrides, request.plugin_paths, request.output,
+                               joined ? joined->world_size : 0};
+  PlanCache cache;
+  std::vector<PlannedFile> files;
+  for (const auto& file : list.files) files.push_back(plan_file(file, options, cache));
+  const std::vector<std::string> refusals = command.refusals(files, list.from_folder);
+  if (!refusals.empty()) {
+    return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
+  }
+  if (joined) {
+    const int status = agree_on_plan(*joined, command.name, files);
+    if (status != kExitDone) return status;
+  }
+  return command.run(std::move(files), std::move(joined));
+}
+
+}  // namespace ddprun

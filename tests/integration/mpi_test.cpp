@@ -1,0 +1,179 @@
+// The backend mpi in launches of mpirun, and what it says where there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/base/descriptor.h"
+#include "ddprun/base/own_library.h"
+#include "ddprun/comm/rendezvous.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A port for the store of a launch: launches of other tests may run at the same time.
+std::string free_port() {
+  const auto [fd, port] = listen_on_free_port();
+  const Descriptor closed(fd);
+  return std::to_string(port);
+}
+
+class Mpi : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(own_library_file("mpi"))) {
+      GTEST_SKIP() << "backend mpi is not built: no MPI was found";
+    }
+    if (std::system("command -v mpirun >/dev/null") != 0) {
+      GTEST_SKIP() << "there is no mpirun (Debian: openmpi-bin)";
+    }
+  }
+
+  /// `ranks` ranks of ddprun, as a launch of mpirun. Rank 0 reports.
+  std::unique_ptr<DdprunProcess> start(int ranks, const std::vector<std::string>& arguments) {
+    return std::make_unique<DdprunProcess>(
+        folder_, arguments,
+        std::vector<std::string>{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                 "MASTER_PORT=" + free_port()},
+        std::vector<std::string>{"/usr/bin/env", "mpirun", "-n", std::to_string(ranks),
+                                 "--oversubscribe", "--bind-to", "none"});
+  }
+
+  TemporaryFolder folder_;
+};
+
+const std::string kCollectives =
+    "experiment: collectives\n"
+    "world: {backend: mpi, timeout_s: 30}\n"
+    "collectives: {bytes: 40000}\n"
+    "repeat: {warmup: 1, count: 4, seconds: 5}\n";
+
+void expect_proved(const json& result, std::size_t rows) {
+  ASSERT_EQ(result["rows"].size(), rows);
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["status"], "ok") << row["label"] << row["reason"];
+    EXPECT_EQ(row["statistics"]["wrong"], 0) << row["label"];
+  }
+}
+
+TEST_F(Mpi, EveryCollectiveIsRightBesideTheOtherBackends) {
+  // A barrier has no size.
+  folder_.write("kinds.yaml",
+                "experiment: collectives\n"
+                "world: {timeout_s: 30}\n"
+                "collectives: {}\n"
+                "repeat: {warmup: 1, count: 4, seconds: 5}\n"
+                "sweep:\n"
+                "  world.backend: [gloo, shm, mpi]\n"
+                "  collectives.collective: [all_reduce, reduce_scatter, all_gather, broadcast, "
+                "barrier]\n");
+  for (const int ranks : {2, 3}) {
+    const auto run = start(ranks, {"kinds.yaml", "--output", std::to_string(ranks)});
+    ASSERT_EQ(run->wait(120), 0) << run->err();
+    const auto latest = folder_.path() / std::to_string(ranks) / "kinds" / "latest";
+    const json result = json::parse(read_file(latest / "result.json"));
+    expect_proved(result, 15);
+    EXPECT_EQ(result["rows"][10]["ranks"][0]["backend"], "mpi (asked for)");
+  }
+}
+
+TEST_F(Mpi, ReducesEveryTypeThatItHas) {
+  folder_.write("types.yaml",
+                kCollectives +
+                    "sweep:\n"
+                    "  collectives.in_place: [true, false]\n"
+                    "  collectives.collective: [all_reduce, reduce_scatter]\n"
+                    "  collectives.dtype: [float32, float64, int8, uint8, int32, int64]\n"
+                    "  collectives.op: [sum, max]\n");
+  const auto run = start(2, {"types.yaml"});
+  ASSERT_EQ(run->wait(120), 0) << run->err();
+  expect_proved(result_of(folder_, "types"), 48);
+}
+
+TEST_F(Mpi, DividesOnceForAMeanAndMovesWhatItCannotAdd) {
+  folder_.write("rest.yaml",
+                kCollectives +
+                    "sweep:\n"
+                    "  collectives:\n"
+                    "    - {op: avg}\n"
+                    "    - {op: avg, dtype: float64}\n"
+                    "    - {op: avg, collective: reduce_scatter}\n"
+                    "    - {dtype: bfloat16, collective: all_gather}\n"
+                    "    - {dtype: bfloat16, collective: all_gather, in_place: false}\n"
+                    "    - {dtype: float16, collective: broadcast}\n");
+  const auto run = start(3, {"rest.yaml"});
+  ASSERT_EQ(run->wait(120), 0) << run->err();
+  expect_proved(result_of(folder_, "rest"), 6);
+}
+
+TEST_F(Mpi, TrainsAsGlooDoes) {
+  folder_.write("one.yaml", tiny_experiment("sweep:\n"
+                                            "  world.backend: [gloo, mpi]\n"
+                                            "  strategy: [flat, bucketed, torch_ddp]\n"));
+  const auto run = start(2, {"one.yaml"});
+  ASSERT_EQ(run->wait(120), 0) << run->err();
+  const json result = result_of(folder_, "one");
+  ASSERT_EQ(result["rows"].size(), 6u);
+  const auto losses = [&result](std::size_t row) {
+    std::vector<double> values;
+    for (const json& sample : result["rows"][row]["ranks"][0]["samples"]) {
+      values.push_back(sample["loss"]);
+    }
+    return values;
+  };
+  for (std::size_t row = 0; row < 6; ++row) {
+    EXPECT_EQ(result["rows"][row]["status"], "ok") << result["rows"][row]["reason"];
+    EXPECT_EQ(losses(row), losses(row % 3)) << "two addends have one sum";
+  }
+}
+
+TEST_F(Mpi, ARankThatIsStoppedIsGivenUpInTime) {
+  folder_.write("long.yaml", tiny_experiment({}, 10'000'000));
+  const auto run =
+      start(2, {"long.yaml", "-v", "--set", "world.backend=mpi", "--set", "world.timeout_s=2"});
+  ASSERT_TRUE(eventually(60, [&] { return run->err().find(": step ") != std::string::npos; }))
+      << run->err();
+  pid_t second = -1;
+  for (const pid_t pid : run->ranks()) {
+    const auto environ = read_file("/proc/" + std::to_string(pid) + "/environ");
+    if (environ.find("OMPI_COMM_WORLD_RANK=1") != std::string::npos) second = pid;
+  }
+  ASSERT_GT(second, 0);
+  kill(second, SIGSTOP);
+  ASSERT_TRUE(eventually(2 + 10, [&] {
+    return run->err().find("no end within 2 s: timed out") != std::string::npos;
+  })) << run->err();
+  kill(second, SIGCONT);
+  EXPECT_THAT(run->wait(30), testing::Optional(testing::Ne(0))) << run->err();
+}
+
+TEST_F(Mpi, WithoutMpirunIsARowThatIsNotHere) {
+  folder_.write("two.yaml", kCollectives + "sweep: {world.backend: [shm, mpi]}\n");
+  const CommandResult run = run_ddprun(folder_, {"two.yaml", "--set", "world.size=2"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("not here: "),
+                             HasSubstr("backend mpi joins ranks that MPI's launcher started"),
+                             HasSubstr("proved in 1 of 1 rows")));
+  const CommandResult alone =
+      run_ddprun(folder_, {"two.yaml", "--set", "world.size=2", "--set", "sweep={}"});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err,
+              AllOf(HasSubstr("error: "), HasSubstr("mpirun -n 2 --bind-to none ddprun")));
+}
+
+TEST_F(Mpi, RanksThatAnotherLauncherStartedAreRefused) {
+  folder_.write("one.yaml", kCollectives);
+  DdprunProcess run(folder_, {"one.yaml"},
+                    {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "LOCAL_WORLD_SIZE=1",
+                     "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + free_port()});
+  EXPECT_EQ(run.wait(30), 2) << run.err();
+  EXPECT_THAT(run.err(), HasSubstr("a launch of torchrun"));
+}
+
+}  // namespace
+}  // namespace ddprun::test

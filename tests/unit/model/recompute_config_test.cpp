@@ -1,0 +1,132 @@
+// Which groups of blocks `model.recompute` means, what it refuses, and the bytes that are kept.
+#include "ddprun/model/recompute_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/config/options_io.h"
+#include "ddprun/model/activation_memory.h"
+#include "support/error_of.h"
+
+namespace ddprun {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// `recompute:` with that value.
+RecomputeConfig parse(const std::string& value) {
+  RecomputeConfig config;
+  read_options(parse_yaml("recompute: " + value, "a.yaml"), "model",
+               [&config](Options& options) { declare_option(options, config); });
+  return config;
+}
+
+/// The groups, "0-2 2-4"; behind those that are computed by halves stands an h.
+std::string plan_of(const std::string& value, std::int64_t layers) {
+  std::string out;
+  for (const auto& [first, last, halve] : recompute_plan(parse(value), layers)) {
+    out += (out.empty() ? "" : " ") + std::to_string(first) + "-" + std::to_string(last) +
+           (halve ? "h" : "");
+  }
+  return out;
+}
+
+TEST(RecomputePlan, CutsTheBlocks) {
+  EXPECT_EQ(plan_of("none", 3), "");
+  EXPECT_EQ(plan_of("every_block", 3), "0-1 1-2 2-3");
+  EXPECT_EQ(plan_of("{groups: 1}", 4), "0-4");
+  EXPECT_EQ(plan_of("{groups: 3}", 8), "0-3 3-6 6-8");
+  EXPECT_EQ(plan_of("{groups: 4}", 4), "0-1 1-2 2-3 3-4");
+  EXPECT_EQ(plan_of("{every: 2}", 5), "0-2 2-4 4-5");
+  EXPECT_EQ(plan_of("{every: 2, keep_last: 1}", 5), "0-2 2-4");
+  EXPECT_EQ(plan_of("{every: 1, keep_last: 3}", 4), "0-1");
+  EXPECT_EQ(plan_of("recursive", 8), "0-4h 4-6h 6-7h");
+  EXPECT_EQ(plan_of("recursive", 2), "0-1h");
+  EXPECT_EQ(plan_of("recursive", 7), "0-3h 3-5h 5-6h");
+}
+
+TEST(RecomputePlan, IsWrittenAsItWasRead) {
+  for (const char* value : {"none", "every_block", "recursive", "{groups: 3}", "{every: 2}",
+                            "{every: 2, keep_last: 1}"}) {
+    RecomputeConfig config = parse(value);
+    EXPECT_EQ(to_string(config), value);
+    const ConfigNode written =
+        write_options([&](Options& options) { declare_option(options, config); });
+    EXPECT_EQ(compact(written), "{recompute: " + std::string(value) + "}");
+  }
+}
+
+/// What reading or planning throws.
+std::string error(const std::string& value, std::int64_t layers = 4) {
+  return test::error_of<ConfigError>([&] { plan_of(value, layers); });
+}
+
+TEST(RecomputePlan, RefusesInWords) {
+  const std::string help = " (which blocks backward computes again instead of keeping them)\n";
+  EXPECT_EQ(error("evry_block"),
+            "'recompute' in model cannot be 'evry_block'\n"
+            "  where: a.yaml:1:12\n"
+            "  got: evry_block\n"
+            "  expected: one of none, every_block, recursive, or a mapping with groups (>= 1), "
+            "every (>= 1), keep_last (>= 0)" +
+                help + "  hint: did you mean 'every_block'?");
+  EXPECT_THAT(error("{}"), testing::StartsWith("'recompute' in model has the wrong type"));
+  EXPECT_THAT(error("[1]"), testing::StartsWith("'recompute' in model has the wrong type"));
+  EXPECT_EQ(error("{group: 2}"),
+            "unknown key 'group' in model.recompute\n"
+            "  where: a.yaml:1:13\n"
+            "  got: 2\n"
+            "  expected: groups, every, keep_last\n"
+            "  hint: did you mean 'groups'?");
+  for (const char* value : {"{groups: 0}", "{every: 0}", "{groups: -1}"}) {
+    EXPECT_THAT(error(value), testing::HasSubstr("in model.recompute is out of range")) << value;
+  }
+  EXPECT_EQ(error("{groups: 5}"),
+            "the model has 4 blocks, too few for 5 groups\n"
+            "  where: model.recompute\n"
+            "  got: {groups: 5}\n"
+            "  expected: groups 1 to 4\n"
+            "  hint: lower groups, or raise model.layers");
+  EXPECT_EQ(error("{every: 1, keep_last: 4}"),
+            "keep_last 4 of 4 blocks leaves none to compute again\n"
+            "  where: model.recompute\n"
+            "  got: {every: 1, keep_last: 4}\n"
+            "  expected: keep_last 0 to 3\n"
+            "  hint: lower keep_last, or write `recompute: none`");
+  EXPECT_THAT(error("{every: 1, keep_last: 1}", 1), testing::HasSubstr("expected: keep_last 0\n"));
+  EXPECT_EQ(error("{every: 3, keep_last: 2}"),
+            "there is no group of 3 blocks: 2 blocks would be computed again\n"
+            "  where: model.recompute\n"
+            "  got: {every: 3, keep_last: 2}\n"
+            "  expected: every 1 to 2\n"
+            "  hint: lower every or keep_last");
+  EXPECT_THAT(error("{groups: 2, every: 2}"),
+              testing::StartsWith("model.recompute cuts the blocks in two ways at once\n"));
+  EXPECT_THAT(error("{keep_last: 1}"),
+              testing::StartsWith("model.recompute says which blocks to keep"));
+  EXPECT_THAT(error("recursive", 1), testing::StartsWith("there is nothing to halve"));
+}
+
+ActivationBytes bytes_of(const std::string& value, std::int64_t layers) {
+  return activation_bytes(recompute_plan(parse(value), layers), layers,
+                          {.stream = 1, .block = 100});
+}
+
+TEST(ActivationMemory, AddsUpWhatIsKept) {
+  const auto expect = [](const std::string& value, double after_forward, double peak) {
+    const ActivationBytes bytes = bytes_of(value, 8);
+    EXPECT_EQ(bytes.after_forward, after_forward) << value;
+    EXPECT_EQ(bytes.peak, peak) << value;
+  };
+  expect("none", 800, 800);
+  expect("every_block", 8, 107);  // 7 streams, and a block with its own
+  expect("{groups: 2}", 2, 401);
+  expect("{groups: 1}", 1, 800);
+  expect("{every: 3}", 3, 301);  // groups of 3, 3, 2: the second is the largest
+  expect("{every: 2, keep_last: 4}", 402, 402);
+  expect("recursive", 103, 103);  // the streams into blocks 0, 4, 6, and block 7
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,313 @@
+// Strategies whose ranks own parts: what a rank holds, and that nothing is read that was let go.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <tuple>
+
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
+#include "support/error_of.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
+  Experiment experiment = test::small_experiment(ranks);
+  experiment.strategy.name = strategy;
+  experiment.precision.name = precision;
+  experiment.attention.name = "eager";
+  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.model.layers = 3;
+  return experiment;
+}
+
+std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Bytes of buffers and moments on a rank, by the table of docs/strategies.md.
+std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayout& layout) {
+  const std::int64_t p = layout.all().size();
+  const std::int64_t n = layout.ranks();
+  std::int64_t neighbours = 0;  // elements of gradients
+  std::int64_t gathered = 0;    // bytes of parameters
+  const auto bytes = [&](const Unit& unit) {
+    if (layout.only_float32(unit.range)) return 4 * unit.range.size();
+    std::int64_t sum = 2 * unit.range.size();
+    for (const int norm : layout.read_in_float32(unit.range)) {
+      sum += 4 * layout.with_padding(norm).size();
+    }
+    return sum;
+  };
+  for (std::size_t i = 1; i < layout.units().size(); ++i) {
+    const Unit& before = layout.units()[i - 1];
+    const Unit& unit = layout.units()[i];
+    neighbours = std::max(neighbours, before.range.size() + unit.range.size());
+    gathered = std::max(gathered, whole_lines(bytes(before)) + whole_lines(bytes(unit)));
+  }
+  const std::int64_t c = copy ? 2 * p : 0;
+  if (strategy == "flat") return 4 * p + c + 4 * p + 8 * p;
+  if (strategy == "zero1") return 4 * p + c + 4 * p + 8 * p / n;
+  if (strategy == "zero2") return 4 * p + c + 4 * p / n + 4 * neighbours + 8 * p / n;
+  return 16 * p / n + 4 * neighbours + gathered;
+}
+
+TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
+  for (const char* strategy : {"flat", "zero1", "zero2", "fsdp"}) {
+    for (const char* precision : {"fp32", "bf16_mixed"}) {
+      for (const int ranks : {2, 3}) {
+        Experiment experiment = experiment_of(strategy, precision, ranks);
+        experiment.train.global_batch = 6;
+        test::run_ranks(ranks, [&](ProcessGroup& group) {
+          Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+          trainer.step(0);
+          const DataParallel& ddp = trainer.data_parallel();
+          const bool copy = std::string(precision) != "fp32";
+          EXPECT_EQ(
+              ddp.buffers().allocated_bytes() + trainer.data_parallel().optimizer().state_bytes(),
+              formula(strategy, copy, ddp.buffers()))
+              << strategy << ", " << precision << ", " << ranks << " ranks";
+        });
+      }
+    }
+  }
+}
+
+/// A strategy that passes each call on, and overwrites a unit's place with NaN when the unit is let
+/// go.
+class Poisons : public Strategy {
+ public:
+  explicit Poisons(std::shared_ptr<Strategy> inner) : inner_(std::move(inner)) {}
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    return inner_->plan(layout, rank);
+  }
+  void setup(StrategyContext& context) override {
+    context_ = &context;
+    inner_->setup(context);
+  }
+  void before_forward() override { inner_->before_forward(); }
+  void before_unit(Pass pass, int unit) override { inner_->before_unit(pass, unit); }
+  void after_unit(Pass pass, int unit) override {
+    inner_->after_unit(pass, unit);
+    // The last two units are needed again at the begin of backward.
+    const auto& units = context_->layout().units();
+    if (pass == Pass::forward && unit + 2 >= std::ssize(units)) return;
+    const FlatBuffers& buffers = dynamic_cast<BufferContext&>(*context_).buffers();
+    for (int index = units[unit].first; index <= units[unit].last; ++index) {
+      for (const at::Tensor& read : buffers.read(index)) read.fill_(std::nanf(""));
+    }
+    ++poisoned;
+  }
+  void on_gradient(int index) override { inner_->on_gradient(index); }
+  void finish_backward() override { inner_->finish_backward(); }
+  void update() override { inner_->update(); }
+  int poisoned = 0;
+
+ private:
+  std::shared_ptr<Strategy> inner_;
+};
+
+struct Trained {
+  at::Tensor gradients, parameters;
+};
+
+Trained train(const Experiment& experiment, ProcessGroup& group, Strategy& strategy) {
+  Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
+  Trained out;
+  for (int step = 0; step < 3; ++step) {
+    trainer.step(step, [&] { out.gradients = trainer.gradients(); });
+  }
+  const Range all = trainer.data_parallel().buffers().all();
+  out.parameters = whole_parameters(trainer.data_parallel(), all).clone();
+  return out;
+}
+
+/// Precision, kernels, micro-batches.
+class LetGo : public testing::TestWithParam<std::tuple<const char*, KernelSet, int>> {};
+
+TEST_P(LetGo, APlaceThatIsPoisonedLeavesGradientsAndParametersEqual) {
+  const auto [precision, kernels, accumulate] = GetParam();
+  Experiment sharded = experiment_of("fsdp", precision, 2);
+  sharded.model.kernels = kernels;
+  sharded.train.accumulate = accumulate;
+  Experiment kept = sharded;
+  kept.strategy.name = "zero2";
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    const auto whole = make_strategy(registry(), kept.strategy);
+    const Trained expected = train(kept, group, *whole);
+    Poisons poisons(make_strategy(registry(), sharded.strategy));
+    const Trained got = train(sharded, group, poisons);
+    EXPECT_GT(poisons.poisoned, 0);
+    EXPECT_TRUE(at::equal(got.gradients, expected.gradients));
+    EXPECT_TRUE(at::equal(got.parameters, expected.parameters));
+    EXPECT_FALSE(got.parameters.isnan().any().item<bool>());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sharding, LetGo,
+                         testing::Combine(testing::Values("fp32", "bf16_mixed"),
+                                          testing::Values(KernelSet::fused, KernelSet::reference),
+                                          testing::Values(1, 2)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" +
+                                  name_of(std::get<1>(test.param)) + "_" +
+                                  std::to_string(std::get<2>(test.param));
+                         });
+
+TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
+  const Experiment experiment = experiment_of("zero1", "fp32", 1);
+  const auto attention = make_attention(registry(), experiment.attention);
+  const Transformer model(experiment.model, *attention, 1);
+  const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 1024);
+  for (const char* name : {"zero1", "zero2", "fsdp"}) {
+    PluginChoice choice = experiment.strategy;
+    choice.name = name;
+    const auto strategy = make_strategy(registry(), choice);
+    std::int64_t owned = 0;
+    for (int rank = 0; rank < 1024; ++rank) {
+      for (const Range& range : strategy->plan(layout, rank).holding.owned) owned += range.size();
+    }
+    EXPECT_EQ(owned, layout.all().size()) << name;
+  }
+}
+
+/// One parameter a unit; each rank updates its slice.
+class Slices : public Strategy {
+ public:
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    for (const Unit& unit : layout.units()) plan.holding.owned.push_back(own(layout, unit, rank));
+    return plan;
+  }
+  void finish_backward() override {
+    for (const Unit& unit : context_->layout().units()) {
+      context_->reduce_scatter_gradients(unit.range, "gradients").wait();
+    }
+  }
+  void update() override {
+    Strategy::update();
+    for (const Unit& unit : context_->layout().units()) send(unit);
+  }
+
+ protected:
+  virtual Range own(const ParameterLayout& layout, const Unit& unit, int rank) const {
+    return layout.slice(unit.range, rank);
+  }
+  virtual void send(const Unit& unit) { context_->gather_parameters(unit.range, "slices").wait(); }
+};
+
+class ForgetsToSend : public Slices {
+  void send(const Unit& unit) override {
+    if (unit.name != "b") Slices::send(unit);
+  }
+};
+
+class OwnsTwice : public Slices {
+  Range own(const ParameterLayout& layout, const Unit& unit, int) const override {
+    return layout.slice(unit.range, 0);
+  }
+};
+
+std::vector<NamedTensor> two_units() {
+  return {{"a", at::ones({3, 5}).requires_grad_(), "a"},
+          {"b", at::full({7}, 2.0).requires_grad_(), "b"}};
+}
+
+OptimizerConfig clipping() {
+  OptimizerConfig config;
+  config.name = OptimizerKind::sgd;
+  config.weight_decay = 0.0;
+  config.clip_norm = 0.5;
+  return config;
+}
+
+/// A step with gradients that differ between ranks.
+void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank) {
+  ddp.backward(ddp.forward(
+      [&] { return (parameters[0].tensor.sum() * 2 + parameters[1].tensor.sum()) * (rank + 1); }));
+  ddp.step(0.1, 0.5);
+}
+
+TEST(Sharding, ProofAndClippingKnowWhoOwnsWhat) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    Slices strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status,
+              CheckStatus::passed);
+    step(ddp, parameters, group.rank());
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+    // The mean of both ranks is 1.5 times 2 and 1; its norm is clipped to 0.5.
+    const double norm = 1.5 * std::sqrt(15 * 4.0 + 7 * 1.0);
+    EXPECT_TRUE(at::allclose(parameters[1].tensor, at::full({7}, 2.0 - 0.1 * 1.5 * 0.5 / norm)));
+    EXPECT_EQ(hash_parameters(ddp), hash_parameters(ddp));
+  });
+}
+
+TEST(Sharding, ParametersThatWereNotSentAreFound) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    ForgetsToSend strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    step(ddp, parameters, group.rank());
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("b is not that of rank 0"));
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
+  });
+}
+
+TEST(Sharding, PlansThatLeaveElementsOutAreRefused) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    OwnsTwice strategy;
+    Precision precision;
+    EXPECT_THAT(
+        test::error_of([&] { DataParallel(two_units(), group, strategy, precision, clipping()); }),
+        HasSubstr("do not own each element once"));
+  });
+}
+
+TEST(Sharding, ARankUpdatesNothingOfOthers) {
+  class UpdatesAll : public Slices {
+    void update() override { context_->update(context_->layout().all()); }
+  };
+  test::run_ranks(2, [](ProcessGroup& group) {
+    UpdatesAll strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
+                HasSubstr("that this rank does not own"));
+  });
+}
+
+TEST(Sharding, AModelMustSayWhichUnitItComputes) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const Experiment experiment = experiment_of("fsdp", "fp32", 2);
+    const auto strategy = make_strategy(registry(), experiment.strategy);
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, *strategy, precision, clipping());
+    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
+                HasSubstr("call ddp.unit("));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
