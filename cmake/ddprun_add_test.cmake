@@ -1,7 +1,8 @@
-# ddprun_test_program(<program> <file>...): a GoogleTest program with the main of tests/support/test_main.cpp.
-function(ddprun_test_program program)
+# ddprun_test_program(<program> <tested> <file>...): a GoogleTest program with the main of tests/support/test_main.cpp, of what the
+# library <tested> holds.
+function(ddprun_test_program program tested)
   add_executable(${program} ${ARGN})
-  target_link_libraries(${program} PRIVATE ddprun_core ddprun_warnings test_main GTest::gtest GTest::gmock
+  target_link_libraries(${program} PRIVATE ${tested} ddprun_warnings test_main GTest::gtest GTest::gmock
     nlohmann_json::nlohmann_json)
   target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${program} PRIVATE DDPRUN_BUILD_DIR="${CMAKE_BINARY_DIR}" DDPRUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
@@ -14,13 +15,17 @@ function(ddprun_test_program program)
   endif()
 endfunction()
 
-# ddprun_add_test(<program> LABEL <label> [PROCESS_PER_CASE] SOURCES <file>...): such a program and its ctest tests.
+# ddprun_add_test(<program> LABEL <label> [OF <tested>] [PROCESS_PER_CASE] SOURCES <file>...): such a program and its ctest tests;
+# tested is ddprun_core where nothing is said.
 # Each suite is a test, <label>.<Suite>, whose cases run in one process; a suite of many cases is split into tests of about the
 # same size, <label>.<Suite>.1of4. PROCESS_PER_CASE: each case is a test, <label>.<Suite>.<Case>.
 # ctest asks the program for its cases when it starts (list_tests.cmake), so a build folder's tests are those of its programs.
 function(ddprun_add_test program)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "PROCESS_PER_CASE" "LABEL" "SOURCES")
-  ddprun_test_program(${program} ${arg_SOURCES})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PROCESS_PER_CASE" "LABEL;OF" "SOURCES")
+  if(NOT arg_OF)
+    set(arg_OF ddprun_core)
+  endif()
+  ddprun_test_program(${program} ${arg_OF} ${arg_SOURCES})
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${program}_tests.cmake)
   file(GENERATE OUTPUT ${script} CONTENT "include(${CMAKE_SOURCE_DIR}/cmake/list_tests.cmake)
 list_tests([[$<TARGET_FILE:${program}>]] [[${arg_LABEL}]] [[${arg_PROCESS_PER_CASE}]])\n")

@@ -32,10 +32,10 @@ endmacro()
 
 function(add_suite program label suite cases)
   math(EXPR parts "(${cases} + ${cases_per_test} - 1) / ${cases_per_test}")
-  # Cases are dealt out in turn, and those of the contract repeat 1, 2, 4 ranks: a multiple of 3 would give one part all the long ones.
-  math(EXPR rest "${parts} % 3")
-  if(rest EQUAL 0)
-    math(EXPR parts "${parts} + 1")
+  # Cases are dealt out in turn, and every second one of the contract has 2 ranks, every fourth 4: an even number of parts would give
+  # one part all the long ones.
+  if(parts GREATER 1)
+    math(EXPR parts "${parts} | 1")
   endif()
   if(parts LESS 2)
     add_one(${label}.${suite} ${suite}.*)

@@ -69,6 +69,7 @@ json experiment_json(const PlannedRun& run, LibraryHashes& hashes) {
   }
   out.update(plugins_json(run, hashes));
   out["contents of data"] = fmt::format("{:016x}", run.experiment.data_hash);
+  out["contents of train.eval.path"] = fmt::format("{:016x}", run.experiment.eval_data_hash);
   return out;
 }
 

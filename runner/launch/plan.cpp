@@ -114,8 +114,9 @@ std::string fingerprint_of(const PlannedRun& planned) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
                         version_of(plugins, *choice));
   }
-  text += fmt::format("\ndata {:016x}\n{}", planned.experiment.data_hash,
-                      schema_text(*planned.experiment.kind));
+  text +=
+      fmt::format("\ndata {:016x} {:016x}\n{}", planned.experiment.data_hash,
+                  planned.experiment.eval_data_hash, schema_text(*planned.experiment.kind));
   return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
 
@@ -172,7 +173,7 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   for (PluginChoice* choice : experiment.plugins()) complete_options(*planned.registry, *choice);
   planned.not_here = why_not_here(experiment, *planned.registry, options);
   if (planned.not_here.empty() && experiment.has_section("data")) {
-    experiment.data_hash = cache.check_data(experiment);
+    cache.check_data(experiment);
   }
   planned.experiment = std::move(experiment);
   planned.resolved = resolve(planned.experiment);
@@ -247,8 +248,14 @@ std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::
   return registry;
 }
 
-std::uint64_t PlanCache::check_data(const Experiment& experiment) {
-  const DataConfig& data = experiment.data;
+void PlanCache::check_data(Experiment& experiment) {
+  experiment.data_hash = hash_of(experiment.data, experiment, "data.path");
+  if (experiment.train.eval.every == 0) return;
+  experiment.eval_data_hash = hash_of(experiment.eval_data(), experiment, "train.eval.path");
+}
+
+std::uint64_t PlanCache::hash_of(const DataConfig& data, const Experiment& experiment,
+                                 const std::string& path) {
   const ModelConfig& model = experiment.model;
   std::vector<std::string> key = {name_of(data.source), name_of(data.token_type),
                                   std::to_string(model.vocab_size),
@@ -260,7 +267,7 @@ std::uint64_t PlanCache::check_data(const Experiment& experiment) {
     return opened_[std::move(key)] = source->content_hash();
   } catch (const ConfigError& error) {
     ErrorText text = error.text();
-    text.where = fmt::format("{}: {}", origin_of(experiment.document, "data.path"), text.where);
+    text.where = fmt::format("{}: {}", origin_of(experiment.document, path), text.where);
     throw ConfigError(std::move(text));
   }
 }

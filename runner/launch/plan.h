@@ -64,11 +64,14 @@ class PlanCache {
   std::shared_ptr<const PluginRegistry> registry(
       const std::vector<std::filesystem::path>& folders,
       const std::vector<std::filesystem::path>& libraries);
-  /// Opens the experiment's data unless the same was opened before, and returns its content_hash().
-  /// Throws ConfigError.
-  std::uint64_t check_data(const Experiment& experiment);
+  /// Opens the experiment's data, and what it is evaluated on, unless the same was opened before,
+  /// and enters its content_hash(). Throws ConfigError.
+  void check_data(Experiment& experiment);
 
  private:
+  std::uint64_t hash_of(const DataConfig& data, const Experiment& experiment,
+                        const std::string& path);
+
   std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;
   std::set<std::string> warned_;
   std::map<std::vector<std::string>, std::uint64_t> opened_;  ///< its content_hash()

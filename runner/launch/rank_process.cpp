@@ -124,6 +124,8 @@ RankError describe_current_exception() {
     return {FailureKind::config, error.text()};
   } catch (const PluginError& error) {
     return {FailureKind::plugin, error.text()};
+  } catch (const PeerGoneError& error) {
+    return {FailureKind::peer_gone, error.text()};
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
     const bool timeout = says_timeout(error.text().what) || says_timeout(error.text().got);
     return {timeout ? FailureKind::timeout : FailureKind::comm, error.text()};

@@ -25,16 +25,19 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
 using RankBody = std::function<nlohmann::json(
     const RankInfo& info, const std::function<void(const Progress&)>& on_progress)>;
 
-/// The kind of a rank's failure. `timeout`: it waited for another rank for too long. `comm`: the
-/// communication failed otherwise. `died` means that it left no message of its own.
-enum class FailureKind { config, plugin, comm, timeout, out_of_memory, other, died };
+/// The kind of a rank's failure. `timeout`: it waited for another rank for too long. `peer_gone`:
+/// another rank left. `comm`: the communication failed otherwise. `died` means that it left no
+/// message of its own.
+enum class FailureKind { config, plugin, comm, timeout, peer_gone, out_of_memory, other, died };
 constexpr auto choice_names(FailureKind) {
-  return std::array{"config", "plugin", "comm", "timeout", "out_of_memory", "other", "died"};
+  return std::array{"config",    "plugin",        "comm",  "timeout",
+                    "peer_gone", "out_of_memory", "other", "died"};
 }
 
 /// Whether another rank may be at fault.
 inline bool may_be_a_peers_fault(FailureKind kind) {
-  return kind == FailureKind::comm || kind == FailureKind::timeout;
+  return kind == FailureKind::comm || kind == FailureKind::timeout ||
+         kind == FailureKind::peer_gone;
 }
 
 /// Why a rank failed.

@@ -233,7 +233,11 @@ class Supervisor {
       terminate();
       return;
     }
-    if (!first_failure_) first_failure_ = RankFailure{rank.rank, std::move(error)};
+    // A rank that unwinds closes its connections before it has said why.
+    const bool echo = first_failure_ && first_failure_->error.kind == FailureKind::peer_gone;
+    if (!first_failure_ || (echo && kind != FailureKind::peer_gone)) {
+      first_failure_ = RankFailure{rank.rank, std::move(error)};
+    }
     if (grace_deadline_ns_ == 0) grace_deadline_ns_ = now_ns() + kRootCauseGraceNs;
     // Now, while the others still wait: soon they will all have given up.
     if (kind == FailureKind::timeout && !late_) late_ = late_rank();

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <ostream>
@@ -107,18 +108,22 @@ std::vector<std::string> discovered(PluginKind kind) {
   return names;
 }
 
+/// 2 ranks, and 1 or 4 in turn: each plugin meets all three numbers, and a pair of plugins two.
+std::array<int, 2> rank_counts(std::size_t turn) { return {turn % 2 == 0 ? 1 : 4, 2}; }
+
 std::vector<Combination> combinations() {
   const auto precisions = discovered(PluginKind::precision);
   const auto attentions = discovered(PluginKind::attention);
   const auto strategies = discovered(PluginKind::strategy);
   std::vector<Combination> all;
-  for (const auto& strategy : strategies) {
+  for (std::size_t s = 0; s < strategies.size(); ++s) {
+    const std::string& strategy = strategies[s];
     // Gradients do not tell a strategy which attention made them: pairs of plugins are enough.
-    for (const auto& precision : precisions)
-      for (const auto& attention : attentions) {
-        if (strategy != strategies[0] && attention != attentions[0]) continue;
-        for (const int ranks : {1, 2, 4}) all.push_back({strategy, precision, attention, ranks});
-      }
+    for (std::size_t p = 0; p < precisions.size(); ++p)
+      for (std::size_t a = 0; a < (s == 0 ? attentions.size() : 1); ++a)
+        for (const int ranks : rank_counts(s + p + a)) {
+          all.push_back({strategy, precisions[p], attentions[a], ranks});
+        }
     // What a backend carries does not depend on the other plugins.
     for (const int ranks : {1, 2, 4}) {
       all.push_back({strategy, "fp32", attentions[0], ranks, {}, BackendKind::shm});
@@ -126,9 +131,9 @@ std::vector<Combination> combinations() {
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
     if (limits.node.map.empty()) continue;
-    for (const auto& precision : precisions)
-      for (const int ranks : {1, 2, 4}) {
-        all.push_back({strategy, precision, attentions[0], ranks, limits.node});
+    for (std::size_t p = 0; p < precisions.size(); ++p)
+      for (const int ranks : rank_counts(s + p + 1)) {  // the number that it did not meet above
+        all.push_back({strategy, precisions[p], attentions[0], ranks, limits.node});
       }
   }
   std::erase_if(all, [](const Combination& one) { return !supported(experiment_of(one)); });

@@ -13,7 +13,6 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun::test {
 

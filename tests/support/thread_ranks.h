@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "ddprun/comm/rendezvous.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun::test {
 

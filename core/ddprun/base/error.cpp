@@ -38,5 +38,6 @@ Error::~Error() = default;
 ConfigError::~ConfigError() = default;
 PluginError::~PluginError() = default;
 CommError::~CommError() = default;
+PeerGoneError::~PeerGoneError() = default;
 
 }  // namespace ddprun

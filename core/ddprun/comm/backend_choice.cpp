@@ -118,7 +118,7 @@ class Choice {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& failure) {
-      throw comm_error(failure, {.what = "the ranks could not meet in shared memory",
+      throw_comm_error(failure, {.what = "the ranks could not meet in shared memory",
                                  .where = place_.text(),
                                  .expected = "every rank of this host at the meeting"});
     }

@@ -150,7 +150,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   } catch (const std::exception& failure) {
     const std::string asked =
         config.interface.empty() ? "address " + address : "interface " + config.interface;
-    throw comm_error(
+    throw_comm_error(
         failure,
         {.what = "gloo cannot listen on this host's network",
          .where = where + ", " + asked,
@@ -162,7 +162,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, {.what = "gloo could not connect this rank to the others",
+    throw_comm_error(failure, {.what = "gloo could not connect this rank to the others",
                                .where = where,
                                .expected = "connections from and to every rank"});
   }

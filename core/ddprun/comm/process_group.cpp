@@ -108,7 +108,7 @@ std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+    throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
                                .where = backend_->place() + ", " + round,
                                .expected = "a message of every rank"});
   }

@@ -2,6 +2,7 @@
 #include "ddprun/comm/recording_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -31,19 +32,20 @@ bool passes(const std::exception& failure) {
   return dynamic_cast<const CommError*>(&failure) != nullptr || says_out_of_memory(failure);
 }
 
-std::string hint_for(const std::string& message) {
-  const auto contains = [&message](const char* part) {
+bool says_peer_gone(const std::string& message) {
+  constexpr std::array kParts{"by peer", "Broken pipe",        "onnection closed", "ailed to recv",
+                              "is gone", "has left the group", "gave up"};
+  return !says_timeout(message) && std::ranges::any_of(kParts, [&message](const char* part) {
     return message.find(part) != std::string::npos;
-  };
+  });
+}
+
+std::string hint_for(const std::string& message) {
   if (says_timeout(message)) {
     return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
            "allows";
   }
-  if (contains("by peer") || contains("Broken pipe") || contains("onnection closed") ||
-      contains("ailed to recv") || contains("is gone") || contains("has left the group") ||
-      contains("gave up")) {
-    return "another rank ended; its own message says why";
-  }
+  if (says_peer_gone(message)) return "another rank ended; its own message says why";
   return "see the messages of the other ranks";
 }
 
@@ -55,10 +57,12 @@ bool says_timeout(const std::string& message) {
          message.find(" within ") != std::string::npos;  // our own words
 }
 
-CommError comm_error(const std::exception& failure, ErrorText text) {
+void throw_comm_error(const std::exception& failure, ErrorText text) {
   text.got = first_line_of(failure);
   if (text.hint.empty()) text.hint = hint_for(text.got);
-  return CommError(std::move(text));
+  const bool gone = dynamic_cast<const PeerGoneError*>(&failure) != nullptr;
+  if (gone || says_peer_gone(text.got)) throw PeerGoneError(std::move(text));
+  throw CommError(std::move(text));
 }
 
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
@@ -120,7 +124,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
     done = call(inner())->getFuture();
   } catch (const std::exception& failure) {
     if (passes(failure)) throw;
-    throw comm_error(failure,
+    throw_comm_error(failure,
                      {.what = "a collective could not be started",
                       .where = describe(),
                       .expected = "a backend that takes the tensors, and ranks that live"});
@@ -136,7 +140,7 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& failure) {
-      throw comm_error(failure, {.what = "a collective failed",
+      throw_comm_error(failure, {.what = "a collective failed",
                                  .where = describe(),
                                  .expected = "the same call on every rank, in time"});
     }
@@ -160,7 +164,7 @@ void RecordingBackend::shutdown() {
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, {.what = "the group could not end in order",
+    throw_comm_error(failure, {.what = "the group could not end in order",
                                .where = place(),
                                .expected = "every rank at the end of the run"});
   }
@@ -275,7 +279,7 @@ at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions opt
     return inner().allocateTensor(elements, options);
   } catch (const std::exception& failure) {
     if (passes(failure)) throw;
-    throw comm_error(failure, {.what = "the group could not allocate memory for its collectives",
+    throw_comm_error(failure, {.what = "the group could not allocate memory for its collectives",
                                .where = place() + ", " + std::to_string(elements) +
                                         " elements of " + std::string(options.dtype().name()),
                                .expected = "memory for the parameters and gradients of all ranks",

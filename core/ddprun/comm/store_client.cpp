@@ -170,7 +170,7 @@ void StoreClient::fail_silent(std::int64_t limit_ms) {
 
 void StoreClient::fail_lost(const std::string& cause) {
   failure_ = std::make_exception_ptr(
-      CommError({.what = "the store of this run was lost",
+      PeerGoneError({.what = "the store of this run was lost",
                  .where = place_.where,
                  .got = cause,
                  .expected = "the store of " + place_.server + ", until all ranks are done",

@@ -239,6 +239,7 @@ Experiment read_experiment(const SweepPoint& point, const std::filesystem::path&
     make_absolute(choice.path, folder);
   }
   for (auto& path : e.data.path) make_absolute(path, folder);
+  for (auto& path : e.train.eval.path) make_absolute(path, folder);
   for (auto& path : e.plugin_path) make_absolute(path, folder);
   join_launch(e, world_size);
   check_experiment(e);
@@ -272,6 +273,12 @@ std::int64_t Experiment::batch_per_rank() const {
 }
 std::int64_t Experiment::micro_batch() const { return batch_per_rank() / train.accumulate; }
 std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.size; }
+
+DataConfig Experiment::eval_data() const {
+  DataConfig held_out = data;
+  held_out.path = train.eval.path;
+  return held_out;
+}
 
 std::vector<PluginChoice*> Experiment::plugins() {
   std::vector<PluginChoice*> out;

@@ -47,12 +47,15 @@ struct Experiment {
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
-  /// DataSource::content_hash() of `data` when the run was planned; 0: random, or never opened.
+  /// DataSource::content_hash() of `data` and of eval_data() when the run was planned; 0: random, or
+  /// never opened.
   std::uint64_t data_hash = 0;
+  std::uint64_t eval_data_hash = 0;
 
   std::int64_t batch_per_rank() const;  ///< sequences of one rank per optimizer step
   std::int64_t micro_batch() const;     ///< sequences of one forward
   std::int64_t global_batch() const;
+  DataConfig eval_data() const;  ///< what train.eval reads
   /// The plugins that its kind has, of `strategy`, `precision` and `attention`.
   std::vector<PluginChoice*> plugins();
   std::vector<const PluginChoice*> plugins() const;

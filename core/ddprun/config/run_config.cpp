@@ -29,6 +29,16 @@ void declare_options(Options& o, TrainConfig& c) {
            "how far each step goes; forward: the loss alone, without gradients; forward_backward: "
            "gradients and their mean over the ranks, without an update");
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
+  o.section("eval", "the loss on held-out data, outside measured time", [&c](Options& eval) {
+    eval.option("every", &c.eval.every,
+                "steps between evaluations, of which one follows the last step; 0: none",
+                {.min = 0, .max = kManySteps});
+    eval.option("batches", &c.eval.batches,
+                "batches of the size of a step's over all ranks, the same in each evaluation",
+                {.min = 1, .max = kManySteps});
+    eval.option("path", &c.eval.path,
+                "files of held-out data, as in data.path; data.source random needs none");
+  });
 }
 
 void declare_options(Options& o, ExecutionConfig& c) {

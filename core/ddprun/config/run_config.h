@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "ddprun/device/device_choice.h"
 #include "ddprun/optim/step_extent.h"
@@ -10,6 +12,13 @@
 namespace ddprun {
 
 class Options;
+
+/// `train.eval:`
+struct EvalConfig {
+  std::int64_t every = 0;              ///< steps; 0: never
+  std::int64_t batches = 8;            ///< global batches, the same each time
+  std::vector<std::string> path = {};  ///< held-out data, of the source that `data:` names
+};
 
 /// `train:`. Exactly one of global_batch and batch_per_rank is given in YAML.
 struct TrainConfig {
@@ -21,6 +30,7 @@ struct TrainConfig {
   std::int64_t steps = 10;          ///< measured
   std::int64_t seed = 0;
   StepExtent measure = StepExtent::step;  ///< how far each step goes
+  EvalConfig eval;
 };
 
 /// `execution:`

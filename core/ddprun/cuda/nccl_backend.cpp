@@ -293,7 +293,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
   } catch (const std::exception& failure) {
     const std::string words = short_words(failure);
     if (says_out_of_memory(failure)) C10_THROW_ERROR(OutOfMemoryError, "NCCL: " + words);
-    throw comm_error(std::runtime_error(words),
+    throw_comm_error(std::runtime_error(words),
                      {.what = "NCCL could not connect this rank to the others",
                       .where = fmt::format("rank {} of {}, {}", rank, world_size, device.str()),
                       .expected = "a connection to every rank within `timeout_s` under `world:`"});

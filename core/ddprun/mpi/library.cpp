@@ -40,7 +40,7 @@ c10::intrusive_ptr<c10d::Backend> make(int rank, int world_size, const CommConfi
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& failure) {
-    throw comm_error(failure, {.what = "MPI could not connect this rank to the others",
+    throw_comm_error(failure, {.what = "MPI could not connect this rank to the others",
                                .where = where,
                                .expected = "the ranks of one launch of mpirun"});
   }

@@ -24,7 +24,7 @@ enum class OverSteps : std::uint8_t {
   p99,     // the 99th percentile of the measured steps
   number,  // how many measured steps there are
   sum,     // of all steps, warm-up included
-  ends,    // the very first step, warm-up included, and the last one
+  ends,    // the first and the last step, warm-up included, that have a value
   count,   // how many steps, warm-up included, have a value other than 0
 };
 

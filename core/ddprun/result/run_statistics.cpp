@@ -2,7 +2,6 @@
 #include "ddprun/result/run_statistics.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -91,15 +90,14 @@ RunStatistics::RunStatistics(const Run& run, std::string name)
 }
 
 OverRun RunStatistics::over_run(const Quantity& quantity) const {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const std::vector<Sample>& steps = run_->ranks[0].samples;
   OverRun out;
   std::vector<double> measured;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::optional<double> value = of_step(run_->ranks, i, quantity);
-    if (i == 0) out.first = value.value_or(kNone);
-    if (i + 1 == steps.size()) out.last = value.value_or(kNone);
     if (!value) continue;
+    if (out.values++ == 0) out.first = *value;
+    out.last = *value;
     if (*value != 0) ++out.count;
     out.sum += *value;
     if (!steps[i].warmup) measured.push_back(*value);
@@ -140,7 +138,7 @@ Figure RunStatistics::figure(const Quantity& quantity) const {
     case OverSteps::number:
       return {static_cast<double>(steps.count)};
     case OverSteps::ends:
-      return {over_run.last};
+      return over_run.values == 0 ? Figure{} : Figure{over_run.last};
     case OverSteps::count:
       return {static_cast<double>(over_run.count)};
     case OverSteps::sum:

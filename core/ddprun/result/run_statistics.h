@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -15,8 +16,11 @@ namespace ddprun {
 struct OverRun {
   /// Over the measured steps.
   Summary steps = {};
-  /// The value of the very first step, warm-up included, and of the last.
-  double first = 0, last = 0;
+  /// Of the steps that have a value, warm-up included, that of the first and of the last; NaN: none
+  /// has.
+  double first = std::numeric_limits<double>::quiet_NaN(), last = first;
+  /// How many these are.
+  std::int64_t values = 0;
   /// The number of steps, warm-up included, in which it was not 0.
   std::int64_t count = 0;
   /// Of all steps, warm-up included.

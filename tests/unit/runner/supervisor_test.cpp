@@ -81,6 +81,17 @@ TEST(Supervisor, APeersOwnCauseIsPreferredToTheCommErrorsItCauses) {
                                            "  hint: these are the words of .*"));
 }
 
+// A rank that unwinds closes its connections, and only then says why.
+TEST(Supervisor, ACommErrorOfItsOwnIsPreferredToTheLossesThatItCauses) {
+  const Outcome outcome = supervise(3, [](int rank) -> nlohmann::json {
+    if (rank != 2) throw PeerGoneError({.what = "the store of this run was lost"});
+    sleep_ms(100);
+    throw CommError({.what = "no interface of that name"});
+  });
+  EXPECT_EQ(outcome.status, Outcome::Status::failed);
+  EXPECT_THAT(outcome.reason, HasSubstr("rank 2 failed: no interface of that name"));
+}
+
 TEST(Supervisor, DifferentCallsExplainThePeerThatFailsFirst) {
   const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
     LaunchBoard::announce(2, "barrier", 0, "the same");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_proof.h"
@@ -66,9 +67,10 @@ std::string held_words(DataParallel& data_parallel) {
                      buffers * 1e-6, moments * 1e-6);
 }
 
-/// Runs all steps and collects samples. What the proof does between steps is in no sample.
+/// Runs all steps and collects samples. What proof and evaluation do between steps is in no time.
 void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
              const RunContext& context, ConnectedRank& rank) {
+  Evaluation evaluation(experiment, trainer, rank.group());
   Device& device = rank.device();
   RankResult& result = rank.result();
   const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
@@ -94,7 +96,14 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       result.last_step_phases = trainer.last_phases();
     }
     proof.after_step(index, loss);
+    if (const auto held_out = evaluation.after_step(index)) {
+      result.samples.back()[training().validation_loss] = *held_out;
+      if (context.info.rank == 0) {
+        spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);
+      }
+    }
   }
+  evaluation.check_unchanged();
 }
 
 }  // namespace

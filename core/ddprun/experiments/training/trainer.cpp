@@ -168,12 +168,15 @@ at::Tensor Trainer::gradients() const {
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
 }
 
+double Trainer::loss_of(const Batch& batch) {
+  const auto device = device_.torch_device();
+  const at::Tensor ids = batch.ids.to(device), targets = batch.targets.to(device);
+  return data_parallel_->evaluate([&] { return model_.loss(ids, targets); }).item<double>();
+}
+
 double Trainer::last_loss_again() {
   double sum = 0;
-  for (const Batch& batch : inputs_) {
-    sum += data_parallel_->evaluate([&] { return model_.loss(batch.ids, batch.targets); })
-               .item<double>();
-  }
+  for (const Batch& batch : inputs_) sum += loss_of(batch);
   return sum / static_cast<double>(micro_batches_);
 }
 

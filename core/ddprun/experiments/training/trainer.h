@@ -49,8 +49,9 @@ class Trainer {
   std::vector<PlannedCollective> planned() const { return data_parallel_->planned(micro_batches_); }
   /// What the last step updated with.
   StepScalars last_scalars() const;
-  /// The loss of the last step's micro-batches, computed once more, by the parameters as they are
-  /// now and without gradients.
+  /// The mean loss of a batch, by the parameters as they are now and without gradients.
+  double loss_of(const Batch& batch);
+  /// The same of the last step's micro-batches.
   double last_loss_again();
   /// The phases of the last step, micro-batch by micro-batch.
   std::vector<PhaseTime> last_phases() const;

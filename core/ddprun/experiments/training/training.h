@@ -225,6 +225,17 @@ struct Training final : RunnableKind {
                                   .text = text_as("{:.3f}"),
                                   .meaning = "mean over this rank's micro-batches",
                                   .if_not_finite = "a lower optimizer.lr, or clipping"});
+  const Quantity& validation_loss =
+      declare({.key = "validation_loss",
+               .optional = true,
+               .over_steps = OverSteps::ends,
+               .title = "val. loss",
+               .drop_order = 1,
+               .timed = false,
+               .text = text_as("{:.3f}"),
+               .meaning = "mean over this rank's share of the held-out batches, by the parameters "
+                          "after the step; in the steps that `train.eval` follows",
+               .if_not_finite = "a lower optimizer.lr, or clipping"});
   const Quantity& gradient_norm =
       declare({.key = "gradient_norm",
                .optional = true,

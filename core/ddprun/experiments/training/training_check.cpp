@@ -150,6 +150,30 @@ void check_data(const Experiment& e) {
                 source);
 }
 
+// Held-out data.
+void check_eval(const Experiment& e) {
+  const EvalConfig& eval = e.train.eval;
+  const std::string path = "train.eval.path";
+  if (eval.every == 0) {
+    const std::string never = said("train.eval.every", "0");
+    refuse_unused(e, eval.batches != EvalConfig().batches, "train.eval.batches", never);
+    refuse_unused(e, !eval.path.empty(), path, never);
+    return;
+  }
+  refuse_unused(e, e.train.measure != StepExtent::step, "train.eval.every",
+                said("train.measure", name_of(e.train.measure)));
+  const std::string source = said("data.source", name_of(e.data.source));
+  const bool random = e.data.source == DataKind::random;
+  refuse_unused(e, random && !eval.path.empty(), path, source);
+  if (!random && eval.path.empty()) {
+    throw ConfigError({.what = "train.eval needs data that is not trained on",
+                       .where = origin_of(e.document, "train.eval"),
+                       .got = source + ", no train.eval.path",
+                       .expected = "a file or folder, or a list of them",
+                       .hint = "add `path:` under `eval:`"});
+  }
+}
+
 // What a device lacks.
 void check_kernels(const Experiment& e) {
   const bool cuda = e.world.device == DeviceKind::cuda;
@@ -261,6 +285,7 @@ void check_training(const Experiment& experiment) {
   check_model(experiment);
   check_recompute(experiment);
   check_data(experiment);
+  check_eval(experiment);
   check_update(experiment);
   check_optimizer(experiment);
   check_forward_alone(experiment);

@@ -1,0 +1,35 @@
+// The loss on held-out data, between steps: the YAML section `train.eval:`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/data/data.h"
+#include "ddprun/experiments/training/trainer.h"
+
+namespace ddprun {
+
+/// Evaluates on the same samples each time, whatever the seed and the number of ranks. All ranks
+/// call it alike, between steps. Training thread.
+class Evaluation {
+ public:
+  /// All outlive this object. Throws Error if the data cannot be opened, or is not what was planned.
+  Evaluation(const Experiment& experiment, Trainer& trainer, const ProcessGroup& group);
+
+  /// The mean loss over this rank's share of the samples, if `train.eval` follows step `index`.
+  std::optional<double> after_step(std::int64_t index);
+  /// Throws Error if a file from which samples are read changed.
+  void check_unchanged() const;
+
+ private:
+  bool follows(std::int64_t index) const;
+
+  const Experiment& experiment_;
+  Trainer& trainer_;
+  const ProcessGroup& group_;
+  std::unique_ptr<DataSource> data_;  ///< none: there is no evaluation
+};
+
+}  // namespace ddprun
