@@ -20,7 +20,7 @@ help:
 	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
-	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,startup,all_reduce,adamw ARGS=--quick'
+	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
 	@echo 'make pack         gather what setup installs in .deps/carried, for a machine without network (docs/gpu.md)'

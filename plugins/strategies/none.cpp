@@ -24,7 +24,7 @@ class None final : public Strategy {
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
-    return {.synchronized = layout.ranks() == 1};
+    return {.agreement = layout.ranks() == 1 ? Agreement::exact : Agreement::none};
   }
 
   void finish_backward() override {}

@@ -10,7 +10,6 @@
 
 #include "ddprun/device/device.h"
 #include "ddprun/device/product_speed.h"
-#include "ddprun/kernels/amx_product.h"
 #include "ddprun/kernels/simd_level.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/speed.h"
@@ -53,6 +52,13 @@ Observation cores() {
                                      : "; this process's affinity is the limit";
   }
   return finding;
+}
+
+Observation products() {
+  const std::string path = bf16_products();
+  if (path != "float32") return {"bfloat16 products", Health::ok, path};
+  return {"bfloat16 products", Health::ok,
+          "float32: without instructions for bfloat16 it saves memory, and no time"};
 }
 
 Observation memory() {
@@ -107,8 +113,8 @@ std::vector<Observation> examine_machine() {
       {"processor", Health::ok, fact("cpu")},
       cores(),
       {"simd", Health::ok,
-       fmt::format("our kernels: {}{}; ATen's: {}", kernels::simd_level(),
-                   kernels::has_amx() ? " and AMX for bfloat16" : ", no AMX", fact("simd"))},
+       fmt::format("our kernels: {}; ATen's: {}", kernels::simd_level(), fact("simd"))},
+      products(),
       memory(),
       pages()};
   const int threads = static_cast<int>(usable_cores().size());

@@ -91,7 +91,7 @@ std::string version_of(const std::vector<PluginInfo>& plugins, const PluginChoic
 /// The software and processor that timings depend on.
 const std::string& platform_text() {
   static const std::string the_text = [] {
-    const std::set<std::string> kept = {"cpu", "cores", "torch", "ddprun", "build"};
+    const std::set<std::string> kept = {"cpu", "cores", "products", "torch", "ddprun", "build"};
     std::string text;
     for (const auto& [key, value] : describe_environment()) {
       if (kept.contains(key)) text += key + "=" + value + "\n";
@@ -114,9 +114,8 @@ std::string fingerprint_of(const PlannedRun& planned) {
     text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
                         version_of(plugins, *choice));
   }
-  text +=
-      fmt::format("\ndata {:016x} {:016x}\n{}", planned.experiment.data_hash,
-                  planned.experiment.eval_data_hash, schema_text(*planned.experiment.kind));
+  text += fmt::format("\ndata {:016x} {:016x}\n{}", planned.experiment.data_hash,
+                      planned.experiment.eval_data_hash, schema_text(*planned.experiment.kind));
   return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
 }
 

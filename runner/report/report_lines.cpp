@@ -38,13 +38,17 @@ std::string in_capitals(std::string text) {
 void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
   const bool repeated = std::any_of(rows.begin(), rows.end(),
                                     [](const NamedRow& each) { return each.row.repetition > 1; });
-  std::vector<std::string> checks, controls;
+  std::vector<std::string> checks, controls, declared;
   std::vector<ReportLine> failures;
   std::size_t proved = 0;
   for (const auto& [row, statistics, name, row_name] : rows) {
     const Proof proof = summarize_proof(row);
     if (proof.status == CheckStatus::passed) ++proved;
     if (proof.status == CheckStatus::control) add_once(controls, row_name);
+    for (const Check& check : proof.checks) {
+      if (proof.status != CheckStatus::declared || check.status != proof.status) continue;
+      add_once(declared, row_name + ": " + check.detail);
+    }
     if (proof.status == CheckStatus::unchecked) {
       failures.push_back({"not proved: " + name + ": no check was made"});
     }
@@ -60,6 +64,9 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
   if (proved > 0) {
     lines.push_back({fmt::format("proved in {} of {} {}: {}", proved, rows.size(),
                                  repeated ? "runs" : "rows", fmt::join(checks, ", "))});
+  }
+  for (const std::string& words : declared) {
+    lines.push_back({"as declared, which is less than proved: " + words});
   }
   if (!controls.empty()) {
     lines.push_back(

@@ -87,6 +87,8 @@ TextTable::Cell proof_cell(const Run& run) {
       break;
     case CheckStatus::passed:
       return {"✓ proved", Colour::green};
+    case CheckStatus::declared:
+      return {"✓ as declared", Colour::green};
     case CheckStatus::control:
       return {"control", Colour::yellow};
     case CheckStatus::failed:

@@ -2,7 +2,7 @@
 """`make bench`: ddprun against what one would otherwise run, PyTorch in Python, on this machine, in one run.
 
     make bench                              everything (some two hours on two idle cores)
-    make bench WHAT=step,startup            parts: step, startup, all_reduce, adamw
+    make bench WHAT=step,startup            parts: step, sharding, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
     make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
@@ -27,7 +27,7 @@ from bench_parts import adamw_rows, all_reduce_rows, left_out
 from bench_report import OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
 from bench_roofline import Roofline, roofline_rows
 
-PARTS = ("step", "startup", "all_reduce", "adamw")
+PARTS = ("step", "sharding", "startup", "all_reduce", "adamw")
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
 QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
@@ -147,6 +147,31 @@ def step_rows(cell, args, runs):
     return rows
 
 
+# ---------------------------------------------------------------- sharding
+
+
+def sharding_rows(cell, args, runs):
+    """What it costs to keep a part: beside PyTorch's ways to do it, and beside our own strategies that keep everything, or more."""
+    model, precision, ranks = cell
+    settings = sides.fast_settings(cell)
+    ours = {"zero1": "zero1", "fsdp": "fsdp", "bucketed": {"name": "bucketed", "bucket_mb": 25}}
+    competitors = {name: sides.Ddprun(cell, strategy, settings=settings) for name, strategy in ours.items()}
+    competitors["bucketed"].experiment["optimizer"]["overlap"] = True
+    competitors["ZeroRedundancyOptimizer"] = sides.Peer(cell, ["--strategy", "zero1", "--bucket-mb", "25"], "ZeroRedundancyOptimizer")
+    competitors["FSDP2"] = sides.Peer(cell, ["--strategy", "fsdp"], "FSDP2")
+    say(f"sharding: {model} {precision} {ranks} ranks, {args.rounds} rounds")
+    results = alternate(competitors, args.rounds, *args.steps[model], runs)
+
+    def row(what, ours, theirs):
+        return make_row(what, {"model": model, "precision": precision, "ranks": ranks, "variant": f"{ours} / {theirs}"},
+                        QUANTITIES[what][0], values(results[ours], what), values(results[theirs], what),
+                        (competitors[ours].label, competitors[theirs].label))
+
+    return [row("step", "fsdp", "FSDP2"), row("step", "zero1", "ZeroRedundancyOptimizer"), row("step", "fsdp", "zero1"),
+            row("step", "zero1", "bucketed"), row("optimizer", "zero1", "bucketed"), row("peak memory of a rank", "fsdp", "FSDP2"),
+            row("peak memory of a rank", "zero1", "ZeroRedundancyOptimizer")]
+
+
 # ---------------------------------------------------------------- start-up
 
 
@@ -245,6 +270,11 @@ def read_arguments():
     return args
 
 
+def sharded(args):
+    """The cells with ranks to share among."""
+    return [cell for cell in args.cells if cell[2] > 1]
+
+
 def toy_cells():
     """A CPU without instructions for bfloat16 takes ten seconds for one step of it, on both sides."""
     flags = Path("/proc/cpuinfo").read_text()
@@ -255,7 +285,8 @@ def toy_cells():
 def print_plan(args):
     for part in args.parts:
         if part != "step":
-            print(f"{part}: {args.rounds} rounds of each side in turn")
+            cells = f", {' '.join(f'{model} {precision}' for model, precision, _ in sharded(args))}" if part == "sharding" else ""
+            print(f"{part}: {args.rounds} rounds of each side in turn{cells}")
             continue
         for cell in args.cells:
             ours, theirs = candidates(cell, args)
@@ -325,11 +356,13 @@ def main():
     def save():
         (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
 
+    of_cells = {"step": (step_rows, args.cells), "sharding": (sharding_rows, sharded(args))}
     for part in args.parts:
-        if part == "step":
-            for cell in args.cells:
+        if part in of_cells:
+            measure, cells = of_cells[part]
+            for cell in cells:
                 case = {**dict(zip(("model", "precision", "ranks"), cell)), "variant": ""}
-                guarded(rows, "step", case, lambda cell=cell: step_rows(cell, args, runs))
+                guarded(rows, part, case, lambda measure=measure, cell=cell: measure(cell, args, runs))
                 save()
             continue
         measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]

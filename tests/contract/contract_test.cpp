@@ -1,6 +1,6 @@
 // The contract of strategies, precisions and attentions: any combination on 1, 2 and 4 ranks trains
-// as one process does. Plugins are discovered, beside the build and in DDPRUN_PLUGIN_PATH: a new
-// plugin is tested without an edit here.
+// as one process does, or keeps what less its plan promises. Plugins are discovered, beside the
+// build and in DDPRUN_PLUGIN_PATH: a new plugin is tested without an edit here.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -165,6 +165,8 @@ struct Outcome {
   std::vector<std::int64_t> collectives;  // of each step
   std::string off_plan;                   // of the last step
   bool once_a_step = true;                // nothing travels in each micro-batch
+  Agreement agreement = Agreement::exact;
+  bool ranks_agree = true;  // after the last step
 };
 
 /// Without padding, which depends on the number of ranks.
@@ -191,11 +193,22 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   outcome.once_a_step = std::all_of(
       planned.begin(), planned.end(),
       [](const PlannedCollective& each) { return each.in != PlannedIn::each_micro_batch; });
+  outcome.agreement = trainer.data_parallel().context().agreement();
+  outcome.ranks_agree = strategy.ranks_agree();
   outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);
   outcome.copy = buffers.compute_copy(buffers.all());
   return outcome;
+}
+
+/// What every strategy promises of the ranks' parameters.
+void expect_equal_where_they_meet(const std::vector<Outcome>& ranks) {
+  for (const auto& rank : ranks) {
+    if (rank.ranks_agree) {
+      EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters)) << "ranks differ";
+    }
+  }
 }
 
 double max_difference(const at::Tensor& a, const at::Tensor& b) {
@@ -253,6 +266,9 @@ TEST_P(Contract, GradientsAreTheGlobalMean) {
   Experiment one_step = experiment();
   one_step.train.steps = 1;
   const auto ranks = train_ranks(one_step);
+  if (ranks[0].agreement == Agreement::periodic) GTEST_SKIP() << "gradients stay each rank's own";
+  for (const auto& rank : ranks) EXPECT_TRUE(at::equal(rank.gradients, ranks[0].gradients));
+  if (ranks[0].agreement == Agreement::lossy) return;
   const Outcome alone = train_alone(one_step);
   const double scale = alone.gradients.abs().max().item<double>();
   const double bound = 2e-6 * scale + own_rounding(one_step, alone, [](const Outcome& outcome) {
@@ -260,12 +276,13 @@ TEST_P(Contract, GradientsAreTheGlobalMean) {
                        });
   for (const auto& rank : ranks) {
     EXPECT_LE(max_difference(rank.gradients, alone.gradients), bound);
-    EXPECT_TRUE(at::equal(rank.gradients, ranks[0].gradients));
   }
 }
 
 TEST_P(Contract, ParametersAfterSgdEqualOneProcess) {
   const auto ranks = train_ranks(experiment());
+  expect_equal_where_they_meet(ranks);
+  if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(experiment());
   const double rounding =
       own_rounding(experiment(), alone, [](const Outcome& outcome) { return outcome.parameters; });
@@ -274,7 +291,6 @@ TEST_P(Contract, ParametersAfterSgdEqualOneProcess) {
   const at::Tensor unit = at::nextafter(size, at::full_like(size, INFINITY)) - size;
   const at::Tensor bound = (unit * 2).clamp_min(1e-7) + rounding;
   for (const auto& rank : ranks) {
-    EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters)) << "ranks differ";
     const at::Tensor excess = (rank.parameters - alone.parameters).abs() - bound;
     EXPECT_LE(excess.max().item<double>(), 0.0)
         << "max difference " << max_difference(rank.parameters, alone.parameters);
@@ -289,6 +305,8 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
   if (!supported(adamw)) adamw.optimizer.clip_norm = 0.0;
   if (!supported(adamw)) GTEST_SKIP() << "a plugin refuses adamw";
   const auto ranks = train_ranks(adamw);
+  expect_equal_where_they_meet(ranks);
+  if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(adamw);
   Experiment exact = adamw;
   exact.precision.name = "fp32";
@@ -305,11 +323,11 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
     EXPECT_NEAR(mean, alone.losses[step], 1e-4 + 4 * rounding + (rounding > 0 ? 2e-3 : 0))
         << "step " << step;
   }
-  for (const auto& rank : ranks) EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters));
 }
 
-TEST_P(Contract, SmallIntegersAverageExactly) {
+TEST_P(Contract, SmallIntegersAreWhatThePlanPromises) {
   std::vector<Check> checks(GetParam().ranks);
+  std::vector<Agreement> agreements(GetParam().ranks);
   test::run_ranks(
       GetParam().ranks,
       [&](ProcessGroup& group) {
@@ -317,9 +335,13 @@ TEST_P(Contract, SmallIntegersAverageExactly) {
         Trainer trainer(mine, make_plugins(registry(), mine), group);
         trainer.step(0);
         checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
+        agreements[group.rank()] = trainer.data_parallel().context().agreement();
       },
       experiment().world.comm);
-  for (const auto& check : checks) EXPECT_EQ(check.status, CheckStatus::passed) << check.detail;
+  const bool exact = agreements[0] == Agreement::exact;
+  for (const auto& check : checks) {
+    EXPECT_EQ(check.status, exact ? CheckStatus::passed : CheckStatus::declared) << check.detail;
+  }
 }
 
 TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
@@ -339,6 +361,7 @@ TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
       EXPECT_EQ(twice[rank].collectives, once[rank].collectives);
     }
     EXPECT_EQ(twice[rank].off_plan, "");
+    if (twice[rank].agreement != Agreement::exact) continue;
     EXPECT_LE(max_difference(twice[rank].gradients, alone.gradients), 2e-6 * scale + rounding);
   }
 }

@@ -49,7 +49,8 @@ class CommError : public Error {
   ~CommError() override;
 };
 
-/// Another rank left, and took its end of a connection along. Its own error, if it has one, says why.
+/// Another rank left, and took its end of a connection along. Its own error, if it has one, says
+/// why.
 class PeerGoneError : public CommError {
  public:
   using CommError::CommError;

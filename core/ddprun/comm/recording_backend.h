@@ -140,8 +140,8 @@ class RecordingBackend final : public c10d::Backend {
 /// Whether the words are of a wait that lasted too long.
 bool says_timeout(const std::string& message);
 
-/// Throws a CommError of this failure, a PeerGoneError where another rank left. The first line of its
-/// message is `got`; where the text has no hint, the message suggests one.
+/// Throws a CommError of this failure, a PeerGoneError where another rank left. The first line of
+/// its message is `got`; where the text has no hint, the message suggests one.
 [[noreturn]] void throw_comm_error(const std::exception& failure, ErrorText text);
 
 }  // namespace ddprun

@@ -171,10 +171,10 @@ void StoreClient::fail_silent(std::int64_t limit_ms) {
 void StoreClient::fail_lost(const std::string& cause) {
   failure_ = std::make_exception_ptr(
       PeerGoneError({.what = "the store of this run was lost",
-                 .where = place_.where,
-                 .got = cause,
-                 .expected = "the store of " + place_.server + ", until all ranks are done",
-                 .hint = place_.server + " ended; its own message says why"}));
+                     .where = place_.where,
+                     .got = cause,
+                     .expected = "the store of " + place_.server + ", until all ranks are done",
+                     .hint = place_.server + " ended; its own message says why"}));
   std::rethrow_exception(failure_);
 }
 

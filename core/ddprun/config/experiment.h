@@ -47,8 +47,8 @@ struct Experiment {
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
-  /// DataSource::content_hash() of `data` and of eval_data() when the run was planned; 0: random, or
-  /// never opened.
+  /// DataSource::content_hash() of `data` and of eval_data() when the run was planned; 0: random,
+  /// or never opened.
   std::uint64_t data_hash = 0;
   std::uint64_t eval_data_hash = 0;
 

@@ -14,10 +14,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <new>
-#include <type_traits>
 
 namespace ddprun::kernels {
 
@@ -26,12 +22,6 @@ namespace ddprun::kernels {
 namespace {
 
 using namespace amx;
-
-// A panel of kBlockK stays in the first-level cache, the blocks of a and b in the second-level one.
-constexpr std::int64_t kBlockK = 512;
-constexpr std::int64_t kBlockN = 512;
-constexpr std::int64_t kBlockM = 1024;
-constexpr std::int64_t kKept = 1024 * 1024;  // elements of a that stay packed for all of n
 
 /// Prefetches a tile that a later step loads. Panels of a stream through the first-level cache, and
 /// the hardware does not foresee tile loads.
@@ -104,16 +94,6 @@ void prefetch_panel(Matrix<T> c, std::int64_t rows) {
   }
 }
 
-/// Packed operands of a block of c: panels of `steps` steps.
-struct Packed {
-  const bf16* a;
-  const bf16* b;
-  std::int64_t steps;
-
-  const bf16* panel_a(std::int64_t row) const { return a + row / kPanel * steps * kStepSize; }
-  const bf16* panel_b(std::int64_t column) const { return b + column / kPanel * steps * kStepSize; }
-};
-
 /// c (m, n) = the packed block of a times that of b, or c += that if `add`.
 DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
                                 Matrix<float> c) {
@@ -128,9 +108,9 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
       const bf16* const b = packed.panel_b(column);
       prefetch_panel(out, rows);
       if (rows == kPanel && columns == kPanel) {
-        multiply_panels(a, b, packed.steps, {add ? out.data : nullptr, out.stride}, out);
+        multiply_panels(a, b, packed.depth / kStep, {add ? out.data : nullptr, out.stride}, out);
       } else {
-        multiply_panels(a, b, packed.steps, {}, {sums, kPanel});
+        multiply_panels(a, b, packed.depth / kStep, {}, {sums, kPanel});
         write_panel(sums, rows, columns, add, out);
       }
     }
@@ -148,7 +128,7 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
       const std::int64_t rows = std::min(kPanel, m - row);
       const Matrix<bf16> out = c.from(row, column);
       prefetch_panel(out, rows);
-      multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.steps,
+      multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.depth / kStep,
                       addend.data == nullptr ? addend : addend.from(row, column), {sums, kPanel});
       write_panel(sums, rows, std::min(kPanel, n - column), out);
     }
@@ -156,102 +136,32 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
   _tile_release();
 }
 
-/// Memory of a thread, aligned to cache lines. It grows and is kept.
-template <typename T>
-class Workspace {
- public:
-  T* at_least(std::int64_t size) {
-    if (size > size_) {
-      size_ = 0;
-      memory_.reset();
-      memory_.reset(new (std::align_val_t{64}) T[static_cast<std::size_t>(size)]);
-      size_ = size;
-    }
-    return memory_.get();
-  }
+struct ByAmx {
+  static constexpr std::int64_t kRows = kPanel;
+  static constexpr std::int64_t kColumns = kPanel;
+  static constexpr std::int64_t kStep = amx::kStep;
+  // A panel of kBlockK stays in the first-level cache, the blocks of a and b in the second-level
+  // one.
+  static constexpr std::int64_t kBlockK = 512;
+  static constexpr std::int64_t kBlockN = 512;
+  static constexpr std::int64_t kBlockM = 1024;
+  static constexpr std::int64_t kKept = 1024 * 1024;
 
- private:
-  struct Free {
-    void operator()(T* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
-  };
-  std::unique_ptr<T[], Free> memory_;
-  std::int64_t size_ = 0;
+  static void pack_left(Op op, const Source& source, bf16* out) {
+    op == Op::plain ? pack_rows(source, false, out) : pack_columns(source, true, out);
+  }
+  static void pack_right(Op op, const Source& source, bf16* out) {
+    op == Op::plain ? pack_columns(source, false, out) : pack_rows(source, true, out);
+  }
+  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
+                       Matrix<float> c) {
+    multiply_blocks(packed, m, n, add, c);
+  }
+  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n,
+                       Matrix<const float> addend, Matrix<bf16> c) {
+    multiply_blocks(packed, m, n, addend, c);
+  }
 };
-
-/// Where op(a)'s block of k lies in a.
-Source block_of(Op op, Source source, std::int64_t row, std::int64_t k, std::int64_t rows,
-                std::int64_t depth) {
-  return op == Op::plain ? source.from(row, k, rows, depth) : source.from(k, row, depth, rows);
-}
-
-void pack_left(Op op, const Source& source, bf16* out) {
-  op == Op::plain ? pack_rows(source, false, out) : pack_columns(source, true, out);
-}
-void pack_right(Op op, const Source& source, bf16* out) {
-  op == Op::plain ? pack_columns(source, false, out) : pack_rows(source, true, out);
-}
-
-/// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
-template <typename T>
-void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Source a,
-                   Source b, bool add, Matrix<T> c) {
-  static thread_local Workspace<bf16> left, right;
-  static thread_local Workspace<float> partial;
-  const std::int64_t panels = round_up(m, kPanel);
-  const std::int64_t depth = round_up(k, kStep);
-  const bool keep_a = panels * depth <= kKept;
-  bf16* const packed_a = left.at_least(panels * (keep_a ? depth : kBlockK));
-  bf16* const packed_b = right.at_least(kBlockN * kBlockK);
-  const auto pack_a = [&](std::int64_t from, bf16* out) {
-    pack_left(op_a, block_of(op_a, a, 0, from, m, kBlockK), out);
-  };
-  if (keep_a) {
-    for (std::int64_t from = 0; from < k; from += kBlockK) pack_a(from, packed_a + panels * from);
-  }
-  for (std::int64_t column = 0; column < n; column += kBlockN) {
-    const std::int64_t columns = std::min(kBlockN, n - column);
-    const Matrix<T> out = c.from(0, column);
-    for (std::int64_t from = 0; from < k; from += kBlockK) {
-      const std::int64_t steps = std::min(kBlockK, k - from);
-      if (!keep_a) pack_a(from, packed_a);
-      const Source b_block = op_b == Op::plain ? b.from(from, column, steps, columns)
-                                               : b.from(column, from, columns, steps);
-      pack_right(op_b, b_block, packed_b);
-      const Packed packed = {keep_a ? packed_a + panels * from : packed_a, packed_b,
-                             round_up(steps, kStep) / kStep};
-      if constexpr (std::is_same_v<T, float>) {
-        multiply_blocks(packed, m, columns, add || from > 0, out);
-      } else {
-        float* const sums = k > kBlockK ? partial.at_least(panels * kBlockN) : nullptr;
-        if (from + steps < k) {
-          multiply_blocks(packed, panels, round_up(columns, kPanel), from > 0, {sums, kBlockN});
-        } else {
-          multiply_blocks(packed, m, columns, {from > 0 ? sums : nullptr, kBlockN}, out);
-        }
-      }
-    }
-  }
-}
-
-template <typename T>
-void multiply(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-              Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<T> c) {
-  if (k == 0) {
-    for (std::int64_t row = 0; row < m && !add; ++row) {
-      std::fill_n(c.data + row * c.stride, n, T(0));
-    }
-    return;
-  }
-  const bool a_lies = op_a == Op::plain;
-  const bool b_lies = op_b == Op::plain;
-  const Source left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
-  const Source right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
-  for (std::int64_t row = 0; row < m; row += kBlockM) {
-    const std::int64_t rows = std::min(kBlockM, m - row);
-    multiply_rows<T>(op_a, op_b, rows, n, k, block_of(op_a, left, row, 0, rows, k), right, add,
-                     c.from(row));
-  }
-}
 
 bool ask_for_amx() {
   unsigned a = 0;
@@ -279,12 +189,12 @@ bool has_amx() {
 
 void amx_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                  Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
-  multiply<float>(op_a, op_b, m, n, k, a, b, add, c);
+  blocked_product<ByAmx, float>(op_a, op_b, m, n, k, a, b, add, c);
 }
 
 void amx_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                  Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
-  multiply<bf16>(op_a, op_b, m, n, k, a, b, false, c);
+  blocked_product<ByAmx, bf16>(op_a, op_b, m, n, k, a, b, false, c);
 }
 
 #else

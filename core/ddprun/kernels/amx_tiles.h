@@ -1,10 +1,9 @@
 // What the products by AMX share: tiles, and operands packed into them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
-#include "ddprun/kernels/product.h"
+#include "ddprun/kernels/blocked_product.h"
 
 // Only functions with this attribute are compiled for AMX; has_amx() asks the CPU before one runs.
 #define DDPRUN_AMX \
@@ -21,24 +20,8 @@ constexpr std::int64_t kStep = 32;           // of k, in one tile
 constexpr std::int64_t kPanel = 2 * kTile;   // rows of a or columns of b that are packed together
 constexpr std::int64_t kStepSize = 2 * 512;  // elements of a panel's step: two tiles
 
-inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
-}
-
 /// Makes the eight tile registers whole tiles of this thread, of zeros. _tile_release() ends that.
 void configure_tiles();
-
-/// A row-major matrix with its bounds, where it lies in memory.
-struct Source {
-  const bf16* data;
-  std::int64_t stride, rows, columns;
-
-  Source from(std::int64_t row, std::int64_t column, std::int64_t row_count,
-              std::int64_t column_count) const {
-    return {data + row * stride + column, stride, std::min(row_count, rows - row),
-            std::min(column_count, columns - column)};
-  }
-};
 
 /// Packs panels of 32 rows each, with k along the rows: out[panel][step][two tiles]. The left
 /// operand takes the tiles as they are. For the right operand, `transposed` transposes each tile by

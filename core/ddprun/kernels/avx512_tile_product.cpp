@@ -5,34 +5,22 @@
 
 #if defined(__x86_64__)
 #define DDPRUN_HAS_AVX512_CODE 1
-#include <immintrin.h>
-
-#include <cstring>
+#include "ddprun/kernels/avx512_pairs.h"
 #endif
 
 namespace ddprun::kernels {
 
 #ifdef DDPRUN_HAS_AVX512_CODE
 
-// Only functions with this attribute are compiled for AVX-512; has_avx512_bf16() asks the CPU
-// before one runs.
-#define DDPRUN_AVX512_BF16 __attribute__((target("avx512f,avx512bf16")))
-
 namespace {
 
 constexpr int kRows = 12;
 constexpr int kWidth = 16;  // lanes of a vector
 
-DDPRUN_AVX512_BF16 inline __m512bh broadcast_pair(const Pair* from) {
-  int bits;
-  std::memcpy(&bits, from, sizeof(bits));
-  return (__m512bh)_mm512_set1_epi32(bits);
-}
-
 /// One block of c: (rows, vectors * kWidth).
 template <int rows, int vectors>
-DDPRUN_AVX512_BF16 void multiply_block(std::int64_t steps, const Left<Pair>& left,
-                                       const Right<Pair>& right, bool add, Matrix<float> c) {
+DDPRUN_AVX512 void multiply_block(std::int64_t steps, const Left<Pair>& left,
+                                  const Right<Pair>& right, bool add, Matrix<float> c) {
   const std::int64_t row_stride = left.row_stride;
   __m512 sums[rows][vectors];
 #pragma GCC unroll 12
@@ -48,7 +36,7 @@ DDPRUN_AVX512_BF16 void multiply_block(std::int64_t steps, const Left<Pair>& lef
     for (int v = 0; v < vectors; ++v) lanes[v] = (__m512bh)_mm512_loadu_si512(b + v * kWidth);
 #pragma GCC unroll 12
     for (int row = 0; row < rows; ++row) {
-      const __m512bh pair = broadcast_pair(a + row * row_stride);
+      const __m512bh pair = avx512::broadcast_pair(&a[row * row_stride].first);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) {
         sums[row][v] = _mm512_dpbf16_ps(sums[row][v], pair, lanes[v]);
@@ -87,7 +75,10 @@ void multiply_lanes(std::int64_t rows, std::int64_t steps, const Left<Pair>& lef
 }  // namespace
 
 bool has_avx512_bf16() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512bf16");
   return has;
 }
 

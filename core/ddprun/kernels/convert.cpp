@@ -16,6 +16,12 @@ void to_bf16(std::int64_t count, const float* from, bf16* to) {
   });
 }
 
+void to_float(std::int64_t count, const bf16* from, float* to) {
+  for_vectors(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    store(load(from + i, lanes), to + i, lanes);
+  });
+}
+
 template <class T>
 HWY_INLINE void add(std::int64_t count, const float* x, const T* y, float* out) {
   for_vectors(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
@@ -43,12 +49,16 @@ HWY_AFTER_NAMESPACE();
 namespace ddprun::kernels {
 
 HWY_EXPORT(to_bf16);
+HWY_EXPORT(to_float);
 HWY_EXPORT(add_float);
 HWY_EXPORT(add_bf16);
 HWY_EXPORT(accumulate_scaled);
 
 void to_bf16(std::int64_t count, const float* from, bf16* to) {
   HWY_DYNAMIC_DISPATCH(to_bf16)(count, from, to);
+}
+void to_float(std::int64_t count, const bf16* from, float* to) {
+  HWY_DYNAMIC_DISPATCH(to_float)(count, from, to);
 }
 void add(std::int64_t count, const float* x, const float* y, float* out) {
   HWY_DYNAMIC_DISPATCH(add_float)(count, x, y, out);

@@ -1,4 +1,4 @@
-// Element-wise kernels between arrays: rounding to bf16, addition, accumulation.
+// Element-wise kernels between arrays: conversion from and to bf16, addition, accumulation.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@ namespace ddprun::kernels {
 
 /// Rounds to nearest even. A NaN stays a NaN.
 void to_bf16(std::int64_t count, const float* from, bf16* to);
+/// Exact.
+void to_float(std::int64_t count, const bf16* from, float* to);
 
 /// out = x + y; out may be x.
 void add(std::int64_t count, const float* x, const float* y, float* out);

@@ -1,4 +1,5 @@
-// Products by AMX, by MKL, which is part of libtorch_cpu on x86-64, or by ATen.
+// Products by the CPU's instructions for bfloat16, by MKL, which is part of libtorch_cpu on x86-64,
+// or by ATen.
 #include "ddprun/kernels/product.h"
 
 #include <ATen/Parallel.h>
@@ -9,6 +10,10 @@
 #include <limits>
 
 #include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/avx512_product.h"
+#include "ddprun/kernels/blocked_product.h"
+#include "ddprun/kernels/convert.h"
+#include "ddprun/kernels/product_path.h"
 
 // BLAS's own interface, which is column-major, and MKL's product of bfloat16 matrices with a
 // float32 result, which ATen has for CUDA alone (CBLAS: row-major 101, plain 111, transposed 112).
@@ -76,6 +81,22 @@ Matrix<T> columns_from(Op op, Matrix<T> matrix, std::int64_t column) {
   return op == Op::plain ? matrix.from(0, column) : matrix.from(column);
 }
 
+constexpr std::int64_t kConverted = 65536;  // values worth a thread's start
+
+/// op(matrix) (rows, columns) in float32, as it lies, without gaps between rows.
+Matrix<const float> widened(Op op, std::int64_t rows, std::int64_t columns,
+                            Matrix<const bf16> matrix, Workspace<float>& memory) {
+  if (op == Op::transposed) std::swap(rows, columns);
+  float* const wide = memory.at_least(std::max<std::int64_t>(1, rows * columns));
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, kConverted / (columns + 1)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t row = begin; row < end; ++row) {
+                       to_float(columns, matrix.from(row).data, wide + row * columns);
+                     }
+                   });
+  return {wide, std::max<std::int64_t>(1, columns)};
+}
+
 template <typename T>
 void by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const T> a,
              Matrix<const T> b, bool add, Matrix<float> c) {
@@ -111,20 +132,47 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, bool add, Matrix<float> c) {
-  if (!has_amx()) return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
+  const ProductPath path = product_path();
+  if (path == ProductPath::float32) return product_by_floats(op_a, op_b, m, n, k, a, b, add, c);
+  if (path == ProductPath::library) return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
   for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
-    amx_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
-                columns_from(op_b, b, column), add, c.from(row, column));
+    const auto left = rows_from(op_a, a, row), right = columns_from(op_b, b, column);
+    path == ProductPath::amx
+        ? amx_product(op_a, op_b, rows, columns, k, left, right, add, c.from(row, column))
+        : avx512_product(op_a, op_b, rows, columns, k, left, right, add, c.from(row, column));
   });
 }
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, Matrix<bf16> c) {
-  if (!has_amx()) return product_by_aten(op_a, op_b, m, n, k, a, b, c);
+  const ProductPath path = product_path();
+  if (path == ProductPath::float32) return product_by_floats(op_a, op_b, m, n, k, a, b, c);
+  if (path == ProductPath::library) return product_by_aten(op_a, op_b, m, n, k, a, b, c);
   for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
-    amx_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
-                columns_from(op_b, b, column), c.from(row, column));
+    const auto left = rows_from(op_a, a, row), right = columns_from(op_b, b, column);
+    path == ProductPath::amx
+        ? amx_product(op_a, op_b, rows, columns, k, left, right, c.from(row, column))
+        : avx512_product(op_a, op_b, rows, columns, k, left, right, c.from(row, column));
   });
+}
+
+void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                       Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
+  static thread_local Workspace<float> left, right;
+  product(op_a, op_b, m, n, k, widened(op_a, m, k, a, left), widened(op_b, k, n, b, right), add, c);
+}
+
+void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                       Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
+  static thread_local Workspace<float> sums;
+  const Matrix<float> wide = {sums.at_least(m * n), n};
+  product_by_floats(op_a, op_b, m, n, k, a, b, false, wide);
+  at::parallel_for(0, m, std::max<std::int64_t>(1, kConverted / (n + 1)),
+                   [&](auto begin, auto end) {
+                     for (std::int64_t row = begin; row < end; ++row) {
+                       to_bf16(n, wide.from(row).data, c.from(row).data);
+                     }
+                   });
 }
 
 void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,

@@ -7,6 +7,7 @@
 
 #include "ddprun/kernels/amx_tile_product.h"
 #include "ddprun/kernels/avx512_tile_product.h"
+#include "ddprun/kernels/product_path.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ddprun/kernels/tile_product.cpp"
@@ -170,9 +171,9 @@ void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
 
 void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps, const Left<Pair>& left,
                   const Right<Pair>& right, bool add, Matrix<float> c) {
-  static const auto chosen = has_amx()           ? amx_tile_product
-                             : has_avx512_bf16() ? avx512_tile_product
-                                                 : tile_product_by_floats;
+  static const auto chosen = product_path() == ProductPath::amx           ? amx_tile_product
+                             : product_path() == ProductPath::avx512_bf16 ? avx512_tile_product
+                                                                          : tile_product_by_floats;
   chosen(rows, lanes, steps, left, right, add, c);
 }
 

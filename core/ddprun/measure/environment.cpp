@@ -2,6 +2,8 @@
 #include "ddprun/measure/environment.h"
 
 #include <ATen/Version.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -16,7 +19,9 @@
 #include <optional>
 
 #include "ddprun/base/build_id.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/kernels/product_path.h"
 
 namespace ddprun {
 
@@ -108,6 +113,7 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"cpu", or_unknown(proc_value("/proc/cpuinfo", "model name"))},
       {"cores", cores + " usable of " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
       {"simd", at::get_cpu_capability()},
+      {"products", bf16_products()},
       {"memory", or_unknown(gib(parse_kib(proc_value("/proc/meminfo", "MemTotal"))))},
       {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
       {"hostname", system.nodename},
@@ -118,6 +124,19 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"ddprun", DDPRUN_VERSION},
       {"time", utc_now()},
   };
+}
+
+std::string bf16_products() {
+  const std::string refusal = kernels::refused_products();
+  if (!refusal.empty()) {
+    throw ConfigError(
+        {.what = "DDPRUN_PRODUCTS names no way to multiply bfloat16 matrices here",
+         .where = "the environment",
+         .got = fmt::format("{}: {}", std::getenv("DDPRUN_PRODUCTS"), refusal),
+         .expected = fmt::format("{}", fmt::join(kChoiceNames<kernels::ProductPath>, ", ")),
+         .hint = "unset it: the fastest that the CPU has is taken"});
+  }
+  return name_of(kernels::product_path());
 }
 
 std::vector<int> usable_cores() {

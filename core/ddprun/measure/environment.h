@@ -8,9 +8,13 @@
 
 namespace ddprun {
 
-/// Facts for result.json, in order: cpu model, cores, simd, memory, kernel, hostname, torch, gloo,
-/// compiler, build type, ddprun version, time.
+/// Facts for result.json, in order: cpu model, cores, simd, products (of bfloat16), memory, kernel,
+/// hostname, torch, gloo, compiler, build type, ddprun version, time. Throws as bf16_products().
 std::vector<std::pair<std::string, std::string>> describe_environment();
+
+/// The name of kernels::product_path(). Throws ConfigError if DDPRUN_PRODUCTS names none that this
+/// CPU has.
+std::string bf16_products();
 
 /// The cores in this thread's affinity (sched_getaffinity). If the cgroup's quota (v2, cpu.max) is
 /// n cores, only the first n of them.

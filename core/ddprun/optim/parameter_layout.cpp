@@ -114,6 +114,7 @@ void ParameterLayout::place(const std::vector<NamedTensor>& parameters) {
     unit_of_.push_back(static_cast<int>(units_.size()) - 1);
     names_.push_back(parameter->name);
     ranges_.push_back({end, end + size});
+    sizes_.push_back(parameter->tensor.sizes().vec());
     // Tensors that are a copy themselves have no other place to be read from.
     float32_.push_back(parameter->read_in_float32 && dtypes_.model == at::kFloat);
     end = align(end + size, kAlignment);

@@ -60,6 +60,8 @@ class ParameterLayout {
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }
   Range range(int index) const { return ranges_[index]; }
+  /// The parameter's shape.
+  const std::vector<std::int64_t>& sizes(int index) const { return sizes_[index]; }
   /// From the begin of parameter `first` to the end of parameter `last`, padding between included.
   Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
   /// From the begin of parameter `index` to the begin of the next, or the end of the buffer.
@@ -93,6 +95,7 @@ class ParameterLayout {
 
   std::vector<std::string> names_;
   std::vector<Range> ranges_;
+  std::vector<std::vector<std::int64_t>> sizes_;
   std::vector<bool> float32_;
   std::vector<Unit> units_;
   std::vector<int> unit_of_;  // by parameter

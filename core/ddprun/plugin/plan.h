@@ -23,15 +23,21 @@ struct PlannedCollective {
   PlannedIn in = PlannedIn::step;
 };
 
+/// What a strategy promises of the ranks' gradients and parameters. The proof holds it to that.
+enum class Agreement : std::uint8_t {
+  exact,     ///< each gradient becomes the mean, so parameters stay equal on all ranks
+  lossy,     ///< gradients become equal on all ranks, and the mean but for Strategy::kept_back()
+  periodic,  ///< gradients stay each rank's own; parameters are equal when Strategy::ranks_agree()
+  none,      ///< a control experiment, whose parameters differ between ranks
+};
+
 /// The plan of one rank. Each run compares the collectives that ran with these.
 struct Plan {
   std::vector<PlannedCollective> collectives = {};
   /// What the rank holds, and which parameters it updates. The ranks together own every element,
   /// each once, or all own everything.
   BufferHolding holding = {};
-  /// False: gradients are not averaged over ranks. That is a control experiment, whose parameters
-  /// differ between ranks.
-  bool synchronized = true;
+  Agreement agreement = Agreement::exact;
 
   void add(CollectiveKind kind, std::int64_t bytes, PlannedIn in = PlannedIn::step) {
     collectives.push_back({kind, bytes, in});

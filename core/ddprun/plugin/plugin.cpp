@@ -34,6 +34,9 @@ void Strategy::update() {
   context_->update_rest();
 }
 bool Strategy::reports_ranges() const { return false; }
+std::vector<at::Tensor> Strategy::state() { return {}; }
+at::Tensor Strategy::kept_back() const { return {}; }
+bool Strategy::ranks_agree() const { return true; }
 
 std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
   if (run.execution == ExecutionMode::eager) return {};

@@ -117,6 +117,15 @@ class Strategy : public Plugin {
   /// multiplies them by the factor.
   virtual void update();
 
+  /// The tensors that one step leaves for the next, parameters and moments aside. The backwards of
+  /// the proof are no steps: it puts back what was in them. Default: none.
+  virtual std::vector<at::Tensor> state();
+  /// With Agreement::lossy: (elements,), laid out as the gradients. What this rank has not sent yet
+  /// of its gradients, and adds to the next; undefined: it keeps nothing. Default: undefined.
+  virtual at::Tensor kept_back() const;
+  /// With Agreement::periodic: whether parameters are equal on all ranks now. Default: true.
+  virtual bool ranks_agree() const;
+
   /// Returns true if finish_backward() calls range_ready(), which `optimizer.overlap` needs.
   /// Default: false. Called in the launching process too.
   virtual bool reports_ranges() const;

@@ -19,6 +19,7 @@ ConnectedRank::ConnectedRank(const Experiment& experiment, const RunContext& con
   result_.rank = context.info.rank;
   result_.cores = affinity_.cores;
   result_.threads = affinity_.threads;
+  result_.products = bf16_products();
 }
 
 ConnectedRank::~ConnectedRank() = default;

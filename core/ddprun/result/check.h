@@ -12,11 +12,12 @@ namespace ddprun {
 enum class CheckStatus : std::uint8_t {
   unchecked,  // no check was made
   passed,
-  control,  // not synchronized by design
+  declared,  // what the strategy declares holds, which is less than `passed`
+  control,   // not synchronized by design
   failed,
 };
 constexpr auto choice_names(CheckStatus) {
-  return std::array{"unchecked", "passed", "control", "failed"};
+  return std::array{"unchecked", "passed", "declared", "control", "failed"};
 }
 
 /// One check of one rank. docs/measurement.md says what each check proves.

@@ -40,7 +40,10 @@ std::string step_words(const Quantity& quantity, const std::string& of_step) {
     case OverSteps::sum:
       return "sum over all steps, warm-up included, of " + of_step;
     case OverSteps::ends:
-      return of_step + " of the very first step, warm-up included → of the last step";
+      return of_step + (quantity.optional ? " of the first step that has it, warm-up included → of "
+                                            "the last that has it"
+                                          : " of the very first step, warm-up included → of the "
+                                            "last step");
     case OverSteps::count:
       return "steps, warm-up included, in which it is not 0 on some rank";
   }

@@ -97,6 +97,7 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
   in.at("threads").get_to(result.threads);
   in.at("backend").get_to(result.backend);
   in.at("first_step_done_s").get_to(result.first_step_done_s);
+  in.at("products").get_to(result.products);
   in.at("matmul_dtype").get_to(result.matmul_dtype);
   in.at("observed").get_to(result.observed);
   result.memory_phases = phases_from_json(in.at("memory_phases"));
@@ -122,6 +123,7 @@ json to_json(const RankResult& result) {
               {"threads", result.threads},
               {"backend", result.backend},
               {"first_step_done_s", result.first_step_done_s},
+              {"products", result.products},
               {"matmul_dtype", result.matmul_dtype},
               {"observed", result.observed},
               {"memory_phases", phases_to_json(result)},

@@ -55,6 +55,8 @@ struct RankResult {
   std::string topology = {};
   /// Device::name(); empty for the CPU.
   std::string device_name = {};
+  /// How products of bfloat16 matrices are computed: kernels::ProductPath.
+  std::string products = {};
   /// What the matrix products compute in: float32, tf32, bfloat16 ...
   std::string matmul_dtype = {};
   /// What was observed and is no number, in the kind's order: a name and a text each.

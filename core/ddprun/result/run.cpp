@@ -83,9 +83,9 @@ std::string divergence(const Run& run) {
     if (quantity.if_not_finite.empty()) continue;
     for (const RankResult& rank : run.ranks) {
       for (const Sample& sample : rank.samples) {
-        const double value = sample[quantity];
-        if (std::isfinite(value)) continue;
-        return fmt::format("the {} was {} in step {} on rank {}: {}", quantity.key, value,
+        const std::optional<double> value = sample.find(quantity);
+        if (!value || std::isfinite(*value)) continue;
+        return fmt::format("the {} was {} in step {} on rank {}: {}", quantity.key, *value,
                            sample.step, rank.rank, quantity.if_not_finite);
       }
     }

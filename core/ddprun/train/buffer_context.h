@@ -21,7 +21,7 @@ class BufferContext final : public StrategyContext {
   ProcessGroup& process_group() const { return group_; }
   FlatBuffers& buffers() const { return buffers_; }
   const std::vector<PlannedCollective>& planned() const { return plan_.collectives; }
-  bool synchronized() const { return plan_.synchronized; }
+  Agreement agreement() const { return plan_.agreement; }
   bool parameters_agreed() const { return parameters_agreed_; }
 
   /// What update() and update_rest() call.

@@ -97,6 +97,11 @@ class NamedStrategy final : public Named<Strategy> {
   void update() override {
     named("update()", [&] { plugin_->update(); });
   }
+  std::vector<at::Tensor> state() override {
+    return named("state()", [&] { return plugin_->state(); });
+  }
+  at::Tensor kept_back() const override { return plugin_->kept_back(); }
+  bool ranks_agree() const override { return plugin_->ranks_agree(); }
   bool reports_ranges() const override { return plugin_->reports_ranges(); }
 };
 

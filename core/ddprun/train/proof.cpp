@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -39,10 +40,29 @@ struct Compared {
   }
 };
 
-/// `own_rank`: expects the integers of that rank alone; nothing: the mean of all.
-Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& integers,
-                 std::optional<int> own_rank) {
-  const at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
+/// What the gradients of a backward with integers should be.
+struct Expected {
+  const ProofIntegers& integers;
+  std::optional<int> own_rank = {};  ///< the integers of that rank alone; nothing: the mean of all
+  at::Tensor kept_back = {};         ///< (elements,): what is missing of them; undefined: nothing
+};
+
+/// Relative to the largest of a parameter's values: what is sent and what is kept back are products
+/// and differences in float32, which round.
+constexpr float kKeptBackTolerance = 1e-4F;
+
+Compared compare(const FlatBuffers& buffers, Range range, const Expected& should) {
+  const ProofIntegers& integers = should.integers;
+  const std::optional<int> own_rank = should.own_rank;
+  at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
+  float tolerance = 0;
+  if (should.kept_back.defined()) {
+    const at::Tensor missing =
+        should.kept_back.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
+    tolerance =
+        kKeptBackTolerance * at::maximum(gradients.abs().max(), missing.abs().max()).item<float>();
+    gradients = gradients + missing;
+  }
   const float* const got = gradients.const_data_ptr<float>();
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
     integers.for_each(
@@ -51,7 +71,7 @@ Compared compare(const FlatBuffers& buffers, Range range, const ProofIntegers& i
           const float value = got[element - range.begin];
           const float expected = own_rank ? integers.own(both, *own_rank) : integers.mean(both);
           if (value == expected) return;
-          const float bound = own_rank ? 0.0F : integers.bound(both);
+          const float bound = own_rank ? 0.0F : integers.bound(both) + tolerance;
           ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
         });
     return sum;
@@ -72,13 +92,12 @@ std::vector<Range> owned_parts(const FlatBuffers& buffers, Range range) {
 
 /// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the
 /// bound only.
-std::string find_wrong(const FlatBuffers& buffers, const ProofIntegers& integers,
-                       std::optional<int> own_rank, std::int64_t& rounded) {
+std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::int64_t& rounded) {
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.range(index);
     Compared compared;
     for (const Range& part : owned_parts(buffers, range)) {
-      compared = compared + compare(buffers, part, integers, own_rank);
+      compared = compared + compare(buffers, part, should);
     }
     rounded += compared.rounded;
     if (compared.wrong > 0) {
@@ -133,6 +152,34 @@ std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group,
   }
   return {};
 }
+
+/// What a strategy leaves for the next step, put back after backwards that are no steps.
+class StrategyState {
+ public:
+  explicit StrategyState(Strategy& strategy)
+      : tensors_(strategy.state()), kept_back_(strategy.kept_back()) {
+    if (kept_back_.defined()) tensors_.push_back(kept_back_);
+    for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
+  }
+
+  /// By how much the mean over the ranks of what they keep back has grown since; undefined if they
+  /// keep nothing. All ranks call it.
+  at::Tensor since(ProcessGroup& group) const {
+    if (!kept_back_.defined()) return {};
+    at::Tensor grown = kept_back_ - before_.back();
+    group.all_reduce(grown, ReduceOp::avg, "kept back").wait();
+    return grown;
+  }
+
+  void put_back() {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(before_[i]);
+  }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  at::Tensor kept_back_;
+  std::vector<at::Tensor> before_;
+};
 
 /// How many elements of `read` are not those of `master` in its dtype. Each NaN equals another.
 std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
@@ -213,22 +260,40 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const int size = group.size();
   const int me = group.rank();
   const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
+  StrategyState kept(data_parallel.strategy());
   for (int i = 0; i < round.micro_batches; ++i) {
     const bool last = i + 1 == round.micro_batches;
     data_parallel.before_forward(last);
     data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
   }
-  const bool synchronized = data_parallel.context().synchronized();
+  const Agreement agreement = data_parallel.context().agreement();
+  const bool exchanged = agreement == Agreement::exact || agreement == Agreement::lossy;
+  Expected should{.integers = integers};
+  if (!exchanged) should.own_rank = me;
+  if (agreement == Agreement::lossy) should.kept_back = kept.since(group);
   std::int64_t rounded = 0;
-  const std::string own =
-      find_wrong(buffers, integers, synchronized ? std::nullopt : std::optional(me), rounded);
+  const std::string own = find_wrong(buffers, should, rounded);
+  const GradientHashes hashes = exchanged ? hash_gradients(buffers) : GradientHashes();
   buffers.zero_grad();
+  kept.put_back();
 
+  const char* const name = "integer_gradients";
   const std::string wrong = first_of_all(group, own);
-  if (!wrong.empty()) return {"integer_gradients", CheckStatus::failed, wrong};
-  if (!synchronized) {
-    return {"integer_gradients", CheckStatus::control,
-            "gradients stay each rank's own, as the strategy declares"};
+  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
+  if (agreement == Agreement::none) {
+    return {name, CheckStatus::control, "gradients stay each rank's own, as the strategy declares"};
+  }
+  if (agreement == Agreement::periodic) {
+    return {name, CheckStatus::declared,
+            "gradients are each rank's own, and parameters are equal each time the ranks meet"};
+  }
+  if (agreement == Agreement::lossy) {
+    const Check equal = check_gradients_equal(buffers, group, hashes);
+    if (equal.status == CheckStatus::failed) return {name, equal.status, equal.detail};
+    return {name, CheckStatus::declared,
+            fmt::format("all {} gradients are equal on all ranks, and with what is kept back the "
+                        "mean over {} ranks",
+                        with_thousands(buffers.parameter_count()), size)};
   }
   const std::string how = rounded == 0
                               ? "equal"
@@ -260,6 +325,10 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const FlatBuffers& buffers = data_parallel.buffers();
+  if (!data_parallel.strategy().ranks_agree()) {
+    return {name, CheckStatus::declared,
+            "each rank has its own until the ranks meet again, as the strategy declares"};
+  }
   std::vector<std::uint64_t> own;
   std::uint64_t whole = 0;
   if (buffers.owns_all()) {
@@ -281,7 +350,7 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
   if (own.empty()) own = hash_each(data_parallel);
   const std::string detail = fmt::format(
       "{}; hashes by rank: {}", name_difference(buffers, group, own), fmt::join(hashes, ", "));
-  if (!data_parallel.context().synchronized()) {
+  if (data_parallel.context().agreement() == Agreement::none) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
   return {name, CheckStatus::failed, detail};

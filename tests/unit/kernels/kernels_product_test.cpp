@@ -1,4 +1,4 @@
-// Matrix products by AMX, MKL and ATen against double.
+// Matrix products by every path against double.
 #include "ddprun/kernels/product.h"
 
 #include <ATen/Parallel.h>
@@ -7,6 +7,9 @@
 
 #include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/avx512_product.h"
+#include "ddprun/kernels/avx512_tile_product.h"
+#include "ddprun/kernels/product_path.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {
@@ -147,21 +150,24 @@ TEST(Products, MatchDouble) {
 }
 
 TEST(Products, LibrariesMatchDouble) {
+  check<bf16>(kernels::product_by_floats, kSmall, 1e-6);
+  check(kernels::product_by_floats, kSmall);
   check<bf16>(kernels::product_by_library, kSmall, 1e-6);
   check<float>(kernels::product_by_aten, kSmall, 1e-6);
   check<bf16>(kernels::product_by_aten, kSmall, 0x1p-8);
   check(kernels::product_by_aten, kSmall);
 }
 
-TEST(Products, AmxMatchesDoubleAcrossBlocks) {
-  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
-  check<bf16>(kernels::amx_product, kBlocked, 1e-6);
-  check(kernels::amx_product, kBlocked);
+/// Products of this project's own, by the CPU's instructions for bfloat16.
+void check_own(ToFloat<bf16> product, ToBf16 rounded) {
+  check<bf16>(product, kSmall, 1e-6);
+  check(rounded, kSmall);
+  check<bf16>(product, kBlocked, 1e-6);
+  check(rounded, kBlocked);
 }
 
-TEST(Products, AmxTouchesNothingOutside) {
-  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
-  for_each_product<bf16>(kSmall, [](const Operands<bf16>& x) {
+void check_fences(ToFloat<bf16> product, ToBf16 product_rounded) {
+  for_each_product<bf16>(kSmall, [&](const Operands<bf16>& x) {
     const auto [m, n, k] = x.sizes;
     const auto tight = [](const Array<bf16>& array) {
       const at::Tensor values = array.values();
@@ -171,12 +177,40 @@ TEST(Products, AmxTouchesNothingOutside) {
       const Fenced<bf16> a(tight(x.a), at_end), b(tight(x.b), at_end);
       Fenced<float> sums(at::zeros({m, n}, at::kDouble), at_end);
       Fenced<bf16> rounded(at::zeros({m, n}, at::kDouble), at_end);
-      kernels::amx_product(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), true, sums.matrix());
-      kernels::amx_product(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), rounded.matrix());
+      product(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), true, sums.matrix());
+      product_rounded(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), rounded.matrix());
       expect_close(sums.values(), x.expected, 1e-6, 1e-5);
       expect_close(rounded.values(), x.expected, 1.01 * kRounding<bf16>, 1e-5);
     }
   });
+}
+
+TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {
+  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
+  check_own(kernels::amx_product, kernels::amx_product);
+  check_fences(kernels::amx_product, kernels::amx_product);
+}
+
+TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
+  if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
+  check_own(kernels::avx512_product, kernels::avx512_product);
+  check_fences(kernels::avx512_product, kernels::avx512_product);
+}
+
+TEST(ProductPath, IsTheOneThatTheVariableNames) {
+  const auto refused = [](const char* name) {
+    ::setenv("DDPRUN_PRODUCTS", name, 1);
+    const std::string words = kernels::refused_products();
+    ::unsetenv("DDPRUN_PRODUCTS");
+    return words;
+  };
+  EXPECT_EQ(kernels::refused_products(), "");
+  EXPECT_EQ(refused("float32"), "");
+  EXPECT_EQ(refused("library"), "");
+  EXPECT_EQ(refused("AMX"), "no such path");
+  EXPECT_EQ(refused("amx").empty(), kernels::has_amx());
+  EXPECT_EQ(refused("avx512_bf16").empty(), kernels::has_avx512_bf16());
+  EXPECT_TRUE(kernels::has(kernels::product_path()));
 }
 
 TEST(Products, OfNothingAreZero) {

@@ -105,7 +105,7 @@ const PluginRegistry& registry() {
 /// Gradients stay each rank's own.
 class Unsynchronized : public Strategy {
  public:
-  Plan plan(const ParameterLayout&, int) const override { return {.synchronized = false}; }
+  Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
   void setup(StrategyContext& context) override { context_ = &context; }
   void finish_backward() override {}
 };

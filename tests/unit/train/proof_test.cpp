@@ -63,7 +63,7 @@ class DropsTheFirstMicroBatch : public OneByOne {
 };
 
 class Unsynchronized : public OneByOne {
-  Plan plan(const ParameterLayout&, int) const override { return {.synchronized = false}; }
+  Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
   void setup(StrategyContext& context) override { context_ = &context; }
   void reduce(int) override {}
 };
@@ -117,6 +117,90 @@ TEST(IntegerGradients, WithAccumulationCatchAMicroBatchThatWasDropped) {
   EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>().status, CheckStatus::passed);
   EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>({.micro_batches = 2}).status,
             CheckStatus::failed);
+}
+
+/// Sends a half of each gradient, and keeps the other back.
+class SendsHalf : public OneByOne {
+ public:
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan = OneByOne::plan(layout, rank);
+    plan.agreement = Agreement::lossy;
+    return plan;
+  }
+  void setup(StrategyContext& context) override {
+    OneByOne::setup(context);
+    kept_ = at::zeros({context.layout().all().size()});
+  }
+  void finish_backward() override {
+    const at::Tensor gradients = context_->gradients(context_->layout().all());
+    kept_.add_(gradients);
+    gradients.copy_(kept_ / 2);
+    kept_.sub_(gradients);
+    OneByOne::finish_backward();
+  }
+  at::Tensor kept_back() const override { return kept_; }
+
+ protected:
+  at::Tensor kept_;
+};
+
+class LosesTheOtherHalf : public SendsHalf {
+  void finish_backward() override {
+    SendsHalf::finish_backward();
+    kept_.narrow(0, context_->layout().range(1).begin, 1).zero_();
+  }
+};
+
+class SendsHalfByOneRank : public SendsHalf {
+  void finish_backward() override {
+    SendsHalf::finish_backward();
+    if (context_->group().rank() == 0) return;
+    const at::Tensor first = context_->gradients({0, 1});
+    kept_.narrow(0, 0, 1).add_(first * 2);  // nothing is lost
+    first.zero_();
+  }
+};
+
+TEST(IntegerGradients, OfALossyStrategyAreWithWhatIsKeptBackTheMean) {
+  const Check check = integer_check<SendsHalf>();
+  EXPECT_EQ(check.status, CheckStatus::declared);
+  EXPECT_THAT(check.detail, HasSubstr("with what is kept back the mean over 2 ranks"));
+  EXPECT_THAT(integer_check<LosesTheOtherHalf>().detail,
+              HasSubstr("gradients of first differ from the exact mean"));
+  EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
+}
+
+/// What it declares holds, but for one element on rank 1.
+class MeetsAllButOne : public OneByOne {
+ public:
+  Plan plan(const ParameterLayout&, int) const override {
+    return {.agreement = Agreement::periodic};
+  }
+  void finish_backward() override {}
+  void update() override {
+    const at::Tensor parameters = context_->parameters(context_->layout().all());
+    parameters.add_(context_->group().rank() + 1);
+    context_->group().all_reduce(parameters, ReduceOp::avg, "meeting").wait();
+    if (context_->group().rank() == 1) parameters.narrow(0, 0, 1).add_(1e-6);
+    context_->parameters_changed(context_->layout().all());
+  }
+};
+
+TEST(ParametersEqual, AreLookedAtWhereAPeriodicStrategySaysThatRanksMeet) {
+  EXPECT_EQ(integer_check<MeetsAllButOne>().status, CheckStatus::declared);
+  test::run_ranks(2, [](ProcessGroup& group) {
+    MeetsAllButOne strategy;
+    Precision precision;
+    const auto parameters = two_parameters();
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+    ddp.backward(
+        ddp.forward([&] { return parameters[0].tensor.sum() + parameters[1].tensor.sum(); }));
+    ddp.step(0.1, 0);
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("second is not that of rank 0 on rank 1"));
+  });
 }
 
 TEST(IntegerGradients, AreAControlWithoutSynchronization) {

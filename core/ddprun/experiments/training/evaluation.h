@@ -15,7 +15,8 @@ namespace ddprun {
 /// call it alike, between steps. Training thread.
 class Evaluation {
  public:
-  /// All outlive this object. Throws Error if the data cannot be opened, or is not what was planned.
+  /// All outlive this object. Throws Error if the data cannot be opened, or is not what was
+  /// planned.
   Evaluation(const Experiment& experiment, Trainer& trainer, const ProcessGroup& group);
 
   /// The mean loss over this rank's share of the samples, if `train.eval` follows step `index`.

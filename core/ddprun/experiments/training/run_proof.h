@@ -44,6 +44,8 @@ class RunProof {
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
   void check_unchanged(const std::string& when);
+  void check_parameters(const std::string& when);
+  Agreement agreement() const { return trainer_.data_parallel().context().agreement(); }
   void finish_loss();
   void finish_plan();
   void finish_scalars();
@@ -59,6 +61,8 @@ class RunProof {
   std::vector<std::string> held_;  ///< of each check: when it held
   std::string off_plan_;           ///< how the first step that differs from the plan does so
   std::int64_t off_plan_step_ = 0;
+  std::int64_t collectives_ = 0;  ///< of all steps
+  std::int64_t bytes_ = 0;
   std::vector<StepScalars> scalars_;
   std::uint64_t rounds_ = 0;        ///< how often integers were checked
   std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0

@@ -157,6 +157,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   fill_times(begin, sample);
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
   if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
+  if (const auto kept = kept_back()) sample[q.kept_back] = *kept;
   sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
@@ -166,6 +167,14 @@ at::Tensor Trainer::gradients() const {
                                    .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (!plugins_.precision->scales_loss()) return gradients;
   return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
+}
+
+std::optional<double> Trainer::kept_back() const {
+  const at::Tensor kept = data_parallel_->strategy().kept_back();
+  if (!kept.defined()) return std::nullopt;
+  const FlatBuffers& buffers = data_parallel_->buffers();
+  const at::Tensor sent = buffers.gradients(buffers.all());  // unset, but still there
+  return kept.norm().item<double>() / sent.to(at::kFloat).norm().item<double>();
 }
 
 double Trainer::loss_of(const Batch& batch) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/data/data.h"
@@ -75,6 +76,9 @@ class Trainer {
 
   /// Copies the step's batches into inputs_, without waiting for the device.
   void load_inputs(std::int64_t index);
+  /// How large what the strategy keeps back is beside the step's gradients; empty: it keeps
+  /// nothing.
+  std::optional<double> kept_back() const;
   /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);

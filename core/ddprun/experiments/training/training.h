@@ -236,6 +236,16 @@ struct Training final : RunnableKind {
                .meaning = "mean over this rank's share of the held-out batches, by the parameters "
                           "after the step; in the steps that `train.eval` follows",
                .if_not_finite = "a lower optimizer.lr, or clipping"});
+  const Quantity& kept_back =
+      declare({.key = "kept_back",
+               .unit = "fraction",
+               .optional = true,
+               .title = "kept back",
+               .drop_order = 1,
+               .timed = false,
+               .text = text_as("{:.2f}"),
+               .meaning = "norm of what this rank has not sent yet of its gradients / norm of the "
+                          "gradients that the step updated with; with strategies that compress"});
   const Quantity& gradient_norm =
       declare({.key = "gradient_norm",
                .optional = true,

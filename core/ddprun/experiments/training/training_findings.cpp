@@ -29,10 +29,16 @@ bool is_control(const RowRuns& row) {
   return summarize_proof(run_of(row)).status == CheckStatus::control;
 }
 
+/// Whether the ranks' gradients become something else than their mean.
+bool does_other_work(const RowRuns& row) {
+  return is_control(row) || summarize_proof(run_of(row)).status == CheckStatus::declared;
+}
+
 /// Whether a run's times are those of a step that did what it should.
 bool counts(const RunStatistics& run) {
   const CheckStatus proof = summarize_proof(run.run()).status;
-  const bool proved = proof == CheckStatus::passed || proof == CheckStatus::control;
+  const bool proved = proof == CheckStatus::passed || proof == CheckStatus::declared ||
+                      proof == CheckStatus::control;
   return run.timed() && proved && divergence(run.run()).empty();
 }
 
@@ -109,12 +115,12 @@ std::string beside_next(const RowRuns& fastest, const Family& family, const Rows
   return fmt::format("; it {} {}, the next{}", words_of_times(c), name_of(next), verdict(c));
 }
 
-/// The fastest row of a family beside its base. A control is no candidate: it does other work.
+/// The fastest row of a family beside its base. What does other work is no candidate.
 Finding fastest_of(const Family& family, const char* what) {
   Rows candidates;
-  if (!is_control(family.base)) candidates.push_back(family.base);
+  if (!does_other_work(family.base)) candidates.push_back(family.base);
   for (const RowRuns& row : family.others) {
-    if (!is_control(row)) candidates.push_back(row);
+    if (!does_other_work(row)) candidates.push_back(row);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const RowRuns& a, const RowRuns& b) { return step_of(a) < step_of(b); });
@@ -126,7 +132,7 @@ Finding fastest_of(const Family& family, const char* what) {
   if (base_wins && candidates.size() < 2) return {};
   const RowRuns& row = candidates[base_wins ? 1 : 0];
   const Comparison c =
-      compare_steps(row, family.base, candidates.size() - (is_control(family.base) ? 0 : 1));
+      compare_steps(row, family.base, candidates.size() - (does_other_work(family.base) ? 0 : 1));
   std::string text = name_of(row);
   if (!base_wins && candidates.size() > 2) {
     text += fmt::format(", whose step is the shortest of {},", candidates.size());
@@ -162,7 +168,7 @@ Finding hidden_of(const Rows& rows) {
   const RowRuns* best = nullptr;
   std::size_t candidates = 0;
   for (const RowRuns& row : rows) {
-    if (is_control(row) || mean_figure(row, training().collectives) <= 0) continue;
+    if (does_other_work(row) || mean_figure(row, training().collectives) <= 0) continue;
     if (hidden_share(row) < Training::kObservedOverlap) {
       if (open == nullptr) open = &row;
       continue;
@@ -256,6 +262,19 @@ std::vector<Finding> repeated(const Rows& rows) {
             {"text", text}}}};
 }
 
+/// Why a precision that should be faster is not.
+std::vector<Finding> widened(const Rows& rows) {
+  const auto wide = std::ranges::find_if(rows, [](const RowRuns& row) {
+    const RankResult& rank = run_of(row).ranks.front();
+    return rank.products == "float32" && rank.matmul_dtype == "bfloat16" &&
+           rank.device_name.empty();
+  });
+  if (wide == rows.end()) return {};
+  return {
+      {"products of bfloat16 run as float32 on this CPU, which has no instructions for them: "
+       "bfloat16 saves memory, and no time"}};
+}
+
 }  // namespace
 
 std::vector<Finding> Training::findings(const Runs& all) const {
@@ -267,6 +286,7 @@ std::vector<Finding> Training::findings(const Runs& all) const {
   std::vector<Finding> out;
   add(out, fastest(families_by_base(rows, runs), "fastest"));
   add(out, fastest(families_by_precision(rows), "precision"));
+  add(out, widened(rows));
   add(out, hidden(rows));
   add(out, scaling(rows, runs));
   add(out, repeated(rows));

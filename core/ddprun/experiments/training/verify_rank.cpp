@@ -78,6 +78,16 @@ VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alon
   return out;
 }
 
+/// One process has nothing to compare with what is neither the mean nor equal on all ranks.
+void check_exact(const BufferContext& context, const std::string& strategy) {
+  if (context.agreement() == Agreement::exact) return;
+  throw ConfigError({.what = "verify compares each gradient with that of one process",
+                     .where = "strategy " + strategy,
+                     .got = "a strategy that declares other gradients than the mean",
+                     .expected = "a strategy whose gradients become the mean",
+                     .hint = "a run proves what it declares; train.eval shows what it costs"});
+}
+
 using nlohmann::json;
 
 json to_json(const Largest& largest) {
@@ -125,6 +135,7 @@ Verification verify_rank(const Experiment& configured, const PluginRegistry& reg
   {
     RankFaults faults(experiment.strategy.name);
     Trainer trainer(experiment, make_plugins(registry, experiment), *group);
+    check_exact(trainer.data_parallel().context(), experiment.strategy.name);
     faults.enter(check_initial_parameters(trainer.data_parallel(), *group), 0);
     std::optional<OneProcess> alone;
     if (info.rank == 0) alone.emplace(experiment, registry, *device);

@@ -1,0 +1,181 @@
+// VDPBF16PS over panels: 12 x 32 results in 24 of the 32 registers.
+#include "ddprun/kernels/avx512_product.h"
+
+#include <c10/util/Exception.h>
+
+#include "ddprun/kernels/avx512_pairs.h"
+
+namespace ddprun::kernels {
+
+#if defined(__x86_64__)
+
+namespace {
+
+using namespace avx512;
+
+/// A panel of `width` rows, with k along them: out[pair of k][row].
+template <int width>
+DDPRUN_AVX512 void pack_rows(const Source& source, bf16* out) {
+  const std::int64_t depth = round_up(source.columns, kDeep);
+  alignas(64) bf16 padded[kLanes * 32];
+  for (std::int64_t row = 0; row < source.rows; row += width) {
+    for (std::int64_t column = 0; column < source.columns; column += kDeep) {
+      bf16* const to = out + row * depth + column * width;
+      for (int lane = 0; lane < width; lane += kLanes) {
+        constexpr int kPart = width < kLanes ? width : static_cast<int>(kLanes);
+        const auto in = whole_rows(source, row + lane, column, kLanes, padded);
+        transpose_pairs<kPart>(in, to + 2 * lane, 2 * width);
+      }
+    }
+  }
+}
+
+/// A panel of `width` columns, with k along them: out[pair of k][column].
+template <int width>
+DDPRUN_AVX512 void pack_columns(const Source& source, bf16* out) {
+  const std::int64_t depth = round_up(source.rows, kDeep);
+  alignas(64) bf16 padded[kDeep * 32];
+  for (std::int64_t row = 0; row < source.rows; row += kDeep) {
+    for (std::int64_t column = 0; column < source.columns; column += width) {
+      const auto in = whole_rows(source, row, column, kDeep, padded);
+      bf16* const to = out + column * depth + row * width;
+      for (int i = 0; i < kLanes; ++i) {
+        const RowPairs pairs =
+            pair_up(in.data + 2 * i * in.stride, in.data + (2 * i + 1) * in.stride);
+        if constexpr (width < kLanes) {
+          write_pairs<width>(to + i * 2 * width, pairs.low);
+        } else {
+          write_pairs<kLanes>(to + i * 2 * width, pairs.low);
+          write_pairs<kLanes>(to + i * 2 * width + 32, pairs.high);
+        }
+      }
+    }
+  }
+}
+
+/// Writes 32 sums, or fewer if `columns` leaves fewer.
+DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, float* to) {
+  if (columns >= 32) {
+    _mm512_storeu_ps(to, low);
+    _mm512_storeu_ps(to + kLanes, high);
+    return;
+  }
+  const __mmask32 mask = first_values(columns);
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), low);
+  _mm512_mask_storeu_ps(to + kLanes, static_cast<__mmask16>(mask >> kLanes), high);
+}
+DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, bf16* to) {
+  const auto pair = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  if (columns >= 32) {
+    _mm512_storeu_si512(to, pair);
+  } else {
+    _mm512_mask_storeu_epi16(to, first_values(columns), pair);
+  }
+}
+
+/// Reads what write_row() may write.
+DDPRUN_AVX512 inline void add_row(const float* from, std::int64_t columns, __m512& low,
+                                  __m512& high) {
+  const __mmask32 mask = first_values(columns);
+  low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from));
+  high = _mm512_add_ps(
+      high, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> kLanes), from + kLanes));
+}
+
+struct ByAvx512 {
+  static constexpr std::int64_t kRows = 12;
+  static constexpr std::int64_t kColumns = 32;
+  static constexpr std::int64_t kStep = kDeep;
+  // A panel of b (16 KB) stays in the first-level cache, the blocks of a and b in the second-level
+  // one.
+  static constexpr std::int64_t kBlockK = 256;
+  static constexpr std::int64_t kBlockN = 512;
+  static constexpr std::int64_t kBlockM = 768;
+  static constexpr std::int64_t kKept = 1024 * 1024;
+
+  static void pack_left(Op op, const Source& source, bf16* out) {
+    op == Op::plain ? pack_rows<kRows>(source, out) : pack_columns<kRows>(source, out);
+  }
+  static void pack_right(Op op, const Source& source, bf16* out) {
+    op == Op::plain ? pack_columns<kColumns>(source, out) : pack_rows<kColumns>(source, out);
+  }
+
+  /// (rows, columns) of c = the product of two panels, plus addend if there is one.
+  template <typename T>
+  DDPRUN_AVX512 static void multiply_panels(const bf16* a, const bf16* b, std::int64_t depth,
+                                            std::int64_t rows, std::int64_t columns,
+                                            Matrix<const float> addend, Matrix<T> c) {
+    __m512 sums[kRows][2];
+#pragma GCC unroll 12
+    for (int row = 0; row < kRows; ++row) {
+      sums[row][0] = _mm512_setzero_ps();
+      sums[row][1] = _mm512_setzero_ps();
+    }
+    for (std::int64_t k = 0; k < depth; k += 2, a += 2 * kRows, b += 2 * kColumns) {
+      const auto low = (__m512bh)_mm512_loadu_si512(b);
+      const auto high = (__m512bh)_mm512_loadu_si512(b + 2 * kLanes);
+#pragma GCC unroll 12
+      for (int row = 0; row < kRows; ++row) {
+        const __m512bh pair = broadcast_pair(a + 2 * row);
+        sums[row][0] = _mm512_dpbf16_ps(sums[row][0], pair, low);
+        sums[row][1] = _mm512_dpbf16_ps(sums[row][1], pair, high);
+      }
+    }
+#pragma GCC unroll 12
+    for (int row = 0; row < kRows; ++row) {
+      if (row >= rows) continue;
+      if (addend.data != nullptr) {
+        add_row(addend.data + row * addend.stride, columns, sums[row][0], sums[row][1]);
+      }
+      write_row(sums[row][0], sums[row][1], columns, c.data + row * c.stride);
+    }
+  }
+
+  template <typename T>
+  static void multiply_all(const Packed& packed, std::int64_t m, std::int64_t n,
+                           Matrix<const float> addend, Matrix<T> c) {
+    for (std::int64_t column = 0; column < n; column += kColumns) {
+      for (std::int64_t row = 0; row < m; row += kRows) {
+        multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.depth, m - row,
+                        n - column, addend.data == nullptr ? addend : addend.from(row, column),
+                        c.from(row, column));
+      }
+    }
+  }
+
+  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
+                       Matrix<float> c) {
+    multiply_all(packed, m, n, {add ? c.data : nullptr, c.stride}, c);
+  }
+  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n,
+                       Matrix<const float> addend, Matrix<bf16> c) {
+    multiply_all(packed, m, n, addend, c);
+  }
+};
+
+}  // namespace
+
+void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                    Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
+  blocked_product<ByAvx512, float>(op_a, op_b, m, n, k, a, b, add, c);
+}
+
+void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                    Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
+  blocked_product<ByAvx512, bf16>(op_a, op_b, m, n, k, a, b, false, c);
+}
+
+#else
+
+void avx512_product(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const bf16>,
+                    Matrix<const bf16>, bool, Matrix<float>) {
+  TORCH_INTERNAL_ASSERT(false, "avx512_product() without has_avx512_bf16()");
+}
+void avx512_product(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const bf16>,
+                    Matrix<const bf16>, Matrix<bf16>) {
+  TORCH_INTERNAL_ASSERT(false, "avx512_product() without has_avx512_bf16()");
+}
+
+#endif
+
+}  // namespace ddprun::kernels

@@ -1,0 +1,143 @@
+// Products of bfloat16 matrices, block by block: what the instructions for them share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "ddprun/kernels/product.h"
+
+namespace ddprun::kernels {
+
+inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+/// A row-major matrix with its bounds, where it lies in memory.
+struct Source {
+  const bf16* data;
+  std::int64_t stride, rows, columns;
+
+  Source from(std::int64_t row, std::int64_t column, std::int64_t row_count,
+              std::int64_t column_count) const {
+    return {data + row * stride + column, stride, std::min(row_count, rows - row),
+            std::min(column_count, columns - column)};
+  }
+};
+
+/// Packed operands of a block of c: panels of kRows rows of a, and of kColumns columns of b, each
+/// `depth` deep.
+struct Packed {
+  const bf16* a;
+  const bf16* b;
+  std::int64_t depth;
+
+  const bf16* panel_a(std::int64_t row) const { return a + row * depth; }
+  const bf16* panel_b(std::int64_t column) const { return b + column * depth; }
+};
+
+/// Memory of a thread, aligned to cache lines. It grows and is kept.
+template <typename T>
+class Workspace {
+ public:
+  T* at_least(std::int64_t size) {
+    if (size > size_) {
+      size_ = 0;
+      memory_.reset();
+      memory_.reset(new (std::align_val_t{64}) T[static_cast<std::size_t>(size)]);
+      size_ = size;
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+  };
+  std::unique_ptr<T[], Free> memory_;
+  std::int64_t size_ = 0;
+};
+
+// An inner kernel `I` is a struct of static members:
+//   kRows, kColumns      of a panel of a, and of b
+//   kStep                of which every depth is a multiple; what is missing counts as zero
+//   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements
+//   pack_left(op, source, out), pack_right(op, source, out)   panels of op(a) and op(b)
+//   multiply(packed, m, n, add, c)     c (m, n) float32 = the block of a times that of b, or c +=
+//   multiply(packed, m, n, addend, c)  c (m, n) bfloat16 = the same plus addend (float32, in whole
+//                                      panels) if there is one, rounded once
+
+/// Where op(matrix)'s block of rows and k lies in it.
+inline Source block_of(Op op, const Source& source, std::int64_t row, std::int64_t k,
+                       std::int64_t rows, std::int64_t depth) {
+  return op == Op::plain ? source.from(row, k, rows, depth) : source.from(k, row, depth, rows);
+}
+
+/// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
+template <class I, typename T>
+void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                   const Source& a, const Source& b, bool add, Matrix<T> c) {
+  static thread_local Workspace<bf16> left, right;
+  static thread_local Workspace<float> partial;
+  const std::int64_t rows = round_up(m, I::kRows);
+  const std::int64_t depth = round_up(k, I::kStep);
+  const bool keep_a = rows * depth <= I::kKept;
+  bf16* const packed_a = left.at_least(rows * (keep_a ? depth : I::kBlockK));
+  bf16* const packed_b = right.at_least(I::kBlockN * I::kBlockK);
+  const auto pack_a = [&](std::int64_t from, bf16* out) {
+    I::pack_left(op_a, block_of(op_a, a, 0, from, m, I::kBlockK), out);
+  };
+  if (keep_a) {
+    for (std::int64_t from = 0; from < k; from += I::kBlockK) pack_a(from, packed_a + rows * from);
+  }
+  for (std::int64_t column = 0; column < n; column += I::kBlockN) {
+    const std::int64_t columns = std::min(I::kBlockN, n - column);
+    const Matrix<T> out = c.from(0, column);
+    for (std::int64_t from = 0; from < k; from += I::kBlockK) {
+      const std::int64_t deep = std::min(I::kBlockK, k - from);
+      if (!keep_a) pack_a(from, packed_a);
+      const Source b_block = op_b == Op::plain ? b.from(from, column, deep, columns)
+                                               : b.from(column, from, columns, deep);
+      I::pack_right(op_b, b_block, packed_b);
+      const Packed packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
+                             round_up(deep, I::kStep)};
+      if constexpr (std::is_same_v<T, float>) {
+        I::multiply(packed, m, columns, add || from > 0, out);
+      } else {
+        float* const sums = k > I::kBlockK ? partial.at_least(rows * I::kBlockN) : nullptr;
+        if (from + deep < k) {
+          I::multiply(packed, rows, round_up(columns, I::kColumns), from > 0, {sums, I::kBlockN});
+        } else {
+          const Matrix<const float> addend = {from > 0 ? sums : nullptr, I::kBlockN};
+          I::multiply(packed, m, columns, addend, out);
+        }
+      }
+    }
+  }
+}
+
+/// product() on the calling thread, by the inner kernel I. T: float, or bf16 and not `add`.
+template <class I, typename T>
+void blocked_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                     Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<T> c) {
+  if (k == 0) {
+    for (std::int64_t row = 0; row < m && !add; ++row) {
+      std::fill_n(c.data + row * c.stride, n, T(0));
+    }
+    return;
+  }
+  const bool a_lies = op_a == Op::plain;
+  const bool b_lies = op_b == Op::plain;
+  const Source left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
+  const Source right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
+  for (std::int64_t row = 0; row < m; row += I::kBlockM) {
+    const std::int64_t rows = std::min(I::kBlockM, m - row);
+    multiply_rows<I, T>(op_a, op_b, rows, n, k, block_of(op_a, left, row, 0, rows, k), right, add,
+                        c.from(row));
+  }
+}
+
+}  // namespace ddprun::kernels

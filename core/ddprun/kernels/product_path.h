@@ -1,0 +1,33 @@
+// Which instructions multiply bfloat16 matrices here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace ddprun::kernels {
+
+/// How products of bfloat16 matrices are computed. All sum in float32, in orders of their own: two of
+/// them agree to rounding, not in bits.
+enum class ProductPath : std::uint8_t {
+  amx,          ///< tiles of Intel's AMX
+  avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4, Intel from Cooper Lake on
+  float32,      ///< operands are widened, and multiplied as float32: any CPU
+  library,      ///< MKL's own, or ATen's; nowhere the default
+};
+constexpr auto choice_names(ProductPath) {
+  return std::array{"amx", "avx512_bf16", "float32", "library"};
+}
+
+/// Whether this CPU has the path's instructions.
+bool has(ProductPath path);
+
+/// That of this process: the one that the variable DDPRUN_PRODUCTS names, else the first of the
+/// list that the CPU has. Chosen at the first call. Throws c10::Error where refused_products() has
+/// words.
+ProductPath product_path();
+
+/// What is wrong with the value of DDPRUN_PRODUCTS on this CPU; empty: nothing.
+std::string refused_products();
+
+}  // namespace ddprun::kernels

@@ -1,0 +1,100 @@
+// Strategies that promise less than the mean, and the loss by which they are judged, as a user runs
+// them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string status_of(const json& proof, const std::string& check) {
+  for (const json& each : proof["checks"]) {
+    if (each["name"] == check) return each["status"];
+  }
+  return "absent";
+}
+
+TEST(Declared, IsWhatTheTableSays) {
+  TemporaryFolder folder;
+  folder.write("less.yaml", tiny_experiment("sweep: {strategy: [flat, powersgd, {name: local_sgd, "
+                                            "every: 2}]}\n",
+                                            /*steps=*/4));
+  const CommandResult run = run_ddprun(folder, {"less.yaml", "--set", "train.eval.every=2", "--set",
+                                                "optimizer.clip_norm=0.1"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
+                             HasSubstr("with what is kept back the mean"),
+                             HasSubstr("parameters are equal each time the ranks meet")));
+  const json rows = json::parse(read_file(only_result(folder, "less") / "result.json"))["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["proof"]["status"], "passed");
+  for (const int row : {1, 2}) {
+    const json& proof = rows[row]["proof"];
+    EXPECT_EQ(proof["status"], "declared");
+    EXPECT_EQ(status_of(proof, "integer_gradients"), "declared");
+    EXPECT_EQ(status_of(proof, "collectives_as_planned"), "passed");
+    EXPECT_EQ(status_of(proof, "step_scalars_equal"), "passed");
+    EXPECT_EQ(status_of(proof, "parameters_equal"), "passed");  // at the last meeting
+  }
+  EXPECT_GT(rows[1]["statistics"]["kept_back"]["median"], 0.0);
+  for (const json& row : rows) {
+    const json& loss = row["statistics"]["validation_loss"];
+    EXPECT_NEAR(loss["first"], 5.55, 0.3);  // ln 256
+    EXPECT_TRUE(loss["last"].is_number());
+    const json& samples = row["ranks"][0]["samples"];
+    EXPECT_TRUE(samples[0]["validation_loss"].is_null());
+    EXPECT_TRUE(samples[1]["validation_loss"].is_number());
+  }
+}
+
+TEST(Declared, VerifyRefusesWhatItCannotCompare) {
+  TemporaryFolder folder;
+  folder.write("less.yaml", tiny_experiment("", 2));
+  const CommandResult run = run_ddprun(folder, {"verify", "less.yaml", "--set", "strategy=powersgd"});
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.err + run.out,
+              HasSubstr("verify compares each gradient with that of one process"));
+}
+
+TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {
+  TemporaryFolder folder;
+  folder.write("text.txt", std::string(400, 'a'));
+  folder.write("held_out.txt", std::string(400, 'b'));
+  folder.write("e.yaml", tiny_experiment("", 2));
+  const auto run_with = [&](const std::string& path) {
+    return run_ddprun(folder, {"e.yaml", "--set", "data={source: text, path: text.txt}", "--set",
+                               "train.eval={every: 1" + path + "}"});
+  };
+  const CommandResult none = run_with("");
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("train.eval needs data that is not trained on"));
+  const CommandResult absent = run_with(", path: absent.txt");
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.err, AllOf(HasSubstr("absent.txt"), HasSubstr("no such file or folder")));
+  const CommandResult right = run_with(", path: held_out.txt");
+  EXPECT_EQ(right.status, 0) << right.err;
+}
+
+TEST(Products, AreChosenByTheEnvironmentAndStandInTheResult) {
+  TemporaryFolder folder;
+  folder.write("e.yaml", tiny_experiment("", 2));
+  const CommandResult wrong = run_ddprun(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("DDPRUN_PRODUCTS names no way to multiply"),
+                               HasSubstr("fast: no such path"), HasSubstr("avx512_bf16")));
+  const CommandResult run = run_ddprun(folder, {"e.yaml", "--set", "precision=bf16_mixed"},
+                                       {"/usr/bin/env", "DDPRUN_PRODUCTS=float32"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("products of bfloat16 run as float32 on this CPU"));
+  const json result = json::parse(read_file(only_result(folder, "e") / "result.json"));
+  EXPECT_EQ(result["environment"]["products"], "float32");
+  EXPECT_EQ(result["rows"][0]["ranks"][1]["products"], "float32");
+}
+
+}  // namespace
+}  // namespace ddprun::test

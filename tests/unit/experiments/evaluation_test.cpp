@@ -1,0 +1,99 @@
+// Held-out loss: when it is computed, and on which samples.
+#include "ddprun/experiments/training/evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+Experiment experiment_of(int ranks, const std::string& strategy = "flat") {
+  Experiment experiment = test::small_experiment(ranks);
+  experiment.strategy.name = strategy;
+  experiment.precision.name = "fp32";
+  experiment.attention.name = "eager";
+  experiment.train.warmup_steps = 2;
+  experiment.train.steps = 5;
+  experiment.train.eval = {.every = 3, .batches = 2};
+  return experiment;
+}
+
+/// After each step the mean of the ranks' losses; -1: there was no evaluation.
+std::vector<double> losses_of(const Experiment& experiment) {
+  const int ranks = static_cast<int>(experiment.world.size);
+  std::vector<std::vector<double>> all(ranks);
+  test::run_ranks(ranks, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    Evaluation evaluation(experiment, trainer, group);
+    for (int step = 0; step < 7; ++step) {
+      trainer.step(step);
+      all[group.rank()].push_back(evaluation.after_step(step).value_or(-1));
+    }
+  });
+  std::vector<double> mean(all[0].size());
+  for (const auto& own : all) {
+    for (std::size_t i = 0; i < own.size(); ++i) mean[i] += own[i] / ranks;
+  }
+  return mean;
+}
+
+TEST(Evaluation, FollowsEveryThirdStepAndTheLast) {
+  const auto losses = losses_of(experiment_of(1));
+  ASSERT_EQ(losses.size(), 7u);
+  for (const int without : {0, 1, 3, 4}) EXPECT_EQ(losses[without], -1) << without;
+  for (const int with : {2, 5, 6}) EXPECT_NEAR(losses[with], 4.3, 0.5) << with;  // ln 64 is 4.16
+}
+
+TEST(Evaluation, IsTheSameForAnyNumberOfRanksAndAccumulation) {
+  const auto expected = losses_of(experiment_of(1));
+  for (const char* strategy : {"flat", "fsdp"}) {
+    for (const int ranks : {2, 4}) {
+      const auto losses = losses_of(experiment_of(ranks, strategy));
+      for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5);
+    }
+  }
+  Experiment accumulated = experiment_of(2);
+  accumulated.train.accumulate = 2;
+  const auto losses = losses_of(accumulated);
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5);
+}
+
+TEST(Evaluation, ChangesNothingThatIsTrained) {
+  for (const char* strategy : {"flat", "fsdp", "powersgd"}) {
+    std::vector<double> last(2);
+    for (const bool evaluates : {false, true}) {
+      Experiment experiment = experiment_of(2, strategy);
+      if (!evaluates) experiment.train.eval.every = 0;
+      test::run_ranks(2, [&](ProcessGroup& group) {
+        Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+        Evaluation evaluation(experiment, trainer, group);
+        for (int step = 0; step < 7; ++step) {
+          trainer.step(step);
+          EXPECT_EQ(evaluation.after_step(step).has_value(),
+                    evaluates && (step % 3 == 2 || step == 6));
+        }
+        const double loss = trainer.last_loss_again();
+        if (group.rank() == 0) last[evaluates] = loss;
+      });
+    }
+    EXPECT_EQ(last[0], last[1]) << strategy;
+  }
+}
+
+TEST(Evaluation, SamplesAreNotThoseOfTheSeed) {
+  Experiment experiment = experiment_of(1);
+  experiment.optimizer.lr = 0;
+  const auto losses = losses_of(experiment);
+  EXPECT_EQ(losses[2], losses[6]);  // the same samples each time
+}
+
+}  // namespace
+}  // namespace ddprun

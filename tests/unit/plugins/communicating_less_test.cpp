@@ -1,0 +1,218 @@
+// Strategies that send less than the gradients: powersgd and local_sgd beside their papers'
+// formulas, in double.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/config/registry.h"
+#include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/train/proof.h"
+#include "support/experiments.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+const PluginRegistry& registry() {
+  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
+  return *instance;
+}
+
+std::shared_ptr<Strategy> make(const std::string& flow_mapping) {
+  PluginChoice choice;
+  choice.kind = PluginKind::strategy;
+  choice.options = parse_yaml(flow_mapping, "test.yaml");
+  choice.name = choice.options.find("name")->scalar;
+  return make_strategy(registry(), choice);
+}
+
+OptimizerConfig plain_sgd() {
+  OptimizerConfig sgd;
+  sgd.name = OptimizerKind::sgd;
+  sgd.weight_decay = 0;
+  return sgd;
+}
+
+/// Of rank `rank` in step `step`: the gradient of a matrix (12, 9), which is never of low rank.
+at::Tensor gradient(int rank, int step) {
+  const at::Tensor x = at::arange(12, at::kDouble).unsqueeze(1);
+  const at::Tensor y = at::arange(9, at::kDouble);
+  return at::sin(x * y * 0.7 + 1.3 * rank + 0.6 * step) + 0.1 * rank;
+}
+
+std::vector<NamedTensor> matrix_and_vector() {
+  std::vector<NamedTensor> parameters = {{"matrix", at::zeros({12, 9})}, {"vector", at::ones({5})}};
+  for (auto& parameter : parameters) parameter.tensor.requires_grad_(true);
+  return parameters;
+}
+
+/// One step whose gradients are gradient(rank, step), and the rank + 1 for the vector.
+void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank, int step,
+          double lr) {
+  const Loss loss = ddp.forward([&] {
+    return (parameters[0].tensor * gradient(rank, step).to(at::kFloat)).sum() +
+           parameters[1].tensor.sum() * static_cast<double>(rank + 1);
+  });
+  ddp.backward(loss);
+  ddp.step(lr, 0);
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.detach().to(at::kDouble) - b).abs().max().item<double>();
+}
+
+at::Tensor mean_gradient(int step) { return (gradient(0, step) + gradient(1, step)) / 2; }
+
+TEST(PowerSgd, WhatWasSentAndWhatIsKeptBackAreAllGradients) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy = make("{name: powersgd, rank: 2}");
+    Precision precision;
+    const auto parameters = matrix_and_vector();
+    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    at::Tensor all = at::zeros({12, 9}, at::kDouble);
+    const int steps = 6;
+    for (int i = 0; i < steps; ++i) {
+      step(ddp, parameters, group.rank(), i, /*lr=*/1);
+      all += mean_gradient(i);
+    }
+    // Parameters began at zero, and lr is 1.
+    const Range range = ddp.buffers().range(1);
+    at::Tensor kept = strategy->kept_back().narrow(0, range.begin, range.size()).clone();
+    group.all_reduce(kept, ReduceOp::avg, "kept").wait();
+    const at::Tensor sent = -parameters[0].tensor.detach();
+    EXPECT_LT(difference(sent + kept.view({12, 9}), all), 1e-5);
+    EXPECT_GT(kept.abs().max().item<double>(), 0.1) << "nothing was kept back";
+    EXPECT_LT(difference(parameters[1].tensor, at::full({5}, 1 - 1.5 * steps)), 1e-6);
+  });
+}
+
+TEST(PowerSgd, SendsTheNearestMatrixOfItsRankOnceTheFactorsAreWarm) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy = make("{name: powersgd, rank: 3, error_feedback: false}");
+    Precision precision;
+    const auto parameters = matrix_and_vector();
+    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    for (int i = 0; i < 200; ++i) step(ddp, parameters, group.rank(), 0, /*lr=*/0);
+    step(ddp, parameters, group.rank(), 0, /*lr=*/1);
+    const auto [u, s, v] = at::linalg_svd(mean_gradient(0), /*full_matrices=*/false);
+    const at::Tensor nearest =
+        at::mm(u.narrow(1, 0, 3) * s.narrow(0, 0, 3), v.narrow(0, 0, 3));  // Eckart and Young
+    EXPECT_LT(difference(-parameters[0].tensor, nearest), 1e-4);
+  });
+}
+
+TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
+  test::run_ranks(1, [](ProcessGroup& group) {
+    const auto parameters = matrix_and_vector();
+    const auto strategy = make("{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
+    Precision precision;
+    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    std::vector<at::Tensor> sent;
+    for (int i = 0; i < 2; ++i) {
+      const at::Tensor before = parameters[0].tensor.detach().clone();
+      step(ddp, parameters, 0, 0, /*lr=*/1);
+      sent.push_back(before - parameters[0].tensor.detach());
+    }
+    EXPECT_GT(difference(sent[1], sent[0]), 1e-3);
+  });
+}
+
+TEST(PowerSgd, SendsWholeWhatIsNotWorthCompressing) {
+  const auto strategy = make("{name: powersgd, rank: 5}");  // 5 (12 + 9) is nearly 12 x 9
+  const ParameterLayout layout(matrix_and_vector(), {}, KernelSet::reference, 2);
+  std::vector<std::int64_t> bytes;
+  for (const auto& each : strategy->plan(layout, 0).collectives) bytes.push_back(each.bytes);
+  EXPECT_THAT(bytes, testing::ElementsAre(4 * 5, 4 * 5 * 12, 4 * 5 * 9));
+  const auto more = make("{name: powersgd, rank: 6}");
+  ASSERT_EQ(more->plan(layout, 0).collectives.size(), 1u);
+  EXPECT_EQ(more->plan(layout, 0).collectives[0].bytes, 4 * (5 + 12 * 9));
+}
+
+TEST(PowerSgd, TheProofLeavesNothingBehind) {
+  std::vector<at::Tensor> ends(2);
+  for (const bool proves : {false, true}) {
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      const auto strategy = make("{name: powersgd, rank: 2}");
+      Precision precision;
+      const auto parameters = matrix_and_vector();
+      DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+      for (int i = 0; i < 3; ++i) {
+        step(ddp, parameters, group.rank(), i, 0.5);
+        if (!proves) continue;
+        const Check check = check_integer_gradients(ddp, group, {.number = std::uint64_t(i)});
+        EXPECT_EQ(check.status, CheckStatus::declared) << check.detail;
+      }
+      if (group.rank() == 0) ends[proves] = parameters[0].tensor.detach().clone();
+    });
+  }
+  EXPECT_TRUE(at::equal(ends[0], ends[1]));
+}
+
+TEST(LocalSgd, EveryStepIsTheMeanOfTheGradients) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy = make("{name: local_sgd, every: 1}");
+    Precision precision;
+    const auto parameters = matrix_and_vector();
+    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    at::Tensor expected = at::zeros({12, 9}, at::kDouble);
+    for (int i = 0; i < 4; ++i) {
+      step(ddp, parameters, group.rank(), i, 0.5);
+      expected -= 0.5 * mean_gradient(i);
+      EXPECT_LT(difference(parameters[0].tensor, expected), 1e-5);
+    }
+  });
+}
+
+TEST(LocalSgd, MeetsByTheOuterOptimizer) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy =
+        make("{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
+    Precision precision;
+    const auto parameters = matrix_and_vector();
+    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    at::Tensor met = at::zeros({12, 9}, at::kDouble), momentum = met.clone();
+    at::Tensor own = met.clone();
+    at::Tensor way = met.clone();  // the mean of all ranks'
+    for (int i = 0; i < 9; ++i) {
+      EXPECT_EQ(strategy->ranks_agree(), i % 3 == 0);
+      step(ddp, parameters, group.rank(), i, 0.5);
+      own -= 0.5 * gradient(group.rank(), i);
+      way -= 0.5 * mean_gradient(i);
+      if (i % 3 == 2) {
+        momentum = 0.9 * momentum + way;
+        met = met + 0.7 * (way + 0.9 * momentum);
+        own = met.clone();
+        way.zero_();
+      }
+      EXPECT_LT(difference(parameters[0].tensor, own), 1e-5) << "step " << i;
+    }
+  });
+}
+
+TEST(LocalSgd, PlansTheStepsInWhichRanksMeet) {
+  Experiment experiment = test::small_experiment(2);
+  experiment.strategy.name = "local_sgd";
+  experiment.strategy.options = parse_yaml("{every: 2}", "test.yaml");
+  experiment.precision.name = "bf16_mixed";
+  experiment.attention.name = "eager";
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    for (int i = 0; i < 4; ++i) {
+      trainer.step(i);
+      const bool meets = i % 2 == 1;
+      EXPECT_EQ(trainer.planned().size(), meets ? 1u : 0u);
+      EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+      const Check equal = check_parameters_equal(trainer.data_parallel(), group);
+      EXPECT_EQ(equal.status, meets ? CheckStatus::passed : CheckStatus::declared) << equal.detail;
+      EXPECT_EQ(check_compute_copy(trainer.data_parallel(), group).status, CheckStatus::passed);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
