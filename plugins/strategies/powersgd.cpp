@@ -13,11 +13,11 @@
 
 namespace ddprun {
 
-/// A matrix M (n, m) of gradients, and what was kept back before, is sent as P (n, r) = M Q, averaged
-/// and made orthonormal, and Q (m, r) = M^T P, averaged: one step of the power method, which begins
-/// at the Q of the step before. All ranks then have P Q^T, of rank r, and each keeps back what its
-/// own M differs by. All factors P of a step travel in one all-reduce, all Q in a second, and what
-/// is not worth compressing in a third.
+/// A matrix M (n, m) of gradients, and what was kept back before, is sent as P (n, r) = M Q,
+/// averaged and made orthonormal, and Q (m, r) = M^T P, averaged: one step of the power method,
+/// which begins at the Q of the step before. All ranks then have P Q^T, of rank r, and each keeps
+/// back what its own M differs by. All factors P of a step travel in one all-reduce, all Q in a
+/// second, and what is not worth compressing in a third.
 class PowerSgd final : public Strategy {
  public:
   void declare_options(Options& options) override {
@@ -29,8 +29,9 @@ class PowerSgd final : public Strategy {
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
     if (run.scales_loss) {
-      return Refusal{.reason = "what it keeps back would be of another scale than the next "
-                               "gradients",
+      return Refusal{.reason =
+                         "what it keeps back would be of another scale than the next "
+                         "gradients",
                      .expected = "a precision that does not scale the loss",
                      .hint = "take bf16_mixed or fp32"};
     }

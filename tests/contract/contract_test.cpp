@@ -7,14 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
-#include <ostream>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "combinations.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/train/proof.h"
@@ -25,120 +23,6 @@
 
 namespace ddprun {
 namespace {
-
-struct Combination {
-  std::string strategy, precision, attention;
-  int ranks = 1;
-  ConfigNode strategy_options = {};  // null: the defaults
-  BackendKind backend = BackendKind::gloo;
-};
-
-std::string name_of(const Combination& combination) {
-  const auto& [strategy, precision, attention, ranks, options, backend] = combination;
-  return strategy + (options.map.empty() ? "" : "_at_its_minimum") + "__" + precision + "__" +
-         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") +
-         name_of(backend);
-}
-
-void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
-
-/// Why one of the experiment's plugins cannot run in it.
-std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
-  const auto precision = make_precision(registry(), experiment.precision);
-  const RunDescription run = describe_run(experiment, *precision);
-  switch (kind) {
-    case PluginKind::strategy:
-      return make_strategy(registry(), experiment.strategy)->unsupported(run);
-    case PluginKind::precision:
-      return precision->unsupported(run);
-    case PluginKind::attention:
-      return make_attention(registry(), experiment.attention)->unsupported(run);
-  }
-  return {};
-}
-
-Experiment experiment_of(const Combination& combination) {
-  Experiment experiment = test::small_experiment(combination.ranks);
-  experiment.strategy.name = combination.strategy;
-  experiment.strategy.options = combination.strategy_options;
-  experiment.precision.name = combination.precision;
-  experiment.attention.name = combination.attention;
-  experiment.world.comm.backend = combination.backend;
-  experiment.world.comm.timeout_s = 30;
-  if (refusal(PluginKind::precision, experiment)) experiment.model.kernels = KernelSet::reference;
-  return experiment;
-}
-
-bool supported(const Experiment& experiment) {
-  return !refusal(PluginKind::strategy, experiment) &&
-         !refusal(PluginKind::precision, experiment) && !refusal(PluginKind::attention, experiment);
-}
-
-/// Options at their lower limits: with the model of these tests, a bucket of the default size would
-/// hold everything.
-class LowerLimits : public Options {
- public:
-  void section(const std::string&, const std::string&,
-               const std::function<void(Options&)>&) override {}
-  void choice_or_section(const std::string&, ChoiceTarget, const std::string&,
-                         const std::function<void(Options&)>&) override {}
-  ConfigNode node;
-
- protected:
-  bool visit(const OptionSpec& spec, OptionTarget target) override {
-    const bool number =
-        std::holds_alternative<double*>(target) || std::holds_alternative<std::int64_t*>(target);
-    if (!number || !spec.limits.min) return false;
-    ConfigNode value;
-    value.kind = ConfigNode::Kind::scalar;
-    value.scalar = std::holds_alternative<double*>(target)
-                       ? std::to_string(*spec.limits.min)
-                       : std::to_string(static_cast<std::int64_t>(*spec.limits.min));
-    node.kind = ConfigNode::Kind::map;
-    node.map.emplace_back(spec.key, value);
-    return false;
-  }
-};
-
-std::vector<std::string> discovered(PluginKind kind) {
-  std::vector<std::string> names;
-  for (const auto& plugin : registry().list()) {
-    if (plugin.kind == kind) names.push_back(plugin.name);
-  }
-  return names;
-}
-
-/// 2 ranks, and 1 or 4 in turn: each plugin meets all three numbers, and a pair of plugins two.
-std::array<int, 2> rank_counts(std::size_t turn) { return {turn % 2 == 0 ? 1 : 4, 2}; }
-
-std::vector<Combination> combinations() {
-  const auto precisions = discovered(PluginKind::precision);
-  const auto attentions = discovered(PluginKind::attention);
-  const auto strategies = discovered(PluginKind::strategy);
-  std::vector<Combination> all;
-  for (std::size_t s = 0; s < strategies.size(); ++s) {
-    const std::string& strategy = strategies[s];
-    // Gradients do not tell a strategy which attention made them: pairs of plugins are enough.
-    for (std::size_t p = 0; p < precisions.size(); ++p)
-      for (std::size_t a = 0; a < (s == 0 ? attentions.size() : 1); ++a)
-        for (const int ranks : rank_counts(s + p + a)) {
-          all.push_back({strategy, precisions[p], attentions[a], ranks});
-        }
-    // What a backend carries does not depend on the other plugins.
-    for (const int ranks : {1, 2, 4}) {
-      all.push_back({strategy, "fp32", attentions[0], ranks, {}, BackendKind::shm});
-    }
-    LowerLimits limits;
-    registry().create(PluginKind::strategy, strategy)->declare_options(limits);
-    if (limits.node.map.empty()) continue;
-    for (std::size_t p = 0; p < precisions.size(); ++p)
-      for (const int ranks : rank_counts(s + p + 1)) {  // the number that it did not meet above
-        all.push_back({strategy, precisions[p], attentions[0], ranks, limits.node});
-      }
-  }
-  std::erase_if(all, [](const Combination& one) { return !supported(experiment_of(one)); });
-  return all;
-}
 
 /// Those whose strategy can update parameters while gradients travel, and whose precision lets it.
 std::vector<Combination> overlapping() {

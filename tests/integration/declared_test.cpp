@@ -24,8 +24,8 @@ TEST(Declared, IsWhatTheTableSays) {
   folder.write("less.yaml", tiny_experiment("sweep: {strategy: [flat, powersgd, {name: local_sgd, "
                                             "every: 2}]}\n",
                                             /*steps=*/4));
-  const CommandResult run = run_ddprun(folder, {"less.yaml", "--set", "train.eval.every=2", "--set",
-                                                "optimizer.clip_norm=0.1"});
+  const CommandResult run = run_ddprun(
+      folder, {"less.yaml", "--set", "train.eval.every=2", "--set", "optimizer.clip_norm=0.1"});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
                              HasSubstr("with what is kept back the mean"),
@@ -55,7 +55,8 @@ TEST(Declared, IsWhatTheTableSays) {
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {
   TemporaryFolder folder;
   folder.write("less.yaml", tiny_experiment("", 2));
-  const CommandResult run = run_ddprun(folder, {"verify", "less.yaml", "--set", "strategy=powersgd"});
+  const CommandResult run =
+      run_ddprun(folder, {"verify", "less.yaml", "--set", "strategy=powersgd"});
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.err + run.out,
               HasSubstr("verify compares each gradient with that of one process"));
@@ -83,7 +84,8 @@ TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {
 TEST(Products, AreChosenByTheEnvironmentAndStandInTheResult) {
   TemporaryFolder folder;
   folder.write("e.yaml", tiny_experiment("", 2));
-  const CommandResult wrong = run_ddprun(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"});
+  const CommandResult wrong =
+      run_ddprun(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("DDPRUN_PRODUCTS names no way to multiply"),
                                HasSubstr("fast: no such path"), HasSubstr("avx512_bf16")));

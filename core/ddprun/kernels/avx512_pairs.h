@@ -11,8 +11,7 @@
 
 // Only functions with this attribute are compiled for AVX-512; has_avx512_bf16() asks the CPU
 // before one runs.
-#define DDPRUN_AVX512 \
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define DDPRUN_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
 namespace ddprun::kernels::avx512 {
 

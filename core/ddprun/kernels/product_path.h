@@ -7,8 +7,8 @@
 
 namespace ddprun::kernels {
 
-/// How products of bfloat16 matrices are computed. All sum in float32, in orders of their own: two of
-/// them agree to rounding, not in bits.
+/// How products of bfloat16 matrices are computed. All sum in float32, in orders of their own: two
+/// of them agree to rounding, not in bits.
 enum class ProductPath : std::uint8_t {
   amx,          ///< tiles of Intel's AMX
   avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4, Intel from Cooper Lake on

@@ -327,6 +327,15 @@ void FlatBuffers::add_mean(int unit, Range slice, const at::Tensor& mean) {
   }
 }
 
+std::vector<Range> FlatBuffers::owned(Range range) const {
+  std::vector<Range> parts;
+  for (const Range& own : owned_) {
+    const Range part = shared(own, range);
+    if (part.size() > 0) parts.push_back(part);
+  }
+  return parts;
+}
+
 void FlatBuffers::zero_grad() {
   for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
   mean_begun_.assign(mean_begun_.size(), false);

@@ -42,6 +42,8 @@ class FlatBuffers : public ParameterLayout {
   const BufferHolding& holding() const { return holding_; }
   /// What this rank updates; all() if the plan names nothing else.
   const std::vector<Range>& owned() const { return owned_; }
+  /// Those of them within `range`, cut off at its ends.
+  std::vector<Range> owned(Range range) const;
   bool owns_all() const { return owned_.size() == 1 && owned_[0] == all(); }
 
   /// A 1-D view of the parameters that the optimizer updates, of which a rank may hold what it owns

@@ -1,5 +1,7 @@
 // The checks by which each run proves itself: exact gradients, equal parameters, the planned
 // collectives.
+//
+// Family: proof.cpp integer_proof.cpp
 #pragma once
 
 #include <cstdint>

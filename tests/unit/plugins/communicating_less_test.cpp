@@ -109,7 +109,8 @@ TEST(PowerSgd, SendsTheNearestMatrixOfItsRankOnceTheFactorsAreWarm) {
 TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
   test::run_ranks(1, [](ProcessGroup& group) {
     const auto parameters = matrix_and_vector();
-    const auto strategy = make("{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
+    const auto strategy =
+        make("{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
     Precision precision;
     DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
     std::vector<at::Tensor> sent;
@@ -170,8 +171,7 @@ TEST(LocalSgd, EveryStepIsTheMeanOfTheGradients) {
 
 TEST(LocalSgd, MeetsByTheOuterOptimizer) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy =
-        make("{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
+    const auto strategy = make("{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
     Precision precision;
     const auto parameters = matrix_and_vector();
     DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());

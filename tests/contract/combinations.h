@@ -1,0 +1,35 @@
+// Which plugins are tried together, and on how many ranks.
+#pragma once
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ddprun/config/experiment.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+struct Combination {
+  std::string strategy, precision, attention;
+  int ranks = 1;
+  ConfigNode strategy_options = {};  // null: the defaults
+  BackendKind backend = BackendKind::gloo;
+};
+
+std::string name_of(const Combination& combination);
+void PrintTo(const Combination& combination, std::ostream* out);
+
+/// A small training run with them.
+Experiment experiment_of(const Combination& combination);
+/// Why one of the experiment's plugins cannot run in it.
+std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment);
+bool supported(const Experiment& experiment);
+
+/// The names of all plugins of a kind.
+std::vector<std::string> discovered(PluginKind kind);
+/// All combinations that are supported.
+std::vector<Combination> combinations();
+
+}  // namespace ddprun
