@@ -91,7 +91,8 @@ std::string version_of(const std::vector<PluginInfo>& plugins, const PluginChoic
 /// The software and processor that timings depend on.
 const std::string& platform_text() {
   static const std::string the_text = [] {
-    const std::set<std::string> kept = {"cpu", "cores", "products", "torch", "ddprun", "build"};
+    const std::set<std::string> kept = {"cpu",   "cores",  "products", "float32 products",
+                                        "torch", "ddprun", "build"};
     std::string text;
     for (const auto& [key, value] : describe_environment()) {
       if (kept.contains(key)) text += key + "=" + value + "\n";

@@ -95,8 +95,8 @@ void prefetch_panel(Matrix<T> c, std::int64_t rows) {
 }
 
 /// c (m, n) = the packed block of a times that of b, or c += that if `add`.
-DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
-                                Matrix<float> c) {
+DDPRUN_AMX void multiply_blocks(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
+                                bool add, Matrix<float> c) {
   alignas(64) float sums[kPanel * kPanel];
   configure_tiles();
   for (std::int64_t column = 0; column < n; column += kPanel) {
@@ -119,7 +119,7 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
 }
 
 /// c = the same, plus addend (in whole panels) if there is one, rounded to bfloat16.
-DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64_t n,
+DDPRUN_AMX void multiply_blocks(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                                 Matrix<const float> addend, Matrix<bf16> c) {
   alignas(64) float sums[kPanel * kPanel];
   configure_tiles();
@@ -137,6 +137,7 @@ DDPRUN_AMX void multiply_blocks(const Packed& packed, std::int64_t m, std::int64
 }
 
 struct ByAmx {
+  using Element = bf16;
   static constexpr std::int64_t kRows = kPanel;
   static constexpr std::int64_t kColumns = kPanel;
   static constexpr std::int64_t kStep = amx::kStep;
@@ -147,17 +148,17 @@ struct ByAmx {
   static constexpr std::int64_t kBlockM = 1024;
   static constexpr std::int64_t kKept = 1024 * 1024;
 
-  static void pack_left(Op op, const Source& source, bf16* out) {
+  static void pack_left(Op op, const Source<bf16>& source, bf16* out) {
     op == Op::plain ? pack_rows(source, false, out) : pack_columns(source, true, out);
   }
-  static void pack_right(Op op, const Source& source, bf16* out) {
+  static void pack_right(Op op, const Source<bf16>& source, bf16* out) {
     op == Op::plain ? pack_columns(source, false, out) : pack_rows(source, true, out);
   }
-  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
+  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n, bool add,
                        Matrix<float> c) {
     multiply_blocks(packed, m, n, add, c);
   }
-  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n,
+  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                        Matrix<const float> addend, Matrix<bf16> c) {
     multiply_blocks(packed, m, n, addend, c);
   }

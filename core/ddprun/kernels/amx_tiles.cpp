@@ -24,7 +24,7 @@ DDPRUN_AMX void configure_tiles() {
   asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
 }
 
-DDPRUN_AMX void pack_rows(const Source& source, bool transposed, bf16* out) {
+DDPRUN_AMX void pack_rows(const Source<bf16>& source, bool transposed, bf16* out) {
   const std::int64_t steps = round_up(source.columns, kStep) / kStep;
   alignas(64) bf16 padded[kTile * 32];
   for (std::int64_t row = 0; row < source.rows; row += kTile) {
@@ -43,7 +43,7 @@ DDPRUN_AMX void pack_rows(const Source& source, bool transposed, bf16* out) {
   }
 }
 
-DDPRUN_AMX void pack_columns(const Source& source, bool transposed, bf16* out) {
+DDPRUN_AMX void pack_columns(const Source<bf16>& source, bool transposed, bf16* out) {
   const std::int64_t steps = round_up(source.rows, kStep) / kStep;
   alignas(64) bf16 padded[kStep * 32];
   alignas(64) bf16 pairs[2 * kTile * 32];

@@ -1,4 +1,4 @@
-// Pairs of bfloat16 values in vectors of AVX-512: what AMX and AVX-512 need to pack operands.
+// Vectors of AVX-512: packing of pairs of bfloat16 values, and rows of results.
 #pragma once
 
 #if defined(__x86_64__)
@@ -24,7 +24,7 @@ inline __mmask32 first_values(std::int64_t count) {
 
 /// `rows` rows of 32 values each, from (row, column) on. At the matrix's end it is a copy in
 /// `padded`, with zeros for what is missing; else the values where they lie.
-DDPRUN_AVX512 inline Matrix<const bf16> whole_rows(const Source& source, std::int64_t row,
+DDPRUN_AVX512 inline Matrix<const bf16> whole_rows(const Source<bf16>& source, std::int64_t row,
                                                    std::int64_t column, std::int64_t rows,
                                                    bf16* padded) {
   const bf16* const from = source.data + row * source.stride + column;
@@ -105,6 +105,35 @@ DDPRUN_AVX512 inline RowPairs pair_up(const bf16* even_row, const bf16* odd_row)
   const __m512i odd = _mm512_loadu_si512(odd_row);
   return {_mm512_permutex2var_epi16(even, _mm512_load_si512(kPairs[0]), odd),
           _mm512_permutex2var_epi16(even, _mm512_load_si512(kPairs[1]), odd)};
+}
+
+/// Writes 32 sums, or fewer if `columns` leaves fewer.
+DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, float* to) {
+  if (columns >= 32) {
+    _mm512_storeu_ps(to, low);
+    _mm512_storeu_ps(to + kLanes, high);
+    return;
+  }
+  const __mmask32 mask = first_values(columns);
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), low);
+  _mm512_mask_storeu_ps(to + kLanes, static_cast<__mmask16>(mask >> kLanes), high);
+}
+DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, bf16* to) {
+  const auto pair = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  if (columns >= 32) {
+    _mm512_storeu_si512(to, pair);
+  } else {
+    _mm512_mask_storeu_epi16(to, first_values(columns), pair);
+  }
+}
+
+/// Reads what write_row() may write.
+DDPRUN_AVX512 inline void add_row(const float* from, std::int64_t columns, __m512& low,
+                                  __m512& high) {
+  const __mmask32 mask = first_values(columns);
+  low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from));
+  high = _mm512_add_ps(
+      high, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> kLanes), from + kLanes));
 }
 
 }  // namespace ddprun::kernels::avx512

@@ -15,7 +15,7 @@ using namespace avx512;
 
 /// A panel of `width` rows, with k along them: out[pair of k][row].
 template <int width>
-DDPRUN_AVX512 void pack_rows(const Source& source, bf16* out) {
+DDPRUN_AVX512 void pack_rows(const Source<bf16>& source, bf16* out) {
   const std::int64_t depth = round_up(source.columns, kDeep);
   alignas(64) bf16 padded[kLanes * 32];
   for (std::int64_t row = 0; row < source.rows; row += width) {
@@ -32,7 +32,7 @@ DDPRUN_AVX512 void pack_rows(const Source& source, bf16* out) {
 
 /// A panel of `width` columns, with k along them: out[pair of k][column].
 template <int width>
-DDPRUN_AVX512 void pack_columns(const Source& source, bf16* out) {
+DDPRUN_AVX512 void pack_columns(const Source<bf16>& source, bf16* out) {
   const std::int64_t depth = round_up(source.rows, kDeep);
   alignas(64) bf16 padded[kDeep * 32];
   for (std::int64_t row = 0; row < source.rows; row += kDeep) {
@@ -53,36 +53,8 @@ DDPRUN_AVX512 void pack_columns(const Source& source, bf16* out) {
   }
 }
 
-/// Writes 32 sums, or fewer if `columns` leaves fewer.
-DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, float* to) {
-  if (columns >= 32) {
-    _mm512_storeu_ps(to, low);
-    _mm512_storeu_ps(to + kLanes, high);
-    return;
-  }
-  const __mmask32 mask = first_values(columns);
-  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), low);
-  _mm512_mask_storeu_ps(to + kLanes, static_cast<__mmask16>(mask >> kLanes), high);
-}
-DDPRUN_AVX512 inline void write_row(__m512 low, __m512 high, std::int64_t columns, bf16* to) {
-  const auto pair = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-  if (columns >= 32) {
-    _mm512_storeu_si512(to, pair);
-  } else {
-    _mm512_mask_storeu_epi16(to, first_values(columns), pair);
-  }
-}
-
-/// Reads what write_row() may write.
-DDPRUN_AVX512 inline void add_row(const float* from, std::int64_t columns, __m512& low,
-                                  __m512& high) {
-  const __mmask32 mask = first_values(columns);
-  low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from));
-  high = _mm512_add_ps(
-      high, _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> kLanes), from + kLanes));
-}
-
 struct ByAvx512 {
+  using Element = bf16;
   static constexpr std::int64_t kRows = 12;
   static constexpr std::int64_t kColumns = 32;
   static constexpr std::int64_t kStep = kDeep;
@@ -93,10 +65,10 @@ struct ByAvx512 {
   static constexpr std::int64_t kBlockM = 768;
   static constexpr std::int64_t kKept = 1024 * 1024;
 
-  static void pack_left(Op op, const Source& source, bf16* out) {
+  static void pack_left(Op op, const Source<bf16>& source, bf16* out) {
     op == Op::plain ? pack_rows<kRows>(source, out) : pack_columns<kRows>(source, out);
   }
-  static void pack_right(Op op, const Source& source, bf16* out) {
+  static void pack_right(Op op, const Source<bf16>& source, bf16* out) {
     op == Op::plain ? pack_columns<kColumns>(source, out) : pack_rows<kColumns>(source, out);
   }
 
@@ -132,7 +104,7 @@ struct ByAvx512 {
   }
 
   template <typename T>
-  static void multiply_all(const Packed& packed, std::int64_t m, std::int64_t n,
+  static void multiply_all(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                            Matrix<const float> addend, Matrix<T> c) {
     for (std::int64_t column = 0; column < n; column += kColumns) {
       for (std::int64_t row = 0; row < m; row += kRows) {
@@ -143,11 +115,11 @@ struct ByAvx512 {
     }
   }
 
-  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n, bool add,
+  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n, bool add,
                        Matrix<float> c) {
     multiply_all(packed, m, n, {add ? c.data : nullptr, c.stride}, c);
   }
-  static void multiply(const Packed& packed, std::int64_t m, std::int64_t n,
+  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                        Matrix<const float> addend, Matrix<bf16> c) {
     multiply_all(packed, m, n, addend, c);
   }

@@ -1,4 +1,4 @@
-// Products of bfloat16 matrices, block by block: what the instructions for them share.
+// Products of matrices, block by block: what the instructions for them share.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,9 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
 }
 
 /// A row-major matrix with its bounds, where it lies in memory.
+template <class E>
 struct Source {
-  const bf16* data;
+  const E* data;
   std::int64_t stride, rows, columns;
 
   Source from(std::int64_t row, std::int64_t column, std::int64_t row_count,
@@ -30,13 +31,14 @@ struct Source {
 
 /// Packed operands of a block of c: panels of kRows rows of a, and of kColumns columns of b, each
 /// `depth` deep.
+template <class E>
 struct Packed {
-  const bf16* a;
-  const bf16* b;
+  const E* a;
+  const E* b;
   std::int64_t depth;
 
-  const bf16* panel_a(std::int64_t row) const { return a + row * depth; }
-  const bf16* panel_b(std::int64_t column) const { return b + column * depth; }
+  const E* panel_a(std::int64_t row) const { return a + row * depth; }
+  const E* panel_b(std::int64_t column) const { return b + column * depth; }
 };
 
 /// Memory of a thread, aligned to cache lines. It grows and is kept.
@@ -62,6 +64,7 @@ class Workspace {
 };
 
 // An inner kernel `I` is a struct of static members:
+//   Element              of a and b: bf16 or float
 //   kRows, kColumns      of a panel of a, and of b
 //   kStep                of which every depth is a multiple; what is missing counts as zero
 //   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements
@@ -71,23 +74,26 @@ class Workspace {
 //                                      panels) if there is one, rounded once
 
 /// Where op(matrix)'s block of rows and k lies in it.
-inline Source block_of(Op op, const Source& source, std::int64_t row, std::int64_t k,
-                       std::int64_t rows, std::int64_t depth) {
+template <class E>
+Source<E> block_of(Op op, const Source<E>& source, std::int64_t row, std::int64_t k,
+                   std::int64_t rows, std::int64_t depth) {
   return op == Op::plain ? source.from(row, k, rows, depth) : source.from(k, row, depth, rows);
 }
 
 /// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
 template <class I, typename T>
 void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                   const Source& a, const Source& b, bool add, Matrix<T> c) {
-  static thread_local Workspace<bf16> left, right;
+                   const Source<typename I::Element>& a, const Source<typename I::Element>& b,
+                   bool add, Matrix<T> c) {
+  using E = typename I::Element;
+  static thread_local Workspace<E> left, right;
   static thread_local Workspace<float> partial;
   const std::int64_t rows = round_up(m, I::kRows);
   const std::int64_t depth = round_up(k, I::kStep);
   const bool keep_a = rows * depth <= I::kKept;
-  bf16* const packed_a = left.at_least(rows * (keep_a ? depth : I::kBlockK));
-  bf16* const packed_b = right.at_least(I::kBlockN * I::kBlockK);
-  const auto pack_a = [&](std::int64_t from, bf16* out) {
+  E* const packed_a = left.at_least(rows * (keep_a ? depth : I::kBlockK));
+  E* const packed_b = right.at_least(I::kBlockN * I::kBlockK);
+  const auto pack_a = [&](std::int64_t from, E* out) {
     I::pack_left(op_a, block_of(op_a, a, 0, from, m, I::kBlockK), out);
   };
   if (keep_a) {
@@ -99,11 +105,11 @@ void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_
     for (std::int64_t from = 0; from < k; from += I::kBlockK) {
       const std::int64_t deep = std::min(I::kBlockK, k - from);
       if (!keep_a) pack_a(from, packed_a);
-      const Source b_block = op_b == Op::plain ? b.from(from, column, deep, columns)
-                                               : b.from(column, from, columns, deep);
+      const Source<E> b_block = op_b == Op::plain ? b.from(from, column, deep, columns)
+                                                  : b.from(column, from, columns, deep);
       I::pack_right(op_b, b_block, packed_b);
-      const Packed packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
-                             round_up(deep, I::kStep)};
+      const Packed<E> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
+                                round_up(deep, I::kStep)};
       if constexpr (std::is_same_v<T, float>) {
         I::multiply(packed, m, columns, add || from > 0, out);
       } else {
@@ -122,7 +128,9 @@ void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_
 /// product() on the calling thread, by the inner kernel I. T: float, or bf16 and not `add`.
 template <class I, typename T>
 void blocked_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                     Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<T> c) {
+                     Matrix<const typename I::Element> a, Matrix<const typename I::Element> b,
+                     bool add, Matrix<T> c) {
+  using E = typename I::Element;
   if (k == 0) {
     for (std::int64_t row = 0; row < m && !add; ++row) {
       std::fill_n(c.data + row * c.stride, n, T(0));
@@ -131,8 +139,8 @@ void blocked_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int6
   }
   const bool a_lies = op_a == Op::plain;
   const bool b_lies = op_b == Op::plain;
-  const Source left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
-  const Source right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
+  const Source<E> left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
+  const Source<E> right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
   for (std::int64_t row = 0; row < m; row += I::kBlockM) {
     const std::int64_t rows = std::min(I::kBlockM, m - row);
     multiply_rows<I, T>(op_a, op_b, rows, n, k, block_of(op_a, left, row, 0, rows, k), right, add,

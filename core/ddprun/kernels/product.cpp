@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/avx512_float_product.h"
 #include "ddprun/kernels/avx512_product.h"
 #include "ddprun/kernels/blocked_product.h"
 #include "ddprun/kernels/convert.h"
@@ -113,6 +114,17 @@ void by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
+  if (float_path() == FloatPath::library) {
+    return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
+  }
+  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
+    avx512_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
+                   columns_from(op_b, b, column), add, c.from(row, column));
+  });
+}
+
+void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
   if (sgemm_ == nullptr || !fit_int({m, n, k, a.stride, b.stride, c.stride})) {
     return product_by_aten(op_a, op_b, m, n, k, a, b, add, c);
   }

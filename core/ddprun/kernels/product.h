@@ -22,7 +22,7 @@ struct Matrix {
 enum class Op { plain, transposed };
 
 /// c (m, n) = op(a) (m, k) op(b) (k, n), or c += that if `add`. Sums are float32. Unlike the other
-/// kernels, it may use torch's threads and allocate. Of bfloat16 matrices it runs as product_path()
+/// kernels, it may use torch's threads and allocate. It runs as float_path() or product_path()
 /// says.
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
@@ -33,16 +33,18 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
              Matrix<const bf16> b, Matrix<bf16> c);
 
+/// The same by MKL, which is part of libtorch_cpu on x86-64. Where it is not, this is
+/// product_by_aten().
+void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c);
+void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                        Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
+
 /// The same by float32 products: operands are widened first, in memory that the thread keeps.
 void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                        Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
 void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                        Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c);
-
-/// The same by MKL, which is part of libtorch_cpu on x86-64. Where it is not, this is
-/// product_by_aten().
-void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                        Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
 
 /// The same by ATen, for a LibTorch whose BLAS is not MKL: bfloat16 results are rounded to bfloat16
 /// before they become float32.

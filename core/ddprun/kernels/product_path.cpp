@@ -13,6 +13,14 @@ namespace ddprun::kernels {
 
 namespace {
 
+bool is_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 constexpr auto kNames = choice_names(ProductPath{});
 
 std::string forced_name() {
@@ -46,6 +54,14 @@ bool has(ProductPath path) {
 
 ProductPath product_path() {
   static const ProductPath chosen = choose();
+  return chosen;
+}
+
+FloatPath float_path() {
+  static const FloatPath chosen =
+      has_avx512_bf16() && !is_intel() && product_path() != ProductPath::library
+          ? FloatPath::avx512
+          : FloatPath::library;
   return chosen;
 }
 

@@ -1,4 +1,4 @@
-// Which instructions multiply bfloat16 matrices here.
+// Which instructions multiply matrices here.
 #pragma once
 
 #include <array>
@@ -26,6 +26,17 @@ bool has(ProductPath path);
 /// list that the CPU has. Chosen at the first call. Throws c10::Error where refused_products() has
 /// words.
 ProductPath product_path();
+
+/// How products of float32 matrices are computed.
+enum class FloatPath : std::uint8_t {
+  avx512,   ///< our own: on CPUs for which MKL has a lesser kernel (AMD from Zen 4 on)
+  library,  ///< MKL's, or ATen's
+};
+constexpr auto choice_names(FloatPath) { return std::array{"avx512", "library"}; }
+
+/// That of this process: the library's where DDPRUN_PRODUCTS says `library`. Throws as
+/// product_path().
+FloatPath float_path();
 
 /// What is wrong with the value of DDPRUN_PRODUCTS on this CPU; empty: nothing.
 std::string refused_products();

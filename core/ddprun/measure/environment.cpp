@@ -114,6 +114,7 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"cores", cores + " usable of " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
       {"simd", at::get_cpu_capability()},
       {"products", bf16_products()},
+      {"float32 products", name_of(kernels::float_path())},
       {"memory", or_unknown(gib(parse_kib(proc_value("/proc/meminfo", "MemTotal"))))},
       {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
       {"hostname", system.nodename},

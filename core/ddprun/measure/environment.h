@@ -8,8 +8,9 @@
 
 namespace ddprun {
 
-/// Facts for result.json, in order: cpu model, cores, simd, products (of bfloat16), memory, kernel,
-/// hostname, torch, gloo, compiler, build type, ddprun version, time. Throws as bf16_products().
+/// Facts for result.json, in order: cpu model, cores, simd, products (of bfloat16), float32
+/// products, memory, kernel, hostname, torch, gloo, compiler, build type, ddprun version, time.
+/// Throws as bf16_products().
 std::vector<std::pair<std::string, std::string>> describe_environment();
 
 /// The name of kernels::product_path(). Throws ConfigError if DDPRUN_PRODUCTS names none that this

@@ -1,9 +1,7 @@
-// Matrix products by ATen in float32, by our kernels in bfloat16.
+// Matrix products by our kernels, of float32 and bfloat16 tensors.
 #include "ddprun/model/matmul.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
 #include "ddprun/kernels/product.h"
 
@@ -13,8 +11,9 @@ namespace {
 
 using kernels::Op;
 
-kernels::Matrix<const at::BFloat16> operand(const at::Tensor& matrix) {
-  return {matrix.const_data_ptr<at::BFloat16>(), matrix.stride(0)};
+template <typename T>
+kernels::Matrix<const T> operand(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<T>(), matrix.stride(0)};
 }
 
 template <typename T>
@@ -32,10 +31,12 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
 
 void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
   if (x.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1), operand(x),
-                     operand(weight), result<at::BFloat16>(out));
+    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1),
+                     operand<at::BFloat16>(x), operand<at::BFloat16>(weight),
+                     result<at::BFloat16>(out));
   } else {
-    at::mm_out(out, x, weight.t());
+    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1),
+                     operand<float>(x), operand<float>(weight), false, result<float>(out));
   }
 }
 
@@ -47,21 +48,22 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
 
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
   if (dy.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1), operand(dy),
-                     operand(weight), result<at::BFloat16>(out));
+    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1),
+                     operand<at::BFloat16>(dy), operand<at::BFloat16>(weight),
+                     result<at::BFloat16>(out));
   } else {
-    at::mm_out(out, dy, weight);
+    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1),
+                     operand<float>(dy), operand<float>(weight), false, result<float>(out));
   }
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
   if (x.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0), operand(dy),
-                     operand(x), add, result<float>(out));
-  } else if (add) {
-    at::addmm_out(out, out, dy.t(), x);
+    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
+                     operand<at::BFloat16>(dy), operand<at::BFloat16>(x), add, result<float>(out));
   } else {
-    at::mm_out(out, dy.t(), x);
+    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
+                     operand<float>(dy), operand<float>(x), add, result<float>(out));
   }
 }
 

@@ -19,12 +19,12 @@ TEST(Environment, EveryFactHasAValue) {
     names.push_back(name);
     EXPECT_FALSE(value.empty()) << name;
   }
-  EXPECT_THAT(names, testing::ElementsAre("cpu", "cores", "simd", "products", "memory", "kernel",
-                                          "hostname", "torch", "gloo", "compiler", "build",
-                                          "ddprun", "time"));
-  EXPECT_THAT(facts[4].second, testing::ContainsRegex("^[0-9]+\\.[0-9] GiB$"));
-  EXPECT_THAT(facts[7].second, testing::ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+"));
-  EXPECT_THAT(facts[12].second,
+  EXPECT_THAT(names, testing::ElementsAre("cpu", "cores", "simd", "products", "float32 products",
+                                          "memory", "kernel", "hostname", "torch", "gloo",
+                                          "compiler", "build", "ddprun", "time"));
+  EXPECT_THAT(facts[5].second, testing::ContainsRegex("^[0-9]+\\.[0-9] GiB$"));
+  EXPECT_THAT(facts[8].second, testing::ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(facts[13].second,
               testing::ContainsRegex("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"));
 }
 
