@@ -24,7 +24,7 @@ from pathlib import Path
 
 import bench_sides as sides
 from bench_parts import adamw_rows, all_reduce_rows, left_out
-from bench_report import OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
+from bench_report import CPU_CLASS, OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
 from bench_roofline import Roofline, roofline_rows
 
 PARTS = ("step", "sharding", "startup", "all_reduce", "adamw")
@@ -150,6 +150,12 @@ def step_rows(cell, args, runs):
 # ---------------------------------------------------------------- sharding
 
 
+# What is compared, of which two sides.
+SHARDED = (("step", "fsdp", "FSDP2"), ("step", "zero1", "ZeroRedundancyOptimizer"), ("step", "fsdp", "zero1"),
+           ("step", "zero1", "bucketed"), ("optimizer", "zero1", "bucketed"), ("peak memory of a rank", "fsdp", "FSDP2"),
+           ("peak memory of a rank", "zero1", "ZeroRedundancyOptimizer"))
+
+
 def sharding_rows(cell, args, runs):
     """What it costs to keep a part: beside PyTorch's ways to do it, and beside our own strategies that keep everything, or more."""
     model, precision, ranks = cell
@@ -167,9 +173,7 @@ def sharding_rows(cell, args, runs):
                         QUANTITIES[what][0], values(results[ours], what), values(results[theirs], what),
                         (competitors[ours].label, competitors[theirs].label))
 
-    return [row("step", "fsdp", "FSDP2"), row("step", "zero1", "ZeroRedundancyOptimizer"), row("step", "fsdp", "zero1"),
-            row("step", "zero1", "bucketed"), row("optimizer", "zero1", "bucketed"), row("peak memory of a rank", "fsdp", "FSDP2"),
-            row("peak memory of a rank", "zero1", "ZeroRedundancyOptimizer")]
+    return [row(*pair) for pair in SHARDED]
 
 
 # ---------------------------------------------------------------- start-up
@@ -211,6 +215,7 @@ def describe_machine():
     flags = fields.get("flags", "").split()
     return {
         "cpu": fields.get("model name", platform.machine()),
+        "cpu_class": CPU_CLASS,
         "cores": len(os.sched_getaffinity(0)),
         "cpu_flags": [flag for flag in flags if flag.startswith(("avx", "amx", "fma"))],
         "memory": Path("/proc/meminfo").read_text().splitlines()[0].split(":")[1].strip(),
@@ -327,7 +332,7 @@ def guarded(rows, what, case, measure, words=str):
 
 def report_text(reports):
     """The Markdown of one or several runs of this program: what each ran on, one table, the notes."""
-    heads = [f"{r['machine']['cpu']}, {r['machine']['cores']} cores; {r['date']}; commit {r['machine']['commit']}" for r in reports]
+    heads = [f"{r['machine']['cpu']} ({r['machine']['cpu_class']}), {r['machine']['cores']} cores; {r['date']}; commit {r['machine']['commit']}" for r in reports]
     rows = [row for report in reports for row in report["rows"]]
     notes = [note for report in reports for note in report["notes"]]
     return "\n".join([*dict.fromkeys(heads), "", table(rows), "", *notes]).rstrip() + "\n"

@@ -171,9 +171,24 @@ class Rows(unittest.TestCase):
     def test_every_goal_is_of_a_quantity_or_part_that_exists(self):
         parts = Path(bench_parts.__file__).read_text()
         named = set(report.QUANTITIES) | set(re.findall('"(all-reduce, [^"]*|AdamW pass)"', parts))
-        self.assertLessEqual({what for what, *_ in report.GOALS}, named)
-        variants = {"as run", "tuned", "compiled", *(variant for variant, *_ in bench_parts.ADAMW_ROWS)}
-        self.assertLessEqual({variant for *_, variant in report.GOALS}, variants)
+        named.add("step over its floor")
+        variants = {"as run", "tuned", "compiled", "large matrices", *(variant for variant, *_ in bench_parts.ADAMW_ROWS),
+                    *(f"{ours} / {theirs}" for _, ours, theirs in bench.SHARDED)}
+        for cpu_class in ("AVX2", *report.CLASS_GOALS):
+            goals = report.goals_of(cpu_class)
+            self.assertLessEqual({what for what, *_ in goals}, named)
+            self.assertLessEqual({variant for *_, variant in goals}, variants)
+
+    def test_the_goal_of_the_floor_is_ours_alone(self):
+        floor = {**CASE, "precision": "fp32", "ranks": 2, "variant": "large matrices"}
+        with mock.patch.object(report, "GOALS_HERE", report.goals_of("AMX")):
+            self.assertTrue(report.make_row("step over its floor", floor, "times", [[1.05]], [[1.0]])["met"])
+            self.assertFalse(report.make_row("step over its floor", floor, "times", [[1.2]], [[2.0]])["met"])
+
+    def test_a_cpu_has_one_class(self):
+        self.assertEqual(report.class_of(["amx_bf16", "avx512_bf16", "avx512f"]), "AMX")
+        self.assertEqual(report.class_of(["avx512_bf16", "avx512f"]), "AVX-512 with bf16")
+        self.assertEqual(report.class_of(["avx2"]), "AVX2")
 
 
 class GoogleBenchmark(unittest.TestCase):
@@ -221,10 +236,10 @@ class Machine(unittest.TestCase):
 class TablesOfRunsMadeApart(unittest.TestCase):
     def test_rows_of_all_in_one_table_and_each_machine_once(self):
         def report_of(what):
-            return {"machine": {"cpu": "a CPU", "cores": 2, "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
+            return {"machine": {"cpu": "a CPU", "cpu_class": "AVX2", "cores": 2, "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
                     "rows": [report.make_row(what, CASE, "ms", [[1]], [[2]])]}
         text = bench.report_text([report_of("step"), report_of("optimizer")])
-        self.assertEqual(text.count("a CPU, 2 cores; 2026-11-21; commit c0ffee"), 1)
+        self.assertEqual(text.count("a CPU (AVX2), 2 cores; 2026-11-21; commit c0ffee"), 1)
         self.assertEqual(sum(line.startswith("| ") and "| 0.50 (" in line for line in text.splitlines()), 2)
         self.assertIn("note of step", text)
         self.assertIn("note of optimizer", text)

@@ -13,8 +13,8 @@ namespace {
 
 using namespace avx512;
 
-/// `rows` rows of `width` values each (a multiple of 16), from (row, column) on. At the matrix's end
-/// it is a copy in `padded`, with zeros for what is missing; else the values where they lie.
+/// `rows` rows of `width` values each (a multiple of 16), from (row, column) on. At the matrix's
+/// end it is a copy in `padded`, with zeros for what is missing; else the values where they lie.
 DDPRUN_AVX512 inline Matrix<const float> whole_rows(const Source<float>& source, std::int64_t row,
                                                     std::int64_t column, std::int64_t rows,
                                                     std::int64_t width, float* padded) {
