@@ -11,7 +11,9 @@
 #include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
 #include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
@@ -212,6 +214,40 @@ TEST(LocalSgd, PlansTheStepsInWhichRanksMeet) {
       EXPECT_EQ(check_compute_copy(trainer.data_parallel(), group).status, CheckStatus::passed);
     }
   });
+}
+
+/// After three steps: the parameters of rank 0, and what the last step sent.
+std::pair<at::Tensor, double> trained(const std::string& strategy,
+                                      const std::string& reduce_dtype) {
+  Experiment experiment = test::small_experiment(2);
+  experiment.strategy.name = strategy;
+  experiment.precision.name = "fp32";
+  experiment.precision.options = parse_yaml("{reduce_dtype: " + reduce_dtype + "}", "test.yaml");
+  experiment.attention.name = "eager";
+  std::pair<at::Tensor, double> out;
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    Sample last = trainer.step(0);
+    for (int i = 1; i < 3; ++i) last = trainer.step(i);
+    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+    EXPECT_EQ(check_integer_gradients(trainer.data_parallel(), group).status, CheckStatus::passed);
+    const at::Tensor parameters =
+        whole_parameters(trainer.data_parallel(), trainer.data_parallel().buffers().all());
+    if (group.rank() == 0) out = {parameters.clone(), last[training().bytes]};
+  });
+  return out;
+}
+
+TEST(ReduceDtype, SendsHalfOfFloat32GradientsByAnyStrategy) {
+  for (const char* strategy : {"flat", "bucketed", "zero1", "zero2", "fsdp"}) {
+    SCOPED_TRACE(strategy);
+    const auto [whole, bytes] = trained(strategy, "float32");
+    const auto [rounded, fewer] = trained(strategy, "bfloat16");
+    const double parameters = 4.0 * static_cast<double>(whole.numel());
+    EXPECT_NEAR(bytes - fewer, parameters / 2, 1);  // of the gradients; parameters as before
+    EXPECT_FALSE(at::equal(rounded, whole));
+    EXPECT_LT((rounded - whole).abs().max().item<double>(), 1e-3);
+  }
 }
 
 }  // namespace
