@@ -123,6 +123,32 @@ class StrategyState {
   std::vector<at::Tensor> before_;
 };
 
+constexpr const char* kName = "integer_gradients";
+
+Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
+  const std::string how = rounded == 0
+                              ? "equal"
+                              : fmt::format("are within the rounding bound ({} are not equal) of",
+                                            with_thousands(rounded));
+  return {
+      kName, CheckStatus::passed,
+      fmt::format("all {} gradients {} the exact mean over {} rank{}",
+                  with_thousands(buffers.parameter_count()), how, ranks, ranks == 1 ? "" : "s")};
+}
+
+/// Of a lossy strategy, whose gradients are the mean with what is kept back, if that is `known`.
+Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
+                       const GradientHashes& hashes, bool known) {
+  const Check equal = check_gradients_equal(buffers, group, hashes);
+  if (equal.status == CheckStatus::failed) return {kName, equal.status, equal.detail};
+  return {
+      kName, CheckStatus::declared,
+      fmt::format(
+          "all {} gradients are equal on all ranks, {}", with_thousands(buffers.parameter_count()),
+          known ? fmt::format("and with what is kept back the mean over {} ranks", group.size())
+                : "and what is not sent of them is lost")};
+}
+
 }  // namespace
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
@@ -138,41 +164,27 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
     data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
   }
   const Agreement agreement = data_parallel.context().agreement();
-  const bool exchanged = agreement == Agreement::exact || agreement == Agreement::lossy;
+  const bool lossy = agreement == Agreement::lossy;
   Expected should{.integers = integers};
-  if (!exchanged) should.own_rank = me;
-  if (agreement == Agreement::lossy) should.kept_back = kept.since(group);
+  if (!lossy && agreement != Agreement::exact) should.own_rank = me;
+  if (lossy) should.kept_back = kept.since(group);
+  const bool known = !lossy || should.kept_back.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
-  const std::string own = find_wrong(buffers, should, rounded);
-  const GradientHashes hashes = exchanged ? hash_gradients(buffers) : GradientHashes();
+  const std::string own = known ? find_wrong(buffers, should, rounded) : "";
+  const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   buffers.zero_grad();
   kept.put_back();
 
-  const char* const name = "integer_gradients";
   const std::string wrong = first_of_all(group, own);
-  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
+  if (!wrong.empty()) return {kName, CheckStatus::failed, wrong};
+  if (agreement == Agreement::exact) return exact_mean(buffers, size, rounded);
+  if (lossy) return equal_everywhere(buffers, group, hashes, known);
   if (agreement == Agreement::none) {
-    return {name, CheckStatus::control, "gradients stay each rank's own, as the strategy declares"};
+    return {kName, CheckStatus::control,
+            "gradients stay each rank's own, as the strategy declares"};
   }
-  if (agreement == Agreement::periodic) {
-    return {name, CheckStatus::declared,
-            "gradients are each rank's own, and parameters are equal each time the ranks meet"};
-  }
-  if (agreement == Agreement::lossy) {
-    const Check equal = check_gradients_equal(buffers, group, hashes);
-    if (equal.status == CheckStatus::failed) return {name, equal.status, equal.detail};
-    return {name, CheckStatus::declared,
-            fmt::format("all {} gradients are equal on all ranks, and with what is kept back the "
-                        "mean over {} ranks",
-                        with_thousands(buffers.parameter_count()), size)};
-  }
-  const std::string how = rounded == 0
-                              ? "equal"
-                              : fmt::format("are within the rounding bound ({} are not equal) of",
-                                            with_thousands(rounded));
-  return {"integer_gradients", CheckStatus::passed,
-          fmt::format("all {} gradients {} the exact mean over {} rank{}",
-                      with_thousands(buffers.parameter_count()), how, size, size == 1 ? "" : "s")};
+  return {kName, CheckStatus::declared,
+          "gradients are each rank's own, and parameters are equal each time the ranks meet"};
 }
 
 }  // namespace ddprun

@@ -156,6 +156,17 @@ TEST(PowerSgd, TheProofLeavesNothingBehind) {
   EXPECT_TRUE(at::equal(ends[0], ends[1]));
 }
 
+TEST(PowerSgd, WithoutErrorFeedbackTheProofSaysThatTheRestIsLost) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const auto strategy = make("{name: powersgd, rank: 1, error_feedback: false}");
+    Precision precision;
+    DataParallel ddp(matrix_and_vector(), group, *strategy, precision, plain_sgd());
+    const Check check = check_integer_gradients(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::declared);
+    EXPECT_THAT(check.detail, testing::HasSubstr("what is not sent of them is lost"));
+  });
+}
+
 TEST(LocalSgd, EveryStepIsTheMeanOfTheGradients) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const auto strategy = make("{name: local_sgd, every: 1}");
