@@ -1,5 +1,5 @@
-// The three bfloat16 products of a linear layer, by the core's kernels and by PyTorch's libraries,
-// at the shapes of the peer models: what one thread reaches.
+// The three products of a linear layer in each dtype, by the core's kernels and by PyTorch's
+// libraries, at the shapes of the peer models: what one thread reaches.
 //     build/release/bin/product_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Parallel.h>
@@ -31,10 +31,10 @@ constexpr Layer kLayers[] = {
     {"laptop-70m/head", 256, 512, 32000}};
 
 struct Operands {
-  explicit Operands(const Layer& layer)
-      : x(at::randn({layer.rows, layer.in}).to(at::kBFloat16)),
-        dy(at::randn({layer.rows, layer.out}).to(at::kBFloat16)),
-        weight(at::randn({layer.out, layer.in}).to(at::kBFloat16)),
+  Operands(const Layer& layer, at::ScalarType dtype)
+      : x(at::randn({layer.rows, layer.in}).to(dtype)),
+        dy(at::randn({layer.rows, layer.out}).to(dtype)),
+        weight(at::randn({layer.out, layer.in}).to(dtype)),
         y(at::empty_like(dy)),
         dx(at::empty_like(x)),
         gradient(at::empty({layer.out, layer.in})) {}
@@ -44,6 +44,10 @@ struct Operands {
 using Product = std::function<void(Operands&)>;
 
 void library_weight_gradient(Operands& o) {
+  if (o.x.scalar_type() == at::kFloat) {
+    at::mm_out(o.gradient, o.dy.t(), o.x);
+    return;
+  }
   const auto rows = [](const at::Tensor& matrix) {
     return kernels::Matrix<const at::BFloat16>{matrix.const_data_ptr<at::BFloat16>(),
                                                matrix.stride(0)};
@@ -61,22 +65,28 @@ const std::pair<const char*, Product> kProducts[] = {
     {"weight_gradient/core", [](Operands& o) { weight_gradient(o.dy, o.x, false, o.gradient); }},
     {"weight_gradient/library", library_weight_gradient}};
 
-void run(benchmark::State& state, const Layer& layer, const Product& product) {
-  Operands operands(layer);
+void run(benchmark::State& state, const Layer& layer, at::ScalarType dtype,
+         const Product& product) {
+  Operands operands(layer, dtype);
   for (auto _ : state) product(operands);
   state.counters["FLOP/s"] =
       benchmark::Counter(2.0 * static_cast<double>(layer.rows * layer.in * layer.out),
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
+void register_one(const Layer& layer, at::ScalarType dtype, const char* name,
+                  const Product& product) {
+  const std::string title =
+      std::string(layer.name) + (dtype == at::kFloat ? "/fp32/" : "/bf16/") + name;
+  benchmark::RegisterBenchmark(title.c_str(), [&layer, dtype, &product](benchmark::State& state) {
+    run(state, layer, dtype, product);
+  })->Unit(benchmark::kMillisecond);
+}
+
 void register_all() {
   for (const Layer& layer : kLayers) {
-    for (const auto& [name, product] : kProducts) {
-      const std::string title = std::string(layer.name) + "/" + name;
-      benchmark::RegisterBenchmark(title.c_str(), [&layer,
-                                                   &product = product](benchmark::State& state) {
-        run(state, layer, product);
-      })->Unit(benchmark::kMillisecond);
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      for (const auto& [name, product] : kProducts) register_one(layer, dtype, name, product);
     }
   }
 }

@@ -70,6 +70,7 @@ json over_run_json(const Quantity& quantity, const OverRun& over_run) {
     case OverSteps::number:
       return over_run.steps;
     case OverSteps::ends:
+      if (over_run.values == 0) return {{"first", nullptr}, {"last", nullptr}};
       return {{"first", over_run.first}, {"last", over_run.last}};
     case OverSteps::count:
       return over_run.count;
