@@ -125,12 +125,9 @@ struct FloatsByAvx512 {
 
   static void multiply(const Packed<float>& packed, std::int64_t m, std::int64_t n, bool add,
                        Matrix<float> c) {
-    for (std::int64_t column = 0; column < n; column += kColumns) {
-      for (std::int64_t row = 0; row < m; row += kRows) {
-        multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.depth, m - row,
-                        n - column, add, c.from(row, column));
-      }
-    }
+    for_panels<FloatsByAvx512>(packed, m, n, [&](auto* a, auto* b, auto row, auto column) {
+      multiply_panels(a, b, packed.depth, m - row, n - column, add, c.from(row, column));
+    });
   }
 };
 

@@ -106,13 +106,11 @@ struct ByAvx512 {
   template <typename T>
   static void multiply_all(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                            Matrix<const float> addend, Matrix<T> c) {
-    for (std::int64_t column = 0; column < n; column += kColumns) {
-      for (std::int64_t row = 0; row < m; row += kRows) {
-        multiply_panels(packed.panel_a(row), packed.panel_b(column), packed.depth, m - row,
-                        n - column, addend.data == nullptr ? addend : addend.from(row, column),
-                        c.from(row, column));
-      }
-    }
+    for_panels<ByAvx512>(packed, m, n, [&](auto* a, auto* b, auto row, auto column) {
+      multiply_panels(a, b, packed.depth, m - row, n - column,
+                      addend.data == nullptr ? addend : addend.from(row, column),
+                      c.from(row, column));
+    });
   }
 
   static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n, bool add,

@@ -41,6 +41,18 @@ struct Packed {
   const E* panel_b(std::int64_t column) const { return b + column * depth; }
 };
 
+/// Calls multiply(a, b, row, column) for each result (m, n) of two panels: all of a's within each
+/// of b's.
+template <class I, class F>
+void for_panels(const Packed<typename I::Element>& packed, std::int64_t m, std::int64_t n,
+                const F& multiply) {
+  for (std::int64_t column = 0; column < n; column += I::kColumns) {
+    for (std::int64_t row = 0; row < m; row += I::kRows) {
+      multiply(packed.panel_a(row), packed.panel_b(column), row, column);
+    }
+  }
+}
+
 /// Memory of a thread, aligned to cache lines. It grows and is kept.
 template <typename T>
 class Workspace {

@@ -50,10 +50,21 @@ at::Tensor zeros_of(Matrix<float> matrix, std::int64_t rows, std::int64_t column
   return at::from_blob(matrix.data, {rows, columns}, {matrix.stride, 1}, at::kFloat).zero_();
 }
 
-/// Calls multiply(first_row, rows, first_column, columns) for parts of an (m, n) result. The parts
-/// are cut along the longer side and spread over torch's threads.
-template <typename F>
-void for_parts(std::int64_t m, std::int64_t n, std::int64_t k, const F& multiply) {
+/// op(matrix), from row `row` on, and from column `column` on.
+template <typename T>
+Matrix<T> rows_from(Op op, Matrix<T> matrix, std::int64_t row) {
+  return op == Op::plain ? matrix.from(row) : matrix.from(0, row);
+}
+template <typename T>
+Matrix<T> columns_from(Op op, Matrix<T> matrix, std::int64_t column) {
+  return op == Op::plain ? matrix.from(0, column) : matrix.from(column);
+}
+
+/// Calls multiply(rows, columns, a, b, c) for parts of an (m, n) result, with what each needs of
+/// the operands. The parts are cut along the longer side and spread over torch's threads.
+template <typename E, typename T, typename F>
+void for_parts(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const E> a,
+               Matrix<const E> b, Matrix<T> c, const F& multiply) {
   constexpr std::int64_t kUnit = 32;        // a tile's worth of rows or columns, twice
   constexpr std::int64_t kGrain = 1 << 22;  // multiply-adds worth a thread's start
   const bool by_rows = m > n;
@@ -65,21 +76,11 @@ void for_parts(std::int64_t m, std::int64_t n, std::int64_t k, const F& multiply
     const std::int64_t first = begin * kUnit;
     const std::int64_t count = std::min(length, end * kUnit) - first;
     if (by_rows) {
-      multiply(first, count, 0, n);
+      multiply(count, n, rows_from(op_a, a, first), b, c.from(first));
     } else {
-      multiply(0, m, first, count);
+      multiply(m, count, a, columns_from(op_b, b, first), c.from(0, first));
     }
   });
-}
-
-/// op(matrix), from row `row` on, and from column `column` on.
-template <typename T>
-Matrix<T> rows_from(Op op, Matrix<T> matrix, std::int64_t row) {
-  return op == Op::plain ? matrix.from(row) : matrix.from(0, row);
-}
-template <typename T>
-Matrix<T> columns_from(Op op, Matrix<T> matrix, std::int64_t column) {
-  return op == Op::plain ? matrix.from(0, column) : matrix.from(column);
 }
 
 constexpr std::int64_t kConverted = 65536;  // values worth a thread's start
@@ -117,10 +118,10 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
   if (float_path() == FloatPath::library) {
     return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
   }
-  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
-    avx512_product(op_a, op_b, rows, columns, k, rows_from(op_a, a, row),
-                   columns_from(op_b, b, column), add, c.from(row, column));
-  });
+  for_parts(op_a, op_b, m, n, k, a, b, c,
+            [&](auto rows, auto columns, auto left, auto right, auto out) {
+              avx512_product(op_a, op_b, rows, columns, k, left, right, add, out);
+            });
 }
 
 void product_by_library(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -147,12 +148,12 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
   const ProductPath path = product_path();
   if (path == ProductPath::float32) return product_by_floats(op_a, op_b, m, n, k, a, b, add, c);
   if (path == ProductPath::library) return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
-  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
-    const auto left = rows_from(op_a, a, row), right = columns_from(op_b, b, column);
-    path == ProductPath::amx
-        ? amx_product(op_a, op_b, rows, columns, k, left, right, add, c.from(row, column))
-        : avx512_product(op_a, op_b, rows, columns, k, left, right, add, c.from(row, column));
-  });
+  for_parts(op_a, op_b, m, n, k, a, b, c,
+            [&](auto rows, auto columns, auto left, auto right, auto out) {
+              path == ProductPath::amx
+                  ? amx_product(op_a, op_b, rows, columns, k, left, right, add, out)
+                  : avx512_product(op_a, op_b, rows, columns, k, left, right, add, out);
+            });
 }
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const bf16> a,
@@ -160,12 +161,11 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
   const ProductPath path = product_path();
   if (path == ProductPath::float32) return product_by_floats(op_a, op_b, m, n, k, a, b, c);
   if (path == ProductPath::library) return product_by_aten(op_a, op_b, m, n, k, a, b, c);
-  for_parts(m, n, k, [&](auto row, auto rows, auto column, auto columns) {
-    const auto left = rows_from(op_a, a, row), right = columns_from(op_b, b, column);
-    path == ProductPath::amx
-        ? amx_product(op_a, op_b, rows, columns, k, left, right, c.from(row, column))
-        : avx512_product(op_a, op_b, rows, columns, k, left, right, c.from(row, column));
-  });
+  for_parts(
+      op_a, op_b, m, n, k, a, b, c, [&](auto rows, auto columns, auto left, auto right, auto out) {
+        path == ProductPath::amx ? amx_product(op_a, op_b, rows, columns, k, left, right, out)
+                                 : avx512_product(op_a, op_b, rows, columns, k, left, right, out);
+      });
 }
 
 void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,

@@ -163,24 +163,46 @@ TEST(Products, LibrariesMatchDouble) {
   check(kernels::product_by_aten, kSmall);
 }
 
+/// Calls product(x, a, b, c) with operands of E and a result of C between pages that nothing may
+/// touch. c holds zeros before.
+template <class E, class C, class F>
+void check_between_fences(double relative, const F& product) {
+  for_each_product<E>(kSmall, [&](const Operands<E>& x) {
+    const auto tight = [](const Array<E>& array) {
+      const at::Tensor values = array.values();
+      return values.narrow(1, 0, values.size(1) - Operands<E>::kMore);
+    };
+    for (const bool at_end : {false, true}) {
+      const Fenced<E> a(tight(x.a), at_end), b(tight(x.b), at_end);
+      Fenced<C> c(at::zeros({x.sizes[0], x.sizes[1]}, at::kDouble), at_end);
+      product(x, a.operand(), b.operand(), c.matrix());
+      expect_close(c.values(), x.expected, relative, 1e-5);
+    }
+  });
+}
+
+template <class E>
+void check_fences(ToFloat<E> product) {
+  check_between_fences<E, float>(1e-6, [&](const Operands<E>& x, auto a, auto b, auto c) {
+    const auto [m, n, k] = x.sizes;
+    product(x.op_a, x.op_b, m, n, k, a, b, true, c);
+  });
+}
+
+void check_fences(ToFloat<bf16> product, ToBf16 rounded) {
+  check_fences(product);
+  check_between_fences<bf16, bf16>(1.01 * kRounding<bf16>,
+                                   [&](const Operands<bf16>& x, auto a, auto b, auto c) {
+                                     const auto [m, n, k] = x.sizes;
+                                     rounded(x.op_a, x.op_b, m, n, k, a, b, c);
+                                   });
+}
+
 TEST(ProductsByAvx512, OfFloatsMatchDouble) {
   if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
   check<float>(kernels::avx512_product, kSmall, 1e-6);
   check<float>(kernels::avx512_product, kBlocked, 1e-6);
-  for_each_product<float>(kSmall, [](const Operands<float>& x) {
-    const auto [m, n, k] = x.sizes;
-    const auto tight = [](const Array<float>& array) {
-      const at::Tensor values = array.values();
-      return values.narrow(1, 0, values.size(1) - Operands<float>::kMore);
-    };
-    for (const bool at_end : {false, true}) {
-      const Fenced<float> a(tight(x.a), at_end), b(tight(x.b), at_end);
-      Fenced<float> sums(at::zeros({m, n}, at::kDouble), at_end);
-      kernels::avx512_product(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), true,
-                              sums.matrix());
-      expect_close(sums.values(), x.expected, 1e-6, 1e-5);
-    }
-  });
+  check_fences<float>(kernels::avx512_product);
 }
 
 /// Products of this project's own, by the CPU's instructions for bfloat16.
@@ -189,25 +211,6 @@ void check_own(ToFloat<bf16> product, ToBf16 rounded) {
   check(rounded, kSmall);
   check<bf16>(product, kBlocked, 1e-6);
   check(rounded, kBlocked);
-}
-
-void check_fences(ToFloat<bf16> product, ToBf16 product_rounded) {
-  for_each_product<bf16>(kSmall, [&](const Operands<bf16>& x) {
-    const auto [m, n, k] = x.sizes;
-    const auto tight = [](const Array<bf16>& array) {
-      const at::Tensor values = array.values();
-      return values.narrow(1, 0, values.size(1) - Operands<bf16>::kMore);
-    };
-    for (const bool at_end : {false, true}) {
-      const Fenced<bf16> a(tight(x.a), at_end), b(tight(x.b), at_end);
-      Fenced<float> sums(at::zeros({m, n}, at::kDouble), at_end);
-      Fenced<bf16> rounded(at::zeros({m, n}, at::kDouble), at_end);
-      product(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), true, sums.matrix());
-      product_rounded(x.op_a, x.op_b, m, n, k, a.operand(), b.operand(), rounded.matrix());
-      expect_close(sums.values(), x.expected, 1e-6, 1e-5);
-      expect_close(rounded.values(), x.expected, 1.01 * kRounding<bf16>, 1e-5);
-    }
-  });
 }
 
 TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {

@@ -53,16 +53,31 @@ std::vector<NamedTensor> matrix_and_vector() {
   return parameters;
 }
 
-/// One step whose gradients are gradient(rank, step), and the rank + 1 for the vector.
-void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank, int step,
-          double lr) {
-  const Loss loss = ddp.forward([&] {
-    return (parameters[0].tensor * gradient(rank, step).to(at::kFloat)).sum() +
-           parameters[1].tensor.sum() * static_cast<double>(rank + 1);
-  });
-  ddp.backward(loss);
-  ddp.step(lr, 0);
-}
+/// One rank that trains the matrix and the vector with a strategy and SGD.
+struct Rank {
+  Rank(ProcessGroup& group, const std::string& yaml)
+      : number(group.rank()),
+        strategy(make(yaml)),
+        ddp(parameters, group, *strategy, precision, plain_sgd()) {}
+
+  /// One step whose gradients are gradient(number, step), and number + 1 for the vector.
+  void step(int step, double lr) {
+    const Loss loss = ddp.forward([&] {
+      return (parameters[0].tensor * gradient(number, step).to(at::kFloat)).sum() +
+             parameters[1].tensor.sum() * static_cast<double>(number + 1);
+    });
+    ddp.backward(loss);
+    ddp.step(lr, 0);
+  }
+
+  const at::Tensor& matrix() const { return parameters[0].tensor; }
+
+  int number;
+  std::shared_ptr<Strategy> strategy;
+  Precision precision;
+  std::vector<NamedTensor> parameters = matrix_and_vector();
+  DataParallel ddp;
+};
 
 double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.detach().to(at::kDouble) - b).abs().max().item<double>();
@@ -72,54 +87,44 @@ at::Tensor mean_gradient(int step) { return (gradient(0, step) + gradient(1, ste
 
 TEST(PowerSgd, WhatWasSentAndWhatIsKeptBackAreAllGradients) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy = make("{name: powersgd, rank: 2}");
-    Precision precision;
-    const auto parameters = matrix_and_vector();
-    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    Rank rank(group, "{name: powersgd, rank: 2}");
     at::Tensor all = at::zeros({12, 9}, at::kDouble);
     const int steps = 6;
     for (int i = 0; i < steps; ++i) {
-      step(ddp, parameters, group.rank(), i, /*lr=*/1);
+      rank.step(i, /*lr=*/1);
       all += mean_gradient(i);
     }
     // Parameters began at zero, and lr is 1.
-    const Range range = ddp.buffers().range(1);
-    at::Tensor kept = strategy->kept_back().narrow(0, range.begin, range.size()).clone();
+    const Range range = rank.ddp.buffers().range(1);
+    at::Tensor kept = rank.strategy->kept_back().narrow(0, range.begin, range.size()).clone();
     group.all_reduce(kept, ReduceOp::avg, "kept").wait();
-    const at::Tensor sent = -parameters[0].tensor.detach();
+    const at::Tensor sent = -rank.matrix().detach();
     EXPECT_LT(difference(sent + kept.view({12, 9}), all), 1e-5);
     EXPECT_GT(kept.abs().max().item<double>(), 0.1) << "nothing was kept back";
-    EXPECT_LT(difference(parameters[1].tensor, at::full({5}, 1 - 1.5 * steps)), 1e-6);
+    EXPECT_LT(difference(rank.parameters[1].tensor, at::full({5}, 1 - 1.5 * steps)), 1e-6);
   });
 }
 
 TEST(PowerSgd, SendsTheNearestMatrixOfItsRankOnceTheFactorsAreWarm) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy = make("{name: powersgd, rank: 3, error_feedback: false}");
-    Precision precision;
-    const auto parameters = matrix_and_vector();
-    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
-    for (int i = 0; i < 200; ++i) step(ddp, parameters, group.rank(), 0, /*lr=*/0);
-    step(ddp, parameters, group.rank(), 0, /*lr=*/1);
+    Rank rank(group, "{name: powersgd, rank: 3, error_feedback: false}");
+    for (int i = 0; i < 200; ++i) rank.step(0, /*lr=*/0);
+    rank.step(0, /*lr=*/1);
     const auto [u, s, v] = at::linalg_svd(mean_gradient(0), /*full_matrices=*/false);
     const at::Tensor nearest =
         at::mm(u.narrow(1, 0, 3) * s.narrow(0, 0, 3), v.narrow(0, 0, 3));  // Eckart and Young
-    EXPECT_LT(difference(-parameters[0].tensor, nearest), 1e-4);
+    EXPECT_LT(difference(-rank.matrix(), nearest), 1e-4);
   });
 }
 
 TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
   test::run_ranks(1, [](ProcessGroup& group) {
-    const auto parameters = matrix_and_vector();
-    const auto strategy =
-        make("{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
-    Precision precision;
-    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    Rank rank(group, "{name: powersgd, rank: 1, warm_start: false, error_feedback: false}");
     std::vector<at::Tensor> sent;
     for (int i = 0; i < 2; ++i) {
-      const at::Tensor before = parameters[0].tensor.detach().clone();
-      step(ddp, parameters, 0, 0, /*lr=*/1);
-      sent.push_back(before - parameters[0].tensor.detach());
+      const at::Tensor before = rank.matrix().detach().clone();
+      rank.step(0, /*lr=*/1);
+      sent.push_back(before - rank.matrix().detach());
     }
     EXPECT_GT(difference(sent[1], sent[0]), 1e-3);
   });
@@ -140,17 +145,14 @@ TEST(PowerSgd, TheProofLeavesNothingBehind) {
   std::vector<at::Tensor> ends(2);
   for (const bool proves : {false, true}) {
     test::run_ranks(2, [&](ProcessGroup& group) {
-      const auto strategy = make("{name: powersgd, rank: 2}");
-      Precision precision;
-      const auto parameters = matrix_and_vector();
-      DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+      Rank rank(group, "{name: powersgd, rank: 2}");
       for (int i = 0; i < 3; ++i) {
-        step(ddp, parameters, group.rank(), i, 0.5);
+        rank.step(i, 0.5);
         if (!proves) continue;
-        const Check check = check_integer_gradients(ddp, group, {.number = std::uint64_t(i)});
+        const Check check = check_integer_gradients(rank.ddp, group, {.number = std::uint64_t(i)});
         EXPECT_EQ(check.status, CheckStatus::declared) << check.detail;
       }
-      if (group.rank() == 0) ends[proves] = parameters[0].tensor.detach().clone();
+      if (group.rank() == 0) ends[proves] = rank.matrix().detach().clone();
     });
   }
   EXPECT_TRUE(at::equal(ends[0], ends[1]));
@@ -158,10 +160,8 @@ TEST(PowerSgd, TheProofLeavesNothingBehind) {
 
 TEST(PowerSgd, WithoutErrorFeedbackTheProofSaysThatTheRestIsLost) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy = make("{name: powersgd, rank: 1, error_feedback: false}");
-    Precision precision;
-    DataParallel ddp(matrix_and_vector(), group, *strategy, precision, plain_sgd());
-    const Check check = check_integer_gradients(ddp, group);
+    Rank rank(group, "{name: powersgd, rank: 1, error_feedback: false}");
+    const Check check = check_integer_gradients(rank.ddp, group);
     EXPECT_EQ(check.status, CheckStatus::declared);
     EXPECT_THAT(check.detail, testing::HasSubstr("what is not sent of them is lost"));
   });
@@ -169,31 +169,25 @@ TEST(PowerSgd, WithoutErrorFeedbackTheProofSaysThatTheRestIsLost) {
 
 TEST(LocalSgd, EveryStepIsTheMeanOfTheGradients) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy = make("{name: local_sgd, every: 1}");
-    Precision precision;
-    const auto parameters = matrix_and_vector();
-    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    Rank rank(group, "{name: local_sgd, every: 1}");
     at::Tensor expected = at::zeros({12, 9}, at::kDouble);
     for (int i = 0; i < 4; ++i) {
-      step(ddp, parameters, group.rank(), i, 0.5);
+      rank.step(i, 0.5);
       expected -= 0.5 * mean_gradient(i);
-      EXPECT_LT(difference(parameters[0].tensor, expected), 1e-5);
+      EXPECT_LT(difference(rank.matrix(), expected), 1e-5);
     }
   });
 }
 
 TEST(LocalSgd, MeetsByTheOuterOptimizer) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    const auto strategy = make("{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
-    Precision precision;
-    const auto parameters = matrix_and_vector();
-    DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+    Rank rank(group, "{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
     at::Tensor met = at::zeros({12, 9}, at::kDouble), momentum = met.clone();
     at::Tensor own = met.clone();
     at::Tensor way = met.clone();  // the mean of all ranks'
     for (int i = 0; i < 9; ++i) {
-      EXPECT_EQ(strategy->ranks_agree(), i % 3 == 0);
-      step(ddp, parameters, group.rank(), i, 0.5);
+      EXPECT_EQ(rank.strategy->ranks_agree(), i % 3 == 0);
+      rank.step(i, 0.5);
       own -= 0.5 * gradient(group.rank(), i);
       way -= 0.5 * mean_gradient(i);
       if (i % 3 == 2) {
@@ -202,7 +196,7 @@ TEST(LocalSgd, MeetsByTheOuterOptimizer) {
         own = met.clone();
         way.zero_();
       }
-      EXPECT_LT(difference(parameters[0].tensor, own), 1e-5) << "step " << i;
+      EXPECT_LT(difference(rank.matrix(), own), 1e-5) << "step " << i;
     }
   });
 }
