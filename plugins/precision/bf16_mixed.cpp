@@ -19,8 +19,9 @@ class Bf16Mixed final : public ddprun::Precision {
     device_ = parameters.front().tensor.device().type();
   }
 
-  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  at::ScalarType reduce_dtype() const override { return ddprun::dtype_of(reduce_dtype_); }
+  ddprun::PrecisionDtypes dtypes() const override {
+    return {.buffers = {.compute = at::kBFloat16, .reduce = ddprun::dtype_of(reduce_dtype_)}};
+  }
 
   std::unique_ptr<Guard> forward_guard() override {
     return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);

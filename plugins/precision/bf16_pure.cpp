@@ -32,12 +32,13 @@ class Bf16Pure final : public ddprun::Precision {
     return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
-  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
-  at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
-  at::ScalarType updated_dtype() const override { return at::kBFloat16; }
-  at::ScalarType moments_dtype() const override {
-    return moments_dtype_ == MomentsDtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+  ddprun::PrecisionDtypes dtypes() const override {
+    const bool narrow = moments_dtype_ == MomentsDtype::bfloat16;
+    return {.buffers = {.compute = at::kBFloat16,
+                        .reduce = at::kBFloat16,
+                        .model = at::kBFloat16,
+                        .parameters = at::kBFloat16,
+                        .moments = narrow ? at::kBFloat16 : at::kFloat}};
   }
 
  private:

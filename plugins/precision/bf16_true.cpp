@@ -16,9 +16,9 @@ class Bf16True final : public ddprun::Precision {
     return ddprun::below_capability(run, 80, "products in bfloat16");
   }
 
-  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
-  at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
+  ddprun::PrecisionDtypes dtypes() const override {
+    return {.buffers = {.compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16}};
+  }
 };
 
 }  // namespace

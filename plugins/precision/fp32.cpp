@@ -20,7 +20,9 @@ class Fp32 final : public ddprun::Precision {
     return ddprun::tf32_override("0");
   }
 
-  at::ScalarType reduce_dtype() const override { return ddprun::dtype_of(reduce_dtype_); }
+  ddprun::PrecisionDtypes dtypes() const override {
+    return {.buffers = {.reduce = ddprun::dtype_of(reduce_dtype_)}};
+  }
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
     if (!parameters.front().tensor.is_cpu()) products_.emplace(Float32Products::Format::float32);

@@ -158,9 +158,10 @@ class Fp8 final : public ddprun::Precision {
     device_ = parameters.front().tensor.device().type();
   }
 
-  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  std::string matmul_dtype() const override { return "float8"; }
-  at::ScalarType reduce_dtype() const override { return ddprun::dtype_of(reduce_dtype_); }
+  ddprun::PrecisionDtypes dtypes() const override {
+    return {.buffers = {.compute = at::kBFloat16, .reduce = ddprun::dtype_of(reduce_dtype_)},
+            .products = "float8"};
+  }
 
   std::unique_ptr<Guard> forward_guard() override {
     return std::make_unique<ddprun::AutocastGuard>(device_, at::kBFloat16);

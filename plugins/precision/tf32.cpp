@@ -21,7 +21,7 @@ class Tf32 final : public ddprun::Precision {
     return ddprun::tf32_override("1");
   }
 
-  std::string matmul_dtype() const override { return "tf32"; }
+  ddprun::PrecisionDtypes dtypes() const override { return {.products = "tf32"}; }
 
   // Done only when there is a run: objects are also made just to be described or asked.
   void convert(const std::vector<ddprun::NamedTensor>&) override {

@@ -18,6 +18,7 @@ class Fsdp final : public Strategy {
                      .expected = "model.recompute every_block or none",
                      .hint = "set `recompute: every_block` under `model:`"};
     }
+    if (auto refusal = refuse_tied_units(run)) return refusal;
     return refuse_captured_steps(run);
   }
 

@@ -1,13 +1,14 @@
 // Strategy "overlap": each gradient's all-reduce starts during backward (CS336 assignment 2,
 // section 2: overlapping individual gradients).
+#include <optional>
+
+#include "ddprun/plugin/gradient_reductions.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
 
 /// As many collectives as "naive", but backward computes earlier layers while later layers'
-/// gradients travel (Li et al., VLDB 2020, section 3.2.3). A gradient waits for those before it in
-/// buffer order, so that ranks agree on the order of collectives whatever order autograd finishes
-/// in.
+/// gradients travel.
 class Overlap final : public Strategy {
  public:
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
@@ -20,43 +21,20 @@ class Overlap final : public Strategy {
 
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
-    const ParameterLayout& layout = context.layout();
-    for (int i = 0; i < layout.count(); ++i) {
-      gradients_.push_back(context.gradients(layout.range(i)));
-    }
-    final_.assign(gradients_.size(), false);
-    works_.reserve(gradients_.size());
+    reductions_.emplace(context);
   }
 
-  void on_gradient(int index) override {
-    final_[index] = true;
-    while (works_.size() < gradients_.size() && final_[works_.size()]) start_next();
-  }
+  void on_gradient(int index) override { reductions_->on_gradient(index); }
 
   void finish_backward() override {
-    // A parameter that this backward did not use has a gradient of zero here, but maybe not on
-    // other ranks.
-    while (works_.size() < gradients_.size()) start_next();
-    for (std::size_t i = 0; i < works_.size(); ++i) {
-      works_[i].wait();
-      context_->range_ready(context_->layout().range(static_cast<int>(i)));
-    }
-    works_.clear();
-    final_.assign(gradients_.size(), false);
+    reductions_->finish(
+        [this](int index) { context_->range_ready(context_->layout().range(index)); });
   }
 
   bool reports_ranges() const override { return true; }
 
  private:
-  void start_next() {
-    const std::size_t next = works_.size();
-    const std::string& label = context_->layout().name(static_cast<int>(next));
-    works_.push_back(context_->group().all_reduce(gradients_[next], ReduceOp::avg, label));
-  }
-
-  std::vector<at::Tensor> gradients_;  // views, made once
-  std::vector<bool> final_;
-  std::vector<Work> works_;  // of this step, one for each gradient started
+  std::optional<GradientReductions> reductions_;  // from setup() on
 };
 
 }  // namespace ddprun

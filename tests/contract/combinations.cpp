@@ -19,6 +19,7 @@ class LowerLimits : public Options {
  public:
   void section(const std::string&, const std::string&,
                const std::function<void(Options&)>&) override {}
+  void list(const std::string&, const std::string&, const SectionList&) override {}
   void choice_or_section(const std::string&, ChoiceTarget, const std::string&,
                          const std::function<void(Options&)>&) override {}
   ConfigNode node;

@@ -30,7 +30,7 @@ std::vector<Combination> overlapping() {
   std::erase_if(all, [](const Combination& one) {
     const Experiment experiment = experiment_of(one);
     return !make_strategy(registry(), experiment.strategy)->reports_ranges() ||
-           make_precision(registry(), experiment.precision)->scales_loss();
+           make_precision(registry(), experiment.precision)->loss_scaler() != nullptr;
   });
   return all;
 }
@@ -42,9 +42,10 @@ class Alone : public Strategy {
 };
 
 struct Outcome {
-  at::Tensor gradients;   // flat, after the first step's synchronization
-  at::Tensor parameters;  // flat, after the last step
-  at::Tensor copy;        // of them, for the matrix products; undefined if there is none
+  at::Tensor gradients;        // flat, after the first step's synchronization
+  at::Tensor parameters;       // flat, after the last step
+  std::vector<double> frozen;  // the sum of each frozen parameter, likewise
+  at::Tensor copy;             // of them, for the matrix products; undefined if there is none
   std::vector<double> losses;
   std::vector<std::int64_t> collectives;  // of each step
   std::string off_plan;                   // of the last step
@@ -83,6 +84,10 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);
   outcome.copy = buffers.compute_copy(buffers.all());
+  const FrozenParameters& frozen = trainer.data_parallel().frozen();
+  for (int i = 0; i < frozen.count(); ++i) {
+    outcome.frozen.push_back(frozen.parameter(i).sum(at::kDouble).item<double>());
+  }
   return outcome;
 }
 
@@ -275,6 +280,44 @@ TEST_P(OverlappedOptimizer, GivesTheSameBits) {
     }
   }
 }
+
+/// Frozen parameters, a weight that is used twice, and groups with settings of their own.
+class PartlyTrained : public Contract {};
+
+TEST_P(PartlyTrained, EqualsOneProcess) {
+  Experiment partly = experiment();
+  partly.model.layers = 3;
+  partly.model.frozen = {"layers.1.*", "layers.0.attn.q_proj.weight", "ln_final.weight"};
+  partly.model.tie_embeddings = true;
+  if (!supported(partly)) partly.model.tie_embeddings = false;
+  partly.optimizer.groups = {{.match = "*.ln?.weight", .lr_scale = 0.5},
+                             {.match = "token_embeddings.*", .weight_decay = 0.1}};
+  partly.train.steps = 6;
+  partly.train.accumulate = 2;
+  const auto ranks = train_ranks(partly);
+  expect_equal_where_they_meet(ranks);
+  for (const auto& rank : ranks) EXPECT_EQ(rank.off_plan, "");
+  if (ranks[0].agreement != Agreement::exact) return;
+  const Outcome alone = train_alone(partly);
+  const double rounding =
+      own_rounding(partly, alone, [](const Outcome& outcome) { return outcome.parameters; });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank.frozen, alone.frozen);
+    EXPECT_LE(max_difference(rank.parameters, alone.parameters), 5e-7 + rounding);
+  }
+}
+
+/// On two ranks, with the plugin's defaults.
+std::vector<Combination> on_two_ranks() {
+  std::vector<Combination> all = combinations();
+  std::erase_if(all, [](const Combination& one) {
+    return one.ranks != 2 || !one.strategy_options.map.empty();
+  });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plugins, PartlyTrained, testing::ValuesIn(on_two_ranks()),
+                         [](const auto& info) { return name_of(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Plugins, OverlappedOptimizer, testing::ValuesIn(overlapping()),
                          [](const auto& info) { return name_of(info.param); });

@@ -2,6 +2,7 @@
 // writing all visit that declaration.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,6 +36,16 @@ struct OptionSpec {
   Limits limits;
 };
 
+class Options;
+
+/// A list of mappings that have the same options, in a variable of the declaring class.
+struct SectionList {
+  std::size_t size;                                    ///< of the variable now
+  std::function<void(std::size_t)> resize;             ///< to so many elements, all new
+  std::function<void(std::size_t, Options&)> declare;  ///< the options of an element
+  std::function<void(Options&)> declare_new;           ///< those of an element that is new
+};
+
 /// A visitor over declared options. A class declares its options in one function:
 ///     void declare_options(Options& o) { o.option("bucket_mb", &bucket_mb_, "size of a bucket in
 ///     MB", {.min = 0.001}); }
@@ -54,6 +65,10 @@ class Options {
   virtual void section(const std::string& key, const std::string& help,
                        const std::function<void(Options&)>& declare) = 0;
 
+  /// Declares a list of mappings. One mapping stands for a list of one.
+  virtual void list(const std::string& key, const std::string& help,
+                    const SectionList& elements) = 0;
+
   /// Declares an option that is one name of `choice` or, to say more, a mapping:
   ///     recompute: every_block
   ///     recompute: {every: 2, keep_last: 1}
@@ -66,5 +81,20 @@ class Options {
  protected:
   virtual bool visit(const OptionSpec& spec, OptionTarget target) = 0;
 };
+
+/// The elements of `list`, of which a new one is `fresh`. `declare(options, element)` declares one.
+/// `list` outlives it.
+template <class T, class Declare>
+SectionList sections(std::vector<T>* list, const T& fresh, const Declare& declare) {
+  return {
+      .size = list->size(),
+      .resize = [list, fresh](std::size_t size) { list->assign(size, fresh); },
+      .declare = [list, declare](std::size_t i, Options& options) { declare(options, (*list)[i]); },
+      .declare_new =
+          [fresh, declare](Options& options) {
+            T element = fresh;
+            declare(options, element);
+          }};
+}
 
 }  // namespace ddprun

@@ -26,13 +26,17 @@ std::string allowed_text(const Limits& limits) {
   return {};
 }
 
-std::string allowed_text(ChoiceTarget choice, const std::function<void(Options&)>& declare) {
+std::string options_text(const std::function<void(Options&)>& declare) {
   std::vector<std::string> inside;
   for (const OptionInfo& option : list_options(declare)) {
     inside.push_back(option.key + (option.allowed.empty() ? "" : " (" + option.allowed + ")"));
   }
+  return fmt::format("{}", fmt::join(inside, ", "));
+}
+
+std::string allowed_text(ChoiceTarget choice, const std::function<void(Options&)>& declare) {
   return fmt::format("{}, or a mapping with {}", fmt::join(choice.names(), ", "),
-                     fmt::join(inside, ", "));
+                     options_text(declare));
 }
 
 }  // namespace ddprun

@@ -186,7 +186,20 @@ class Reader : public Options {
     remember(key);
     const ConfigNode* child = node_.find(key);
     const ConfigNode absent;
-    read_options(child ? *child : absent, where_.empty() ? key : where_ + "." + key, declare);
+    read_options(child ? *child : absent, path_of(key), declare);
+  }
+
+  void list(const std::string& key, const std::string&, const SectionList& elements) override {
+    remember(key);
+    const ConfigNode* value = node_.find(key);
+    if (value == nullptr) return;
+    const bool several = value->kind == ConfigNode::Kind::list;
+    const std::size_t size = several ? value->list.size() : 1;
+    elements.resize(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      read_options(several ? value->list[i] : *value, path_of(key) + "[" + std::to_string(i) + "]",
+                   [&](Options& options) { elements.declare(i, options); });
+    }
   }
 
   void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string& help,
@@ -195,7 +208,7 @@ class Reader : public Options {
     const ConfigNode* value = node_.find(key);
     if (value == nullptr) return;
     if (value->kind == ConfigNode::Kind::map && !value->map.empty()) {
-      read_options(*value, where_.empty() ? key : where_ + "." + key, declare);
+      read_options(*value, path_of(key), declare);
       return;
     }
     const OptionSpec spec{key, help, {.one_of = {choice.names().begin(), choice.names().end()}}};
@@ -226,6 +239,10 @@ class Reader : public Options {
   }
 
  private:
+  std::string path_of(const std::string& key) const {
+    return where_.empty() ? key : where_ + "." + key;
+  }
+
   void remember(const std::string& key) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
       throw std::logic_error("option " + quote_key(key, where_) + " is declared twice");

@@ -44,6 +44,15 @@ ConfigNode to_node(const std::optional<std::int64_t>* variable) {
 }
 ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
 
+ConfigNode to_node(const SectionList& sections) {
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::list;
+  for (std::size_t i = 0; i < sections.size; ++i) {
+    node.list.push_back(write_options([&](Options& options) { sections.declare(i, options); }));
+  }
+  return node;
+}
+
 /// The present value of an option's variable.
 ConfigNode value_of(const OptionTarget& target) {
   return std::visit([](const auto& variable) { return to_node(variable); }, target);
@@ -58,6 +67,10 @@ class Writer : public Options {
   void section(const std::string& key, const std::string&,
                const std::function<void(Options&)>& declare) override {
     node_.map.emplace_back(key, write_options(declare));
+  }
+
+  void list(const std::string& key, const std::string&, const SectionList& elements) override {
+    node_.map.emplace_back(key, to_node(elements));
   }
 
   void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string&,
@@ -87,6 +100,11 @@ class Lister : public Options {
       info.key = key + "." + info.key;
       infos_.push_back(std::move(info));
     }
+  }
+
+  void list(const std::string& key, const std::string& help, const SectionList& elements) override {
+    infos_.push_back({key, "list of mappings", compact(to_node(elements)),
+                      "mappings with " + options_text(elements.declare_new), help});
   }
 
   void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string& help,

@@ -26,8 +26,9 @@ std::int64_t chunk_rows(std::int64_t rows) {
 
 struct HeadLossNode final : FusedNode {
   ParameterSlot norm, head;
-  // (vocab, d_model) float32: the gradient of the head's weight for a loss whose own gradient is 1.
-  // It is not saved as other tensors are, because it may be the parameter's gradient itself.
+  // (vocab, d_model) float32: the gradient of the head's weight for a loss whose own gradient is 1;
+  // undefined if the head is frozen. It is not saved as other tensors are, because it may be the
+  // parameter's gradient itself.
   at::Tensor dhead;
   std::shared_ptr<HeadGradientMemory> memory;
 
@@ -38,6 +39,17 @@ struct HeadLossNode final : FusedNode {
 
   std::string name() const override { return "FusedHeadLossBackward"; }
 
+  /// For the head's gradient: its own place, or memory of this node.
+  void take_memory() {
+    if (head.gradient.defined() && gradient_is_free(head)) {
+      memory->vacate();
+      memory->tenant = &dhead;
+      dhead = head.gradient;
+    } else {
+      dhead = at::empty_like(head.parameter);
+    }
+  }
+
   void leave_memory() {
     if (memory && memory->tenant == &dhead) memory->tenant = nullptr;
   }
@@ -47,31 +59,37 @@ struct HeadLossNode final : FusedNode {
     dhead.reset();
   }
 
+  /// The head's weight gets its gradient.
+  void give_gradient(float factor) {
+    if (memory->tenant == &dhead && gradient_is_free(head)) {
+      head.parameter.mutable_grad() = dhead;
+      if (factor != 1.0F) dhead.mul_(factor);
+      return;
+    }
+    memory->vacate();
+    float* const gradient = gradient_to_add_to(head);
+    kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
+  }
+
   variable_list backward(variable_list&& gradients) override {
     // dy (rows, d_model) T: like dhead, of the normed rows
     auto [sum, y, inverse_rms, saved_dy] = saved<4>();
     const Normed normed = {sum, y, inverse_rms};
     const auto factor = gradients[0].item<float>();
-    if (memory->tenant == &dhead && gradient_is_free(head)) {
-      head.parameter.mutable_grad() = dhead;
-      if (factor != 1.0F) dhead.mul_(factor);
-    } else {
-      memory->vacate();
-      float* const gradient = gradient_to_add_to(head);
-      kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
-    }
+    if (head.trained()) give_gradient(factor);
     const at::Tensor dy =
         factor != 1.0F ? to_overwrite(std::move(saved_dy)).mul_(factor) : std::move(saved_dy);
     return {rms_norm_backward(dy, normed, {}, norm), {}, {}};
   }
 };
 
-/// The gradients of the mean of the rows' losses, as HeadLossNode keeps them.
+/// The gradients of the mean of the rows' losses, as HeadLossNode keeps them. What is undefined is
+/// not wanted.
 struct LossGradients {
   at::Tensor dy, dhead;
 };
 
-/// Returns the sum of the rows' losses. It also computes `gradients`, if they are defined.
+/// Returns the sum of the rows' losses. It also computes `gradients`.
 double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tensor& targets,
                      const LossGradients& gradients) {
   const bool with_gradients = gradients.dy.defined();
@@ -88,7 +106,7 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
                          with_gradients);
     if (!with_gradients) continue;
     at::Tensor dhead = gradients.dhead;
-    weight_gradient(logits, y_rows, /*add=*/begin > 0, dhead);
+    if (dhead.defined()) weight_gradient(logits, y_rows, /*add=*/begin > 0, dhead);
     at::Tensor dy_rows = gradients.dy.narrow(0, begin, count);
     input_gradient_out(logits, head, dy_rows);
   }
@@ -111,13 +129,7 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
       node->norm = norm;
       node->head = head;
       node->memory = memory;
-      if (head.gradient.defined() && gradient_is_free(head)) {
-        memory->vacate();
-        memory->tenant = &node->dhead;
-        node->dhead = head.gradient;
-      } else {
-        node->dhead = at::empty_like(head.parameter);
-      }
+      if (head.trained()) node->take_memory();
       gradients = {at::empty_like(normed.y), node->dhead};
     }
     const double sum = sum_of_losses(normed.y, head.weight(), targets, gradients);

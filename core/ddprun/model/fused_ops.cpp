@@ -101,6 +101,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
           row<float>(dsum, begin), row<float>(dx, begin), row<float>(partial, part));
     });
   });
+  if (!weight.trained()) return dx;
   float* const gradient = gradient_to_add_to(weight);
   for (std::int64_t part = 0; part < parts; ++part) {
     kernels::add(width, gradient, row<float>(partial, part), gradient);

@@ -76,8 +76,8 @@ ModelConfig model_preset(const std::string& name) {
 
 std::int64_t ModelConfig::parameter_count() const {
   const std::int64_t block = 4 * d_model * d_model + 3 * d_model * d_ff + 2 * d_model;
-  return 2 * vocab_size * d_model + layers * block +
-         d_model;  // embedding and head, blocks, last norm
+  const std::int64_t tables = tie_embeddings ? 1 : 2;               // embedding and head
+  return tables * vocab_size * d_model + layers * block + d_model;  // and the last norm
 }
 
 void declare_options(Options& options, ModelConfig& config) {
@@ -96,6 +96,10 @@ void declare_options(Options& options, ModelConfig& config) {
                  {.min = 0.0, .max = 1.0});
   options.option("kernels", &config.kernels,
                  "fused kernels of our own, or PyTorch's operators one by one (reference)");
+  options.option("tie_embeddings", &config.tie_embeddings,
+                 "the head's weight is the embedding's, one parameter");
+  options.option("frozen", &config.frozen,
+                 "names of parameters that are not trained, with wildcards such as \"layers.0.*\"");
   declare_option(options, config.recompute);
 }
 

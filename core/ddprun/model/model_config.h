@@ -25,6 +25,10 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   KernelSet kernels = KernelSet::fused;
   RecomputeConfig recompute = {};
+  /// The head's weight is the embedding's (Press and Wolf 2017), initialized as a head's is.
+  bool tie_embeddings = false;
+  /// Patterns of the names of parameters that are not trained.
+  std::vector<std::string> frozen = {};
 
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;

@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <optional>
@@ -106,8 +107,9 @@ struct RecomputeNode final : KernelNode {
 at::Tensor recomputed(const at::Tensor& stream, RecomputedBlocks group, const Blocks& blocks,
                       const AsInForward& as_in_forward) {
   if (!c10::GradMode::is_enabled()) return blocks(stream, group.first, group.last);
-  const auto node = make_node<RecomputeNode>(stream);
-  TORCH_CHECK(node, "recomputed() of a stream that requires no gradient");
+  const std::shared_ptr<RecomputeNode> node(new RecomputeNode, torch::autograd::deleteNode);
+  // Without one where the stream requires no gradient: blocks before it may all be frozen.
+  node->set_next_edges(torch::autograd::collect_next_edges(stream));
   RandomState random(stream.device());
   at::Tensor out = without_autograd(blocks, stream, group.first, group.last);
   if (!random.is_current()) node->random = std::move(random);

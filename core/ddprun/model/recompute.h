@@ -24,8 +24,8 @@ using AsInForward = std::function<at::Tensor(const std::function<at::Tensor()>& 
 /// the same thread (on a GPU: autograd's, which has the forward's stream). Gradients of leaves
 /// within are accumulated and their hooks run, once, layer by layer in the order without
 /// recomputation. What `blocks` drew from random generators, it draws again.
-/// In no-grad mode it only calls `blocks`. `stream` must require grad. What `blocks` and
-/// `as_in_forward` refer to lives until backward is done or the graph is gone. Backward throws
+/// In no-grad mode it only calls `blocks`. Some parameter within must require grad. What `blocks`
+/// and `as_in_forward` refer to lives until backward is done or the graph is gone. Backward throws
 /// Error in a call for chosen inputs (torch::autograd::grad), or with create_graph.
 at::Tensor recomputed(const at::Tensor& stream, RecomputedBlocks group, const Blocks& blocks,
                       const AsInForward& as_in_forward);

@@ -15,6 +15,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ddprun/base/error.h"
@@ -34,6 +35,12 @@ void check_sizes(const ModelConfig& config) {
          .expected = "heads that divide d_model into parts of an even size (RoPE turns pairs)",
          .hint = "change model.d_model or model.heads"});
   }
+}
+
+constexpr const char* kEmbedding = "token_embeddings.weight";
+
+double linear_std(std::int64_t out, std::int64_t in) {
+  return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
 // Position p turns pair k of a head by the angle p * theta^(-2k / head_dim); computed in double,
@@ -56,16 +63,19 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
       recompute_(recompute_plan(config.recompute, config.layers)),
       seed_(seed),
       device_(device),
+      planned_(model_parameters(config)),
       linear_([](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); }),
       run_unit_([](int, const std::function<at::Tensor()>& forward) { return forward(); }),
       as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
   const c10::NoGradGuard no_grad;
-  const std::string embedding = "token_embeddings.weight";
+  const std::string embedding = kEmbedding;
   unit_ = "token_embeddings";
-  token_embeddings_ = add_parameter(
-      embedding, truncated_normal({config.vocab_size, config.d_model}, 1.0, seed, embedding));
+  const double embedding_std =
+      config.tie_embeddings ? linear_std(config.vocab_size, config.d_model) : 1.0;
+  token_embeddings_ = add_parameter(embedding, truncated_normal({config.vocab_size, config.d_model},
+                                                                embedding_std, seed, embedding));
   parameters_.back().read_in_float32 = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     unit_ = "layers." + std::to_string(layer);
@@ -73,7 +83,12 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   }
   unit_ = "head";
   ln_final_ = norm_weight("ln_final.weight");
-  lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
+  if (config.tie_embeddings) {
+    lm_head_ = token_embeddings_;
+    parameters_.push_back({"lm_head.weight", lm_head_.parameter, unit_});
+  } else {
+    lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
+  }
   rotations_ = rope_rotations(config).to(device);
 }
 
@@ -94,8 +109,7 @@ fused::Block Transformer::make_block(const std::string& prefix) {
 
 ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
                                          std::int64_t in) {
-  const double std = std::sqrt(2.0 / static_cast<double>(in + out));
-  return add_parameter(name, truncated_normal({out, in}, std, seed_, name));
+  return add_parameter(name, truncated_normal({out, in}, linear_std(out, in), seed_, name));
 }
 
 ParameterSlot Transformer::norm_weight(const std::string& name) {
@@ -106,7 +120,9 @@ ParameterSlot Transformer::norm_weight(const std::string& name) {
 
 ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
   const at::Tensor values = initial.to(device_);
-  values.requires_grad_(true);
+  const ModelParameter& planned = planned_[parameters_.size()];
+  TORCH_INTERNAL_ASSERT(planned.name == name, "model_parameters() lists ", planned.name);
+  values.requires_grad_(planned.trained);
   parameters_.push_back({name, values, unit_});
   return {.parameter = values, .compute = {}, .gradient = {}};
 }
@@ -175,10 +191,24 @@ at::Tensor Transformer::through_blocks(const at::Tensor& stream, const OneBlock&
   at::Tensor x = stream;
   std::int64_t next = 0;
   for (const RecomputedBlocks& group : recompute_) {
-    x = recomputed(blocks(x, next, group.first), group, blocks, as_in_forward_);
+    x = blocks(x, next, group.first);
+    // Without a gradient to compute there is nothing to compute again.
+    const bool needed = x.requires_grad() || trains_blocks(group.first, group.last);
+    x = needed ? recomputed(x, group, blocks, as_in_forward_) : blocks(x, group.first, group.last);
     next = group.last;
   }
   return blocks(x, next, config_.layers);
+}
+
+bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::string unit = "layers." + std::to_string(block);
+    const bool trains = std::any_of(
+        parameters_.begin(), parameters_.end(),
+        [&](const NamedTensor& each) { return each.unit == unit && each.tensor.requires_grad(); });
+    if (trains) return true;
+  }
+  return false;
 }
 
 at::Tensor Transformer::logits_of(const at::Tensor& x) const {
@@ -211,7 +241,7 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                        .where = "model.kernels",
                        .got = std::string("autocast to ") +
                               at::toString(at::autocast::get_autocast_dtype(at::kCPU)),
-                       .expected = "a precision whose compute_dtype() says so",
+                       .expected = "a precision whose dtypes() say so",
                        .hint = "set `kernels: reference` under `model:`"});
   }
   const fused::Shape shape{.batch = ids.size(0),
@@ -238,7 +268,14 @@ double matmul_flops_per_token(const ModelConfig& config) {
   const auto layers = static_cast<double>(config.layers);
   const double matrices = layers * d * (4 * d + 3 * static_cast<double>(config.d_ff)) +
                           static_cast<double>(config.vocab_size) * d;
-  return 6 * matrices + 12 * layers * d * static_cast<double>(config.context_length) / 2;
+  double frozen = 0;  // whose gradients nobody computes
+  for (const ModelParameter& each : model_parameters(config)) {
+    const bool table = each.name == kEmbedding && !config.tie_embeddings;
+    if (each.trained || each.sizes.size() < 2 || table) continue;
+    frozen += static_cast<double>(each.sizes[0] * each.sizes[1]);
+  }
+  return 6 * matrices - 2 * frozen +
+         12 * layers * d * static_cast<double>(config.context_length) / 2;
 }
 
 }  // namespace ddprun

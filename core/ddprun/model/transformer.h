@@ -1,5 +1,5 @@
 // The transformer language model of CS336 (section 3): pre-norm decoder, RMSNorm, RoPE, SwiGLU, no
-// biases, untied head.
+// biases; the head is untied unless the configuration says otherwise.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,7 @@
 
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/model_config.h"
+#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/plugin/attention.h"
@@ -32,7 +33,8 @@ class Transformer {
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
   /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight. The
   /// units are the embedding, each block, and the head with its norm. Fused kernels read the
-  /// embedding and the norms in float32.
+  /// embedding and the norms in float32. What model.frozen names requires no gradient. With
+  /// model.tie_embeddings lm_head.weight is the embedding's tensor once more.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// Tells the fused kernels where to read parameters and write gradients: one slot a parameter, in
@@ -78,6 +80,7 @@ class Transformer {
   at::Tensor logits_of(const at::Tensor& x) const;
   /// What one block makes of the stream, which it must not write into.
   using OneBlock = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
+  bool trains_blocks(std::int64_t first, std::int64_t last) const;
   at::Tensor through_blocks(const at::Tensor& stream, const OneBlock& one_block) const;
   at::Tensor reference_block(at::Tensor x, const fused::Block& block) const;
   at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
@@ -87,6 +90,7 @@ class Transformer {
   std::vector<RecomputedBlocks> recompute_;
   std::uint64_t seed_;
   c10::Device device_;
+  std::vector<ModelParameter> planned_;  // what is registered, in order
   Linear linear_;
   RunUnit run_unit_;
   AsInForward as_in_forward_;

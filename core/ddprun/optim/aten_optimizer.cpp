@@ -33,11 +33,15 @@ class Wide {
 /// a captured step reads what begin_step() wrote.
 class AtenOptimizer : public Optimizer {
  protected:
-  explicit AtenOptimizer(FlatBuffers& buffers)
-      : Optimizer(buffers),
+  AtenOptimizer(const OptimizerConfig& config, FlatBuffers& buffers)
+      : Optimizer(config, buffers),
         lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
         steps_(at::zeros_like(lr_)) {}
 
+  /// float32 ().
+  at::Tensor rate(const GroupSettings& settings) const {
+    return settings.lr_scale == 1.0 ? lr_ : lr_ * settings.lr_scale;
+  }
   at::Tensor gradients(Range range) const { return buffers_.mean(range).to(at::kFloat); }
 
   at::Tensor lr_;        // float32 ()
@@ -56,7 +60,7 @@ class AtenOptimizer : public Optimizer {
     if (scale.overflow.defined()) scale_.overflow = scale.overflow.gt(0).to(at::kFloat);
   }
 
-  void update_range(Range range) final {
+  void update_range(Range range, const GroupSettings& settings) final {
     if (!counted_) {  // not in start(), which a captured step does not repeat
       steps_.add_(1);
       if (scale_.overflow.defined()) steps_.sub_(scale_.overflow);
@@ -64,12 +68,12 @@ class AtenOptimizer : public Optimizer {
     }
     for (Range piece = range; piece.begin < range.end; piece.begin = piece.end) {
       piece.end = std::min(range.end, piece.begin + kWidened);
-      update_elements(piece);
+      update_elements(piece, settings);
     }
     buffers_.parameters_changed(range);
   }
 
-  virtual void update_elements(Range range) = 0;
+  virtual void update_elements(Range range, const GroupSettings& settings) = 0;
 
   bool counted_ = false;
 };
@@ -77,16 +81,15 @@ class AtenOptimizer : public Optimizer {
 class AtenAdamw final : public AtenOptimizer {
  public:
   AtenAdamw(const OptimizerConfig& config, FlatBuffers& buffers)
-      : AtenOptimizer(buffers),
+      : AtenOptimizer(config, buffers),
         beta1_(config.betas[0]),
         beta2_(config.betas[1]),
-        eps_(config.eps),
-        weight_decay_(config.weight_decay) {}
+        eps_(config.eps) {}
 
   std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
-  void update_elements(Range range) override {
+  void update_elements(Range range, const GroupSettings& settings) override {
     const at::Tensor gradients = this->gradients(range);
     std::optional<at::Tensor> divisor;
     if (scale_.factor.defined()) divisor = scale_.factor.reciprocal();
@@ -99,32 +102,32 @@ class AtenAdamw final : public AtenOptimizer {
           const Wide mean(moments[0].narrow(0, from, part.size()));
           const Wide square(moments[1].narrow(0, from, part.size()));
           at::_fused_adamw_({parameter.values()}, {gradient}, {mean.values()}, {square.values()},
-                            /*max_exp_avg_sqs=*/{}, {steps_}, lr_, beta1_, beta2_, weight_decay_,
-                            eps_, /*amsgrad=*/false, /*maximize=*/false, divisor, overflow);
+                            /*max_exp_avg_sqs=*/{}, {steps_}, rate(settings), beta1_, beta2_,
+                            settings.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false,
+                            divisor, overflow);
           for (const Wide* each : {&parameter, &mean, &square}) each->put_back();
         });
   }
 
-  double beta1_, beta2_, eps_, weight_decay_;
+  double beta1_, beta2_, eps_;
   Moments moments_{2, buffers_};
 };
 
 class AtenSgd final : public AtenOptimizer {
  public:
   AtenSgd(const OptimizerConfig& config, FlatBuffers& buffers)
-      : AtenOptimizer(buffers),
+      : AtenOptimizer(config, buffers),
         momentum_(config.momentum),
-        weight_decay_(config.weight_decay),
         moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
 
   std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
-  void update_elements(Range range) override {
+  void update_elements(Range range, const GroupSettings& settings) override {
     const at::Tensor parameters = buffers_.parameters(range);
     at::Tensor direction = gradients(range);
     if (scale_.factor.defined()) direction = direction * scale_.factor;
-    direction = direction.add(parameters, weight_decay_);
+    direction = direction.add(parameters, settings.weight_decay);
     if (moments_.count() > 0) {
       moments_.for_each_part(
           range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
@@ -134,7 +137,7 @@ class AtenSgd final : public AtenOptimizer {
             replace(moment, piece);
           });
     }
-    replace(parameters, parameters - direction * lr_);
+    replace(parameters, parameters - direction * rate(settings));
   }
 
   /// Unless the step overflowed.
@@ -143,7 +146,7 @@ class AtenSgd final : public AtenOptimizer {
                                            : after);
   }
 
-  double momentum_, weight_decay_;
+  double momentum_;
   Moments moments_;
 };
 

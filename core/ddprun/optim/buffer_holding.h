@@ -21,7 +21,8 @@ struct BufferHolding {
   Held parameters = Held::whole;
   /// `nothing`: nobody will call backward.
   Held gradients = Held::whole;
-  /// What this rank updates: disjoint, by begin. Empty: everything.
+  /// What this rank updates: disjoint, by begin. Empty: everything, as on all other ranks. A rank
+  /// that updates nothing, while others own parts, names one empty range.
   std::vector<Range> owned = {};
 };
 

@@ -64,6 +64,13 @@ const std::vector<NamedTensor>& checked(const std::vector<NamedTensor>& paramete
   return parameters;
 }
 
+std::vector<Range> owned_of(const BufferHolding& holding, Range all) {
+  if (holding.owned.empty()) return {all};
+  std::vector<Range> owned = holding.owned;
+  std::erase_if(owned, [](const Range& range) { return range.size() == 0; });
+  return owned;
+}
+
 }  // namespace
 
 FlatBuffers::FlatBuffers(const std::vector<NamedTensor>& parameters, BufferDtypes dtypes,
@@ -74,7 +81,7 @@ FlatBuffers::FlatBuffers(const ParameterLayout& layout, const std::vector<NamedT
                          BufferHolding holding, const Allocate& allocate)
     : ParameterLayout(layout),
       holding_(std::move(holding)),
-      owned_(holding_.owned.empty() ? std::vector<Range>{all()} : holding_.owned),
+      owned_(owned_of(holding_, all())),
       options_(parameters.front().tensor.options().requires_grad(false)),
       same_dtype_(dtypes().reduce == dtypes().model) {
   for (auto parameter = checked(parameters).rbegin(); parameter != parameters.rend(); ++parameter) {
@@ -251,7 +258,7 @@ std::vector<at::Tensor> FlatBuffers::read(int index) const {
   if (!read_by_kernels_alone(index) || owns_all()) {
     views.push_back(tensor.variable_data().as_strided({tensor.numel()}, {1}));
   }
-  if (reads_float32(index)) return views;
+  if (reads_float32(index) && !reads_both(index)) return views;
   if (!copy_.empty()) views.push_back(copy_.view(range(index)));
   if (gathered_.holds(range(index))) views.push_back(gathered(range(index)));
   return views;

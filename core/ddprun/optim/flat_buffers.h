@@ -40,11 +40,12 @@ class FlatBuffers : public ParameterLayout {
   /// The user's tensor, in its own shape.
   const at::Tensor& parameter(int index) const { return tensors_[index]; }
   const BufferHolding& holding() const { return holding_; }
-  /// What this rank updates; all() if the plan names nothing else.
+  /// What this rank updates, without empty ranges; all() if the plan names nothing else.
   const std::vector<Range>& owned() const { return owned_; }
   /// Those of them within `range`, cut off at its ends.
   std::vector<Range> owned(Range range) const;
-  bool owns_all() const { return owned_.size() == 1 && owned_[0] == all(); }
+  /// True if every rank updates everything: the same on all ranks.
+  bool owns_all() const { return holding_.owned.empty(); }
 
   /// A 1-D view of the parameters that the optimizer updates, of which a rank may hold what it owns
   /// alone.

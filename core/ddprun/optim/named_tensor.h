@@ -15,6 +15,8 @@ struct NamedTensor {
   std::string unit = "model";
   /// True if fused kernels read it in float32, whatever dtype they compute in.
   bool read_in_float32 = false;
+  /// With read_in_float32: true if their products read it too, in the dtype that they compute in.
+  bool read_in_products = false;
 };
 
 }  // namespace ddprun

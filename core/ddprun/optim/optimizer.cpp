@@ -15,6 +15,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/optim/aten_optimizer.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/moments.h"
 
 namespace ddprun {
@@ -102,11 +103,11 @@ class KernelOptimizer : public Optimizer {
     if (skipped_) --steps_;
   }
 
-  void update_range(Range range) final {
-    if (!skipped_) update_elements(range);
+  void update_range(Range range, const GroupSettings& settings) final {
+    if (!skipped_) update_elements(range, settings);
   }
 
-  virtual void update_elements(Range range) = 0;
+  virtual void update_elements(Range range, const GroupSettings& settings) = 0;
 
   bool skipped_ = false;
 };
@@ -114,17 +115,16 @@ class KernelOptimizer : public Optimizer {
 class Adamw final : public KernelOptimizer {
  public:
   Adamw(const OptimizerConfig& config, FlatBuffers& buffers)
-      : KernelOptimizer(buffers),
+      : KernelOptimizer(config, buffers),
         beta1_(config.betas[0]),
         beta2_(config.betas[1]),
-        eps_(config.eps),
-        weight_decay_(config.weight_decay) {}
+        eps_(config.eps) {}
 
   std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
-  void update_elements(Range range) override {
-    const kernels::AdamwFactors factors = this->factors();
+  void update_elements(Range range, const GroupSettings& settings) override {
+    const kernels::AdamwFactors factors = this->factors(settings);
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, auto* parameter,
                        at::BFloat16* copy, const auto& moments) {
@@ -133,38 +133,38 @@ class Adamw final : public KernelOptimizer {
                    });
   }
 
-  kernels::AdamwFactors factors() const {
+  kernels::AdamwFactors factors(const GroupSettings& settings) const {
     const auto steps = static_cast<double>(steps_);
+    const double lr = lr_ * settings.lr_scale;
     return {.gradient_scale = gradient_scale_,
-            .decay = static_cast<float>(1.0 - lr_ * weight_decay_),
+            .decay = static_cast<float>(1.0 - lr * settings.weight_decay),
             .beta1_complement = static_cast<float>(1.0 - beta1_),
             .beta2 = static_cast<float>(beta2_),
             .beta2_complement = static_cast<float>(1.0 - beta2_),
             .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2_, steps))),
             .eps = static_cast<float>(eps_),
-            .step_size = static_cast<float>(lr_ / (1.0 - std::pow(beta1_, steps)))};
+            .step_size = static_cast<float>(lr / (1.0 - std::pow(beta1_, steps)))};
   }
 
-  double beta1_, beta2_, eps_, weight_decay_;
+  double beta1_, beta2_, eps_;
   Moments moments_{2, buffers_};
 };
 
 class Sgd final : public KernelOptimizer {
  public:
   Sgd(const OptimizerConfig& config, FlatBuffers& buffers)
-      : KernelOptimizer(buffers),
+      : KernelOptimizer(config, buffers),
         momentum_(config.momentum),
-        weight_decay_(config.weight_decay),
         moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
 
   std::int64_t state_bytes() const override { return moments_.bytes(); }
 
  private:
-  void update_elements(Range range) override {
+  void update_elements(Range range, const GroupSettings& settings) override {
     const kernels::SgdFactors factors{.gradient_scale = gradient_scale_,
-                                      .weight_decay = static_cast<float>(weight_decay_),
+                                      .weight_decay = static_cast<float>(settings.weight_decay),
                                       .momentum = static_cast<float>(momentum_),
-                                      .lr = static_cast<float>(lr_)};
+                                      .lr = static_cast<float>(lr_ * settings.lr_scale)};
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, auto* parameter,
                        at::BFloat16* copy, const auto& moments) {
@@ -177,7 +177,7 @@ class Sgd final : public KernelOptimizer {
                    });
   }
 
-  double momentum_, weight_decay_;
+  double momentum_;
   Moments moments_;
 };
 
@@ -221,7 +221,14 @@ void Optimizer::update(Range range) {
                  .hint = "range_ready() and update() take ranges that are owned"});
   }
   updated_.insert(after, range);
-  update_range(range);
+  update_by_groups(range);
+}
+
+void Optimizer::update_by_groups(Range range) {
+  for (const GroupedRange& group : groups_) {
+    const Range part = shared(group.range, range);
+    if (part.size() > 0) update_range(part, group.settings);
+  }
 }
 
 void Optimizer::update_all() {
@@ -231,10 +238,10 @@ void Optimizer::update_all() {
     std::int64_t begin = own.begin;
     for (const Range& done : updated) {
       if (!own.contains(done)) continue;
-      if (begin < done.begin) update_range({begin, done.begin});
+      if (begin < done.begin) update_by_groups({begin, done.begin});
       begin = done.end;
     }
-    if (begin < own.end) update_range({begin, own.end});
+    if (begin < own.end) update_by_groups({begin, own.end});
   }
 }
 

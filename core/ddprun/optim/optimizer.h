@@ -7,6 +7,7 @@
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/gradient_scale.h"
 #include "ddprun/optim/optimizer_config.h"
+#include "ddprun/optim/parameter_groups.h"
 
 namespace ddprun {
 
@@ -35,15 +36,19 @@ class Optimizer {
   virtual std::int64_t state_bytes() const = 0;
 
  protected:
-  explicit Optimizer(FlatBuffers& buffers) : buffers_(buffers) {}
+  /// Throws ConfigError as grouped_ranges() does.
+  Optimizer(const OptimizerConfig& config, FlatBuffers& buffers)
+      : buffers_(buffers), groups_(grouped_ranges(buffers, config)) {}
 
   FlatBuffers& buffers_;
 
  private:
   virtual void start(double lr) = 0;
   virtual void heed(const GradientScale& scale) = 0;
-  virtual void update_range(Range range) = 0;
+  virtual void update_range(Range range, const GroupSettings& settings) = 0;
+  void update_by_groups(Range range);
 
+  std::vector<GroupedRange> groups_;
   bool begun_ = false;
   GradientScale scaled_by_;
   std::vector<Range> updated_;  // in this step, by begin; disjoint

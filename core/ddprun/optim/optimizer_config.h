@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ddprun {
@@ -24,6 +25,13 @@ struct ScheduleConfig {
 enum class OptimizerKind { adamw, sgd };
 constexpr auto choice_names(OptimizerKind) { return std::array{"adamw", "sgd"}; }
 
+/// `optimizer.groups`: other settings for some parameters.
+struct ParameterGroup {
+  std::string match;          ///< of names, with wildcards: "*.ln?.weight"
+  double lr_scale = 1.0;      ///< of the step's learning rate
+  double weight_decay = 0.0;  ///< in place of the optimizer's, which is the default
+};
+
 /// `optimizer:`
 struct OptimizerConfig {
   OptimizerKind name = OptimizerKind::adamw;
@@ -35,6 +43,8 @@ struct OptimizerConfig {
   double clip_norm = 0.0;  ///< 0: no clipping
   bool overlap = false;    ///< update ranges while others travel
   ScheduleConfig schedule;
+  /// A parameter takes the settings of the first that matches it.
+  std::vector<ParameterGroup> groups = {};
 };
 
 void declare_options(Options& options, OptimizerConfig& config);

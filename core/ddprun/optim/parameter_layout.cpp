@@ -32,7 +32,7 @@ void check_parameters(const std::vector<NamedTensor>& parameters) {
   std::unordered_set<std::string> names;
   std::unordered_set<std::string> units;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor, unit, in_float32] = parameters[i];
+    const auto& [name, tensor, unit, in_float32, in_products] = parameters[i];
     if (!tensor.defined()) {
       refuse({.what = "parameter \"" + name + "\" is undefined",
               .got = "an empty handle",
@@ -81,8 +81,7 @@ void check_dtypes(const BufferDtypes& dtypes) {
                           at::toString(dtypes.reduce), at::toString(dtypes.parameters),
                           at::toString(dtypes.moments)),
        .expected = rule,
-       .hint = "the precision's parameter_dtype(), compute_dtype(), reduce_dtype(), "
-               "updated_dtype(), moments_dtype()"});
+       .hint = "the precision's dtypes()"});
 }
 
 /// The model's tensors are views of a copy, or fused kernels read one.
@@ -117,6 +116,7 @@ void ParameterLayout::place(const std::vector<NamedTensor>& parameters) {
     sizes_.push_back(parameter->tensor.sizes().vec());
     // Tensors that are a copy themselves have no other place to be read from.
     float32_.push_back(parameter->read_in_float32 && dtypes_.model == at::kFloat);
+    products_.push_back(!parameter->read_in_float32 || parameter->read_in_products);
     end = align(end + size, kAlignment);
     parameter_count_ += size;
   }

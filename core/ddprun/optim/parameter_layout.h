@@ -23,7 +23,9 @@ struct Range {
 
 /// In which dtypes the flat buffers are: each is float32 or bfloat16.
 struct BufferDtypes {
-  /// Of the copy of the parameters that the matrix products read. With float32 there is no copy.
+  /// Of the matrix products and of what they read and write. The fused kernels read a copy of the
+  /// parameters in it; with float32 there is no copy. It may also be float16 if there are no fused
+  /// kernels.
   c10::ScalarType compute = c10::kFloat;
   /// Of the gradients that ranks exchange.
   c10::ScalarType reduce = c10::kFloat;
@@ -34,7 +36,8 @@ struct BufferDtypes {
   /// are masters, and the model's tensors are views of their copy. If it is bfloat16, `model` must
   /// be, and there are no masters: the model's tensors are views of the parameters.
   c10::ScalarType parameters = c10::kFloat;
-  /// Of the moments, which the optimizer allocates. bfloat16 needs parameters in bfloat16.
+  /// Of the moments, which the optimizer allocates. bfloat16 needs parameters in bfloat16. The
+  /// optimizer computes in float32 in any case.
   c10::ScalarType moments = c10::kFloat;
 };
 
@@ -59,6 +62,7 @@ class ParameterLayout {
 
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }
+  const std::vector<std::string>& names() const { return names_; }
   Range range(int index) const { return ranges_[index]; }
   /// The parameter's shape.
   const std::vector<std::int64_t>& sizes(int index) const { return sizes_[index]; }
@@ -85,6 +89,10 @@ class ParameterLayout {
   bool has_copy() const { return has_copy_; }
   /// True if it is read from the updated parameters although there is a copy.
   bool reads_float32(int index) const { return has_copy_ && float32_[index]; }
+  /// True if nothing but its copy is read of it.
+  bool reads_copy_alone(int index) const { return has_copy_ && !float32_[index]; }
+  /// True if products read its copy beside that: a weight that is used twice.
+  bool reads_both(int index) const { return reads_float32(index) && products_[index]; }
   /// Such parameters within `range`.
   std::vector<int> read_in_float32(Range range) const;
   /// True if nothing in `range` is read from the copy.
@@ -96,7 +104,7 @@ class ParameterLayout {
   std::vector<std::string> names_;
   std::vector<Range> ranges_;
   std::vector<std::vector<std::int64_t>> sizes_;
-  std::vector<bool> float32_;
+  std::vector<bool> float32_, products_;  // by parameter: what reads it
   std::vector<Unit> units_;
   std::vector<int> unit_of_;  // by parameter
   BufferDtypes dtypes_;

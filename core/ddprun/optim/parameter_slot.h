@@ -19,6 +19,8 @@ struct ParameterSlot {
   /// Memory for its gradient: float32, contiguous, of its shape. Undefined: allocated when needed.
   at::Tensor gradient;
 
+  /// False: it is frozen, and layers leave its gradient out.
+  bool trained() const { return parameter.requires_grad(); }
   /// What the matrix products read.
   const at::Tensor& weight() const { return compute.defined() ? compute : parameter; }
 };
@@ -33,8 +35,8 @@ at::Tensor stack_weights(Slots slots);
 using GradientProduct = std::function<void(bool add, at::Tensor& out)>;
 
 /// Adds what `product` writes, (sum of out_i, columns), to the gradients of stacked matrices. If
-/// these are neighbours in memory, that is one call and in place. Call it in backward, without grad
-/// mode.
+/// these are neighbours in memory, that is one call and in place. What is frozen is left out, and
+/// nothing is computed where all are. Call it in backward, without grad mode.
 void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product);
 
 /// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.

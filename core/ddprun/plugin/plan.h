@@ -46,6 +46,8 @@ struct Plan {
   void add_reduce_scatter(const ParameterLayout& layout, Range range,
                           PlannedIn in = PlannedIn::step);
   void add_gather(const ParameterLayout& layout, Range range, PlannedIn in = PlannedIn::update);
+  /// What StrategyContext::broadcast_updated() issues for parameter `index`.
+  void add_broadcast(const ParameterLayout& layout, int index, PlannedIn in = PlannedIn::update);
 };
 
 }  // namespace ddprun

@@ -45,6 +45,16 @@ std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
                  .hint = "set `mode: eager` under `execution:`"};
 }
 
+std::optional<Refusal> refuse_tied_units(const RunDescription& run) {
+  if (!run.tied_embeddings) return {};
+  return Refusal{
+      .reason =
+          "it holds parameters or gradients by unit, and the embedding and the head "
+          "are two units with one weight",
+      .expected = "model.tie_embeddings false",
+      .hint = "take a strategy that holds parameters and gradients whole, such as zero1"};
+}
+
 void Transfer::wait() {
   for (Work& work : works_) work.wait();
   works_.clear();
@@ -54,20 +64,18 @@ void Transfer::wait() {
 Precision::~Precision() = default;
 Precision::Guard::~Guard() = default;
 void Precision::convert(const std::vector<NamedTensor>&) {}
-at::ScalarType Precision::compute_dtype() const { return at::kFloat; }
-at::ScalarType Precision::reduce_dtype() const { return at::kFloat; }
-at::ScalarType Precision::parameter_dtype() const { return at::kFloat; }
-at::ScalarType Precision::updated_dtype() const { return at::kFloat; }
-at::ScalarType Precision::moments_dtype() const { return at::kFloat; }
+PrecisionDtypes Precision::dtypes() const { return {}; }
 std::unique_ptr<Precision::Guard> Precision::forward_guard() { return nullptr; }
 Precision::Linear Precision::linear() { return {}; }
-at::Tensor Precision::scale_loss(const at::Tensor& loss) { return loss; }
-std::string Precision::matmul_dtype() const {
-  const at::ScalarType dtype = compute_dtype();
+LossScaler* Precision::loss_scaler() { return nullptr; }
+
+LossScaler::~LossScaler() = default;
+
+std::string PrecisionDtypes::product_format() const {
+  if (!products.empty()) return products;
+  const at::ScalarType dtype = buffers.compute;
   return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
 }
-GradientScale Precision::gradient_scale(const std::vector<at::Tensor>&) { return {}; }
-bool Precision::scales_loss() const { return false; }
 
 std::optional<Refusal> below_capability(const RunDescription& run, int least,
                                         const std::string& what) {

@@ -36,6 +36,7 @@ struct RunDescription {
   c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
   bool scales_loss = false;                     ///< the precision's
   KernelSet kernels = KernelSet::reference;
+  bool tied_embeddings = false;        ///< one weight is used by the first unit and the last
   std::int64_t recomputed_blocks = 0;  ///< the most that backward computes again at once
   OptimizerConfig optimizer = {};      ///< as configured
 };
@@ -67,7 +68,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 7;
+inline constexpr std::uint32_t kPluginApiVersion = 8;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.

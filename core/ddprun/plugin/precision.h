@@ -12,9 +12,40 @@
 
 #include "ddprun/optim/gradient_scale.h"
 #include "ddprun/optim/named_tensor.h"
+#include "ddprun/optim/parameter_layout.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
+
+/// The dtypes of the stages of a step. The defaults are those of fp32.
+struct PrecisionDtypes {
+  /// What each stage reads and writes; BufferDtypes says what goes together.
+  BufferDtypes buffers = {};
+  /// The format of the factors in matrix products: float32, tf32, bfloat16, float16 or float8.
+  /// Empty: that of `buffers.compute`.
+  std::string products = {};
+
+  /// `products`, or the name of what it stands for if it is empty. Reports divide by the device's
+  /// peak for it (MFU).
+  std::string product_format() const;
+};
+
+/// Scales the loss up, so that small gradients are not lost, and finds out whether they overflowed.
+/// A precision that has one cannot run with optimizer.overlap, which updates parameters before all
+/// gradients are known. Its tensors are made from Precision::convert() on, not before.
+class LossScaler {
+ public:
+  virtual ~LossScaler();
+
+  /// The scaled loss, a scalar, from which backward starts. Called for each micro-batch.
+  virtual at::Tensor scale(const at::Tensor& loss) = 0;
+
+  /// Called when the gradients are synchronized, with those that this rank owns. Returns the factor
+  /// that undoes scale(), and whether they overflowed. Both are tensors on the gradients' device;
+  /// do not wait for their values. The core all-reduces `overflow` in place (four bytes) to the
+  /// maximum over the ranks, so that all ranks skip the same steps.
+  virtual GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) = 0;
+};
 
 /// Decides in which dtype each stage of a step computes. The defaults are those of fp32: they
 /// change nothing. One object per rank, used on the training thread.
@@ -32,27 +63,10 @@ class Precision : public Plugin {
   /// (set_data). Their device is the run's device.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
-  /// The dtype of the matrix products and of what they read and write. The fused kernels compute in
-  /// it, if it is float32 or bfloat16, and keep a copy of the parameters in it. PyTorch's own
-  /// operators do not know it: they compute as forward_guard() makes them. Also called in the
-  /// launching process.
-  virtual at::ScalarType compute_dtype() const;
-
-  /// The dtype in which ranks exchange gradients: float32 or bfloat16.
-  virtual at::ScalarType reduce_dtype() const;
-
-  /// The dtype of the model's own tensors, in which their gradients are accumulated too. It is
-  /// float32, or it is bfloat16 together with the two dtypes above.
-  virtual at::ScalarType parameter_dtype() const;
-
-  /// The dtype of the parameters that the optimizer updates. With float32 (the default) and a model
-  /// in bfloat16 they are masters, of which the model's tensors are a rounded copy. bfloat16 needs
-  /// parameter_dtype() bfloat16: the model's tensors themselves are updated.
-  virtual at::ScalarType updated_dtype() const;
-
-  /// The dtype in which the optimizer keeps its moments: float32, or bfloat16 together with
-  /// updated_dtype(). It computes in float32 in any case.
-  virtual at::ScalarType moments_dtype() const;
+  /// The same at each call. The fused kernels compute in `buffers.compute`. PyTorch's own operators
+  /// do not know it: they compute as forward_guard() makes them. Also called in the launching
+  /// process.
+  virtual PrecisionDtypes dtypes() const;
 
   /// The core holds the guard during the forward and the loss of each micro-batch, and in backward
   /// while it computes blocks again (model.recompute). Null: there is nothing to switch on.
@@ -64,23 +78,9 @@ class Precision : public Plugin {
   /// (DataParallel::linear). The function is called within a forward_guard(). Empty: by at::linear.
   virtual Linear linear();
 
-  /// True if this precision scales the loss: only then are the next two called. It cannot run with
-  /// optimizer.overlap, which updates parameters before all gradients are known. Also called in the
-  /// launching process.
-  virtual bool scales_loss() const;
-
-  /// The scaled loss, a scalar, from which backward starts. Called for each micro-batch.
-  virtual at::Tensor scale_loss(const at::Tensor& loss);
-
-  /// Called when the gradients are synchronized, with those that this rank owns. Returns the factor
-  /// that undoes scale_loss(), and whether they overflowed. Both are tensors on the gradients'
-  /// device; do not wait for their values. The core all-reduces `overflow` in place (four bytes) to
-  /// the maximum over the ranks, so that all ranks skip the same steps.
-  virtual GradientScale gradient_scale(const std::vector<at::Tensor>& gradients);
-
-  /// The format of the factors in matrix products: float32, tf32, bfloat16, float16 or float8.
-  /// Reports divide by the device's peak for it (MFU). Default: compute_dtype().
-  virtual std::string matmul_dtype() const;
+  /// What scales the loss; it belongs to this object. Null: the loss is not scaled. Also called in
+  /// the launching process and before convert(), to learn whether there is one.
+  virtual LossScaler* loss_scaler();
 };
 
 /// The dtypes in which gradients may travel, as an option: `reduce_dtype: bfloat16`.

@@ -55,6 +55,10 @@ class StrategyContext {
   /// Sends each rank's slice of the updated parameters to all: on arrival the model reads them. In
   /// the dtypes in which it reads them. Of parameters held by unit: one unit.
   virtual Transfer gather_parameters(Range range, std::string_view label) = 0;
+  /// Sends the updated parameter `index` from `owner`, the rank that owns all of it, to all: on
+  /// arrival the model reads it. In the dtype in which it reads it, and labelled with its name. Not
+  /// of parameters held by unit.
+  virtual Transfer broadcast_updated(int index, int owner) = 0;
 
   /// Updates parameters that this rank owns. Call it in update() only.
   virtual void update(Range range) = 0;
@@ -136,6 +140,9 @@ class Strategy : public Plugin {
 
 /// For unsupported(): a refusal if steps are captured, by strategies that nobody has tried so.
 std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
+/// For unsupported(): a refusal if two units use one weight, by strategies that hold parameters or
+/// gradients by unit.
+std::optional<Refusal> refuse_tied_units(const RunDescription& run);
 
 }  // namespace ddprun
 

@@ -56,8 +56,27 @@ Transfer BufferContext::gather_parameters(Range range, std::string_view label) {
   const at::Tensor place = place_to_gather(range);
   const at::Tensor own = part_of(place, range, mine);
   std::vector<Work> works = {group_.all_gather(place, own, label)};
-  if (buffers_.only_float32(range)) return Transfer(std::move(works), {});
+  if (buffers_.only_float32(range)) return Transfer(std::move(works), renewed(range));
   return gather_float32(range, std::move(works), label);
+}
+
+Transfer BufferContext::broadcast_updated(int index, int owner) {
+  TORCH_CHECK(buffers_.holding().parameters == Held::whole, "what is held by unit is gathered");
+  const Range range = buffers_.range(index);
+  const at::Tensor sent =
+      buffers_.reads_copy_alone(index) ? buffers_.compute_copy(range) : buffers_.parameters(range);
+  std::vector<Work> works = {group_.broadcast(sent, owner, buffers_.name(index))};
+  if (!buffers_.reads_both(index)) return Transfer(std::move(works), {});
+  return Transfer(std::move(works), [this, range] { buffers_.parameters_changed(range); });
+}
+
+std::function<void()> BufferContext::renewed(Range range) const {
+  std::vector<int> read_twice = buffers_.read_in_float32(range);
+  std::erase_if(read_twice, [this](int index) { return !buffers_.reads_both(index); });
+  if (read_twice.empty()) return {};
+  return [this, read_twice] {
+    for (const int index : read_twice) buffers_.parameters_changed(buffers_.range(index));
+  };
 }
 
 Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
@@ -80,7 +99,7 @@ Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
     begin += whole.size();
   }
   works.push_back(group_.all_reduce(packed, ReduceOp::sum, label));
-  return Transfer(std::move(works), [this, indices, packed] {
+  return Transfer(std::move(works), [this, indices, packed, renew = renewed(range)] {
     std::int64_t begin = 0;
     for (const int index : indices) {
       const Range whole = buffers_.range(index);
@@ -90,6 +109,7 @@ Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
       place.copy_(packed.narrow(0, begin, whole.size()));
       begin += whole.size();
     }
+    if (renew) renew();
   });
 }
 

@@ -41,6 +41,7 @@ class BufferContext final : public StrategyContext {
   void broadcast_parameters() override;
   Transfer reduce_scatter_gradients(Range range, std::string_view label) override;
   Transfer gather_parameters(Range range, std::string_view label) override;
+  Transfer broadcast_updated(int index, int owner) override;
   void update(Range range) override { optimizer_->update(range); }
   void update_rest() override { optimizer_->update_all(); }
   bool range_ready(Range range) override { return on_range_ready_ && on_range_ready_(range); }
@@ -52,6 +53,8 @@ class BufferContext final : public StrategyContext {
   int unit_of(Range range) const;
   /// Where the model reads the parameters of `range`, with this rank's slice in it.
   at::Tensor place_to_gather(Range range) const;
+  /// Renews the copy of what is read from both (ParameterLayout::reads_both()); empty: of nothing.
+  std::function<void()> renewed(Range range) const;
   /// Sends what is read in float32 although there is a copy.
   Transfer gather_float32(Range range, std::vector<Work> works, std::string_view label);
 

@@ -62,8 +62,8 @@ namespace {
 
 }  // namespace
 
-void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where) {
-  if (precision.scales_loss()) {
+void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where) {
+  if (precision.loss_scaler() != nullptr) {
     throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
                        .where = where,
                        .got = "a precision that scales it",
@@ -84,21 +84,28 @@ void check_overlap(const Strategy& strategy, const Precision& precision, const s
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels)
-    : DataParallel(ParameterLayout(prepared(parameters, strategy, precision,
-                                            describe(group, precision, optimizer, kernels)),
-                                   dtypes_of(precision), kernels, group.size()),
-                   parameters, group, strategy, precision, optimizer, extent) {}
+    : DataParallel(ParameterRoles(parameters), group, strategy, precision, optimizer, extent,
+                   kernels) {}
 
-DataParallel::DataParallel(const ParameterLayout& layout,
-                           const std::vector<NamedTensor>& parameters, ProcessGroup& group,
-                           Strategy& strategy, Precision& precision,
+DataParallel::DataParallel(const ParameterRoles& roles, ProcessGroup& group, Strategy& strategy,
+                           Precision& precision, const OptimizerConfig& optimizer,
+                           StepExtent extent, KernelSet kernels)
+    : DataParallel(ParameterLayout(prepared(roles, strategy, precision,
+                                            describe(group, precision, optimizer, kernels)),
+                                   precision.dtypes().buffers, kernels, group.size()),
+                   roles, kernels, group, strategy, precision, optimizer, extent) {}
+
+DataParallel::DataParallel(const ParameterLayout& layout, ParameterRoles roles, KernelSet kernels,
+                           ProcessGroup& group, Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer, StepExtent extent)
     : extent_(extent),
       strategy_(strategy),
-      buffers_(layout, parameters, holding_of(strategy, layout, group.rank(), extent),
+      roles_(std::move(roles)),
+      buffers_(layout, roles_.trained, holding_of(strategy, layout, group.rank(), extent),
                [&group](std::int64_t elements, const at::TensorOptions& options) {
                  return group.allocate(elements, options);
                }),
+      frozen_(roles_.frozen, layout.dtypes(), kernels),
       context_(group, buffers_,
                extent == StepExtent::forward ? Plan{} : strategy.plan(layout, group.rank())),
       precision_(precision),
@@ -107,6 +114,9 @@ DataParallel::DataParallel(const ParameterLayout& layout,
       clips_(optimizer.clip_norm > 0),
       holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
       order_(optimizer.overlap) {
+  check_tied_units();
+  frozen_.agree_on_values(
+      [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {
@@ -118,6 +128,30 @@ DataParallel::DataParallel(const ParameterLayout& layout,
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
+}
+
+bool DataParallel::holds_by_unit() const {
+  return holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
+}
+
+void DataParallel::check_tied_units() const {
+  if (!holds_by_unit() || roles_.tied_units.empty()) return;
+  throw ConfigError({.what = "a weight is used by two units, and the strategy holds parameters or "
+                             "gradients by unit",
+                     .where = "the model's parameters",
+                     .got = roles_.tied_units + ", one tensor",
+                     .expected = "each parameter used by one unit",
+                     .hint = "put both uses into one unit, or take a strategy that holds them "
+                             "whole"});
+}
+
+std::vector<ParameterSlot> DataParallel::slots() const {
+  const std::vector<ParameterSlot> trained = buffers_.slots();
+  std::vector<ParameterSlot> slots;
+  for (const ParameterRoles::Place& place : roles_.places) {
+    slots.push_back(place.trained ? trained[place.number] : frozen_.slot(place.number));
+  }
+  return slots;
 }
 
 void DataParallel::set_hooks() {
@@ -158,14 +192,17 @@ void DataParallel::before_forward(bool last) {
   if (exchanges(last)) strategy_.before_forward();
 }
 
-at::Tensor DataParallel::unit(int unit, const std::function<at::Tensor()>& forward) {
+at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>& forward) {
   if (extent_ == StepExtent::forward) return forward();
   if (!again_) {
-    if (unit == 0) next_unit_ = 0;
-    TORCH_CHECK(unit == next_unit_ && unit < std::ssize(buffers_.units()), "unit ", unit, " where ",
-                next_unit_, " comes next");
+    if (models_unit == 0) next_unit_ = 0;
+    while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) ++next_unit_;
+    TORCH_CHECK(models_unit == next_unit_ && models_unit < std::ssize(roles_.units), "unit ",
+                models_unit, " where ", next_unit_, " comes next");
     ++next_unit_;
   }
+  const int unit = roles_.units[models_unit];
+  if (unit < 0) return forward();  // all frozen
   strategy_.before_unit(Pass::forward, unit);
   const at::Tensor out = forward();
   strategy_.after_unit(Pass::forward, unit);
@@ -200,15 +237,15 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
 }
 
 at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
-  const bool by_unit = holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
-  if (by_unit && buffers_.units().size() == 1) return unit(0, loss);
+  const bool by_unit = holds_by_unit();
+  if (by_unit && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
-  if (!by_unit || next_unit_ == std::ssize(buffers_.units())) return value;
+  if (!by_unit || next_unit_ == std::ssize(roles_.units)) return value;
   throw Error({.what = "the model does not say which unit it computes, and the strategy holds "
                        "parameters or gradients by unit",
                .where = "DataParallel::forward()",
                .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
-               .expected = fmt::format("{}, one for each unit", buffers_.units().size()),
+               .expected = fmt::format("{}, one for each unit", roles_.units.size()),
                .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
 }
 
@@ -220,7 +257,7 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
     value = under_precision([&] { return whole_loss(loss); });
   }
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
-  if (precision_.scales_loss()) root = precision_.scale_loss(root);
+  if (LossScaler* const scaler = precision_.loss_scaler()) root = scaler->scale(root);
   return {value, std::move(root), micro_batch.last()};
 }
 
@@ -279,10 +316,11 @@ void DataParallel::begin_step(double lr) {
 }
 
 GradientScale DataParallel::agreed_scale() {
-  if (!precision_.scales_loss()) return {};
+  LossScaler* const scaler = precision_.loss_scaler();
+  if (scaler == nullptr) return {};
   std::vector<at::Tensor> gradients;
   for (const Range& own : buffers_.owned()) gradients.push_back(buffers_.mean(own));
-  GradientScale scale = precision_.gradient_scale(gradients);
+  GradientScale scale = scaler->gradient_scale(gradients);
   TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
   context_.process_group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
   return scale;
@@ -312,7 +350,7 @@ std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches)
   const auto add_scalar = [&](std::size_t bytes) {
     planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});
   };
-  if (precision_.scales_loss()) add_scalar(sizeof(float));
+  if (precision_.loss_scaler() != nullptr) add_scalar(sizeof(float));
   if (clips_ && !buffers_.owns_all()) add_scalar(sizeof(double));
   return planned;
 }

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "ddprun/device/device.h"
+#include "ddprun/optim/frozen_parameters.h"
+#include "ddprun/optim/parameter_roles.h"
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
@@ -84,7 +86,7 @@ std::vector<NamedTensor> named_parameters(const Module& module) {
 
 /// Checks what `optimizer.overlap` needs: a strategy that reports ranges, and a precision that does
 /// not scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
-void check_overlap(const Strategy& strategy, const Precision& precision, const std::string& where);
+void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where);
 
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
 /// `precision` outlive it. After an exception it must not be used again, because collectives may
@@ -101,17 +103,26 @@ class DataParallel {
   /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
   /// not known), lets the precision convert the parameters, moves them into flat buffers as the
   /// strategy's plan says, calls strategy.setup(), and sets the hooks. `parameters` are in
-  /// registration order. `extent`: how far steps go. With `forward` there is evaluate() alone: no
-  /// buffers of gradients, and the strategy is never called, as it has nothing to exchange.
-  /// `kernels`: what computes the model. Throws ConfigError, for a refusal and as FlatBuffers and
-  /// check_overlap() do, and Error if the plans of the ranks do not own every element.
+  /// registration order, all of the model's: one that requires no gradient is frozen, which each
+  /// rank holds whole, as rank 0 has it; a tensor that comes twice is a tied weight. `extent`: how
+  /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
+  /// strategy is never called, as it has nothing to exchange. `kernels`: what computes the model.
+  /// Throws ConfigError, for a refusal and as FlatBuffers and check_overlap() do, and Error if the
+  /// plans of the ranks do not own every element.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer,
                StepExtent extent = StepExtent::step, KernelSet kernels = KernelSet::reference);
   ~DataParallel();
 
+  /// What is trained.
   FlatBuffers& buffers() { return buffers_; }
   const FlatBuffers& buffers() const { return buffers_; }
+  const FrozenParameters& frozen() const { return frozen_; }
+  /// Which parameters and units of the model are where.
+  const ParameterRoles& roles() const { return roles_; }
+  /// How fused kernels read each parameter and where they write its gradient, in registration
+  /// order. Throws ConfigError as FlatBuffers::slots().
+  std::vector<ParameterSlot> slots() const;
   const BufferContext& context() const { return context_; }
   Strategy& strategy() { return strategy_; }
   Optimizer& optimizer() { return *optimizer_; }
@@ -136,7 +147,7 @@ class DataParallel {
   at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
   /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
   /// x.to(ddp.parameter_dtype()).
-  at::ScalarType parameter_dtype() const { return precision_.parameter_dtype(); }
+  at::ScalarType parameter_dtype() const { return precision_.dtypes().buffers.model; }
 
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
@@ -171,9 +182,14 @@ class DataParallel {
 
  private:
   class Hook;
-  DataParallel(const ParameterLayout& layout, const std::vector<NamedTensor>& parameters,
+  DataParallel(const ParameterRoles& roles, ProcessGroup& group, Strategy& strategy,
+               Precision& precision, const OptimizerConfig& optimizer, StepExtent extent,
+               KernelSet kernels);
+  DataParallel(const ParameterLayout& layout, ParameterRoles roles, KernelSet kernels,
                ProcessGroup& group, Strategy& strategy, Precision& precision,
                const OptimizerConfig& optimizer, StepExtent extent);
+  bool holds_by_unit() const;
+  void check_tied_units() const;
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
@@ -188,7 +204,9 @@ class DataParallel {
 
   StepExtent extent_;
   Strategy& strategy_;
+  ParameterRoles roles_;
   FlatBuffers buffers_;
+  FrozenParameters frozen_;
   BufferContext context_;
   Precision& precision_;
   Precision::Linear linear_;  // empty: at::linear
@@ -197,7 +215,7 @@ class DataParallel {
   bool clips_;
   bool holds_by_unit_;  // gradients: they travel in each micro-batch
   StepOrder order_;
-  int next_unit_ = 0;        // of the forward under way
+  int next_unit_ = 0;        // of the forward under way, as the model counts
   bool units_told_ = false;  // in that forward, so that backward tells them
   bool last_backward_ = true;
   bool again_ = false;      // backward computes units again (forward_again())

@@ -72,11 +72,14 @@ at::Tensor loss_of_unit(const FlatBuffers& buffers, const Unit& unit, const Proo
 at::Tensor loss_with_integer_gradients(DataParallel& data_parallel, const ProofIntegers& integers,
                                        int rank, int micro_batch) {
   const FlatBuffers& buffers = data_parallel.buffers();
+  const std::vector<int>& numbers = data_parallel.roles().units;
   at::Tensor loss;
-  for (int unit = 0; unit < std::ssize(buffers.units()); ++unit) {
+  for (int unit = 0; unit < std::ssize(numbers); ++unit) {
+    const int trained = numbers[unit];
+    if (trained < 0) continue;
     loss = data_parallel.unit(unit, [&] {
       const at::Tensor own =
-          loss_of_unit(buffers, buffers.units()[unit], integers, rank, micro_batch);
+          loss_of_unit(buffers, buffers.units()[trained], integers, rank, micro_batch);
       return loss.defined() ? loss + own : own;
     });
   }

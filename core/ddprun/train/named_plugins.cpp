@@ -111,11 +111,7 @@ class NamedPrecision final : public Named<Precision> {
   void convert(const std::vector<NamedTensor>& parameters) override {
     named("convert()", [&] { plugin_->convert(parameters); });
   }
-  at::ScalarType compute_dtype() const override { return plugin_->compute_dtype(); }
-  at::ScalarType reduce_dtype() const override { return plugin_->reduce_dtype(); }
-  at::ScalarType parameter_dtype() const override { return plugin_->parameter_dtype(); }
-  at::ScalarType updated_dtype() const override { return plugin_->updated_dtype(); }
-  at::ScalarType moments_dtype() const override { return plugin_->moments_dtype(); }
+  PrecisionDtypes dtypes() const override { return plugin_->dtypes(); }
   std::unique_ptr<Guard> forward_guard() override {
     return named("forward_guard()", [&] { return plugin_->forward_guard(); });
   }
@@ -126,14 +122,26 @@ class NamedPrecision final : public Named<Precision> {
       return named("linear()", [&] { return product(x, weight); });
     };
   }
-  bool scales_loss() const override { return plugin_->scales_loss(); }
-  at::Tensor scale_loss(const at::Tensor& loss) override {
-    return named("scale_loss()", [&] { return plugin_->scale_loss(loss); });
+  LossScaler* loss_scaler() override {
+    scaler_.plugin = plugin_->loss_scaler();
+    return scaler_.plugin == nullptr ? nullptr : &scaler_;
   }
-  GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
-    return named("gradient_scale()", [&] { return plugin_->gradient_scale(gradients); });
-  }
-  std::string matmul_dtype() const override { return plugin_->matmul_dtype(); }
+
+ private:
+  struct NamedScaler final : LossScaler {
+    explicit NamedScaler(const NamedPrecision& owner) : owner(owner) {}
+    at::Tensor scale(const at::Tensor& loss) override {
+      return owner.named("LossScaler::scale()", [&] { return plugin->scale(loss); });
+    }
+    GradientScale gradient_scale(const std::vector<at::Tensor>& gradients) override {
+      return owner.named("LossScaler::gradient_scale()",
+                         [&] { return plugin->gradient_scale(gradients); });
+    }
+    const NamedPrecision& owner;
+    LossScaler* plugin = nullptr;  ///< the plugin's own
+  };
+
+  NamedScaler scaler_{*this};
 };
 
 /// Autograd calls what forward left behind, when nobody names the plugin any more. So hooks at its

@@ -34,21 +34,22 @@ std::uint64_t hash_flat(const at::Tensor& flat) {
   return hash.value();
 }
 
-/// The first parameter, in the order of the forward pass, whose hash is not the same on all ranks,
-/// and the ranks on which it is not that of rank 0. Empty: there is none.
-std::string name_difference(const FlatBuffers& buffers, ProcessGroup& group,
+/// The last of these names whose hash is not the same on all ranks, and the ranks on which it is
+/// not that of rank 0. Empty: there is none. Parameters of the buffers come in the reverse order of
+/// the forward pass.
+std::string name_difference(const std::vector<std::string>& names, ProcessGroup& group,
                             const std::vector<std::uint64_t>& own) {
   std::vector<std::vector<std::uint64_t>> all;
   for (const std::string& text : group.all_gather_object(nlohmann::json(own).dump())) {
     all.push_back(nlohmann::json::parse(text));
   }
-  for (int index = buffers.count() - 1; index >= 0; --index) {
+  for (std::ptrdiff_t index = std::ssize(names) - 1; index >= 0; --index) {
     std::vector<std::size_t> ranks;
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       if (all[rank][index] != all[0][index]) ranks.push_back(rank);
     }
     if (ranks.empty()) continue;
-    return fmt::format("{} is not that of rank 0 on rank{} {}", buffers.name(index),
+    return fmt::format("{} is not that of rank 0 on rank{} {}", names[index],
                        ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
   return {};
@@ -92,8 +93,24 @@ std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::T
   return {};
 }
 
-/// A hash for each parameter, in the order of the buffers: of what the model reads where ranks own
-/// parts, else of the parameter itself with its padding.
+std::vector<std::uint64_t> hash_frozen(const FrozenParameters& frozen) {
+  std::vector<std::uint64_t> hashes;
+  for (int i = 0; i < frozen.count(); ++i) {
+    hashes.push_back(hash_flat(frozen.parameter(i).detach().flatten()));
+  }
+  return hashes;
+}
+
+/// The names that hash_each() has hashes of.
+std::vector<std::string> hashed_names(const DataParallel& data_parallel) {
+  std::vector<std::string> names = data_parallel.buffers().names();
+  const FrozenParameters& frozen = data_parallel.frozen();
+  for (int i = 0; i < frozen.count(); ++i) names.push_back(frozen.name(i));
+  return names;
+}
+
+/// A hash for each parameter, in the order of the buffers and then the frozen: of what the model
+/// reads where ranks own parts, else of the parameter itself with its padding.
 std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
   std::vector<std::uint64_t> hashes(buffers.count());
@@ -111,6 +128,8 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
       hashes[index] = hash.value();
     }
   });
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel.frozen());
+  hashes.insert(hashes.end(), frozen.begin(), frozen.end());
   return hashes;
 }
 
@@ -118,8 +137,10 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
 
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  if (buffers.owns_all()) return hash_flat(buffers.parameters(buffers.all()));
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel.frozen());
+  if (buffers.owns_all() && frozen.empty()) return hash_flat(buffers.parameters(buffers.all()));
   Hash64 hash;
+  hash.add(frozen.data(), frozen.size() * sizeof frozen[0]);
   for (auto unit = buffers.units().rbegin(); unit != buffers.units().rend(); ++unit) {
     const at::Tensor values = whole_parameters(data_parallel, unit->range).cpu();
     hash.add(values.const_data_ptr(), values.nbytes());
@@ -171,8 +192,9 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                         buffers.owns_all() ? "" : " of what the model reads", hashes.size())};
   }
   if (own.empty()) own = hash_each(data_parallel);
-  const std::string detail = fmt::format(
-      "{}; hashes by rank: {}", name_difference(buffers, group, own), fmt::join(hashes, ", "));
+  const std::string detail = fmt::format("{}; hashes by rank: {}",
+                                         name_difference(hashed_names(data_parallel), group, own),
+                                         fmt::join(hashes, ", "));
   if (data_parallel.context().agreement() == Agreement::none) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
@@ -193,7 +215,7 @@ Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
   if (own.empty()) {
     return {"gradients_equal", CheckStatus::passed, "the mean of each gradient is on one rank"};
   }
-  const std::string difference = name_difference(buffers, group, own);
+  const std::string difference = name_difference(buffers.names(), group, own);
   if (difference.empty()) {
     return {"gradients_equal", CheckStatus::passed, "every gradient is equal on all ranks"};
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <cstddef>
 #include <functional>
 
 #include "ddprun/optim/flat_parts.h"
@@ -42,6 +43,27 @@ at::Tensor whole_gradients(const DataParallel& data_parallel, Range range) {
   const FlatBuffers& buffers = data_parallel.buffers();
   return whole(data_parallel, range, buffers.mean_dtype(),
                [&](Range part) { return buffers.mean(part); });
+}
+
+std::vector<NamedTensor> full_parameters(const DataParallel& data_parallel) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  const ParameterRoles& roles = data_parallel.roles();
+  std::vector<at::Tensor> trained;
+  for (int number = 0; number < buffers.count(); ++number) {
+    const int index = buffers.count() - 1 - number;  // buffers are in reverse order
+    const at::Tensor as_given = buffers.empty_like(index);
+    trained.push_back(whole_parameters(data_parallel, buffers.range(index))
+                          .clone()
+                          .as_strided(as_given.sizes(), as_given.strides()));
+  }
+  std::vector<NamedTensor> all;
+  for (std::size_t i = 0; i < roles.places.size(); ++i) {
+    const auto [is_trained, number] = roles.places[i];
+    const at::Tensor values =
+        is_trained ? trained[number] : data_parallel.frozen().parameter(number).detach().clone();
+    all.push_back({.name = roles.names[i], .tensor = values});
+  }
+  return all;
 }
 
 }  // namespace ddprun

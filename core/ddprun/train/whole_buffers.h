@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "ddprun/train/data_parallel.h"
 
 namespace ddprun {
@@ -12,5 +14,10 @@ namespace ddprun {
 /// owns everything it is a view, and nothing is sent.
 at::Tensor whole_parameters(const DataParallel& data_parallel, Range range);
 at::Tensor whole_gradients(const DataParallel& data_parallel, Range range);
+
+/// What one saves: all parameters of the model by the names that DataParallel was given, in
+/// registration order, frozen and tied ones too. New tensors in the model's shapes, in the dtype in
+/// which the optimizer updates them (frozen: in the model's), on their device. All ranks call it.
+std::vector<NamedTensor> full_parameters(const DataParallel& data_parallel);
 
 }  // namespace ddprun

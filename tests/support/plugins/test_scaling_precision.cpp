@@ -7,9 +7,9 @@
 
 namespace {
 
-class TestScalingPrecision final : public ddprun::Precision {
-  bool scales_loss() const override { return true; }
-  at::Tensor scale_loss(const at::Tensor& loss) override { return loss * 8; }
+class TestScalingPrecision final : public ddprun::Precision, public ddprun::LossScaler {
+  ddprun::LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override { return loss * 8; }
   ddprun::GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
     return {.factor = at::full({}, 1.0 / 8), .overflow = at::zeros({})};
   }

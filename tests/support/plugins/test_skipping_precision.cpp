@@ -6,9 +6,9 @@
 
 namespace {
 
-class TestSkippingPrecision final : public ddprun::Precision {
-  bool scales_loss() const override { return true; }
-  at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+class TestSkippingPrecision final : public ddprun::Precision, public ddprun::LossScaler {
+  ddprun::LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override { return loss; }
   ddprun::GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
     skip_ = !skip_;
     return {.overflow = at::full({}, skip_ ? 1.0 : 0.0)};

@@ -5,15 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 Experiment experiment_of(int ranks, const std::string& strategy = "flat") {
   Experiment experiment = test::small_experiment(ranks);

@@ -10,15 +10,13 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/train/proof.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 /// Notes the order of gradients, and makes none of them a mean.
 class Listener final : public Strategy {

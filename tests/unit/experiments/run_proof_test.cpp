@@ -10,6 +10,7 @@
 
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -34,10 +35,7 @@ TEST(DrawnSteps, AreFewAndInOrderAndNeverTheLast) {
   EXPECT_EQ(drawn_steps(1, 1000), drawn_steps(1, 1000));
 }
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 /// A right strategy, whose gradients are halved from the step `halved_from` on.
 class Mean : public Strategy {

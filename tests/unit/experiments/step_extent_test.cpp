@@ -10,6 +10,7 @@
 #include "ddprun/experiments/training/run_proof.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -18,10 +19,7 @@ namespace {
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 Experiment make_experiment(StepExtent extent, int ranks, const std::string& precision = "fp32") {
   Experiment experiment = test::small_experiment(ranks);

@@ -15,6 +15,7 @@
 #include "ddprun/rank/affinity.h"
 #include "ddprun/train/proof.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/sanitizers.h"
 #include "support/thread_ranks.h"
 
@@ -29,10 +30,7 @@ class Listener : public Strategy {
   std::vector<int> order;
 };
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 /// The first precision and attention that are there.
 Experiment make_experiment(int ranks) {

@@ -28,6 +28,9 @@ class Input : public Options {
                const std::function<void(Options&)>& declare) override {
     declare(*this);
   }
+  void list(const std::string& key, const std::string&, const SectionList&) override {
+    order.push_back(key);
+  }
   void choice_or_section(const std::string& key, ChoiceTarget, const std::string&,
                          const std::function<void(Options&)>&) override {
     order.push_back(key);
@@ -98,9 +101,9 @@ TEST(ModelOptions, NothingGivenMeansTiny) {
   Input input;
   declare_options(input, config);
   EXPECT_EQ(sizes(config), sizes(model_preset("tiny")));
-  EXPECT_THAT(input.order,
-              ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff", "layers",
-                          "heads", "rope_theta", "norm_eps", "kernels", "recompute"));
+  EXPECT_THAT(input.order, ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff",
+                                       "layers", "heads", "rope_theta", "norm_eps", "kernels",
+                                       "tie_embeddings", "frozen", "recompute"));
   EXPECT_EQ(input.declared.at("preset").limits.one_of.size(), model_presets().size());
   EXPECT_EQ(input.declared.at("layers").limits.min, 1.0);
 }

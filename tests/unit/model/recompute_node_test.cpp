@@ -125,7 +125,17 @@ TEST(RecomputeNode, RefusesWhatItCannot) {
   twice.backward();
   EXPECT_TRUE(at::equal(leaf.grad(), at::full({4}, 4.0F)));
   EXPECT_THROW(twice.backward(), Error) << "the graph is gone";
-  EXPECT_THROW(recomputed(at::ones({4}), {0, 1}, doubles, kPlainly), std::exception);
+}
+
+/// As behind blocks that are all frozen.
+TEST(RecomputeNode, AStreamWithoutGradientLeavesTheParametersTheirs) {
+  const at::Tensor weight = at::full({4}, 3.0F).requires_grad_();
+  const Blocks scales = [&](const at::Tensor& in, std::int64_t, std::int64_t) {
+    return in * weight;
+  };
+  const at::Tensor out = recomputed(at::full({4}, 5.0F), {0, 1}, scales, kPlainly);
+  out.sum().backward();
+  EXPECT_TRUE(at::equal(weight.grad(), at::full({4}, 5.0F)));
 }
 
 /// Packs a tensor as itself, and holds it.

@@ -15,23 +15,14 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
-
-std::shared_ptr<Strategy> make(const std::string& flow_mapping) {
-  PluginChoice choice;
-  choice.kind = PluginKind::strategy;
-  choice.options = parse_yaml(flow_mapping, "test.yaml");
-  choice.name = choice.options.find("name")->scalar;
-  return make_strategy(registry(), choice);
-}
+using test::registry;
+using test::strategy_of;
 
 OptimizerConfig plain_sgd() {
   OptimizerConfig sgd;
@@ -57,7 +48,7 @@ std::vector<NamedTensor> matrix_and_vector() {
 struct Rank {
   Rank(ProcessGroup& group, const std::string& yaml)
       : number(group.rank()),
-        strategy(make(yaml)),
+        strategy(strategy_of(yaml)),
         ddp(parameters, group, *strategy, precision, plain_sgd()) {}
 
   /// One step whose gradients are gradient(number, step), and number + 1 for the vector.
@@ -131,12 +122,12 @@ TEST(PowerSgd, WithoutWarmStartEachStepBeginsAnew) {
 }
 
 TEST(PowerSgd, SendsWholeWhatIsNotWorthCompressing) {
-  const auto strategy = make("{name: powersgd, rank: 5}");  // 5 (12 + 9) is nearly 12 x 9
+  const auto strategy = strategy_of("{name: powersgd, rank: 5}");  // 5 (12 + 9) is nearly 12 x 9
   const ParameterLayout layout(matrix_and_vector(), {}, KernelSet::reference, 2);
   std::vector<std::int64_t> bytes;
   for (const auto& each : strategy->plan(layout, 0).collectives) bytes.push_back(each.bytes);
   EXPECT_THAT(bytes, testing::ElementsAre(4 * 5, 4 * 5 * 12, 4 * 5 * 9));
-  const auto more = make("{name: powersgd, rank: 6}");
+  const auto more = strategy_of("{name: powersgd, rank: 6}");
   ASSERT_EQ(more->plan(layout, 0).collectives.size(), 1u);
   EXPECT_EQ(more->plan(layout, 0).collectives[0].bytes, 4 * (5 + 12 * 9));
 }

@@ -31,9 +31,10 @@ std::shared_ptr<Precision> make_fp16(const std::string& options) {
 
 /// One step whose largest gradient is `gradient`; returns the scale that its loss had.
 double step(Precision& precision, double gradient) {
-  const double scale = precision.scale_loss(at::ones({})).item<double>();
+  LossScaler& scaler = *precision.loss_scaler();
+  const double scale = scaler.scale(at::ones({})).item<double>();
   const GradientScale undo =
-      precision.gradient_scale({at::ones({2}), at::tensor({1.0, gradient}, at::kFloat)});
+      scaler.gradient_scale({at::ones({2}), at::tensor({1.0, gradient}, at::kFloat)});
   EXPECT_EQ(undo.factor.item<double>() * scale, 1.0);
   EXPECT_EQ(undo.overflow.item<double>(), std::isfinite(gradient) ? 0.0 : 1.0);
   return scale;
@@ -64,13 +65,13 @@ TEST(Fp16Mixed, FactorsAreOptions) {
 TEST(Fp16Mixed, MicroBatchesShareAScaleAndTheAgreementDecides) {
   const auto fp16 = make_fp16("{init_scale: 64}");
   for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
-    EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 64);
+    EXPECT_EQ(fp16->loss_scaler()->scale(at::ones({})).item<double>(), 64);
   }
-  const GradientScale undo = fp16->gradient_scale({at::ones({4})});
+  const GradientScale undo = fp16->loss_scaler()->gradient_scale({at::ones({4})});
   EXPECT_EQ(undo.overflow.item<double>(), 0.0);
   undo.overflow.fill_(1.0);  // another rank's, by the all-reduce
-  EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 32);
-  EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 32);
+  EXPECT_EQ(fp16->loss_scaler()->scale(at::ones({})).item<double>(), 32);
+  EXPECT_EQ(fp16->loss_scaler()->scale(at::ones({})).item<double>(), 32);
 }
 
 TEST(Fp16Mixed, PowersOfTwoLeaveNoTrace) {
@@ -88,9 +89,10 @@ TEST(Fp16Mixed, PowersOfTwoLeaveNoTrace) {
       EXPECT_EQ(y.scalar_type(), at::kHalf);
       loss = y.to(at::kFloat).square().mean();
     }
-    fp16->scale_loss(loss).backward();
+    fp16->loss_scaler()->scale(loss).backward();
     EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
-    gradients.push_back(weight.grad() * fp16->gradient_scale({weight.grad()}).factor);
+    gradients.push_back(weight.grad() *
+                        fp16->loss_scaler()->gradient_scale({weight.grad()}).factor);
   }
   EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
   EXPECT_TRUE(at::equal(gradients[0], gradients[2]));
@@ -134,7 +136,7 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
     EXPECT_EQ(records[0].label, "overflow");
     EXPECT_EQ(records[0].bytes, 4);
     ASSERT_EQ(ddp.planned().size(), 1U);
-    EXPECT_EQ(fp16->scale_loss(at::ones({})).item<double>(), 512);
+    EXPECT_EQ(fp16->loss_scaler()->scale(at::ones({})).item<double>(), 512);
     EXPECT_FALSE(run(0.01));
     EXPECT_FALSE(at::equal(weight, at::ones({4, 8})));
   });

@@ -67,7 +67,7 @@ TEST_F(PrecisionPlugin, Bf16DtypesOfEveryStage) {
   EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
   EXPECT_EQ(mean.scalar_type(), at::kFloat);
   mean.backward();
-  for (const auto& [name, tensor, unit, wide] : model_.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
     EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
     EXPECT_EQ(tensor.grad().scalar_type(), at::kFloat) << name;
   }
@@ -78,7 +78,7 @@ TEST_F(PrecisionPlugin, Bf16LossAndGradientsAreNearFp32) {
   const at::Tensor exact = loss();
   exact.backward();
   std::vector<at::Tensor> gradients;
-  for (const auto& [name, tensor, unit, wide] : model_.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
     gradients.push_back(tensor.grad().clone());
     tensor.mutable_grad().zero_();
   }
@@ -107,7 +107,7 @@ TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
   EXPECT_EQ(guarded(), before);
   {
     const c10::NoGradGuard no_grad;
-    for (const auto& [name, tensor, unit, wide] : model_.parameters()) {
+    for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
       if (name == "lm_head.weight") tensor.mul_(0.5);
     }
   }
@@ -115,10 +115,11 @@ TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
 }
 
 TEST_F(PrecisionPlugin, DtypesForTheFusedKernels) {
-  EXPECT_EQ(fp32_->compute_dtype(), at::kFloat);
-  EXPECT_EQ(fp32_->reduce_dtype(), at::kFloat);
-  EXPECT_EQ(bf16_->compute_dtype(), at::kBFloat16);
-  EXPECT_EQ(bf16_->reduce_dtype(), at::kFloat);
+  const BufferDtypes fp32 = fp32_->dtypes().buffers, bf16 = bf16_->dtypes().buffers;
+  EXPECT_EQ(fp32.compute, at::kFloat);
+  EXPECT_EQ(fp32.reduce, at::kFloat);
+  EXPECT_EQ(bf16.compute, at::kBFloat16);
+  EXPECT_EQ(bf16.reduce, at::kFloat);
 }
 
 TEST_F(PrecisionPlugin, Bf16StateIsPutBackAndBelongsToTheThread) {

@@ -8,9 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/registry.h"
-#include "support/experiments.h"
 #include "support/plugin_library.h"
+#include "support/plugin_registry.h"
 
 namespace ddprun {
 namespace {
@@ -18,11 +17,10 @@ namespace {
 using testing::HasSubstr;
 
 std::shared_ptr<Attention> sdpa(const std::string& backend) {
-  static const auto* const registry = new PluginRegistry({test::plugin_folder()});
   PluginChoice choice;
   choice.options = parse_yaml("{name: sdpa, backend: " + backend + "}", "test");
   choice.name = "sdpa";
-  return make_attention(*registry, choice);
+  return make_attention(test::registry(), choice);
 }
 
 TEST(Sdpa, EveryBackendOfTheCpuComputesTheSameAndLeavesThePick) {

@@ -13,6 +13,7 @@
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -20,10 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const PluginRegistry& registry() {
-  static const auto* const instance = new PluginRegistry({test::plugin_folder()});
-  return *instance;
-}
+using test::registry;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
   Experiment experiment = test::small_experiment(ranks);
@@ -171,7 +169,7 @@ TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
   const auto attention = make_attention(registry(), experiment.attention);
   const Transformer model(experiment.model, *attention, 1);
   const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 1024);
-  for (const char* name : {"zero1", "zero2", "fsdp"}) {
+  for (const char* name : {"zero1", "zero1_cs336", "zero2", "fsdp"}) {
     PluginChoice choice = experiment.strategy;
     choice.name = name;
     const auto strategy = make_strategy(registry(), choice);

@@ -6,10 +6,10 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
-#include "ddprun/config/registry.h"
 #include "ddprun/train/data_parallel.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -17,13 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-std::shared_ptr<Strategy> make(const std::string& yaml) {
-  static const auto* const registry = new PluginRegistry({test::plugin_folder()});
-  PluginChoice choice;
-  choice.options = parse_yaml(yaml, "test");
-  choice.name = choice.options.find("name")->scalar;
-  return make_strategy(*registry, choice);
-}
+using test::strategy_of;
 
 /// Parameters of these many KiB each, given in the order of backward; integers, so that means are
 /// exact.
@@ -53,7 +47,7 @@ std::vector<std::pair<std::string, std::int64_t>> reductions(ProcessGroup& group
 std::vector<std::int64_t> bucket_kib(const std::string& yaml, const std::vector<int>& kib) {
   std::vector<std::int64_t> out;
   const Model model(kib);
-  const Plan plan = make(yaml)->plan(*model.buffers, 0);
+  const Plan plan = strategy_of(yaml)->plan(*model.buffers, 0);
   for (const PlannedCollective& planned : plan.collectives) out.push_back(planned.bytes / 1024);
   return out;
 }
@@ -94,7 +88,7 @@ std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
   std::vector<std::pair<std::string, std::int64_t>> calls;
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4, 8, 12, 16});
-    const auto strategy = make(yaml);
+    const auto strategy = strategy_of(yaml);
     BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
     strategy->setup(context);
     for (int step = 0; step < 2; ++step) {
@@ -143,7 +137,7 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
        {"{name: overlap}", "{name: bucketed, first_bucket_mb: 0.001, bucket_mb: 0.001}"}) {
     test::run_ranks(2, [&](ProcessGroup& group) {
       Model model({4, 8});
-      const auto strategy = make(yaml);
+      const auto strategy = strategy_of(yaml);
       BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
       strategy->setup(context);
       (void)group.take_records();
@@ -162,16 +156,16 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
 
 TEST(None, RefusesSeveralRanksUnlessAsked) {
   const RunDescription two{.world_size = 2};
-  EXPECT_EQ(words_of(make("{name: none}")->unsupported({})), "");
-  EXPECT_THAT(words_of(make("{name: none}")->unsupported(two)),
+  EXPECT_EQ(words_of(strategy_of("{name: none}")->unsupported({})), "");
+  EXPECT_THAT(words_of(strategy_of("{name: none}")->unsupported(two)),
               testing::HasSubstr("unsynchronized: true"));
-  EXPECT_EQ(words_of(make("{name: none, unsynchronized: true}")->unsupported(two)), "");
+  EXPECT_EQ(words_of(strategy_of("{name: none, unsynchronized: true}")->unsupported(two)), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});
     Precision precision;
-    const auto refused = make("{name: none}");
+    const auto refused = strategy_of("{name: none}");
     EXPECT_THROW(DataParallel(model.parameters, group, *refused, precision, {}), ConfigError);
-    const auto control = make("{name: none, unsynchronized: true}");
+    const auto control = strategy_of("{name: none, unsynchronized: true}");
     const DataParallel ddp(model.parameters, group, *control, precision, {});
     (void)group.take_records();  // of rank 0's parameters
     control->on_gradient(0);

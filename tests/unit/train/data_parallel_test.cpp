@@ -128,9 +128,9 @@ TEST_F(OneRank, ClippingScalesWhatTheStrategySynchronized) {
 }
 
 TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
-  struct Overflowed : Precision {
-    bool scales_loss() const override { return true; }
-    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+  struct Overflowed : Precision, LossScaler {
+    LossScaler* loss_scaler() override { return this; }
+    at::Tensor scale(const at::Tensor& loss) override { return loss; }
     GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
       return {.overflow = at::ones({})};
     }
@@ -147,10 +147,10 @@ TEST_F(OneRank, ASkippedStepLeavesParametersAndUnsetsGradients) {
 }
 
 TEST(TwoRanks, AnOverflowOnOneIsHeededByAll) {
-  struct OverflowsOnRankOne : Precision {
+  struct OverflowsOnRankOne : Precision, LossScaler {
     explicit OverflowsOnRankOne(int rank) : rank(rank) {}
-    bool scales_loss() const override { return true; }
-    at::Tensor scale_loss(const at::Tensor& loss) override { return loss; }
+    LossScaler* loss_scaler() override { return this; }
+    at::Tensor scale(const at::Tensor& loss) override { return loss; }
     GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
       return {.overflow = overflow = at::full({}, rank == 1 ? 1.0 : 0.0)};
     }
@@ -186,7 +186,7 @@ TEST_F(OneRank, AParameterWithoutGradientIsAnError) {
 }
 
 /// Notes what DataParallel does with it; the loss times 8, products of linear layers times 3.
-struct SpyPrecision : Precision {
+struct SpyPrecision : Precision, LossScaler {
   struct Switch : Guard {
     explicit Switch(bool& on) : on(on) { on = true; }
     ~Switch() override { on = false; }
@@ -203,8 +203,8 @@ struct SpyPrecision : Precision {
       return at::linear(x, weight) * 3;
     };
   }
-  bool scales_loss() const override { return true; }
-  at::Tensor scale_loss(const at::Tensor& loss) override {
+  LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override {
     EXPECT_FALSE(on) << "the scale is not computed in the precision's dtype";
     return loss * 8;
   }
@@ -271,9 +271,10 @@ TEST_F(OneRank, AModelMustAskAPrecisionThatComputesLinearLayers) {
 
 TEST_F(OneRank, DtypesThatDoNotFitTheParametersAreExplained) {
   struct Bfloat16 : Precision {
-    at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-    at::ScalarType reduce_dtype() const override { return at::kBFloat16; }
-    at::ScalarType parameter_dtype() const override { return at::kBFloat16; }
+    PrecisionDtypes dtypes() const override {
+      return {
+          .buffers = {.compute = at::kBFloat16, .reduce = at::kBFloat16, .model = at::kBFloat16}};
+    }
   } bfloat16;
   DataParallel ddp(model.parameters(), *group, spy, bfloat16, plain_sgd());
   const auto product = [&](at::ScalarType dtype) {

@@ -91,24 +91,47 @@ TEST(NamedPlugins, AnAttentionsBackwardIsNamedAndWhatComesAfterItIsNot) {
   }
 }
 
-struct Doubled final : Precision {
+/// Computes products of its own and scales the loss.
+struct Doubled final : Precision, LossScaler {
   Linear linear() override {
     return [](const at::Tensor& x, const at::Tensor&) {
       if (x.numel() > 1) throw std::runtime_error("too large");
       return x + x;
     };
   }
-  bool scales_loss() const override { return true; }
+  LossScaler* loss_scaler() override { return this; }
+  at::Tensor scale(const at::Tensor& loss) override { return linear()(loss, loss); }
+  GradientScale gradient_scale(const std::vector<at::Tensor>&) override {
+    throw std::runtime_error("no gradients");
+  }
+  PrecisionDtypes dtypes() const override {
+    return {.buffers = {.reduce = at::kBFloat16}, .products = "tf32"};
+  }
 };
 
 TEST(NamedPlugins, APrecisionsProductIsNamedToo) {
   const auto precision = with_named_failures(std::make_shared<Doubled>(), "twice");
-  EXPECT_TRUE(precision->scales_loss());
+  EXPECT_EQ(precision->dtypes().buffers.reduce, at::kBFloat16);
+  EXPECT_EQ(precision->dtypes().product_format(), "tf32");
   const Precision::Linear product = precision->linear();
   EXPECT_EQ(product(at::ones({1}), at::ones({1})).item<float>(), 2.0F);
   EXPECT_THROW(product(at::ones({2}), at::ones({1})), Error);
   EXPECT_FALSE(with_named_failures(std::make_shared<Precision>(), "plain")->linear())
       << "a precision without a product of its own has none";
+}
+
+TEST(NamedPlugins, ALossScalersCallsAreNamedToo) {
+  const auto precision = with_named_failures(std::make_shared<Doubled>(), "twice");
+  LossScaler* const scaler = precision->loss_scaler();
+  ASSERT_NE(scaler, nullptr);
+  EXPECT_EQ(scaler->scale(at::ones({1})).item<float>(), 2.0F);
+  EXPECT_THAT(test::error_of([&] { scaler->scale(at::ones({2})); }),
+              AllOf(HasSubstr("a plugin failed: precision twice, LossScaler::scale()"),
+                    HasSubstr("too large")));
+  EXPECT_THAT(
+      test::error_of([&] { scaler->gradient_scale({}); }),
+      AllOf(HasSubstr("precision twice, LossScaler::gradient_scale()"), HasSubstr("no gradients")));
+  EXPECT_EQ(with_named_failures(std::make_shared<Precision>(), "plain")->loss_scaler(), nullptr);
 }
 
 }  // namespace

@@ -179,8 +179,10 @@ TEST_F(OptimizerOverlap, AStepCompletesWhatWasBegun) {
 }
 
 TEST_F(OptimizerOverlap, APrecisionThatScalesTheLossIsRefused) {
-  struct Scales : Precision {
-    bool scales_loss() const override { return true; }
+  struct Scales : Precision, LossScaler {
+    LossScaler* loss_scaler() override { return this; }
+    at::Tensor scale(const at::Tensor& loss) override { return loss; }
+    GradientScale gradient_scale(const std::vector<at::Tensor>&) override { return {}; }
   } scales;
   EXPECT_THROW(DataParallel(model.parameters(), *group, strategy, scales, overlapped_sgd()),
                ConfigError);

@@ -262,9 +262,10 @@ TEST(ParametersEqual, CatchesADriftingRank) {
 /// Computes in bfloat16, with a copy of the parameters or with tensors of that dtype.
 struct Bfloat16 : Precision {
   explicit Bfloat16(bool tensors) : tensors(tensors) {}
-  at::ScalarType compute_dtype() const override { return at::kBFloat16; }
-  at::ScalarType reduce_dtype() const override { return tensors ? at::kBFloat16 : at::kFloat; }
-  at::ScalarType parameter_dtype() const override { return reduce_dtype(); }
+  PrecisionDtypes dtypes() const override {
+    const at::ScalarType rest = tensors ? at::kBFloat16 : at::kFloat;
+    return {.buffers = {.compute = at::kBFloat16, .reduce = rest, .model = rest}};
+  }
   bool tensors;
 };
 

@@ -109,6 +109,7 @@ void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Diffe
   const double own_factor = clip_factor(own, whole_.optimizer.clip_norm);
   const double run_factor = clip_factor(step.gradients, whole_.optimizer.clip_norm);
   const bool sgd = whole_.optimizer.name == OptimizerKind::sgd;
+  const std::vector<GroupSettings> groups = group_settings(buffers.names(), whole_.optimizer);
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.range(index);
     const std::string& name = buffers.name(index);
@@ -119,7 +120,8 @@ void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Diffe
     const double update = largest(at::where(off.eq(0), off, off.abs() / size));
     // An update of SGD is linear in the gradients, so one by its own needs no second optimizer.
     const at::Tensor other =
-        (part(own, range) * own_factor - part(step.gradients, range) * run_factor) * lr;
+        (part(own, range) * own_factor - part(step.gradients, range) * run_factor) *
+        (lr * groups[index].lr_scale);
     for (Differences* each : {&out, &parameters_[index]}) {
       each->update.add(update, name);
       if (!sgd) continue;

@@ -30,7 +30,7 @@ std::int64_t most_recomputed(const ModelConfig& model) {
 
 }  // namespace
 
-RunDescription describe_run(const Experiment& experiment, const Precision& precision) {
+RunDescription describe_run(const Experiment& experiment, Precision& precision) {
   const ModelConfig& model = experiment.model;
   return {.world_size = static_cast<int>(experiment.world.size),
           .device = experiment.world.device,
@@ -44,9 +44,10 @@ RunDescription describe_run(const Experiment& experiment, const Precision& preci
           .heads = model.heads,
           .head_dim = model.head_dim(),
           .d_ff = model.d_ff,
-          .compute_dtype = precision.compute_dtype(),
-          .scales_loss = precision.scales_loss(),
+          .compute_dtype = precision.dtypes().buffers.compute,
+          .scales_loss = precision.loss_scaler() != nullptr,
           .kernels = model.kernels,
+          .tied_embeddings = model.tie_embeddings,
           .recomputed_blocks = most_recomputed(model),
           .optimizer = experiment.optimizer};
 }

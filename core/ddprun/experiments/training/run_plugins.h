@@ -21,6 +21,6 @@ RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experi
 
 /// The run that plugins are asked about (Plugin::unsupported()). On GPUs its compute capability is
 /// above all that there are: a caller that asks about this host sets that of its devices.
-RunDescription describe_run(const Experiment& experiment, const Precision& precision);
+RunDescription describe_run(const Experiment& experiment, Precision& precision);
 
 }  // namespace ddprun

@@ -39,7 +39,7 @@ std::string activation_words(const Experiment& experiment, const RunPlugins& plu
     return {};
   }
   const auto element_bytes =
-      static_cast<std::int64_t>(c10::elementSize(plugins.precision->compute_dtype()));
+      static_cast<std::int64_t>(c10::elementSize(plugins.precision->dtypes().buffers.compute));
   const auto attention = plugins.attention->memory({.batch = experiment.micro_batch(),
                                                     .heads = model.heads,
                                                     .queries = model.context_length,
@@ -61,7 +61,8 @@ std::string activation_words(const Experiment& experiment, const RunPlugins& plu
 
 /// What rank 0 holds of parameters, gradients and moments.
 std::string held_words(DataParallel& data_parallel) {
-  const auto buffers = static_cast<double>(data_parallel.buffers().allocated_bytes());
+  const auto buffers = static_cast<double>(data_parallel.buffers().allocated_bytes() +
+                                           data_parallel.frozen().bytes());
   const auto moments = static_cast<double>(data_parallel.optimizer().state_bytes());
   return fmt::format("held on rank 0: {:.2f} MB of parameters and gradients, {:.2f} MB of moments",
                      buffers * 1e-6, moments * 1e-6);
@@ -137,7 +138,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
       proof.finish();
     }
     result.checks = proof.checks();
-    result.matmul_dtype = plugins.precision->matmul_dtype();
+    result.matmul_dtype = plugins.precision->dtypes().product_format();
     result.parameter_hash = hash_parameters(trainer.data_parallel());
   }
   return rank.finish();

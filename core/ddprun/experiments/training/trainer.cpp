@@ -65,8 +65,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
   model_.use_as_in_forward([this](const std::function<at::Tensor()>& part) {
     return data_parallel_->forward_again(part);
   });
-  if (experiment.model.kernels == KernelSet::fused)
-    model_.use_memory(data_parallel_->buffers().slots());
+  if (experiment.model.kernels == KernelSet::fused) model_.use_memory(data_parallel_->slots());
 }
 
 void Trainer::load_inputs(std::int64_t index) {
@@ -165,8 +164,9 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
 at::Tensor Trainer::gradients() const {
   const at::Tensor gradients = whole_gradients(*data_parallel_, data_parallel_->buffers().all())
                                    .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  if (!plugins_.precision->scales_loss()) return gradients;
-  return gradients / plugins_.precision->scale_loss(at::ones({}, gradients.options()));
+  LossScaler* const scaler = plugins_.precision->loss_scaler();
+  if (scaler == nullptr) return gradients;
+  return gradients / scaler->scale(at::ones({}, gradients.options()));
 }
 
 std::optional<double> Trainer::kept_back() const {
@@ -199,8 +199,8 @@ StepScalars Trainer::last_scalars() const {
 
 void Trainer::set_gradients(const at::Tensor& gradients) {
   const FlatBuffers& buffers = data_parallel_->buffers();
-  const at::Tensor scaled =
-      plugins_.precision->scales_loss() ? plugins_.precision->scale_loss(gradients) : gradients;
+  LossScaler* const scaler = plugins_.precision->loss_scaler();
+  const at::Tensor scaled = scaler != nullptr ? scaler->scale(gradients) : gradients;
   for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
     const Range range = buffers.range(index);
     buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));

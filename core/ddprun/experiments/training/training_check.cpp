@@ -4,17 +4,31 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <utility>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
+#include "ddprun/optim/parameter_groups.h"
 
 namespace ddprun {
 
 namespace {
+
+/// Runs `check`, whose refusal then names the place of `key` in the file.
+void at_origin(const Experiment& e, const std::string& key, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    text.where = origin_of(e.document, key);
+    throw ConfigError(std::move(text));
+  }
+}
 
 void check_model(const Experiment& e) {
   const ModelConfig& m = e.model;
@@ -38,6 +52,9 @@ void check_model(const Experiment& e) {
                        .expected = "d_model / heads even",
                        .hint = "change d_model or heads"});
   }
+  at_origin(e, "model.frozen", [&] { model_parameters(e.model); });
+  refuse_unused(e, !m.frozen.empty() && e.train.measure == StepExtent::forward, "model.frozen",
+                said("train.measure", name_of(e.train.measure)));
 }
 
 /// The batch of all ranks, or of one, must split into micro-batches.
@@ -117,6 +134,7 @@ void check_optimizer(const Experiment& e) {
   const bool constant = o.schedule.name == Schedule::constant;
   const std::string schedule = said("optimizer.schedule.name", name_of(o.schedule.name));
   refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
+  at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(e.model), o); });
   if (o.overlap && o.clip_norm > 0) {
     throw ConfigError({.what = "optimizer.overlap cannot run with optimizer.clip_norm",
                        .where = origin_of(e.document, "optimizer.overlap"),
@@ -189,21 +207,14 @@ void check_kernels(const Experiment& e) {
 // Which blocks backward computes again.
 void check_recompute(const Experiment& e) {
   const std::string key = "model.recompute";
-  const std::string where = origin_of(e.document, key);
-  try {
-    recompute_plan(e.model.recompute, e.model.layers);
-  } catch (const ConfigError& error) {
-    ErrorText text = error.text();
-    text.where = where;
-    throw ConfigError(std::move(text));
-  }
+  at_origin(e, key, [&] { recompute_plan(e.model.recompute, e.model.layers); });
   if (e.model.recompute.none()) return;
   refuse_unused(e, e.train.measure == StepExtent::forward, key,
                 said("train.measure", name_of(e.train.measure)));
   if (e.execution.mode == ExecutionMode::cuda_graph) {
     throw ConfigError(
         {.what = "model.recompute cannot run with execution.mode cuda_graph",
-         .where = where,
+         .where = origin_of(e.document, key),
          .got = to_string(e.model.recompute),
          .expected = "model.recompute none",
          .hint = "a captured backward cannot put the random generator back to where the forward "

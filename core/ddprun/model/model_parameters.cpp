@@ -1,0 +1,68 @@
+// Lists what Transformer registers.
+#include "ddprun/model/model_parameters.h"
+
+#include <algorithm>
+
+#include "ddprun/base/error.h"
+#include "ddprun/optim/name_patterns.h"
+
+namespace ddprun {
+
+namespace {
+
+std::vector<ModelParameter> all_parameters(const ModelConfig& config) {
+  const std::int64_t d = config.d_model, f = config.d_ff;
+  std::vector<ModelParameter> list = {{"token_embeddings.weight", {config.vocab_size, d}}};
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string prefix = "layers." + std::to_string(layer) + ".";
+    const auto add = [&](const char* name, std::vector<std::int64_t> sizes) {
+      list.push_back({prefix + name, std::move(sizes)});
+    };
+    add("ln1.weight", {d});
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "output_proj"}) {
+      add((std::string("attn.") + name + ".weight").c_str(), {d, d});
+    }
+    add("ln2.weight", {d});
+    add("ffn.w1.weight", {f, d});
+    add("ffn.w3.weight", {f, d});
+    add("ffn.w2.weight", {d, f});
+  }
+  list.push_back({"ln_final.weight", {d}});
+  if (!config.tie_embeddings) list.push_back({"lm_head.weight", {config.vocab_size, d}});
+  return list;
+}
+
+}  // namespace
+
+std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
+  std::vector<ModelParameter> list = all_parameters(config);
+  for (const std::string& pattern : config.frozen) {
+    bool used = false;
+    for (ModelParameter& each : list) {
+      if (!matches(each.name, pattern)) continue;
+      each.trained = false;
+      used = true;
+    }
+    if (used) continue;
+    std::vector<std::string> names;
+    for (const ModelParameter& each : list) names.push_back(each.name);
+    refuse_pattern("model.frozen", pattern, names);
+  }
+  const auto trained = [](const ModelParameter& each) { return each.trained; };
+  if (std::any_of(list.begin(), list.end(), trained)) return list;
+  throw ConfigError({.what = "all parameters are frozen, so nothing would be trained",
+                     .where = "model.frozen",
+                     .got = "patterns that match every parameter",
+                     .expected = "one parameter at least that none matches",
+                     .hint = "train.measure forward runs the model without training it"});
+}
+
+std::vector<std::string> trained_names(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const ModelParameter& each : model_parameters(config)) {
+    if (each.trained) names.push_back(each.name);
+  }
+  return names;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,25 @@
+// The names and shapes of a transformer's parameters, known without their memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddprun/model/model_config.h"
+
+namespace ddprun {
+
+struct ModelParameter {
+  std::string name;
+  std::vector<std::int64_t> sizes;
+  bool trained = true;  ///< false: a pattern of model.frozen matches its name
+};
+
+/// In the order of registration. A head that is tied to the embedding is not listed. Throws
+/// ConfigError if a pattern of model.frozen matches no parameter, or nothing is left to train.
+std::vector<ModelParameter> model_parameters(const ModelConfig& config);
+
+/// The names of those that are trained.
+std::vector<std::string> trained_names(const ModelConfig& config);
+
+}  // namespace ddprun

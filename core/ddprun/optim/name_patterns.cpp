@@ -1,0 +1,32 @@
+// Matching by the C library, and the refusal of a pattern without effect.
+#include "ddprun/optim/name_patterns.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+bool matches(const std::string& name, const std::string& pattern) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+void refuse_pattern(const std::string& where, const std::string& pattern,
+                    const std::vector<std::string>& names) {
+  constexpr std::ptrdiff_t kShown = 11;
+  const auto shown = std::min(kShown, std::ssize(names));
+  throw ConfigError(
+      {.what = "a pattern chooses no parameter",
+       .where = where,
+       .got = pattern.empty() ? "no pattern" : "\"" + pattern + "\"",
+       .expected = fmt::format("a pattern of names such as {}{}",
+                               fmt::join(names.begin(), names.begin() + shown, ", "),
+                               shown < std::ssize(names) ? ", ..." : ""),
+       .hint = "* stands for any text, dots included; what an earlier pattern chose is not left"});
+}
+
+}  // namespace ddprun

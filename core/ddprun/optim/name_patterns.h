@@ -1,0 +1,16 @@
+// Patterns that choose parameters by their names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// The pattern's *, ? and [...] stand for any text, one letter, one of these letters (fnmatch).
+bool matches(const std::string& name, const std::string& pattern);
+
+/// Throws ConfigError: `pattern`, which stands at `where`, chooses none of the parameters `names`.
+[[noreturn]] void refuse_pattern(const std::string& where, const std::string& pattern,
+                                 const std::vector<std::string>& names);
+
+}  // namespace ddprun

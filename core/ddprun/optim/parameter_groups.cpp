@@ -1,0 +1,47 @@
+// Holds names against the patterns of groups.
+#include "ddprun/optim/parameter_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "ddprun/optim/name_patterns.h"
+
+namespace ddprun {
+
+std::vector<GroupSettings> group_settings(const std::vector<std::string>& names,
+                                          const OptimizerConfig& config) {
+  std::vector<GroupSettings> settings(names.size(), {.weight_decay = config.weight_decay});
+  std::vector<bool> used(config.groups.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto group =
+        std::find_if(config.groups.begin(), config.groups.end(),
+                     [&](const ParameterGroup& each) { return matches(names[i], each.match); });
+    if (group == config.groups.end()) continue;
+    settings[i] = {.lr_scale = group->lr_scale, .weight_decay = group->weight_decay};
+    used[group - config.groups.begin()] = true;
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) continue;
+    refuse_pattern(fmt::format("optimizer.groups[{}].match", i), config.groups[i].match, names);
+  }
+  return settings;
+}
+
+std::vector<GroupedRange> grouped_ranges(const ParameterLayout& layout,
+                                         const OptimizerConfig& config) {
+  const std::vector<GroupSettings> settings = group_settings(layout.names(), config);
+  std::vector<GroupedRange> ranges;
+  for (int index = 0; index < layout.count(); ++index) {
+    const Range range = layout.with_padding(index);
+    if (!ranges.empty() && ranges.back().settings == settings[index]) {
+      ranges.back().range.end = range.end;
+    } else {
+      ranges.push_back({range, settings[index]});
+    }
+  }
+  return ranges;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,52 @@
+// Sorts parameters into trained, frozen and tied.
+#include "ddprun/optim/parameter_roles.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ddprun {
+
+namespace {
+
+/// The parameter of `list` that is this tensor; -1: none.
+int find(const std::vector<NamedTensor>& list, const at::Tensor& tensor) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const NamedTensor& each) {
+    return tensor.defined() && each.tensor.is_same(tensor);
+  });
+  return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+}
+
+bool is_frozen(const at::Tensor& tensor) { return tensor.defined() && !tensor.requires_grad(); }
+
+}  // namespace
+
+ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
+  for (const NamedTensor& parameter : parameters) {
+    const bool frozen_one = is_frozen(parameter.tensor);
+    std::vector<NamedTensor>& list = frozen_one ? frozen : trained;
+    int number = find(list, parameter.tensor);
+    if (number < 0) {
+      number = static_cast<int>(list.size());
+      list.push_back(parameter);
+    } else {
+      NamedTensor& first = list[number];
+      first.read_in_products |= !parameter.read_in_float32;
+      first.read_in_float32 |= parameter.read_in_float32;
+      if (!frozen_one && first.unit != parameter.unit) {
+        tied_units = first.name + " and " + parameter.name;
+      }
+    }
+    names.push_back(parameter.name);
+    places.push_back({!frozen_one, number});
+  }
+  int next = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& unit = parameters[i].unit;
+    if (i > 0 && unit == parameters[i - 1].unit) continue;
+    const bool has_trained = std::any_of(
+        trained.begin(), trained.end(), [&](const NamedTensor& each) { return each.unit == unit; });
+    units.push_back(has_trained ? next++ : -1);
+  }
+}
+
+}  // namespace ddprun

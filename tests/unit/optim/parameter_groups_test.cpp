@@ -1,0 +1,139 @@
+// Groups of parameters: which settings hold where, and updates that are those of an optimizer for
+// each group.
+#include "ddprun/optim/parameter_groups.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/base/error.h"
+#include "ddprun/optim/aten_optimizer.h"
+#include "ddprun/optim/optimizer.h"
+
+namespace ddprun {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<NamedTensor> parameters() {
+  const auto values = [](std::int64_t count) {
+    return at::linspace(-1, 1, count, at::kFloat).requires_grad_();
+  };
+  return {{"embedding.weight", values(700)},
+          {"block.norm.weight", values(33)},
+          {"block.weight", values(500)},
+          {"head.weight", values(90)}};
+}
+
+OptimizerConfig with_groups(OptimizerKind name) {
+  OptimizerConfig config;
+  config.name = name;
+  config.weight_decay = 0.2;
+  if (name == OptimizerKind::sgd) config.momentum = 0.9;
+  config.groups = {{.match = "*norm*", .weight_decay = 0},
+                   {.match = "block.*", .lr_scale = 0.5, .weight_decay = 0.1}};
+  return config;
+}
+
+/// Five steps. Ranges of every length, so that none is a group's.
+std::vector<at::Tensor> train(const OptimizerConfig& config, bool aten) {
+  FlatBuffers buffers(parameters());
+  const auto optimizer =
+      aten ? make_aten_optimizer(config, buffers) : make_optimizer(config, buffers);
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < buffers.count(); ++i) {
+      const at::Tensor gradient = buffers.gradients(buffers.range(i));
+      gradient.copy_(at::linspace(0.1 * (step + 1), i, gradient.numel(), at::kFloat));
+    }
+    optimizer->begin_step(0.01 * (step + 1));
+    optimizer->update({64, 656});
+    optimizer->update_all();
+  }
+  std::vector<at::Tensor> out;
+  for (int i = 0; i < buffers.count(); ++i) {
+    out.push_back(buffers.parameters(buffers.range(i)).clone());
+  }
+  return out;
+}
+
+TEST(ParameterGroups, EachIsUpdatedAsByAnOptimizerOfItsOwn) {
+  for (const auto name : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    for (const bool aten : {false, true}) {
+      const auto got = train(with_groups(name), aten);
+      OptimizerConfig alone = with_groups(name);
+      alone.groups.clear();
+      // In the order of the buffers: the head, the block, its norm, the embedding.
+      const auto others = train(alone, aten);
+      EXPECT_TRUE(at::equal(got[0], others[0]));
+      EXPECT_TRUE(at::equal(got[3], others[3]));
+      alone.weight_decay = 0;
+      EXPECT_TRUE(at::equal(got[2], train(alone, aten)[2]));
+      EXPECT_FALSE(at::equal(got[2], others[2]));
+      // The rate is halved: the step's own, since a group has but a factor.
+      alone.weight_decay = 0.1;
+      alone.groups = {{.match = "*", .lr_scale = 0.5, .weight_decay = 0.1}};
+      EXPECT_TRUE(at::equal(got[1], train(alone, aten)[1]));
+      EXPECT_FALSE(at::equal(got[1], others[1]));
+    }
+  }
+}
+
+TEST(ParameterGroups, KernelsAndAtenAgree) {
+  for (const auto name : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    const auto kernels = train(with_groups(name), false), aten = train(with_groups(name), true);
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      EXPECT_LT((kernels[i] - aten[i]).abs().max().item<double>(), 1e-6);
+    }
+  }
+}
+
+/// A factor of 0 leaves parameters as they are, which no rounding can hide.
+TEST(ParameterGroups, ARateOfNothingChangesNothing) {
+  OptimizerConfig config;
+  config.groups = {{.match = "head.*", .lr_scale = 0}};
+  const FlatBuffers before(parameters());
+  const auto after = train(config, false);
+  EXPECT_TRUE(at::equal(after[0], before.parameters(before.range(0))));
+  EXPECT_FALSE(at::equal(after[1], before.parameters(before.range(1))));
+}
+
+TEST(ParameterGroups, RangesMakeUpTheBuffer) {
+  const ParameterLayout layout(parameters(), {}, KernelSet::reference, 4);
+  const auto ranges = grouped_ranges(layout, with_groups(OptimizerKind::adamw));
+  ASSERT_EQ(ranges.size(), 4U);
+  std::int64_t end = 0;
+  for (const GroupedRange& each : ranges) {
+    EXPECT_EQ(each.range.begin, end);
+    end = each.range.end;
+  }
+  EXPECT_EQ(end, layout.all().end);
+  EXPECT_EQ(grouped_ranges(layout, {}).size(), 1U);
+}
+
+TEST(ParameterGroups, TheFirstThatMatchesCountsAndEachHasAParameter) {
+  const std::vector<std::string> names = {"a.norm", "a.weight"};
+  OptimizerConfig config;
+  config.groups = {{.match = "a.*", .lr_scale = 2}, {.match = "*.norm", .lr_scale = 3}};
+  const auto error = [&] {
+    try {
+      group_settings(names, config);
+    } catch (const ConfigError& refused) {
+      return std::string(refused.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error(), testing::AllOf(HasSubstr("a pattern chooses no parameter"),
+                                      HasSubstr("optimizer.groups[1].match"),
+                                      HasSubstr("an earlier pattern")));
+  std::swap(config.groups[0], config.groups[1]);
+  EXPECT_EQ(error(), "");
+  EXPECT_EQ(group_settings(names, config)[0].lr_scale, 3);
+  EXPECT_EQ(group_settings(names, config)[1].lr_scale, 2);
+  config.groups = {ParameterGroup{}};
+  EXPECT_THAT(error(), HasSubstr("no pattern"));
+}
+
+}  // namespace
+}  // namespace ddprun

@@ -1,0 +1,91 @@
+// Models of which a part is frozen, or a weight is used twice.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/train/data_parallel.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
+#include "support/error_of.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+OptimizerConfig plain_sgd() {
+  OptimizerConfig config;
+  config.name = OptimizerKind::sgd;
+  config.weight_decay = 0.0;
+  return config;
+}
+
+/// frozen * used + used^2: `used` comes twice.
+struct PartlyTrained {
+  explicit PartlyTrained(int rank)
+      : frozen(at::full({2, 2}, 3.0F - static_cast<float>(rank))),
+        used(at::full({2, 2}, 2.0F + static_cast<float>(rank)).requires_grad_()) {}
+  at::Tensor frozen, used;
+  std::vector<NamedTensor> parameters(const std::string& last_unit) const {
+    return {{"frozen", frozen, "first"}, {"used", used, "second"}, {"again", used, last_unit}};
+  }
+};
+
+TEST(TwoRanks, HaveFrozenAndTiedParametersAsRank0Has) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const PartlyTrained model(group.rank());
+    Precision precision;
+    class : public Strategy {
+      void finish_backward() override {
+        const Range all = context_->layout().all();
+        context_->group().all_reduce(context_->gradients(all), ReduceOp::avg, "all").wait();
+      }
+    } strategy;
+    DataParallel ddp(model.parameters("third"), group, strategy, precision, plain_sgd());
+    EXPECT_EQ(ddp.buffers().count(), 1);
+    EXPECT_THAT(ddp.roles().units, ElementsAre(-1, 0, -1)) << "the third unit has none of its own";
+    ddp.backward(
+        ddp.forward([&] { return (model.frozen * model.used + model.used.square()).sum(); }));
+    ddp.step(0.5, 0.0);
+    const auto saved = full_parameters(ddp);
+    ASSERT_EQ(saved.size(), 3U);
+    EXPECT_EQ(saved[0].name, "frozen");
+    EXPECT_TRUE(at::equal(saved[0].tensor, at::full({2, 2}, 3.0F))) << "rank 0's, unchanged";
+    EXPECT_FALSE(model.frozen.grad().defined());
+    for (const int i : {1, 2}) {  // 2 - 0.5 (3 + 2 * 2)
+      EXPECT_TRUE(at::equal(saved[i].tensor, at::full({2, 2}, -1.5F))) << saved[i].name;
+    }
+    const Check equal = check_parameters_equal(ddp, group);
+    EXPECT_EQ(equal.status, CheckStatus::passed) << equal.detail;
+    if (group.rank() == 1) model.frozen.fill_(4);
+    const Check differ = check_parameters_equal(ddp, group);
+    EXPECT_EQ(differ.status, CheckStatus::failed);
+    EXPECT_THAT(differ.detail, HasSubstr("frozen is not that of rank 0 on rank 1"));
+  });
+}
+
+TEST(TiedUnits, AreRefusedWhereAUnitIsLetGo) {
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  class : public Strategy {
+    Plan plan(const ParameterLayout& layout, int) const override {
+      Plan plan;
+      plan.holding.gradients = Held::by_unit;
+      plan.holding.owned = {layout.all()};
+      return plan;
+    }
+    void finish_backward() override {}
+  } strategy;
+  Precision precision;
+  const PartlyTrained apart(0), together(0);
+  EXPECT_THAT(test::error_of([&] {
+                DataParallel(apart.parameters("third"), *group, strategy, precision, plain_sgd());
+              }),
+              HasSubstr("used and again, one tensor"));
+  DataParallel(together.parameters("second"), *group, strategy, precision, plain_sgd());
+}
+
+}  // namespace
+}  // namespace ddprun
