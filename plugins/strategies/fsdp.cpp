@@ -1,101 +1,76 @@
 // Strategy "fsdp": parameters, gradients and moments are kept in parts (Rajbhandari et al., SC
 // 2020, section 5.3; Zhao et al., VLDB 2023: fully sharded data parallelism).
+#include <optional>
+
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/plugin/unit_exchanges.h"
 
 namespace ddprun {
 
 /// Each rank keeps a slice of each unit. Before a unit is used, its parameters are gathered; while
-/// it computes, those of the next unit travel. There is room for two units, so backward gathers
-/// again what forward had, but for the last two, which are still there. Gradients are
-/// reduce-scattered as soon as backward has left the unit, as zero2 does.
+/// it computes, those of the next unit travel. Gradients are reduce-scattered as soon as backward
+/// has left the unit.
 class Fsdp final : public Strategy {
  public:
+  void declare_options(Options& options) override {
+    options.option("reshard_after_forward", &reshard_after_forward_,
+                   "let go of a unit when forward has left it, and gather it again for backward");
+  }
+
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    if (run.recomputed_blocks > 1) {
-      return Refusal{.reason =
-                         "units that are computed again are gathered once more, and the plan "
-                         "knows of single blocks only",
-                     .expected = "model.recompute every_block or none",
-                     .hint = "set `recompute: every_block` under `model:`"};
-    }
-    if (auto refusal = refuse_tied_units(run)) return refusal;
-    return refuse_captured_steps(run);
+    return refuse_unit_gathers(run);
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
-    plan.holding.parameters = plan.holding.gradients = Held::by_unit;
-    const auto& units = layout.units();
-    for (std::size_t unit = 0; unit < units.size(); ++unit) {
-      const Range range = units[unit].range;
-      plan.add_gather(layout, range, PlannedIn::each_micro_batch);
-      if (unit + 2 < units.size()) plan.add_gather(layout, range, PlannedIn::each_micro_batch);
-      plan.add_reduce_scatter(layout, range, PlannedIn::each_micro_batch);
-      plan.holding.owned.push_back(layout.slice(range, rank));
+    plan.holding.gradients = Held::by_unit;
+    hold_unit_parameters(plan, layout, after_forward());
+    for (const Unit& unit : layout.units()) {
+      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
+      plan.holding.owned.push_back(layout.slice(unit.range, rank));
     }
     return plan;
   }
 
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
-    gathered_.resize(units().size());
-    reduced_.resize(units().size());
-    forget();
+    parameters_.emplace(context, after_forward());
+    gradients_.emplace(context);
   }
 
-  void before_forward() override { forget(); }
+  void before_forward() override { parameters_->before_forward(); }
 
   void before_unit(Pass pass, int unit) override {
-    // Its gradients go where those of the unit after the next have been.
-    if (pass == Pass::backward && unit + 2 < size()) reduced_[unit + 2].wait();
-    want(unit);
-    gathered_[unit].wait();
-    want(pass == Pass::forward ? unit + 1 : unit - 1);
+    gradients_->before_unit(pass, unit);
+    parameters_->before_unit(pass, unit);
   }
 
-  void after_unit(Pass pass, int unit) override {
-    if (pass == Pass::forward) return;
-    reduced_[unit] = context_->reduce_scatter_gradients(units()[unit].range, units()[unit].name);
-  }
+  void after_unit(Pass pass, int unit) override { gradients_->after_unit(pass, unit); }
 
   void finish_backward() override {
-    for (int unit = size() - 1; unit >= 0; --unit) {
-      reduced_[unit].wait();
-      context_->range_ready(
-          context_->layout().slice(units()[unit].range, context_->group().rank()));
-    }
+    gradients_->finish([this](int unit) {
+      context_->range_ready(context_->own(context_->layout().units()[unit].range));
+    });
   }
 
   void update() override {
     context_->update_rest();
-    forget();
+    parameters_->forget();
   }
 
   bool reports_ranges() const override { return true; }
 
  private:
-  const std::vector<Unit>& units() const { return context_->layout().units(); }
-  int size() const { return static_cast<int>(gathered_.size()); }
-
-  /// Starts to gather the unit, unless it is there. There is room for it and a neighbour.
-  void want(int unit) {
-    if (unit < 0 || unit >= size() || there_[unit]) return;
-    for (int other = 0; other < size(); ++other) {
-      if (std::abs(other - unit) > 1) there_[other] = false;
-    }
-    there_[unit] = true;
-    gathered_[unit] = context_->gather_parameters(units()[unit].range, units()[unit].name);
+  AfterForward after_forward() const {
+    return reshard_after_forward_ ? AfterForward::reshard : AfterForward::keep;
   }
 
-  /// What lies in the units' places may be of other parameters.
-  void forget() { there_.assign(units().size(), false); }
-
-  std::vector<bool> there_;         // by unit: in its place, or on the way
-  std::vector<Transfer> gathered_;  // by unit
-  std::vector<Transfer> reduced_;   // by unit
+  bool reshard_after_forward_ = true;
+  std::optional<UnitParameters> parameters_;  // from setup() on
+  std::optional<UnitGradients> gradients_;
 };
 
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Fsdp, "fsdp",
-                "each rank keeps a slice of everything; units are gathered to be used", "1.0")
+                "each rank keeps a slice of everything; units are gathered to be used", "1.1")

@@ -44,7 +44,7 @@ class Zero1 final : public Strategy {
       }
       buckets_.push_back({.label = "bucket " + std::to_string(buckets_.size()),
                           .range = range,
-                          .own = layout.slice(range, context.group().rank()),
+                          .own = context.own(range),
                           .count = gradients,
                           .missing = gradients});
     }

@@ -1,6 +1,9 @@
 // Strategy "zero2": gradients are kept in parts too (Rajbhandari et al., SC 2020, section 5.2:
 // gradient partitioning).
+#include <optional>
+
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/plugin/unit_exchanges.h"
 
 namespace ddprun {
 
@@ -27,31 +30,23 @@ class Zero2 final : public Strategy {
 
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
-    reduced_.resize(units().size());
+    gradients_.emplace(context);
   }
 
-  void before_unit(Pass pass, int unit) override {
-    // Its gradients go where those of the unit after the next have been.
-    if (pass == Pass::backward && unit + 2 < std::ssize(reduced_)) reduced_[unit + 2].wait();
-  }
-
-  void after_unit(Pass pass, int unit) override {
-    if (pass == Pass::forward) return;
-    reduced_[unit] = context_->reduce_scatter_gradients(units()[unit].range, units()[unit].name);
-  }
+  void before_unit(Pass pass, int unit) override { gradients_->before_unit(pass, unit); }
+  void after_unit(Pass pass, int unit) override { gradients_->after_unit(pass, unit); }
 
   void finish_backward() override {
     gathered_.clear();
-    for (int unit = static_cast<int>(reduced_.size()) - 1; unit >= 0; --unit) {
-      reduced_[unit].wait();
-      if (context_->range_ready(own(unit))) gather(unit);
-    }
+    gradients_->finish([this](int unit) {
+      if (context_->range_ready(context_->own(units()[unit].range))) gather(unit);
+    });
   }
 
   void update() override {
     const bool updated = !gathered_.empty();  // with optimizer.overlap
-    for (int unit = static_cast<int>(reduced_.size()) - 1; unit >= 0 && !updated; --unit) {
-      context_->update(own(unit));
+    for (int unit = static_cast<int>(units().size()) - 1; unit >= 0 && !updated; --unit) {
+      context_->update(context_->own(units()[unit].range));
       gather(unit);
     }
     for (Transfer& parameters : gathered_) parameters.wait();
@@ -62,15 +57,12 @@ class Zero2 final : public Strategy {
 
  private:
   const std::vector<Unit>& units() const { return context_->layout().units(); }
-  Range own(int unit) const {
-    return context_->layout().slice(units()[unit].range, context_->group().rank());
-  }
   void gather(int unit) {
     gathered_.push_back(context_->gather_parameters(units()[unit].range, units()[unit].name));
   }
 
-  std::vector<Transfer> reduced_;   // by unit
-  std::vector<Transfer> gathered_;  // of this step's update
+  std::optional<UnitGradients> gradients_;  // from setup() on
+  std::vector<Transfer> gathered_;          // of this step's update
 };
 
 }  // namespace ddprun

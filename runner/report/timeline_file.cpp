@@ -17,8 +17,7 @@ constexpr int kTraining = 0;  // the thread of that number; from 1 on the lanes 
 
 class RankTimeline {
  public:
-  RankTimeline(const RankResult& rank, std::int64_t world_size, json& events)
-      : rank_(rank), world_size_(world_size), events_(events) {}
+  RankTimeline(const RankResult& rank, json& events) : rank_(rank), events_(events) {}
 
   void add() {
     add_name("process_name", kTraining, "rank " + std::to_string(rank_.rank));
@@ -56,7 +55,7 @@ class RankTimeline {
   /// Bus bandwidth, as docs/measurement.md defines it.
   double busbw_gb_per_s(const CollectiveRecord& record) const {
     const std::int64_t ns = record.end_ns - record.start_ns;
-    const double bytes = wire_bytes(record.kind, record.bytes, static_cast<int>(world_size_));
+    const double bytes = wire_bytes(record.kind, record.bytes, record.ranks);
     return ns > 0 ? bytes / static_cast<double>(ns) : 0;
   }
 
@@ -80,7 +79,6 @@ class RankTimeline {
   }
 
   const RankResult& rank_;
-  std::int64_t world_size_;
   json& events_;
 };
 
@@ -88,7 +86,7 @@ class RankTimeline {
 
 std::string timeline_json(const Row& row) {
   json events = json::array();
-  for (const RankResult& rank : row.ranks) RankTimeline(rank, row.world_size, events).add();
+  for (const RankResult& rank : row.ranks) RankTimeline(rank, events).add();
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(
              -1, ' ', false, json::error_handler_t::replace) +
          "\n";

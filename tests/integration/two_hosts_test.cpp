@@ -45,6 +45,24 @@ TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
   EXPECT_EQ(rows["gloo (asked for)"], 3);
 }
 
+TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
+  TemporaryFolder folder;
+  folder.write("hybrid.yaml",
+               tiny_experiment("sweep: {world.backend: [hierarchical, auto, gloo]}\n"));
+  const CommandResult run = run_on_two_hosts(
+      folder, 2, {"hybrid.yaml", "--set", "world.size=4", "--set", "strategy=hsdp"});
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  const json result = json::parse(read_file(only_result(folder, "hybrid") / "result.json"));
+  ASSERT_EQ(result["rows"].size(), 3U);
+  for (const auto& row : result["rows"]) {
+    EXPECT_EQ(row["proof"]["status"], "passed");
+    for (const auto& record : row["ranks"][0]["last_step"]) {
+      EXPECT_EQ(record["ranks"], 2) << "two on a host, or one of each host";
+    }
+  }
+}
+
 TEST(TwoHosts, OneRankOnEachIsRefusedInWords) {
   TemporaryFolder folder;
   folder.write("hosts.yaml", tiny_experiment());

@@ -51,6 +51,24 @@ TEST(Verify, BoundsParametersOfSgdAlone) {
   EXPECT_THAT(strict.out, HasSubstr("step 0: after the update, "));
 }
 
+/// With a bound that only the rate of each parameter's group keeps.
+TEST(Verify, KnowsFrozenTiedAndGroupedParameters) {
+  TemporaryFolder folder;
+  folder.write("some.yaml", tiny_experiment());
+  std::vector<std::string> words = {"verify", "some.yaml", "--bound", "1"};
+  for (const char* setting :
+       {"precision=bf16_mixed", "model.layers=2", "model.frozen=[\"layers.0.*\"]",
+        "model.tie_embeddings=true", "strategy=zero1",
+        "optimizer={name: sgd, lr: 1, groups: [{match: \"*\", lr_scale: 0.001}]}"}) {
+    words.insert(words.end(), {"--set", setting});
+  }
+  words.insert(words.end(), {"--parameter-bound", "1e-5"});
+  const CommandResult run = run_ddprun(folder, words);
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, testing::Not(HasSubstr("layers.0.")));
+  EXPECT_THAT(run.out, testing::Not(HasSubstr("lm_head")));
+}
+
 TEST(Verify, RefusesWhatIsNotANumber) {
   TemporaryFolder folder;
   folder.write("one.yaml", tiny_experiment());

@@ -25,9 +25,10 @@ struct Limits {
 /// The variable that an option sets. Its value on declaration is the option's default. If the
 /// possible values are known, the variable is an enum with names (choice.h), so that no text is
 /// compared. An optional without a value is an option that was not given.
-using OptionTarget = std::variant<bool*, std::int64_t*, std::optional<std::int64_t>*, double*,
-                                  std::string*, ChoiceTarget, std::vector<double>*,
-                                  std::vector<std::int64_t>*, std::vector<std::string>*>;
+using OptionTarget =
+    std::variant<bool*, std::int64_t*, std::optional<std::int64_t>*, double*,
+                 std::optional<double>*, std::string*, ChoiceTarget, std::vector<double>*,
+                 std::vector<std::int64_t>*, std::vector<std::string>*>;
 
 /// One declared option.
 struct OptionSpec {

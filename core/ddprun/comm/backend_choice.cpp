@@ -3,7 +3,9 @@
 #include "ddprun/comm/backend_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -23,6 +25,39 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+/// RankGroup::subgroup() of the group at `place`.
+std::unique_ptr<ProcessGroup> make_subgroup(const StorePtr& store, const GroupPlace& place,
+                                            CommConfig config, Device& device,
+                                            const std::vector<int>& ranks) {
+  if (config.backend == BackendKind::mpi) {
+    throw ConfigError({.what = "mpi joins all ranks, and no groups of some of them",
+                       .where = "world.backend",
+                       .got = "mpi",
+                       .expected = "auto, gloo, shm or hierarchical",
+                       .hint = "take another backend, or a strategy whose collectives are of all "
+                               "ranks"});
+  }
+  // These may all be on one host, or all on different ones.
+  if (config.backend == BackendKind::hierarchical) config.backend = BackendKind::automatic;
+  const std::string names = fmt::format("{}", fmt::join(ranks, ", "));
+  const auto own = c10::make_intrusive<c10d::PrefixStore>("subgroup " + names, store);
+  const auto me = std::ranges::find(ranks, place.rank) - ranks.begin();
+  GroupPlace part = place;
+  part.rank = static_cast<int>(me);
+  part.world_size = static_cast<int>(ranks.size());
+  part.claim.local_rank = part.claim.local_size = 0;
+  part.group = "of ranks " + names + ": ";
+  const auto hosts =
+      all_gather_object(*own, "the group of ranks " + names, part.rank, part.world_size,
+                        place.claim.host, to_milliseconds(config.timeout_s));
+  for (int rank = 0; rank < part.world_size; ++rank) {
+    if (hosts[rank] != place.claim.host) continue;
+    if (rank < part.rank) ++part.claim.local_rank;
+    ++part.claim.local_size;
+  }
+  return make_group(own, part, config, device);
+}
 
 /// Makes the group of one rank.
 class Choice {
@@ -54,8 +89,15 @@ class Choice {
   }
   std::unique_ptr<ProcessGroup> group(BackendPtr backend, std::int64_t workers,
                                       const std::string& reason) const {
+    GroupOrigin origin{.reason = reason,
+                       .ranks_per_host = place_.claim.local_size,
+                       .place = place_.group,
+                       .subgroup = [store = store_, place = place_, config = config_,
+                                    &device = device_](const std::vector<int>& ranks) {
+                         return make_subgroup(store, place, config, device, ranks);
+                       }};
     return std::make_unique<ProcessGroup>(std::move(backend), part("group"),
-                                          static_cast<int>(workers), reason, device_);
+                                          static_cast<int>(workers), std::move(origin), device_);
   }
 
   std::unique_ptr<ProcessGroup> gloo(const std::string& reason) const {

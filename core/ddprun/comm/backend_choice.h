@@ -16,10 +16,11 @@ struct GroupPlace {
   int rank = 0;
   int world_size = 1;
   HostClaim claim;
-  std::string address;  ///< of this host, for gloo
+  std::string address;     ///< of this host, for gloo
+  std::string group = {};  ///< GroupOrigin::place
 
   std::string text() const {
-    return "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+    return group + "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
   }
 };
 

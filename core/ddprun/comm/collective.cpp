@@ -3,9 +3,9 @@
 
 namespace ddprun {
 
-double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
-  if (world_size <= 1) return 0.0;
-  const double others = static_cast<double>(world_size - 1) / world_size;
+double wire_bytes(CollectiveKind kind, std::int64_t bytes, int ranks) {
+  if (ranks <= 1) return 0.0;
+  const double others = static_cast<double>(ranks - 1) / ranks;
   const auto payload = static_cast<double>(bytes);
   switch (kind) {
     case CollectiveKind::all_reduce:
@@ -21,10 +21,10 @@ double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size) {
   return 0.0;
 }
 
-double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size) {
+double wire_bytes(const std::vector<CollectiveRecord>& records) {
   double sum = 0;
   for (const CollectiveRecord& record : records) {
-    sum += wire_bytes(record.kind, record.bytes, world_size);
+    sum += wire_bytes(record.kind, record.bytes, record.ranks);
   }
   return sum;
 }

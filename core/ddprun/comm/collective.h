@@ -28,6 +28,7 @@ struct CollectiveRecord {
   CollectiveKind kind = CollectiveKind::barrier;
   /// Payload: bytes of the (unsharded) tensor. wire_bytes() derives what is sent.
   std::int64_t bytes = 0;
+  int ranks = 1;  ///< of the group that made it
   std::string label;
   std::int64_t enqueue_ns = 0;     ///< the call
   std::int64_t start_ns = 0;       ///< a communication thread became free for it
@@ -39,8 +40,8 @@ struct CollectiveRecord {
 /// Bytes that one rank sends for a collective of `bytes` payload over n ranks, if the algorithm is
 /// bandwidth-optimal (nccl-tests doc/PERFORMANCE.md). The factor is 2(n-1)/n for all-reduce,
 /// (n-1)/n for reduce-scatter and all-gather, 1 for broadcast (0 if n == 1).
-double wire_bytes(CollectiveKind kind, std::int64_t bytes, int world_size);
+double wire_bytes(CollectiveKind kind, std::int64_t bytes, int ranks);
 /// Of several collectives together.
-double wire_bytes(const std::vector<CollectiveRecord>& records, int world_size);
+double wire_bytes(const std::vector<CollectiveRecord>& records);
 
 }  // namespace ddprun

@@ -1,8 +1,10 @@
 // The process group: checks its arguments, hands collectives to the recording backend.
 #include "ddprun/comm/process_group.h"
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 
 #include "ddprun/comm/all_gather_object.h"
 #include "ddprun/comm/launch_board.h"
@@ -56,11 +58,12 @@ std::string shape_of(const at::Tensor& tensor) {
 class ProcessGroup::Impl {
  public:
   Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-       int workers, std::string reason, Device& device)
+       int workers, GroupOrigin origin, Device& device)
       : device_(device),
-        backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers, device)),
+        backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers, device,
+                                                       origin.place)),
         store_(std::move(store)),
-        reason_(std::move(reason)) {}
+        origin_(std::move(origin)) {}
   /// c10d code may hold the recording backend for longer; the connections end here.
   ~Impl() { backend_->release(); }
 
@@ -94,7 +97,9 @@ class ProcessGroup::Impl {
   Device& device_;
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::string reason_;
+  GroupOrigin origin_;
+  /// By their ranks, in the order in which they were made.
+  std::vector<std::pair<std::vector<int>, std::unique_ptr<ProcessGroup>>> subgroups_;
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
   std::int64_t rounds_ = 0;  // of all_gather_object()
 };
@@ -127,9 +132,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
 }
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
-                           c10::intrusive_ptr<c10d::Store> store, int workers, std::string reason,
+                           c10::intrusive_ptr<c10d::Store> store, int workers, GroupOrigin origin,
                            Device& device)
-    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers, std::move(reason),
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers, std::move(origin),
                                    device)) {}
 ProcessGroup::~ProcessGroup() = default;
 
@@ -137,7 +142,8 @@ int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
 int ProcessGroup::size() const { return impl_->backend_->getSize(); }
 Device& ProcessGroup::device() const { return impl_->device_; }
 std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
-const std::string& ProcessGroup::backend_reason() const { return impl_->reason_; }
+const std::string& ProcessGroup::backend_reason() const { return impl_->origin_.reason; }
+int ProcessGroup::ranks_per_host() const { return impl_->origin_.ranks_per_host; }
 
 at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions& options) {
   return impl_->backend_->allocateTensor(elements, options);
@@ -197,13 +203,37 @@ std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text
   return impl_->all_gather_object(text);
 }
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
-std::vector<CollectiveRecord> ProcessGroup::take_records() {
-  return impl_->backend_->take_records();
+
+ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
+  if (static_cast<int>(ranks.size()) == size()) return *this;
+  auto& known = impl_->subgroups_;
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const auto& each) { return each.first == ranks; });
+  if (found != known.end()) return *found->second;
+  TORCH_CHECK(impl_->origin_.subgroup, "a group that was made for a test has no subgroups");
+  known.emplace_back(ranks, impl_->origin_.subgroup(ranks));
+  return *known.back().second;
 }
 
-void ProcessGroup::replay() { impl_->backend_->replay(); }
+std::vector<CollectiveRecord> ProcessGroup::take_records() {
+  std::vector<CollectiveRecord> records = impl_->backend_->take_records();
+  if (impl_->subgroups_.empty()) return records;
+  for (const auto& [ranks, group] : impl_->subgroups_) {
+    const auto more = group->take_records();
+    records.insert(records.end(), more.begin(), more.end());
+  }
+  std::stable_sort(records.begin(), records.end(),
+                   [](const auto& a, const auto& b) { return a.enqueue_ns < b.enqueue_ns; });
+  return records;
+}
+
+void ProcessGroup::replay() {
+  impl_->backend_->replay();
+  for (const auto& [ranks, group] : impl_->subgroups_) group->replay();
+}
 
 void ProcessGroup::shutdown() {
+  for (const auto& [ranks, group] : impl_->subgroups_) group->shutdown();
   barrier("shutdown");
   impl_->backend_->shutdown();
 }

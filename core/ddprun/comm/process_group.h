@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,19 @@ namespace ddprun {
 class Device;
 Device& cpu_device();
 
+class ProcessGroup;
+
+/// How a group came to be.
+struct GroupOrigin {
+  /// Why its backend was taken: "asked for", "auto: all 2 ranks are on this host".
+  std::string reason = {};
+  int ranks_per_host = 1;  ///< of the group, on this rank's host
+  /// Where an error happened, before "rank 0 of 2"; empty: in the group of all ranks.
+  std::string place = {};
+  /// Makes a group of some ranks, in which this rank is (RankGroup::subgroup()).
+  std::function<std::unique_ptr<ProcessGroup>(const std::vector<int>& ranks)> subgroup = {};
+};
+
 /// Collectives over a c10d::Backend: gloo, NCCL, or one of our own. Each is recorded with its
 /// times.
 class ProcessGroup final : public RankGroup {
@@ -29,10 +43,9 @@ class ProcessGroup final : public RankGroup {
   /// `backend`: its Works must supply futures, its options the timeout. `store`: carries
   /// all_gather_object() and messages of c10d code; it must be private to this group (a
   /// PrefixStore). `workers`: how many collectives the backend runs at a time (gloo's threads);
-  /// start_ns is derived from it. `reason`: why this backend was taken, for reports. `device`: of
-  /// the tensors; it outlives the group.
+  /// start_ns is derived from it. `device`: of the tensors; it outlives the group.
   ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-               int workers, std::string reason = "", Device& device = cpu_device());
+               int workers, GroupOrigin origin = {}, Device& device = cpu_device());
   ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -41,8 +54,10 @@ class ProcessGroup final : public RankGroup {
   int size() const override;
   Device& device() const;
   std::string backend_name() const;
-  /// Why this backend was taken: "asked for", "auto: all 2 ranks are on this host".
+  /// Why this backend was taken.
   const std::string& backend_reason() const;
+  /// How many of the ranks are on this rank's host.
+  int ranks_per_host() const;
 
   /// A zeroed tensor (elements,). Collectives on it copy nothing, if the backend has memory of that
   /// kind. It may outlive the group. All ranks call it in the same order for the same number of
@@ -62,9 +77,11 @@ class ProcessGroup final : public RankGroup {
   /// messages, and is not recorded. Blocks; all ranks call it in the same order.
   std::vector<std::string> all_gather_object(const std::string& text);
 
+  ProcessGroup& subgroup(const std::vector<int>& ranks) override;
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d() override;
 
-  /// The collectives completed since the last call, in the order of enqueueing. On the CPU it does
+  /// The collectives completed since the last call, those of subgroups too, in the order of
+  /// enqueueing. On the CPU it does
   /// not wait: those under way come with a later call. If nobody takes records, between 65,536 and
   /// twice as many are kept.
   std::vector<CollectiveRecord> take_records();

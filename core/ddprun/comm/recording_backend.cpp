@@ -87,14 +87,15 @@ RecordedWork::~RecordedWork() {
 }
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
-                                   Device& device)
+                                   Device& device, std::string group)
     : Backend(inner->getRank(), inner->getSize()),
       inner_(std::move(inner)),
       name_(inner_->getBackendName()),
+      group_(std::move(group)),
       device_(device),
       worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
 
-std::string RecordingBackend::place() const { return place_of(getRank(), getSize()); }
+std::string RecordingBackend::place() const { return group_ + place_of(getRank(), getSize()); }
 
 c10d::Backend& RecordingBackend::inner() const {
   if (inner_) return *inner_;
@@ -112,12 +113,12 @@ c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, s
   auto entry = std::make_shared<CollectiveEntry>();
   entry->record.kind = kind;
   entry->record.bytes = bytes;
+  entry->record.ranks = getSize();
   entry->record.label = label;
   entry->span.emplace(name_of(kind), entry->record.label, bytes);
   entry->enqueue = device_.mark();
-  const auto describe = [rank = getRank(), size = getSize(), entry] {
-    return place_of(rank, size) + ", " + name_of(entry->record.kind) + " '" + entry->record.label +
-           "'";
+  const auto describe = [place = place(), entry] {
+    return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
   };
   c10::intrusive_ptr<c10::ivalue::Future> done;
   try {

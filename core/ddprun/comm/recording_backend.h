@@ -74,8 +74,10 @@ class RecordingBackend final : public c10d::Backend {
  public:
   /// `inner`: its Works must supply futures. A future completes on the CPU when the result is
   /// there, and on a GPU when the operation is enqueued. `workers`: how many collectives `inner`
-  /// runs at a time. `device`: of the tensors; it outlives this object.
-  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device);
+  /// runs at a time. `device`: of the tensors; it outlives this object. `group`:
+  /// which ranks these are, before their numbers in place().
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device,
+                   std::string group = {});
 
   /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
@@ -96,7 +98,7 @@ class RecordingBackend final : public c10d::Backend {
   /// Drops the wrapped backend at once; later collectives throw CommError. A second call does
   /// nothing.
   void release() { inner_.reset(); }
-  /// "rank 1 of 2"
+  /// "rank 1 of 2", "of ranks 1, 3: rank 1 of 2"
   std::string place() const;
 
   const std::string getBackendName() const override { return name_; }
@@ -127,6 +129,7 @@ class RecordingBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   const std::string name_;
+  const std::string group_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
   /// Collectives of the captured work: replay() copies them to entries_.

@@ -13,8 +13,8 @@ namespace ddprun {
 
 std::string type_name(const OptionTarget& target) {
   constexpr std::array<const char*, std::variant_size_v<OptionTarget>> kNames = {
-      "true or false", "integer",         "integer",          "number",       "text",
-      "text",          "list of numbers", "list of integers", "list of texts"};
+      "true or false", "integer", "integer",         "number",           "number",
+      "text",          "text",    "list of numbers", "list of integers", "list of texts"};
   return kNames[target.index()];
 }
 

@@ -76,6 +76,12 @@ class ValueReader {
     *out = *value;
   }
 
+  void read(const ConfigNode& node, std::optional<double>* out) const {
+    double value = 0;
+    read(node, &value);
+    *out = value;
+  }
+
   void read(const ConfigNode& node, std::string* out) const {
     if (node.kind != ConfigNode::Kind::scalar) fail_type(node, null_hint(node));
     if (!node.quoted && plain_type(node.scalar) != PlainType::text) {
@@ -97,6 +103,9 @@ class ValueReader {
     const auto& names = spec_.limits.one_of;
     out.set(static_cast<std::size_t>(std::ranges::find(names, name) - names.begin()));
   }
+
+  /// For what no variable stands for.
+  [[noreturn]] void refuse(const ConfigNode& node) const { fail_type(node, null_hint(node)); }
 
   template <class T>
   void read(const ConfigNode& node, std::vector<T>* out) {
@@ -189,15 +198,20 @@ class Reader : public Options {
     read_options(child ? *child : absent, path_of(key), declare);
   }
 
-  void list(const std::string& key, const std::string&, const SectionList& elements) override {
+  void list(const std::string& key, const std::string& help, const SectionList& elements) override {
     remember(key);
     const ConfigNode* value = node_.find(key);
     if (value == nullptr) return;
-    const bool several = value->kind == ConfigNode::Kind::list;
-    const std::size_t size = several ? value->list.size() : 1;
-    elements.resize(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      read_options(several ? value->list[i] : *value, path_of(key) + "[" + std::to_string(i) + "]",
+    std::vector<ConfigNode> nodes = {*value};  // one mapping stands for a list of one
+    if (value->kind == ConfigNode::Kind::list) nodes = value->list;
+    const OptionSpec spec{key, help, {}};
+    elements.resize(nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].kind == ConfigNode::Kind::null) {
+        ValueReader(spec, where_, "list of mappings", options_text(elements.declare_new))
+            .refuse(nodes[i]);
+      }
+      read_options(nodes[i], path_of(key) + "[" + std::to_string(i) + "]",
                    [&](Options& options) { elements.declare(i, options); });
     }
   }

@@ -42,6 +42,9 @@ ConfigNode to_node(const T* variable) {
 ConfigNode to_node(const std::optional<std::int64_t>* variable) {
   return *variable ? to_node(**variable) : ConfigNode{};
 }
+ConfigNode to_node(const std::optional<double>* variable) {
+  return *variable ? to_node(**variable) : ConfigNode{};
+}
 ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
 
 ConfigNode to_node(const SectionList& sections) {

@@ -74,12 +74,6 @@ ModelConfig model_preset(const std::string& name) {
                      .hint = "any size of a preset can be changed beside it, such as `layers: 2`"});
 }
 
-std::int64_t ModelConfig::parameter_count() const {
-  const std::int64_t block = 4 * d_model * d_model + 3 * d_model * d_ff + 2 * d_model;
-  const std::int64_t tables = tie_embeddings ? 1 : 2;               // embedding and head
-  return tables * vocab_size * d_model + layers * block + d_model;  // and the last norm
-}
-
 void declare_options(Options& options, ModelConfig& config) {
   const bool given =
       options.option("preset", &config.preset, "sizes to start from; each can be changed below",
@@ -98,8 +92,9 @@ void declare_options(Options& options, ModelConfig& config) {
                  "fused kernels of our own, or PyTorch's operators one by one (reference)");
   options.option("tie_embeddings", &config.tie_embeddings,
                  "the head's weight is the embedding's, one parameter");
-  options.option("frozen", &config.frozen,
-                 "names of parameters that are not trained, with wildcards such as \"layers.0.*\"");
+  options.option(
+      "frozen", &config.frozen,
+      "names of parameters that are not trained, with wildcards, in quotes: \"layers.0.*\"");
   declare_option(options, config.recompute);
 }
 

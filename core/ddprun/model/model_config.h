@@ -1,5 +1,7 @@
 // The sizes of a transformer, and the presets of CS336, with the year in the name where years
 // differ.
+//
+// Family: model_config.cpp model_parameters.cpp
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
     if (used) continue;
     std::vector<std::string> names;
     for (const ModelParameter& each : list) names.push_back(each.name);
-    refuse_pattern("model.frozen", pattern, names);
+    refuse_pattern("model.frozen", pattern, names, "* stands for any text, dots included");
   }
   const auto trained = [](const ModelParameter& each) { return each.trained; };
   if (std::any_of(list.begin(), list.end(), trained)) return list;
@@ -55,6 +55,12 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
                      .got = "patterns that match every parameter",
                      .expected = "one parameter at least that none matches",
                      .hint = "train.measure forward runs the model without training it"});
+}
+
+std::int64_t ModelConfig::parameter_count() const {
+  std::int64_t count = 0;
+  for (const ModelParameter& each : all_parameters(*this)) count += each.count();
+  return count;
 }
 
 std::vector<std::string> trained_names(const ModelConfig& config) {

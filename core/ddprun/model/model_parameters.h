@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,10 @@ struct ModelParameter {
   std::string name;
   std::vector<std::int64_t> sizes;
   bool trained = true;  ///< false: a pattern of model.frozen matches its name
+
+  std::int64_t count() const {
+    return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+  }
 };
 
 /// In the order of registration. A head that is tied to the embedding is not listed. Throws

@@ -56,36 +56,40 @@ struct RecomputeNode final : KernelNode {
     if (!Engine::get_default_engine().is_checkpoint_valid()) refuse_chosen_inputs();
     const auto [stream] = saved<1>();
     at::Tensor dstream = std::move(gradients[0]);
-    if (!random) return {through(group, stream, std::move(dstream), {})};
+    const bool wanted = task_should_compute_output(0);
+    if (!random) return {through(group, stream, std::move(dstream), {}, wanted)};
     const RandomState now(stream.device());
-    dstream = through(group, stream, std::move(dstream), random);
+    dstream = through(group, stream, std::move(dstream), random, wanted);
     now.restore();
     return {dstream};
   }
 
-  /// Backward through `part`, which `stream` enters. Returns the gradient of `stream`.
+  /// Backward through `part`, which `stream` enters. Returns the gradient of `stream`, if that is
+  /// `wanted`.
   at::Tensor through(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout,
-                     const std::optional<RandomState>& state) const {
+                     const std::optional<RandomState>& state, bool wanted) const {
     if (state) state->restore();
-    if (!part.halve || part.size() == 1) return at_once(part, stream, std::move(dout));
+    if (!part.halve || part.size() == 1) return at_once(part, stream, std::move(dout), wanted);
     const std::int64_t middle = part.first + part.size() / 2;
     {
       const at::Tensor between =
           as_in_forward([&] { return without_autograd(blocks, stream, part.first, middle); });
       std::optional<RandomState> state_between;
       if (state) state_between.emplace(stream.device());
-      dout = through({middle, part.last, true}, between, std::move(dout), state_between);
+      dout = through({middle, part.last, true}, between, std::move(dout), state_between, true);
     }
-    return through({part.first, middle, true}, stream, std::move(dout), state);
+    return through({part.first, middle, true}, stream, std::move(dout), state, wanted);
   }
 
-  at::Tensor at_once(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout) const {
-    const at::Tensor input = stream.detach().requires_grad_();
+  at::Tensor at_once(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout,
+                     bool wanted) const {
+    const at::Tensor input = stream.detach().requires_grad_(wanted);
     torch::autograd::Edge root;
     {
       const c10::AutoGradMode grad(true);
-      root = torch::autograd::impl::gradient_edge(
-          as_in_forward([&] { return blocks(input, part.first, part.last); }));
+      const at::Tensor out = as_in_forward([&] { return blocks(input, part.first, part.last); });
+      if (!out.requires_grad()) return {};  // all frozen
+      root = torch::autograd::impl::gradient_edge(out);
     }
     const variable_list douts = {std::move(dout)};
     Engine::get_default_engine().execute({root}, douts, /*keep_graph=*/false,

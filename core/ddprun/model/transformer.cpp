@@ -264,18 +264,26 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
 }
 
 double matmul_flops_per_token(const ModelConfig& config) {
-  const auto d = static_cast<double>(config.d_model);
-  const auto layers = static_cast<double>(config.layers);
-  const double matrices = layers * d * (4 * d + 3 * static_cast<double>(config.d_ff)) +
-                          static_cast<double>(config.vocab_size) * d;
-  double frozen = 0;  // whose gradients nobody computes
+  // Scores and their product with v, causal: as much again for each of two gradients.
+  const auto attention = static_cast<double>(2 * config.d_model * config.context_length);
+  double flops = 0;
+  bool gradients_before = false;  // some parameter before is trained, so inputs have gradients
   for (const ModelParameter& each : model_parameters(config)) {
-    const bool table = each.name == kEmbedding && !config.tie_embeddings;
-    if (each.trained || each.sizes.size() < 2 || table) continue;
-    frozen += static_cast<double>(each.sizes[0] * each.sizes[1]);
+    if (each.name == kEmbedding) {  // a look-up, no product
+      gradients_before = each.trained;
+      continue;
+    }
+    if (each.sizes.size() == 2) {
+      flops += 2.0 * static_cast<double>(each.count()) *
+               (1 + (each.trained ? 1 : 0) + (gradients_before ? 1 : 0));
+    }
+    gradients_before = gradients_before || each.trained;
+    if (each.name.ends_with("v_proj.weight")) flops += attention * (gradients_before ? 3 : 1);
   }
-  return 6 * matrices - 2 * frozen +
-         12 * layers * d * static_cast<double>(config.context_length) / 2;
+  if (!config.tie_embeddings) return flops;
+  const auto head = static_cast<double>(config.vocab_size * config.d_model);
+  const bool trained = model_parameters(config).front().trained;
+  return flops + 2.0 * head * (1 + (trained ? 1 : 0) + (gradients_before ? 1 : 0));
 }
 
 }  // namespace ddprun

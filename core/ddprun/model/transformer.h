@@ -25,7 +25,8 @@ class Transformer {
   /// Initializes from `seed` alone (CS336 section 3.4.1). Each parameter has its own counter-based
   /// stream, drawn on the CPU. So values depend neither on the rank count nor on the order of
   /// construction nor on the device. `attention` must outlive the model. Throws ConfigError if
-  /// heads do not divide d_model, head_dim is odd, or `recompute` does not fit the layers.
+  /// heads do not divide d_model, head_dim is odd, `recompute` does not fit the layers, or as
+  /// model_parameters() does.
   Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
               c10::Device device = c10::kCPU);
 
@@ -104,7 +105,9 @@ class Transformer {
 
 /// FLOPs per token of a training step's matrix products, forward and backward. 6 for each parameter
 /// of a matrix (the embedding is a look-up, no product), and for attention half of 12 * layers *
-/// d_model * context_length, because it is causal.
+/// d_model * context_length, because it is causal. A frozen matrix has no gradient (2 less), and
+/// where nothing before it is trained its input has none either (2 less again, and a third of
+/// attention's is left).
 double matmul_flops_per_token(const ModelConfig& config);
 
 }  // namespace ddprun

@@ -12,7 +12,7 @@ namespace ddprun {
 /// How much of a flat buffer a rank holds.
 enum class Held : std::uint8_t {
   whole,
-  by_unit,  ///< what it owns, and two neighbouring units while they are used (UnitRing)
+  by_unit,  ///< what it owns, and two neighbouring units while they are used (UnitPlaces)
   nothing,
 };
 constexpr auto choice_names(Held) { return std::array{"whole", "by_unit", "nothing"}; }
@@ -21,6 +21,11 @@ struct BufferHolding {
   Held parameters = Held::whole;
   /// `nothing`: nobody will call backward.
   Held gradients = Held::whole;
+  /// Of parameters held by unit: every unit has a place of its own, where it may stay.
+  bool place_for_each_unit = false;
+  /// Into how many slices the units are cut. Ranks n k to n k + n - 1 of n have one of each
+  /// together, and every n-th rank has the same. 0: as many as there are ranks.
+  int shards = 0;
   /// What this rank updates: disjoint, by begin. Empty: everything, as on all other ranks. A rank
   /// that updates nothing, while others own parts, names one empty range.
   std::vector<Range> owned = {};

@@ -36,19 +36,24 @@ std::int64_t whole_lines(std::int64_t bytes) {
 
 }  // namespace
 
-UnitRing::UnitRing(const std::vector<std::int64_t>& bytes, const Allocate& allocate,
-                   const at::TensorOptions& options)
+UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, bool for_all,
+                       const Allocate& allocate, const at::TensorOptions& options)
     : bytes_(bytes) {
-  std::int64_t most = whole_lines(bytes.front());
-  for (std::size_t unit = 1; unit < bytes.size(); ++unit) {
-    most = std::max(most, whole_lines(bytes[unit - 1]) + whole_lines(bytes[unit]));
+  std::int64_t all = 0, most = whole_lines(bytes.front());
+  for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
+    begins_.push_back(all);
+    all += whole_lines(bytes[unit]);
+    if (unit > 0) most = std::max(most, whole_lines(bytes[unit - 1]) + whole_lines(bytes[unit]));
   }
-  memory_ = allocate(most, options.dtype(at::kByte));
+  memory_ = allocate(for_all ? all : most, options.dtype(at::kByte));
+  if (for_all) return;
+  for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
+    begins_[unit] = unit % 2 == 0 ? 0 : most - whole_lines(bytes[unit]);
+  }
 }
 
-at::Tensor UnitRing::place(int unit) const {
-  const std::int64_t begin = unit % 2 == 0 ? 0 : memory_.numel() - whole_lines(bytes_[unit]);
-  return memory_.narrow(0, begin, bytes_[unit]);
+at::Tensor UnitPlaces::place(int unit) const {
+  return memory_.narrow(0, begins_[unit], bytes_[unit]);
 }
 
 }  // namespace ddprun

@@ -36,21 +36,21 @@ class BufferPlaces {
   std::vector<Part> parts_;
 };
 
-/// Memory for two units that follow each other, of which each unit has its place: the first, third,
-/// ... at its front, the others at its end. So neighbours never share memory, and it is as large as
-/// the two largest neighbours.
-class UnitRing {
+/// Memory for units while they are used. For two that follow each other: the first, third, ... are
+/// at its front, the others at its end. So neighbours never share memory, and it is as large as the
+/// two largest neighbours. Or for all, one after another.
+class UnitPlaces {
  public:
   /// `bytes`: of each unit, in the order of the forward pass.
-  UnitRing(const std::vector<std::int64_t>& bytes, const Allocate& allocate,
-           const at::TensorOptions& options);
+  UnitPlaces(const std::vector<std::int64_t>& bytes, bool for_all, const Allocate& allocate,
+             const at::TensorOptions& options);
 
   /// (bytes of the unit,) uint8, on a 64-byte boundary.
   at::Tensor place(int unit) const;
   std::int64_t bytes() const { return memory_.numel(); }
 
  private:
-  std::vector<std::int64_t> bytes_;
+  std::vector<std::int64_t> bytes_, begins_;  // of each unit
   at::Tensor memory_;
 };
 

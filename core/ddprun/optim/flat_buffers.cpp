@@ -5,62 +5,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/parameter_check.h"
 
 namespace ddprun {
 
 namespace {
 
-[[noreturn]] void refuse(ErrorText text) {
-  text.where = "the model's parameters";
-  throw ConfigError(std::move(text));
-}
-
-void check(const NamedTensor& parameter, const at::Tensor& first) {
-  const at::Tensor& tensor = parameter.tensor;
-  const std::string name = "\"" + parameter.name + "\"";
-  if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat) {
-    refuse({.what = "parameter " + name + " cannot move into a flat buffer",
-            .got = tensor.toString(),
-            .expected = "a dense float32 tensor",
-            .hint = "precision plugins compute in other types and keep float32 parameters"});
-  }
-  if (!tensor.is_leaf()) {
-    refuse({.what = "parameter " + name + " is not a leaf of the autograd graph",
-            .got = "the result of an operation",
-            .expected = "a leaf, as module->parameters() holds",
-            .hint = "detach() it, then requires_grad_()"});
-  }
-  if (!tensor.requires_grad()) {
-    refuse({.what = "parameter " + name + " does not require a gradient",
-            .got = "requires_grad = false",
-            .expected = "requires_grad = true",
-            .hint = "leave frozen parameters out of the list"});
-  }
-  if (tensor.device() != first.device()) {
-    refuse({.what = "parameter " + name + " is on another device than the first",
-            .got = tensor.device().str(),
-            .expected = first.device().str(),
-            .hint = "move the whole model to one device"});
-  }
-}
-
 /// Returns the parameters.
-const std::vector<NamedTensor>& checked(const std::vector<NamedTensor>& parameters) {
-  std::unordered_set<const void*> data;  // by memory: aliases made by set_data would be untied
-  for (const NamedTensor& parameter : parameters) {
-    check(parameter, parameters.front().tensor);
-    if (parameter.tensor.numel() == 0) continue;
-    if (data.insert(parameter.tensor.const_data_ptr()).second) continue;
-    refuse({.what = "parameter \"" + parameter.name + "\" appears twice",
-            .got = "memory of an earlier parameter",
-            .expected = "each parameter once",
-            .hint = "list a tied weight once, under one of its names"});
-  }
+const std::vector<NamedTensor>& checked(const std::vector<NamedTensor>& parameters,
+                                        const BufferHolding& holding) {
+  check_tensors(parameters);
+  if (holding.gradients != Held::nothing) check_trained(parameters);
   return parameters;
 }
 
@@ -84,7 +43,8 @@ FlatBuffers::FlatBuffers(const ParameterLayout& layout, const std::vector<NamedT
       owned_(owned_of(holding_, all())),
       options_(parameters.front().tensor.options().requires_grad(false)),
       same_dtype_(dtypes().reduce == dtypes().model) {
-  for (auto parameter = checked(parameters).rbegin(); parameter != parameters.rend(); ++parameter) {
+  for (auto parameter = checked(parameters, holding_).rbegin(); parameter != parameters.rend();
+       ++parameter) {
     at::Tensor tensor = parameter->tensor;
     // A transposed parameter keeps its strides; one with holes or overlap cannot.
     if (!tensor.is_non_overlapping_and_dense()) tensor.set_data(tensor.detach().contiguous());
@@ -107,20 +67,21 @@ void FlatBuffers::hold_owned(BufferPlaces& places, at::ScalarType dtype) {
   }
 }
 
-UnitRing FlatBuffers::make_ring(const std::function<std::int64_t(const Unit&)>& bytes,
-                                const Allocate& how) {
+UnitPlaces FlatBuffers::make_places(const std::function<std::int64_t(const Unit&)>& bytes,
+                                    bool for_all, const Allocate& how) {
   std::vector<std::int64_t> sizes;
   for (const Unit& unit : units()) sizes.push_back(bytes(unit));
-  UnitRing ring(sizes, how, options_);
-  allocated_bytes_ += ring.bytes();
-  return ring;
+  UnitPlaces places(sizes, for_all, how, options_);
+  allocated_bytes_ += places.bytes();
+  return places;
 }
 
-void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, const Allocate& how) {
-  const UnitRing ring =
-      make_ring([&](const Unit& unit) { return bytes_of(unit.range.size(), dtype); }, how);
+void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool for_all,
+                               const Allocate& how) {
+  const UnitPlaces of_units = make_places(
+      [&](const Unit& unit) { return bytes_of(unit.range.size(), dtype); }, for_all, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
-    places.add(units()[i].range, ring.place(static_cast<int>(i)).view(dtype));
+    places.add(units()[i].range, of_units.place(static_cast<int>(i)).view(dtype));
   }
 }
 
@@ -144,7 +105,8 @@ void FlatBuffers::point_at_copy() {
 }
 
 void FlatBuffers::hold_gathered(const Allocate& how) {
-  if (!has_copy()) return hold_by_unit(gathered_, dtypes().parameters, how);
+  const bool for_all = holding_.place_for_each_unit;
+  if (!has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
   const auto copy_bytes = [&](const Unit& unit) {
     return only_float32(unit.range) ? 0 : bytes_of(unit.range.size(), dtypes().compute);
   };
@@ -155,15 +117,15 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
     for (const int index : read_in_float32(unit.range)) ranges.push_back(with_padding(index));
     return ranges;
   };
-  const UnitRing ring = make_ring(
+  const UnitPlaces places = make_places(
       [&](const Unit& unit) {
         std::int64_t bytes = copy_bytes(unit);
         for (const Range& range : float32_ranges(unit)) bytes += bytes_of(range.size(), at::kFloat);
         return bytes;
       },
-      how);
+      for_all, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
-    const at::Tensor place = ring.place(static_cast<int>(i));
+    const at::Tensor place = places.place(static_cast<int>(i));
     std::int64_t begin = copy_bytes(units()[i]);
     if (begin > 0) {
       gathered_.add(units()[i].range, place.narrow(0, 0, begin).view(dtypes().compute));
@@ -180,9 +142,9 @@ void FlatBuffers::hold_gradients(const Allocate& how) {
   mean_begun_.assign(units().size(), false);
   if (holding_.gradients == Held::nothing) return;
   if (holding_.gradients == Held::by_unit) {
-    hold_by_unit(reduced_, dtypes().reduce, how);
+    hold_by_unit(reduced_, dtypes().reduce, false, how);
     hold_owned(mean_, dtypes().parameters);
-    if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, allocate_private);
+    if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, false, allocate_private);
   } else {
     reduced_.add(all(), allocate(how, all().size(), dtypes().reduce));
     if (!same_dtype_) {

@@ -8,7 +8,8 @@ namespace ddprun {
 namespace {
 
 void declare_group(Options& o, ParameterGroup& group) {
-  o.option("match", &group.match, "names of parameters, with wildcards such as \"*.ln?.weight\"");
+  o.option("match", &group.match,
+           "names of parameters, with wildcards, in quotes: \"*.ln?.weight\"");
   o.option("lr_scale", &group.lr_scale, "multiplies the step's learning rate", {.min = 0});
   o.option("weight_decay", &group.weight_decay, "default: the optimizer's", {.min = 0});
 }
@@ -28,8 +29,7 @@ void declare_options(Options& o, OptimizerConfig& c) {
   o.option("overlap", &c.overlap,
            "update parameters whose gradients have arrived while others travel; the same bits");
   o.list("groups", "other settings for some parameters; the first that matches one counts",
-         sections(&c.groups, ParameterGroup{.match = {}, .weight_decay = c.weight_decay},
-                  declare_group));
+         sections(&c.groups, ParameterGroup{}, declare_group));
   o.section("schedule", "the learning rate over the steps", [&c](Options& schedule) {
     schedule.option("name", &c.schedule.name, "the learning rate after the warm-up");
     schedule.option("warmup_steps", &c.schedule.warmup_steps, "steps of linear warm-up",

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,9 @@ constexpr auto choice_names(OptimizerKind) { return std::array{"adamw", "sgd"}; 
 
 /// `optimizer.groups`: other settings for some parameters.
 struct ParameterGroup {
-  std::string match;          ///< of names, with wildcards: "*.ln?.weight"
-  double lr_scale = 1.0;      ///< of the step's learning rate
-  double weight_decay = 0.0;  ///< in place of the optimizer's, which is the default
+  std::string match;                        ///< of names, with wildcards: "*.ln?.weight"
+  double lr_scale = 1.0;                    ///< of the step's learning rate
+  std::optional<double> weight_decay = {};  ///< in place of the optimizer's
 };
 
 /// `optimizer:`

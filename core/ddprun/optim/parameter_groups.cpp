@@ -19,12 +19,16 @@ std::vector<GroupSettings> group_settings(const std::vector<std::string>& names,
         std::find_if(config.groups.begin(), config.groups.end(),
                      [&](const ParameterGroup& each) { return matches(names[i], each.match); });
     if (group == config.groups.end()) continue;
-    settings[i] = {.lr_scale = group->lr_scale, .weight_decay = group->weight_decay};
+    settings[i] = {.lr_scale = group->lr_scale,
+                   .weight_decay = group->weight_decay.value_or(config.weight_decay)};
     used[group - config.groups.begin()] = true;
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
-    refuse_pattern(fmt::format("optimizer.groups[{}].match", i), config.groups[i].match, names);
+    refuse_pattern(
+        fmt::format("optimizer.groups[{}].match", i), config.groups[i].match, names,
+        "* stands for any text, dots included; what an earlier group has is not left, and "
+        "what is frozen is not there");
   }
   return settings;
 }

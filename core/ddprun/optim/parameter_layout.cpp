@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/optim/parameter_check.h"
 
 namespace ddprun {
 
@@ -16,43 +16,6 @@ namespace {
 constexpr std::int64_t kAlignment = 64 / sizeof(float);  // elements; a cache line, and ATen's own
 
 std::int64_t align(std::int64_t elements, std::int64_t to) { return (elements + to - 1) / to * to; }
-
-[[noreturn]] void refuse(ErrorText text) {
-  text.where = "the model's parameters";
-  throw ConfigError(std::move(text));
-}
-
-void check_parameters(const std::vector<NamedTensor>& parameters) {
-  if (parameters.empty()) {
-    refuse({.what = "the model has no parameters",
-            .got = "an empty list",
-            .expected = "at least one",
-            .hint = "register them in the model before"});
-  }
-  std::unordered_set<std::string> names;
-  std::unordered_set<std::string> units;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor, unit, in_float32, in_products] = parameters[i];
-    if (!tensor.defined()) {
-      refuse({.what = "parameter \"" + name + "\" is undefined",
-              .got = "an empty handle",
-              .expected = "a tensor",
-              .hint = "give the model its parameters before"});
-    }
-    if (!names.insert(name).second) {
-      refuse({.what = "parameter \"" + name + "\" appears twice",
-              .got = "its name",
-              .expected = "each parameter once",
-              .hint = "list a tied weight once, under one of its names"});
-    }
-    if ((i == 0 || parameters[i - 1].unit != unit) && !units.insert(unit).second) {
-      refuse({.what = "the parameters of unit \"" + unit + "\" do not follow each other",
-              .got = "another unit before \"" + name + "\"",
-              .expected = "units one after another",
-              .hint = "name the units in the order of registration"});
-    }
-  }
-}
 
 /// The rule that the dtypes break; empty: they fit each other.
 std::string broken_rule(const BufferDtypes& dtypes) {
@@ -81,7 +44,7 @@ void check_dtypes(const BufferDtypes& dtypes) {
                           at::toString(dtypes.reduce), at::toString(dtypes.parameters),
                           at::toString(dtypes.moments)),
        .expected = rule,
-       .hint = "the precision's dtypes()"});
+       .hint = "let the precision's dtypes() keep this rule"});
 }
 
 /// The model's tensors are views of a copy, or fused kernels read one.
@@ -93,9 +56,13 @@ bool needs_copy(const BufferDtypes& dtypes, KernelSet kernels) {
 }  // namespace
 
 ParameterLayout::ParameterLayout(const std::vector<NamedTensor>& parameters,
-                                 const BufferDtypes& dtypes, KernelSet kernels, int ranks)
-    : dtypes_(dtypes), ranks_(ranks), has_copy_(needs_copy(dtypes, kernels)) {
-  check_parameters(parameters);
+                                 const BufferDtypes& dtypes, KernelSet kernels, int ranks,
+                                 int ranks_per_host)
+    : dtypes_(dtypes),
+      ranks_(ranks),
+      ranks_per_host_(ranks_per_host == 0 ? ranks : ranks_per_host),
+      has_copy_(needs_copy(dtypes, kernels)) {
+  check_list(parameters);
   check_dtypes(dtypes);
   place(parameters);
 }
@@ -130,10 +97,12 @@ Range ParameterLayout::with_padding(int index) const {
   return {range(index).begin, last ? all().end : range(index + 1).begin};
 }
 
-Range ParameterLayout::slice(Range range, int rank) const {
+Range ParameterLayout::slice(Range range, int part, int parts) const {
+  if (parts == 0) parts = ranks_;
   TORCH_CHECK(range.size() % ranks_ == 0, "a range that is not made of whole units has no slices");
-  const std::int64_t size = range.size() / ranks_;
-  return {range.begin + rank * size, range.begin + (rank + 1) * size};
+  TORCH_CHECK(ranks_ % parts == 0, parts, " slices for ", ranks_, " ranks");
+  const std::int64_t size = range.size() / parts;
+  return {range.begin + part * size, range.begin + (part + 1) * size};
 }
 
 std::int64_t ParameterLayout::gradient_bytes(Range range) const {

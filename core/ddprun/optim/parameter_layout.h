@@ -55,10 +55,11 @@ struct Unit {
 class ParameterLayout {
  public:
   /// `parameters` are in registration order. `kernels`: fused kernels read a copy in the dtype of
-  /// the products, PyTorch's own operators do not. Throws ConfigError if there is no parameter, a
-  /// name appears twice, a unit is in two places, or the dtypes do not fit each other.
+  /// the products, PyTorch's own operators do not. `ranks_per_host` 0: all are on one. Throws
+  /// ConfigError if there is no parameter, a name appears twice, a unit is in two places, or the
+  /// dtypes do not fit each other.
   ParameterLayout(const std::vector<NamedTensor>& parameters, const BufferDtypes& dtypes,
-                  KernelSet kernels, int ranks);
+                  KernelSet kernels, int ranks, int ranks_per_host = 0);
 
   int count() const { return static_cast<int>(ranges_.size()); }
   const std::string& name(int index) const { return names_[index]; }
@@ -80,8 +81,11 @@ class ParameterLayout {
   int unit_of(int index) const { return unit_of_[index]; }
 
   int ranks() const { return ranks_; }
-  /// Rank `rank`'s of the equal parts of `range`, which is made of whole units.
-  Range slice(Range range, int rank) const;
+  /// How many of them are on one host.
+  int ranks_per_host() const { return ranks_per_host_; }
+  /// Part `part` of the equal `parts` of `range`, which is made of whole units. `parts` divides
+  /// ranks(); 0: as many parts as ranks.
+  Range slice(Range range, int part, int parts = 0) const;
 
   const BufferDtypes& dtypes() const { return dtypes_; }
   std::int64_t gradient_bytes(Range range) const;
@@ -108,7 +112,7 @@ class ParameterLayout {
   std::vector<Unit> units_;
   std::vector<int> unit_of_;  // by parameter
   BufferDtypes dtypes_;
-  int ranks_;
+  int ranks_, ranks_per_host_;
   bool has_copy_;
   std::int64_t parameter_count_ = 0;
 };

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "ddprun/base/error.h"
+#include "ddprun/optim/parameter_check.h"
+
 namespace ddprun {
 
 namespace {
@@ -11,18 +14,17 @@ namespace {
 /// The parameter of `list` that is this tensor; -1: none.
 int find(const std::vector<NamedTensor>& list, const at::Tensor& tensor) {
   const auto found = std::find_if(list.begin(), list.end(), [&](const NamedTensor& each) {
-    return tensor.defined() && each.tensor.is_same(tensor);
+    return each.tensor.is_same(tensor);
   });
   return found == list.end() ? -1 : static_cast<int>(found - list.begin());
 }
 
-bool is_frozen(const at::Tensor& tensor) { return tensor.defined() && !tensor.requires_grad(); }
-
 }  // namespace
 
 ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
+  check_list(parameters);
   for (const NamedTensor& parameter : parameters) {
-    const bool frozen_one = is_frozen(parameter.tensor);
+    const bool frozen_one = !parameter.tensor.requires_grad();
     std::vector<NamedTensor>& list = frozen_one ? frozen : trained;
     int number = find(list, parameter.tensor);
     if (number < 0) {
@@ -30,7 +32,7 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
       list.push_back(parameter);
     } else {
       NamedTensor& first = list[number];
-      first.read_in_products |= !parameter.read_in_float32;
+      first.read_in_products |= !first.read_in_float32 || !parameter.read_in_float32;
       first.read_in_float32 |= parameter.read_in_float32;
       if (!frozen_one && first.unit != parameter.unit) {
         tied_units = first.name + " and " + parameter.name;
@@ -38,6 +40,13 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
     }
     names.push_back(parameter.name);
     places.push_back({!frozen_one, number});
+  }
+  if (trained.empty()) {
+    throw ConfigError({.what = "all parameters are frozen, so nothing would be trained",
+                       .where = "the model's parameters",
+                       .got = std::to_string(frozen.size()) + " that require no gradient",
+                       .expected = "one at least that requires it",
+                       .hint = "requires_grad_(true), or evaluate without DataParallel"});
   }
   int next = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

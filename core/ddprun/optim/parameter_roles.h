@@ -11,7 +11,8 @@ namespace ddprun {
 /// The parameters of a model by what becomes of them.
 struct ParameterRoles {
   /// `parameters` are in registration order. One that requires no gradient is frozen. A tensor that
-  /// comes again, under another name, is a tied weight, and the same parameter.
+  /// comes again, under another name, is a tied weight, and the same parameter. Throws ConfigError
+  /// as check_list() does, and if all are frozen.
   explicit ParameterRoles(const std::vector<NamedTensor>& parameters);
 
   /// Where one of the model's parameters is found.

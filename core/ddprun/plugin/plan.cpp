@@ -20,6 +20,10 @@ void Plan::add_gather(const ParameterLayout& layout, Range range, PlannedIn in) 
   add(CollectiveKind::all_reduce, bytes_of(in_float32, layout.dtypes().parameters), in);
 }
 
+void Plan::add_mean_all_reduce(const ParameterLayout& layout, Range range, PlannedIn in) {
+  add(CollectiveKind::all_reduce, bytes_of(range.size(), layout.dtypes().parameters), in);
+}
+
 void Plan::add_broadcast(const ParameterLayout& layout, int index, PlannedIn in) {
   const BufferDtypes& dtypes = layout.dtypes();
   const auto sent = layout.reads_copy_alone(index) ? dtypes.compute : dtypes.parameters;

@@ -34,8 +34,8 @@ enum class Agreement : std::uint8_t {
 /// The plan of one rank. Each run compares the collectives that ran with these.
 struct Plan {
   std::vector<PlannedCollective> collectives = {};
-  /// What the rank holds, and which parameters it updates. The ranks together own every element,
-  /// each once, or all own everything.
+  /// What the rank holds, and which parameters it updates. The ranks of each set of slices own
+  /// every element together, each once, or all ranks own everything.
   BufferHolding holding = {};
   Agreement agreement = Agreement::exact;
 
@@ -46,6 +46,9 @@ struct Plan {
   void add_reduce_scatter(const ParameterLayout& layout, Range range,
                           PlannedIn in = PlannedIn::step);
   void add_gather(const ParameterLayout& layout, Range range, PlannedIn in = PlannedIn::update);
+  /// An all-reduce of what StrategyContext::mean() gives for `range`, of gradients held by unit.
+  void add_mean_all_reduce(const ParameterLayout& layout, Range range,
+                           PlannedIn in = PlannedIn::step);
   /// What StrategyContext::broadcast_updated() issues for parameter `index`.
   void add_broadcast(const ParameterLayout& layout, int index, PlannedIn in = PlannedIn::update);
 };

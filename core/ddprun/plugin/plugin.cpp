@@ -47,12 +47,11 @@ std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
 
 std::optional<Refusal> refuse_tied_units(const RunDescription& run) {
   if (!run.tied_embeddings) return {};
-  return Refusal{
-      .reason =
-          "it holds parameters or gradients by unit, and the embedding and the head "
-          "are two units with one weight",
-      .expected = "model.tie_embeddings false",
-      .hint = "take a strategy that holds parameters and gradients whole, such as zero1"};
+  return Refusal{.reason =
+                     "it holds parameters or gradients by unit, and the embedding and the head "
+                     "are two units with one weight",
+                 .expected = "model.tie_embeddings false",
+                 .hint = "take a strategy that holds parameters and gradients whole"};
 }
 
 void Transfer::wait() {

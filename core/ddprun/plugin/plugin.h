@@ -36,7 +36,7 @@ struct RunDescription {
   c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
   bool scales_loss = false;                     ///< the precision's
   KernelSet kernels = KernelSet::reference;
-  bool tied_embeddings = false;        ///< one weight is used by the first unit and the last
+  bool tied_embeddings = false;        ///< a trained weight is used by the first unit and the last
   std::int64_t recomputed_blocks = 0;  ///< the most that backward computes again at once
   OptimizerConfig optimizer = {};      ///< as configured
 };

@@ -59,7 +59,8 @@ class Precision : public Plugin {
     virtual ~Guard();
   };
 
-  /// Called once, before the parameters move into the flat buffers. May convert them in place
+  /// Called once, before the parameters move into the flat buffers: those that are trained, then
+  /// those that are frozen. May convert them in place
   /// (set_data). Their device is the run's device.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 

@@ -48,12 +48,21 @@ class StrategyContext {
   /// Copies rank 0's parameters to all ranks, in place.
   virtual void broadcast_parameters() = 0;
 
-  /// `range` is made of whole units, of which the rank owns the slice of its number
-  /// (ParameterLayout::slice). Averages their gradients over the ranks: on arrival this rank's
-  /// slice is the mean. Of gradients held by unit (one unit at a time), micro-batches add up.
+  /// The slice of `range`, which is made of whole units, that this rank owns of them
+  /// (ParameterLayout::slice).
+  virtual Range own(Range range) const = 0;
+  /// A 1-D view of what the optimizer will read: of gradients held by unit, the mean of what the
+  /// rank owns, with all micro-batches so far.
+  virtual at::Tensor mean(Range range) const = 0;
+  /// Whether the backward under way, or the last, is of the last micro-batch of its step.
+  virtual bool last_micro_batch() const = 0;
+
+  /// Averages the gradients of `range`, whole units, over the ranks that share a set of slices
+  /// (BufferHolding::shards; all, if the plan names no other number): on arrival this rank's slice
+  /// is the mean. Of gradients held by unit (one unit at a time), micro-batches add up.
   virtual Transfer reduce_scatter_gradients(Range range, std::string_view label) = 0;
-  /// Sends each rank's slice of the updated parameters to all: on arrival the model reads them. In
-  /// the dtypes in which it reads them. Of parameters held by unit: one unit.
+  /// Sends each rank's slice of the updated parameters to all that share the set: on arrival the
+  /// model reads them. In the dtypes in which it reads them. Of parameters held by unit: one unit.
   virtual Transfer gather_parameters(Range range, std::string_view label) = 0;
   /// Sends the updated parameter `index` from `owner`, the rank that owns all of it, to all: on
   /// arrival the model reads it. In the dtype in which it reads it, and labelled with its name. Not

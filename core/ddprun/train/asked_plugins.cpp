@@ -5,23 +5,24 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/optim/parameter_check.h"
 
 namespace ddprun {
 
 namespace {
 
-/// Lets the precision convert all parameters. What FlatBuffers refuses stays as it is.
+/// Lets the precision convert all parameters.
 void convert(const ParameterRoles& roles, Precision& precision) {
   std::vector<NamedTensor> parameters = roles.trained;
   parameters.insert(parameters.end(), roles.frozen.begin(), roles.frozen.end());
-  const bool all_there =
-      std::all_of(parameters.begin(), parameters.end(),
-                  [](const NamedTensor& parameter) { return parameter.tensor.defined(); });
-  if (all_there && !parameters.empty()) precision.convert(parameters);
+  precision.convert(parameters);
+  check_tensors(parameters);
 }
 
 /// For programs of one's own: an experiment's plugins were asked before any rank started.
@@ -49,30 +50,42 @@ void check_supported(const Plugin& plugin, const char* kind, const RunDescriptio
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
 
-Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int rank) {
-  Plan plan = strategy.plan(layout, rank);
-  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
+/// Nothing if every element is owned once by the ranks from `first` on, `shards` of them.
+std::optional<std::int64_t> element_out_of_place(const Strategy& strategy,
+                                                 const ParameterLayout& layout, int first,
+                                                 int shards) {
   std::vector<Range> all;
-  bool in_parts = false;
-  for (int each = 0; each < layout.ranks(); ++each) {
-    auto owned = strategy.plan(layout, each).holding.owned;
-    in_parts = in_parts || !owned.empty();
+  for (int rank = first; rank < first + shards; ++rank) {
+    auto owned = strategy.plan(layout, rank).holding.owned;
     if (owned.empty()) owned.push_back(layout.all());
     std::copy_if(owned.begin(), owned.end(), std::back_inserter(all),
                  [](const Range& range) { return range.size() > 0; });
   }
-  if (!in_parts) return plan;
   std::sort(all.begin(), all.end(), by_begin);
   all.push_back({layout.all().end, layout.all().end});  // up to here nothing may be missing
   std::int64_t end = 0;
   for (const Range& range : all) {
-    if (range.begin != end) refuse_ownership(std::min(range.begin, end), layout);
+    if (range.begin != end) return std::min(range.begin, end);
     end = range.end;
+  }
+  return std::nullopt;
+}
+
+Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int rank) {
+  Plan plan = strategy.plan(layout, rank);
+  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
+  bool in_parts = false;
+  for (int each = 0; each < layout.ranks(); ++each) {
+    in_parts = in_parts || !strategy.plan(layout, each).holding.owned.empty();
+  }
+  if (!in_parts) return plan;
+  const int shards = plan.holding.shards == 0 ? layout.ranks() : plan.holding.shards;
+  for (int first = 0; first < layout.ranks(); first += shards) {
+    const auto element = element_out_of_place(strategy, layout, first, shards);
+    if (element) refuse_ownership(*element, layout);
   }
   return plan;
 }
-
-}  // namespace
 
 RunDescription describe(const ProcessGroup& group, Precision& precision,
                         const OptimizerConfig& optimizer, KernelSet kernels) {
@@ -87,18 +100,21 @@ RunDescription describe(const ProcessGroup& group, Precision& precision,
   return run;
 }
 
-const std::vector<NamedTensor>& prepared(const ParameterRoles& roles, const Strategy& strategy,
-                                         Precision& precision, const RunDescription& run) {
+}  // namespace
+
+Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
+                    const Strategy& strategy, Precision& precision,
+                    const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels) {
+  ParameterRoles roles(parameters);
+  const RunDescription run = describe(group, precision, optimizer, kernels);
   check_supported(precision, "precision", run);
   check_supported(strategy, "strategy", run);
   convert(roles, precision);
-  return roles.trained;
-}
-
-BufferHolding holding_of(const Strategy& strategy, const ParameterLayout& layout, int rank,
-                         StepExtent extent) {
-  if (extent == StepExtent::forward) return {.gradients = Held::nothing};
-  return checked_plan(strategy, layout, rank).holding;
+  ParameterLayout layout(roles.trained, precision.dtypes().buffers, kernels, group.size(),
+                         group.ranks_per_host());
+  Plan plan{.holding = {.gradients = Held::nothing}};
+  if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
+  return {std::move(roles), std::move(layout), std::move(plan)};
 }
 
 }  // namespace ddprun

@@ -14,18 +14,19 @@
 
 namespace ddprun {
 
-/// The run, as far as it is known where there is no experiment: sizes are 0.
-RunDescription describe(const ProcessGroup& group, Precision& precision,
-                        const OptimizerConfig& optimizer, KernelSet kernels);
+/// What is known of one rank's training before there is memory for it.
+struct Preparation {
+  ParameterRoles roles;
+  ParameterLayout layout;  ///< of what is trained
+  /// Of this rank; with StepExtent::forward nothing travels, and no gradient is held.
+  Plan plan;
+};
 
-/// Asks both plugins whether they can run, then lets the precision convert the parameters. Returns
-/// those that are trained. Throws ConfigError for a refusal.
-const std::vector<NamedTensor>& prepared(const ParameterRoles& roles, const Strategy& strategy,
-                                         Precision& precision, const RunDescription& run);
-
-/// What rank `rank` holds by the strategy's plan. Throws Error if the plans of all ranks do not
-/// make up the whole.
-BufferHolding holding_of(const Strategy& strategy, const ParameterLayout& layout, int rank,
-                         StepExtent extent);
+/// Asks both plugins whether they can run, lets the precision convert the parameters, lays out what
+/// is trained, and asks the strategy for its plan. Throws ConfigError for a refusal, and Error if
+/// the plans of all ranks do not make up the whole.
+Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
+                    const Strategy& strategy, Precision& precision,
+                    const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels);
 
 }  // namespace ddprun

@@ -25,17 +25,17 @@ int BufferContext::unit_of(Range range) const {
 }
 
 Transfer BufferContext::reduce_scatter_gradients(Range range, std::string_view label) {
-  const Range mine = buffers_.slice(range, group_.rank());
+  const Range mine = own(range);
   const at::Tensor input = buffers_.gradients(range);
   at::Tensor output = part_of(input, range, mine);
   if (buffers_.holding().gradients != Held::by_unit) {
-    return Transfer({group_.reduce_scatter(output, input, ReduceOp::avg, label)}, {});
+    return Transfer({sharers_.reduce_scatter(output, input, ReduceOp::avg, label)}, {});
   }
   const int unit = unit_of(range);
   if (!buffers_.mean_begun(unit) && buffers_.mean_dtype() == output.scalar_type()) {
     output = buffers_.mean(mine);
   }
-  return Transfer({group_.reduce_scatter(output, input, ReduceOp::avg, label)},
+  return Transfer({sharers_.reduce_scatter(output, input, ReduceOp::avg, label)},
                   [this, unit, mine, output] { buffers_.add_mean(unit, mine, output); });
 }
 
@@ -46,16 +46,16 @@ at::Tensor BufferContext::place_to_gather(Range range) const {
   }
   const at::Tensor place = from_masters && buffers_.has_copy() ? buffers_.gathered_float32(range)
                                                                : buffers_.gathered(range);
-  const Range mine = buffers_.slice(range, group_.rank());
+  const Range mine = own(range);
   part_of(place, range, mine).copy_(buffers_.parameters(mine));
   return place;
 }
 
 Transfer BufferContext::gather_parameters(Range range, std::string_view label) {
-  const Range mine = buffers_.slice(range, group_.rank());
+  const Range mine = own(range);
   const at::Tensor place = place_to_gather(range);
   const at::Tensor own = part_of(place, range, mine);
-  std::vector<Work> works = {group_.all_gather(place, own, label)};
+  std::vector<Work> works = {sharers_.all_gather(place, own, label)};
   if (buffers_.only_float32(range)) return Transfer(std::move(works), renewed(range));
   return gather_float32(range, std::move(works), label);
 }
@@ -86,7 +86,7 @@ Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
   std::int64_t elements = 0;
   for (const int index : indices) elements += buffers_.range(index).size();
   // Small and in pieces of unequal size: each rank adds its own to zeros.
-  const Range mine = buffers_.slice(range, group_.rank());
+  const Range mine = own(range);
   const at::Tensor packed =
       at::zeros({elements}, buffers_.parameter(0).options().dtype(buffers_.dtypes().parameters));
   std::int64_t begin = 0;
@@ -98,7 +98,7 @@ Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
     }
     begin += whole.size();
   }
-  works.push_back(group_.all_reduce(packed, ReduceOp::sum, label));
+  works.push_back(sharers_.all_reduce(packed, ReduceOp::sum, label));
   return Transfer(std::move(works), [this, indices, packed, renew = renewed(range)] {
     std::int64_t begin = 0;
     for (const int index : indices) {

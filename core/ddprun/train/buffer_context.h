@@ -12,11 +12,12 @@
 
 namespace ddprun {
 
-/// `group` and `buffers` outlive it.
+/// `group`, `sharers` and `buffers` outlive it.
 class BufferContext final : public StrategyContext {
  public:
-  BufferContext(ProcessGroup& group, FlatBuffers& buffers, Plan plan)
-      : group_(group), buffers_(buffers), plan_(std::move(plan)) {}
+  /// `sharers`: the ranks that own every element once, and this one among them.
+  BufferContext(ProcessGroup& group, ProcessGroup& sharers, FlatBuffers& buffers, Plan plan)
+      : group_(group), sharers_(sharers), buffers_(buffers), plan_(std::move(plan)) {}
 
   ProcessGroup& process_group() const { return group_; }
   FlatBuffers& buffers() const { return buffers_; }
@@ -32,6 +33,14 @@ class BufferContext final : public StrategyContext {
     on_range_ready_ = std::move(callback);
   }
 
+  /// Tells whether the backward that begins is the step's last.
+  void last_micro_batch(bool last) { last_micro_batch_ = last; }
+
+  bool last_micro_batch() const override { return last_micro_batch_; }
+  Range own(Range range) const override {
+    return buffers_.slice(range, sharers_.rank(), sharers_.size());
+  }
+  at::Tensor mean(Range range) const override { return buffers_.mean(range); }
   const ParameterLayout& layout() const override { return buffers_; }
   RankGroup& group() override { return group_; }
   at::Tensor gradients(Range range) const override { return buffers_.gradients(range); }
@@ -59,11 +68,13 @@ class BufferContext final : public StrategyContext {
   Transfer gather_float32(Range range, std::vector<Work> works, std::string_view label);
 
   ProcessGroup& group_;
+  ProcessGroup& sharers_;
   FlatBuffers& buffers_;
   Plan plan_;
   Optimizer* optimizer_ = nullptr;
   std::function<bool(Range)> on_range_ready_;
   bool parameters_agreed_ = false;
+  bool last_micro_batch_ = true;
 };
 
 }  // namespace ddprun

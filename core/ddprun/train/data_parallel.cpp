@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -62,6 +63,27 @@ namespace {
 
 }  // namespace
 
+namespace {
+
+/// The ranks that own every element once, and this one among them.
+ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
+  if (shards == 0) return group;
+  std::vector<int> ranks(shards);
+  std::iota(ranks.begin(), ranks.end(), group.rank() / shards * shards);
+  return group.subgroup(ranks);
+}
+
+/// In the dtype of the model's tensors, and for fused kernels a copy in that of the products.
+std::optional<FlatBuffers> buffers_of_frozen(const std::vector<NamedTensor>& parameters,
+                                             BufferDtypes dtypes, KernelSet kernels) {
+  if (parameters.empty()) return std::nullopt;
+  dtypes.parameters = dtypes.model;  // nobody updates them
+  return FlatBuffers(ParameterLayout(parameters, dtypes, kernels, 1), parameters,
+                     {.gradients = Held::nothing});
+}
+
+}  // namespace
+
 void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where) {
   if (precision.loss_scaler() != nullptr) {
     throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
@@ -84,30 +106,22 @@ void check_overlap(const Strategy& strategy, Precision& precision, const std::st
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
                            const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels)
-    : DataParallel(ParameterRoles(parameters), group, strategy, precision, optimizer, extent,
-                   kernels) {}
+    : DataParallel(prepare(parameters, group, strategy, precision, optimizer, extent, kernels),
+                   group, strategy, precision, optimizer, extent, kernels) {}
 
-DataParallel::DataParallel(const ParameterRoles& roles, ProcessGroup& group, Strategy& strategy,
+DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
                            Precision& precision, const OptimizerConfig& optimizer,
                            StepExtent extent, KernelSet kernels)
-    : DataParallel(ParameterLayout(prepared(roles, strategy, precision,
-                                            describe(group, precision, optimizer, kernels)),
-                                   precision.dtypes().buffers, kernels, group.size()),
-                   roles, kernels, group, strategy, precision, optimizer, extent) {}
-
-DataParallel::DataParallel(const ParameterLayout& layout, ParameterRoles roles, KernelSet kernels,
-                           ProcessGroup& group, Strategy& strategy, Precision& precision,
-                           const OptimizerConfig& optimizer, StepExtent extent)
     : extent_(extent),
       strategy_(strategy),
-      roles_(std::move(roles)),
-      buffers_(layout, roles_.trained, holding_of(strategy, layout, group.rank(), extent),
-               [&group](std::int64_t elements, const at::TensorOptions& options) {
-                 return group.allocate(elements, options);
+      roles_(std::move(preparation.roles)),
+      sharers_(sharers_of(group, preparation.plan.holding.shards)),
+      buffers_(preparation.layout, roles_.trained, preparation.plan.holding,
+               [this](std::int64_t elements, const at::TensorOptions& options) {
+                 return sharers_.allocate(elements, options);
                }),
-      frozen_(roles_.frozen, layout.dtypes(), kernels),
-      context_(group, buffers_,
-               extent == StepExtent::forward ? Plan{} : strategy.plan(layout, group.rank())),
+      frozen_(buffers_of_frozen(roles_.frozen, buffers_.dtypes(), kernels)),
+      context_(group, sharers_, buffers_, std::move(preparation.plan)),
       precision_(precision),
       linear_(precision.linear()),
       optimizer_(make_optimizer(optimizer, buffers_)),
@@ -115,8 +129,10 @@ DataParallel::DataParallel(const ParameterLayout& layout, ParameterRoles roles, 
       holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
       order_(optimizer.overlap) {
   check_tied_units();
-  frozen_.agree_on_values(
-      [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
+  if (frozen_) {
+    frozen_->agree_on_values(
+        [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
+  }
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {
@@ -130,26 +146,13 @@ DataParallel::DataParallel(const ParameterLayout& layout, ParameterRoles roles, 
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 
-bool DataParallel::holds_by_unit() const {
-  return holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
-}
-
-void DataParallel::check_tied_units() const {
-  if (!holds_by_unit() || roles_.tied_units.empty()) return;
-  throw ConfigError({.what = "a weight is used by two units, and the strategy holds parameters or "
-                             "gradients by unit",
-                     .where = "the model's parameters",
-                     .got = roles_.tied_units + ", one tensor",
-                     .expected = "each parameter used by one unit",
-                     .hint = "put both uses into one unit, or take a strategy that holds them "
-                             "whole"});
-}
-
 std::vector<ParameterSlot> DataParallel::slots() const {
   const std::vector<ParameterSlot> trained = buffers_.slots();
+  std::vector<ParameterSlot> frozen;
+  if (frozen_) frozen = frozen_->slots();
   std::vector<ParameterSlot> slots;
   for (const ParameterRoles::Place& place : roles_.places) {
-    slots.push_back(place.trained ? trained[place.number] : frozen_.slot(place.number));
+    slots.push_back((place.trained ? trained : frozen)[place.number]);
   }
   return slots;
 }
@@ -177,7 +180,7 @@ void DataParallel::on_accumulated(int index) {
 }
 
 bool DataParallel::on_range_ready(Range range) {
-  if (!last_backward_ || !order_.may_update()) return false;
+  if (!context_.last_micro_batch() || !order_.may_update()) return false;
   const ProfilerRange profiled("update");
   Device& device = context_.process_group().device();
   const Mark begin = device.mark();
@@ -190,32 +193,6 @@ void DataParallel::before_forward(bool last) {
   next_unit_ = 0;
   units_told_ = false;
   if (exchanges(last)) strategy_.before_forward();
-}
-
-at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>& forward) {
-  if (extent_ == StepExtent::forward) return forward();
-  if (!again_) {
-    if (models_unit == 0) next_unit_ = 0;
-    while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) ++next_unit_;
-    TORCH_CHECK(models_unit == next_unit_ && models_unit < std::ssize(roles_.units), "unit ",
-                models_unit, " where ", next_unit_, " comes next");
-    ++next_unit_;
-  }
-  const int unit = roles_.units[models_unit];
-  if (unit < 0) return forward();  // all frozen
-  strategy_.before_unit(Pass::forward, unit);
-  const at::Tensor out = forward();
-  strategy_.after_unit(Pass::forward, unit);
-  if (!out.requires_grad()) return out;
-  units_told_ = true;
-  // Its gradient is known when all that comes after the unit has run backward.
-  out.register_hook([this, unit](const at::Tensor&) { enter_backward(unit); });
-  return out;
-}
-
-void DataParallel::enter_backward(int unit) {
-  if (unit + 1 < std::ssize(buffers_.units())) strategy_.after_unit(Pass::backward, unit + 1);
-  strategy_.before_unit(Pass::backward, unit);
 }
 
 at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
@@ -234,19 +211,6 @@ at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss
     if (parameter_dtype() == at::kFloat || !dtypes) throw;
     explain_dtypes(error, parameter_dtype());
   }
-}
-
-at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
-  const bool by_unit = holds_by_unit();
-  if (by_unit && roles_.units.size() == 1) return unit(0, loss);
-  const at::Tensor value = loss();
-  if (!by_unit || next_unit_ == std::ssize(roles_.units)) return value;
-  throw Error({.what = "the model does not say which unit it computes, and the strategy holds "
-                       "parameters or gradients by unit",
-               .where = "DataParallel::forward()",
-               .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
-               .expected = fmt::format("{}, one for each unit", roles_.units.size()),
-               .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
 }
 
 Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch) {
@@ -282,7 +246,7 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   gradients_seen_ = 0;
-  last_backward_ = last;
+  context_.last_micro_batch(last);
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
   {
@@ -291,12 +255,13 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
     if (std::exchange(units_told_, false)) strategy_.after_unit(Pass::backward, 0);
   }
   if (gradients_seen_ != buffers_.count()) {
-    throw Error({.what = "backward did not reach every parameter",
-                 .where = "DataParallel::backward",
-                 .got = std::to_string(gradients_seen_) + " gradients",
-                 .expected = std::to_string(buffers_.count()) + ", one for each parameter",
-                 .hint = "a parameter that the loss does not depend on must not be given to "
-                         "DataParallel"});
+    throw Error(
+        {.what = "backward did not reach every parameter",
+         .where = "DataParallel::backward",
+         .got = std::to_string(gradients_seen_) + " gradients",
+         .expected = std::to_string(buffers_.count()) + ", one for each parameter that is trained",
+         .hint = "freeze a parameter that the loss does not depend on: "
+                 "requires_grad_(false)"});
   }
   if (exchanges(last)) finish_backward(last);
   marks_.synchronized = device.mark();
@@ -335,7 +300,7 @@ at::Tensor DataParallel::agreed_norm() {
   at::Tensor norm = gradient_norm(buffers_);
   if (buffers_.owns_all()) return norm;
   const at::Tensor squares = norm.square();
-  context_.process_group().all_reduce(squares, ReduceOp::sum, "norm").wait();
+  sharers_.all_reduce(squares, ReduceOp::sum, "norm").wait();
   return squares.sqrt();
 }
 

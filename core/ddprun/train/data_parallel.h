@@ -1,9 +1,12 @@
 // Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. ddprun's
 // step loop calls it, and so can a training loop of your own.
+//
+// Family: data_parallel.cpp data_parallel_units.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,11 +16,11 @@
 #include <vector>
 
 #include "ddprun/device/device.h"
-#include "ddprun/optim/frozen_parameters.h"
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
+#include "ddprun/train/asked_plugins.h"
 #include "ddprun/train/buffer_context.h"
 #include "ddprun/train/step_order.h"
 
@@ -117,7 +120,8 @@ class DataParallel {
   /// What is trained.
   FlatBuffers& buffers() { return buffers_; }
   const FlatBuffers& buffers() const { return buffers_; }
-  const FrozenParameters& frozen() const { return frozen_; }
+  /// What is not: whole on each rank, without gradients. Null: all is trained.
+  const FlatBuffers* frozen() const { return frozen_ ? &*frozen_ : nullptr; }
   /// Which parameters and units of the model are where.
   const ParameterRoles& roles() const { return roles_; }
   /// How fused kernels read each parameter and where they write its gradient, in registration
@@ -182,14 +186,12 @@ class DataParallel {
 
  private:
   class Hook;
-  DataParallel(const ParameterRoles& roles, ProcessGroup& group, Strategy& strategy,
+  DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer, StepExtent extent,
                KernelSet kernels);
-  DataParallel(const ParameterLayout& layout, ParameterRoles roles, KernelSet kernels,
-               ProcessGroup& group, Strategy& strategy, Precision& precision,
-               const OptimizerConfig& optimizer, StepExtent extent);
   bool holds_by_unit() const;
   void check_tied_units() const;
+  void skip_frozen_units(std::ptrdiff_t models_unit);
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
@@ -205,8 +207,9 @@ class DataParallel {
   StepExtent extent_;
   Strategy& strategy_;
   ParameterRoles roles_;
+  ProcessGroup& sharers_;  // of a whole set of slices
   FlatBuffers buffers_;
-  FrozenParameters frozen_;
+  std::optional<FlatBuffers> frozen_;
   BufferContext context_;
   Precision& precision_;
   Precision::Linear linear_;  // empty: at::linear
@@ -217,10 +220,9 @@ class DataParallel {
   StepOrder order_;
   int next_unit_ = 0;        // of the forward under way, as the model counts
   bool units_told_ = false;  // in that forward, so that backward tells them
-  bool last_backward_ = true;
-  bool again_ = false;      // backward computes units again (forward_again())
-  BackwardMarks marks_;     // of the backward under way
-  int gradients_seen_ = 0;  // in the backward under way
+  bool again_ = false;       // backward computes units again (forward_again())
+  BackwardMarks marks_;      // of the backward under way
+  int gradients_seen_ = 0;   // in the backward under way
   /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd
   /// itself keeps no reference to these nodes.
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;

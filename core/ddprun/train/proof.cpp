@@ -93,10 +93,12 @@ std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::T
   return {};
 }
 
-std::vector<std::uint64_t> hash_frozen(const FrozenParameters& frozen) {
+/// A hash for each frozen parameter, in the order of the buffers.
+std::vector<std::uint64_t> hash_frozen(const DataParallel& data_parallel) {
   std::vector<std::uint64_t> hashes;
-  for (int i = 0; i < frozen.count(); ++i) {
-    hashes.push_back(hash_flat(frozen.parameter(i).detach().flatten()));
+  const FlatBuffers* const frozen = data_parallel.frozen();
+  for (int index = 0; frozen != nullptr && index < frozen->count(); ++index) {
+    hashes.push_back(hash_flat(frozen->parameters(frozen->range(index))));
   }
   return hashes;
 }
@@ -104,8 +106,9 @@ std::vector<std::uint64_t> hash_frozen(const FrozenParameters& frozen) {
 /// The names that hash_each() has hashes of.
 std::vector<std::string> hashed_names(const DataParallel& data_parallel) {
   std::vector<std::string> names = data_parallel.buffers().names();
-  const FrozenParameters& frozen = data_parallel.frozen();
-  for (int i = 0; i < frozen.count(); ++i) names.push_back(frozen.name(i));
+  if (const FlatBuffers* const frozen = data_parallel.frozen()) {
+    names.insert(names.end(), frozen->names().begin(), frozen->names().end());
+  }
   return names;
 }
 
@@ -128,7 +131,7 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
       hashes[index] = hash.value();
     }
   });
-  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel.frozen());
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel);
   hashes.insert(hashes.end(), frozen.begin(), frozen.end());
   return hashes;
 }
@@ -137,7 +140,7 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
 
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel.frozen());
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel);
   if (buffers.owns_all() && frozen.empty()) return hash_flat(buffers.parameters(buffers.all()));
   Hash64 hash;
   hash.add(frozen.data(), frozen.size() * sizeof frozen[0]);
@@ -229,6 +232,11 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
     const at::Tensor masters = whole_parameters(data_parallel, unit.range);
     if (own.empty()) own = find_stale(buffers, unit, masters);
   });
+  const FlatBuffers* const frozen = data_parallel.frozen();
+  for (std::size_t i = 0; frozen != nullptr && own.empty() && i < frozen->units().size(); ++i) {
+    const Unit& unit = frozen->units()[i];
+    own = find_stale(*frozen, unit, frozen->parameters(unit.range));
+  }
   const std::string stale = first_of_all(group, own);
   if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
   const auto dtype =

@@ -19,7 +19,9 @@ at::Tensor whole(const DataParallel& data_parallel, Range range, at::ScalarType 
   ProcessGroup& group = data_parallel.context().process_group();
   const at::Tensor values =
       at::zeros({range.size()}, buffers.parameter(0).options().dtype(dtype).requires_grad(false));
-  for (int rank = 0; rank < group.size(); ++rank) {
+  const int shards = buffers.holding().shards;
+  const int sharers = shards == 0 ? group.size() : shards;  // the first own all of it together
+  for (int rank = 0; rank < sharers; ++rank) {
     for (const Range& own : data_parallel.owned_by(rank)) {
       const Range part = shared(own, range);
       if (part.size() <= 0) continue;
@@ -59,8 +61,10 @@ std::vector<NamedTensor> full_parameters(const DataParallel& data_parallel) {
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < roles.places.size(); ++i) {
     const auto [is_trained, number] = roles.places[i];
+    const FlatBuffers* const frozen = data_parallel.frozen();
     const at::Tensor values =
-        is_trained ? trained[number] : data_parallel.frozen().parameter(number).detach().clone();
+        is_trained ? trained[number]
+                   : frozen->parameter(frozen->count() - 1 - number).detach().clone();
     all.push_back({.name = roles.names[i], .tensor = values});
   }
   return all;

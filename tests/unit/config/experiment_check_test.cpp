@@ -155,6 +155,7 @@ TEST_F(ExperimentCheck, AStepWithoutAnUpdateHasNoOptimizer) {
                                    {"momentum", "momentum: 0.9"},
                                    {"clip_norm", "clip_norm: 1"},
                                    {"overlap", "overlap: true"},
+                                   {"groups", "groups: {match: \"*.weight\"}"},
                                    {"schedule.name", "schedule: {name: cosine}"},
                                    {"schedule.warmup_steps", "schedule: {warmup_steps: 1}"},
                                    {"schedule.min_lr", "schedule: {min_lr: 1e-5}"}}) {

@@ -63,6 +63,12 @@ TEST(ListsOfMappings, AreReadStrictly) {
             "  expected: match, rate\n"
             "  hint: did you mean 'match'?");
   EXPECT_THAT(error("groups: [a]\n"), HasSubstr("optimizer.groups[0] must be a mapping"));
+  for (const char* nothing : {"groups:\n", "groups:\n  -\n"}) {
+    EXPECT_THAT(error(nothing),
+                testing::AllOf(HasSubstr("'groups' in optimizer has the wrong type"),
+                               HasSubstr("give it a value, or remove the line")))
+        << nothing;
+  }
   EXPECT_THAT(error("groups: a\n"), HasSubstr("optimizer.groups[0] must be a mapping"));
   EXPECT_THAT(error("groups: [{rate: -1}]\n"),
               HasSubstr("'rate' in optimizer.groups[0] is out of range"));

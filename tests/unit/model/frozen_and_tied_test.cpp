@@ -12,6 +12,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/transformer.h"
+#include "support/error_of.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {
@@ -145,25 +146,32 @@ TEST(ModelParameters, RefusePatternsWithoutEffect) {
   const auto error = [](const std::vector<std::string>& frozen) {
     ModelConfig config = config_of(KernelSet::fused);
     config.frozen = frozen;
-    try {
-      model_parameters(config);
-    } catch (const ConfigError& refused) {
-      return std::string(refused.what());
-    }
-    return std::string();
+    return test::error_of<ConfigError>([&] { model_parameters(config); });
   };
-  EXPECT_EQ(error({"layers.?.ln1.weight"}), "");
-  EXPECT_THAT(error({"layers.0.*", "layer.1.*"}),
-              testing::AllOf(HasSubstr("a pattern chooses no parameter"), HasSubstr("\"layer.1.*\""),
-                             HasSubstr("token_embeddings.weight, layers.0.ln1.weight, ")));
+  EXPECT_NO_THROW(model_parameters(config_of(KernelSet::fused)));
+  EXPECT_THAT(
+      error({"layers.0.*", "layer.1.*"}),
+      testing::AllOf(HasSubstr("model.frozen chooses no parameter"), HasSubstr("\"layer.1.*\""),
+                     HasSubstr("token_embeddings.weight, layers.0.ln1.weight, ")));
   EXPECT_THAT(error({"*"}), HasSubstr("nothing would be trained"));
 }
 
-TEST(ModelParameters, FrozenMatricesHaveNoGradientToCompute) {
+TEST(ModelParameters, FlopsAreOfTheGradientsThatAreComputed) {
   ModelConfig config = config_of(KernelSet::fused);
-  const double all = matmul_flops_per_token(config);
-  config.frozen = {"*.w1.weight", "token_embeddings.weight", "*.ln?.weight"};
-  EXPECT_EQ(matmul_flops_per_token(config), all - 2.0 * 3 * 48 * 32);
+  const double block = 4 * 32 * 32 + 3 * 32 * 48, head = kVocab * 32.0, attention = 2 * 32 * 24.0;
+  const double all = 6 * (3 * block + head) + 3 * 3 * attention;
+  EXPECT_EQ(matmul_flops_per_token(config), all);
+  config.frozen = {"*.w1.weight", "*.ln?.weight"};
+  EXPECT_EQ(matmul_flops_per_token(config), all - 2.0 * 3 * 48 * 32) << "weights' gradients";
+  config.frozen = {"token_embeddings.weight", "layers.0.*"};
+  EXPECT_EQ(matmul_flops_per_token(config), all - 4 * block - 2 * attention - 0.0)
+      << "no backward through the first block; what the second's inputs need is counted from its "
+         "first trained parameter on";
+  config.frozen = {"layers.*", "ln_final.weight", "lm_head.weight"};
+  EXPECT_EQ(matmul_flops_per_token(config), all - 2 * (3 * block + head)) << "to the embedding";
+  config.frozen = {};
+  config.tie_embeddings = true;
+  EXPECT_EQ(matmul_flops_per_token(config), all);
 }
 
 }  // namespace

@@ -85,12 +85,12 @@ TEST(ParameterLayout, AUnitInTwoPlacesIsRefused) {
               HasSubstr("the parameters of unit \"a\" do not follow each other"));
 }
 
-TEST(UnitRing, NeighboursNeverShareMemory) {
+TEST(UnitPlaces, NeighboursNeverShareMemory) {
   const auto allocate = [](std::int64_t elements, const at::TensorOptions& options) {
     return at::zeros({elements}, options);
   };
   const std::vector<std::int64_t> bytes = {1000, 64, 128, 640, 100};
-  const UnitRing ring(bytes, allocate, at::TensorOptions());
+  const UnitPlaces ring(bytes, /*for_all=*/false, allocate, at::TensorOptions());
   EXPECT_EQ(ring.bytes(), 1024 + 64) << "the two largest neighbours, in whole cache lines";
   for (int unit = 0; unit < 5; ++unit) {
     EXPECT_EQ(ring.place(unit).numel(), bytes[unit]);
@@ -99,7 +99,13 @@ TEST(UnitRing, NeighboursNeverShareMemory) {
     ring.place(unit).fill_(2);
     EXPECT_EQ(ring.place(unit - 1).sum().item<std::int64_t>(), bytes[unit - 1]);
   }
-  EXPECT_EQ(UnitRing({100}, allocate, at::TensorOptions()).bytes(), 128);
+  EXPECT_EQ(UnitPlaces({100}, false, allocate, at::TensorOptions()).bytes(), 128);
+  const UnitPlaces all(bytes, /*for_all=*/true, allocate, at::TensorOptions());
+  EXPECT_EQ(all.bytes(), 1024 + 64 + 128 + 640 + 128);
+  for (int unit = 0; unit < 5; ++unit) all.place(unit).fill_(unit + 1);
+  for (int unit = 0; unit < 5; ++unit) {
+    EXPECT_EQ(all.place(unit).sum().item<std::int64_t>(), (unit + 1) * bytes[unit]);
+  }
 }
 
 TEST(BufferPlaces, HandOutWhatOnePartHoldsAndNothingElse) {

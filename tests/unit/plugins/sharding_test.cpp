@@ -38,9 +38,10 @@ std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 /// Bytes of buffers and moments on a rank, by the table of docs/strategies.md.
 std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayout& layout) {
   const std::int64_t p = layout.all().size();
-  const std::int64_t n = layout.ranks();
+  const std::int64_t n = strategy == "hsdp" ? layout.ranks() / 2 : layout.ranks();
   std::int64_t neighbours = 0;  // elements of gradients
   std::int64_t gathered = 0;    // bytes of parameters
+  std::int64_t all = 0;         // likewise, of all units
   const auto bytes = [&](const Unit& unit) {
     if (layout.only_float32(unit.range)) return 4 * unit.range.size();
     std::int64_t sum = 2 * unit.range.size();
@@ -49,6 +50,7 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
     }
     return sum;
   };
+  for (const Unit& unit : layout.units()) all += whole_lines(bytes(unit));
   for (std::size_t i = 1; i < layout.units().size(); ++i) {
     const Unit& before = layout.units()[i - 1];
     const Unit& unit = layout.units()[i];
@@ -59,14 +61,25 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   if (strategy == "flat") return 4 * p + c + 4 * p + 8 * p;
   if (strategy == "zero1") return 4 * p + c + 4 * p + 8 * p / n;
   if (strategy == "zero2") return 4 * p + c + 4 * p / n + 4 * neighbours + 8 * p / n;
+  if (strategy == "fsdp, kept") return 16 * p / n + 4 * neighbours + all;
   return 16 * p / n + 4 * neighbours + gathered;
 }
 
+/// By the names of formula().
+std::string yaml_of(const std::string& strategy, int ranks) {
+  if (strategy == "fsdp, kept") return "{name: fsdp, reshard_after_forward: false}";
+  if (strategy == "hsdp") return "{name: hsdp, shard_ranks: " + std::to_string(ranks / 2) + "}";
+  return "{name: " + strategy + "}";
+}
+
 TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
-  for (const char* strategy : {"flat", "zero1", "zero2", "fsdp"}) {
+  for (const char* strategy : {"flat", "zero1", "zero2", "fsdp", "fsdp, kept", "hsdp"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
       for (const int ranks : {2, 3}) {
-        Experiment experiment = experiment_of(strategy, precision, ranks);
+        if (strategy == std::string("hsdp") && ranks % 2 != 0) continue;
+        Experiment experiment = experiment_of("", precision, ranks);
+        experiment.strategy.options = parse_yaml(yaml_of(strategy, ranks), "test");
+        experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
         experiment.train.global_batch = 6;
         test::run_ranks(ranks, [&](ProcessGroup& group) {
           Trainer trainer(experiment, make_plugins(registry(), experiment), group);

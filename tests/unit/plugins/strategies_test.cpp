@@ -89,7 +89,8 @@ std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4, 8, 12, 16});
     const auto strategy = strategy_of(yaml);
-    BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
+    BufferContext context(group, group, *model.buffers,
+                          strategy->plan(*model.buffers, group.rank()));
     strategy->setup(context);
     for (int step = 0; step < 2; ++step) {
       (void)group.take_records();
@@ -138,7 +139,8 @@ TEST(Strategies, OverlapStartsBeforeBackwardEnds) {
     test::run_ranks(2, [&](ProcessGroup& group) {
       Model model({4, 8});
       const auto strategy = strategy_of(yaml);
-      BufferContext context(group, *model.buffers, strategy->plan(*model.buffers, group.rank()));
+      BufferContext context(group, group, *model.buffers,
+                            strategy->plan(*model.buffers, group.rank()));
       strategy->setup(context);
       (void)group.take_records();
       fill_gradients(*model.buffers, group.rank());

@@ -23,6 +23,7 @@ TEST(Timeline, HasPhasesWaitsAndCollectivesInLanes) {
   const auto collective = [](const char* label, std::int64_t start, std::int64_t end) {
     return CollectiveRecord{.kind = CollectiveKind::all_reduce,
                             .bytes = 64,
+                            .ranks = 2,
                             .label = label,
                             .enqueue_ns = start - 500,
                             .start_ns = start,

@@ -8,6 +8,7 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
+#include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -65,6 +66,50 @@ TEST(TwoRanks, HaveFrozenAndTiedParametersAsRank0Has) {
     EXPECT_EQ(differ.status, CheckStatus::failed);
     EXPECT_THAT(differ.detail, HasSubstr("frozen is not that of rank 0 on rank 1"));
   });
+}
+
+TEST(FullParameters, AreTheModelsByNameWhoeverOwnsThem) {
+  for (const char* yaml : {"{name: flat}", "{name: zero1}", "{name: zero1_cs336}"}) {
+    test::run_ranks(3, [&](ProcessGroup& group) {
+      std::vector<NamedTensor> parameters;
+      for (int i = 0; i < 4; ++i) {
+        at::Tensor values = at::arange(6 * (i + 1), at::kFloat).add(100.0 * i).view({i + 1, 6});
+        if (i == 1) values = values.t();  // keeps its strides
+        parameters.push_back({"p" + std::to_string(i), values.requires_grad_(i != 2)});
+      }
+      std::vector<at::Tensor> before;
+      for (const NamedTensor& each : parameters) before.push_back(each.tensor.detach().clone());
+      Precision precision;
+      const auto strategy = test::strategy_of(yaml);
+      DataParallel ddp(parameters, group, *strategy, precision, plain_sgd());
+      ddp.backward(ddp.forward([&] {
+        return parameters[0].tensor.sum() + parameters[1].tensor.sum() + parameters[3].tensor.sum();
+      }));
+      ddp.step(1.0, 0.0);
+      const auto saved = full_parameters(ddp);
+      ASSERT_EQ(saved.size(), 4U);
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(saved[i].name, parameters[i].name);
+        EXPECT_EQ(saved[i].tensor.strides(), before[i].strides()) << yaml << i;
+        EXPECT_TRUE(at::equal(saved[i].tensor, i == 2 ? before[i] : before[i] - 1)) << yaml << i;
+      }
+    });
+  }
+}
+
+TEST(FrozenParameters, AreHeldToWhatTrainedOnesAre) {
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  const at::Tensor used = at::ones({4}).requires_grad_();
+  const auto error = [&](const at::Tensor& frozen) {
+    Precision precision;
+    const auto strategy = test::strategy_of("{name: flat}");
+    return test::error_of<ConfigError>([&] {
+      DataParallel({{"used", used}, {"frozen", frozen}}, *group, *strategy, precision, plain_sgd());
+    });
+  };
+  EXPECT_THAT(error(at::ones({4}, at::kDouble)),
+              testing::AllOf(HasSubstr("\"frozen\" cannot move"), HasSubstr("CPUDoubleType")));
+  EXPECT_THAT(error(used.detach()), HasSubstr("memory of an earlier parameter"));
 }
 
 TEST(TiedUnits, AreRefusedWhereAUnitIsLetGo) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
 #include "ddprun/train/named_plugins.h"
 
@@ -47,7 +48,7 @@ RunDescription describe_run(const Experiment& experiment, Precision& precision) 
           .compute_dtype = precision.dtypes().buffers.compute,
           .scales_loss = precision.loss_scaler() != nullptr,
           .kernels = model.kernels,
-          .tied_embeddings = model.tie_embeddings,
+          .tied_embeddings = model.tie_embeddings && model_parameters(model).front().trained,
           .recomputed_blocks = most_recomputed(model),
           .optimizer = experiment.optimizer};
 }

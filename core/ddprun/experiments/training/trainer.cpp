@@ -276,7 +276,7 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   }
   sample[q.collectives] = static_cast<double>(records_.size());
   sample[q.communication_ms] = to_ms(union_length(intervals));
-  const double wire = wire_bytes(records_, group_.size());
+  const double wire = wire_bytes(records_);
   if (wire > 0) sample[q.busbw_gb_per_s] = wire / sample[q.communication_ms] * 1e-6;
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
   sample[q.overlapped_ms] =

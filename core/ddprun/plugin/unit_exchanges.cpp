@@ -1,0 +1,108 @@
+// Units on their way: one neighbour ahead for parameters, one behind for gradients.
+#include "ddprun/plugin/unit_exchanges.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+int count(const StrategyContext& context) {
+  return static_cast<int>(context.layout().units().size());
+}
+const Unit& unit_of(const StrategyContext& context, int unit) {
+  return context.layout().units()[unit];
+}
+
+}  // namespace
+
+UnitGradients::UnitGradients(StrategyContext& context, std::function<void(int unit)> arrived)
+    : context_(context),
+      arrived_(std::move(arrived)),
+      under_way_(count(context)),
+      transfers_(count(context)) {}
+
+void UnitGradients::wait(int unit) {
+  if (!under_way_[unit]) return;
+  transfers_[unit].wait();
+  under_way_[unit] = false;
+  if (arrived_) arrived_(unit);
+}
+
+void UnitGradients::before_unit(Pass pass, int unit) {
+  // Its gradients go where those of the unit after the next have been.
+  if (pass == Pass::backward && unit + 2 < count(context_)) wait(unit + 2);
+}
+
+void UnitGradients::after_unit(Pass pass, int unit) {
+  if (pass == Pass::forward) return;
+  const Unit& own = unit_of(context_, unit);
+  transfers_[unit] = context_.reduce_scatter_gradients(own.range, own.name);
+  under_way_[unit] = true;
+}
+
+void UnitGradients::finish(const std::function<void(int unit)>& then) {
+  for (int unit = count(context_) - 1; unit >= 0; --unit) {
+    wait(unit);
+    then(unit);
+  }
+}
+
+UnitParameters::UnitParameters(StrategyContext& context, AfterForward after_forward)
+    : context_(context),
+      after_forward_(after_forward),
+      there_(count(context)),
+      transfers_(count(context)) {}
+
+void UnitParameters::before_forward() {
+  // Shared places hold what backward left there. Others are old where a step begins.
+  if (after_forward_ == AfterForward::reshard || context_.last_micro_batch()) forget();
+}
+
+void UnitParameters::before_unit(Pass pass, int unit) {
+  want(unit);
+  transfers_[unit].wait();
+  want(pass == Pass::forward ? unit + 1 : unit - 1);
+}
+
+void UnitParameters::forget() { there_.assign(there_.size(), false); }
+
+/// Starts to gather the unit, unless it is there.
+void UnitParameters::want(int unit) {
+  if (unit < 0 || unit >= count(context_) || there_[unit]) return;
+  const bool shares = after_forward_ == AfterForward::reshard;
+  for (int other = 0; shares && other < count(context_); ++other) {
+    if (std::abs(other - unit) > 1) there_[other] = false;
+  }
+  there_[unit] = true;
+  const Unit& wanted = unit_of(context_, unit);
+  transfers_[unit] = context_.gather_parameters(wanted.range, wanted.name);
+}
+
+void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForward after_forward) {
+  const bool keeps = after_forward == AfterForward::keep;
+  plan.holding.parameters = Held::by_unit;
+  plan.holding.place_for_each_unit = keeps;
+  const auto& units = layout.units();
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    const Range range = units[unit].range;
+    plan.add_gather(layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
+    if (keeps || unit + 2 >= units.size()) continue;  // still there when backward comes
+    plan.add_gather(layout, range, PlannedIn::each_micro_batch);
+  }
+}
+
+std::optional<Refusal> refuse_unit_gathers(const RunDescription& run) {
+  if (run.recomputed_blocks > 1) {
+    return Refusal{.reason =
+                       "units that are computed again are gathered once more, and the plan "
+                       "knows of single blocks only",
+                   .expected = "model.recompute every_block or none",
+                   .hint = "set `recompute: every_block` under `model:`"};
+  }
+  if (auto refusal = refuse_tied_units(run)) return refusal;
+  return refuse_captured_steps(run);
+}
+
+}  // namespace ddprun

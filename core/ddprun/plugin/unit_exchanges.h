@@ -1,0 +1,69 @@
+// What strategies have in common that hold gradients or parameters unit by unit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// Reduce-scatters a unit's gradients as soon as backward has left the unit (Rajbhandari et al., SC
+/// 2020, section 5.2). The unit after the next uses the same memory, so it waits for them. A plan
+/// has add_reduce_scatter() of each unit, in each micro-batch.
+class UnitGradients {
+ public:
+  /// For setup(). `context` outlives each call. `arrived` (may be empty) is called on the training
+  /// thread, once in each micro-batch for each unit, when this rank's slice is the mean.
+  explicit UnitGradients(StrategyContext& context, std::function<void(int unit)> arrived = {});
+
+  void before_unit(Pass pass, int unit);
+  void after_unit(Pass pass, int unit);
+  /// For finish_backward(): waits for the units in the order of backward, and calls `then` for
+  /// each.
+  void finish(const std::function<void(int unit)>& then);
+
+ private:
+  void wait(int unit);
+
+  StrategyContext& context_;
+  std::function<void(int unit)> arrived_;
+  std::vector<bool> under_way_;  // by unit
+  std::vector<Transfer> transfers_;
+};
+
+/// Whether the memory of a unit's parameters serves another when forward has left the unit.
+enum class AfterForward : std::uint8_t {
+  reshard,  ///< there is room for two neighbours: backward gathers again, but for the last two
+  keep,     ///< each unit has its place, and is gathered once a step
+};
+
+/// Gathers a unit's parameters before it is used, while the unit before it computes (Zhao et al.,
+/// VLDB 2023). A plan calls hold_unit_parameters().
+class UnitParameters {
+ public:
+  /// For setup().
+  UnitParameters(StrategyContext& context, AfterForward after_forward);
+
+  void before_unit(Pass pass, int unit);
+  void before_forward();
+  /// After an update: what lies in the units' places is old.
+  void forget();
+
+ private:
+  void want(int unit);
+
+  StrategyContext& context_;
+  AfterForward after_forward_;
+  std::vector<bool> there_;  // by unit: in its place, or on the way
+  std::vector<Transfer> transfers_;
+};
+
+/// For plan(): parameters are held by unit, and gathered as UnitParameters does it.
+void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForward after_forward);
+
+/// For unsupported(), of strategies that use UnitParameters: what they cannot gather by that plan.
+std::optional<Refusal> refuse_unit_gathers(const RunDescription& run);
+
+}  // namespace ddprun

@@ -1,0 +1,80 @@
+// The model tells of its units, and DataParallel tells the strategy.
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+
+#include "ddprun/train/data_parallel.h"
+
+namespace ddprun {
+
+bool DataParallel::holds_by_unit() const {
+  return holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
+}
+
+void DataParallel::check_tied_units() const {
+  std::string twice = roles_.tied_units;
+  for (int index = 0; index < buffers_.count(); ++index) {
+    // Of a unit's place it would be read in two dtypes.
+    if (buffers_.reads_both(index)) twice = buffers_.name(index) + " and products";
+  }
+  if (!holds_by_unit() || twice.empty()) return;
+  throw ConfigError({.what =
+                         "a weight is used twice, and the strategy holds parameters or gradients "
+                         "by unit",
+                     .where = "the model's parameters",
+                     .got = twice + ", one tensor",
+                     .expected = "each parameter used by one unit, in one dtype",
+                     .hint = "take a strategy that holds parameters and gradients whole"});
+}
+
+/// Units before `models_unit` without anything to train need not be told.
+void DataParallel::skip_frozen_units(std::ptrdiff_t models_unit) {
+  while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) ++next_unit_;
+}
+
+at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>& forward) {
+  if (extent_ == StepExtent::forward) return forward();
+  TORCH_CHECK(models_unit >= 0 && models_unit < std::ssize(roles_.units), "unit ", models_unit,
+              " of ", roles_.units.size());
+  if (!again_) {
+    if (models_unit == 0) next_unit_ = 0;
+    skip_frozen_units(models_unit);
+    TORCH_CHECK(models_unit == next_unit_, "unit ", models_unit, " where ", next_unit_,
+                " comes next");
+    ++next_unit_;
+  }
+  const int unit = roles_.units[models_unit];
+  if (unit < 0) return forward();  // all frozen
+  strategy_.before_unit(Pass::forward, unit);
+  const at::Tensor out = forward();
+  strategy_.after_unit(Pass::forward, unit);
+  if (!out.requires_grad()) return out;
+  units_told_ = true;
+  // Its gradient is known when all that comes after the unit has run backward.
+  out.register_hook([this, unit](const at::Tensor&) { enter_backward(unit); });
+  return out;
+}
+
+void DataParallel::enter_backward(int unit) {
+  if (unit + 1 < std::ssize(buffers_.units())) strategy_.after_unit(Pass::backward, unit + 1);
+  strategy_.before_unit(Pass::backward, unit);
+}
+
+at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
+  const bool by_unit = holds_by_unit();
+  next_unit_ = 0;
+  if (by_unit && roles_.units.size() == 1) return unit(0, loss);
+  const at::Tensor value = loss();
+  skip_frozen_units(std::ssize(roles_.units));
+  if (!by_unit || next_unit_ == std::ssize(roles_.units)) return value;
+  throw Error({.what = "the model does not say which unit it computes, and the strategy holds "
+                       "parameters or gradients by unit",
+               .where = "DataParallel::forward()",
+               .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
+               .expected = fmt::format("{}, one for each unit", roles_.units.size()),
+               .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
+}
+
+}  // namespace ddprun

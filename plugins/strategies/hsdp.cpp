@@ -1,0 +1,118 @@
+// Strategy "hsdp": what "fsdp" does, within groups of ranks that each have everything (Zhao et al.,
+// VLDB 2023, section 3.2.2: hybrid sharding).
+#include <optional>
+#include <vector>
+
+#include "ddprun/plugin/strategy.h"
+#include "ddprun/plugin/unit_exchanges.h"
+
+namespace ddprun {
+
+/// The ranks of a group, by default those of a host, keep a slice of each unit each. Parameters and
+/// gradients travel within the group, in each micro-batch. Between groups, the ranks that keep the
+/// same slices all-reduce the mean of their gradients, once a step.
+class Hsdp final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("shard_ranks", &shard_ranks_,
+                   "ranks that hold everything together; 0: those of a host", {.min = 0});
+    options.option("reshard_after_forward", &reshard_after_forward_,
+                   "let go of a unit when forward has left it, and gather it again for backward");
+  }
+
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    if (shard_ranks_ > 0 && run.world_size % shard_ranks_ != 0) {
+      return Refusal{.reason = "its groups must have the same number of ranks",
+                     .expected = "a world.size that is a multiple of shard_ranks, " +
+                                 std::to_string(shard_ranks_)};
+    }
+    if (run.backend == BackendKind::mpi) {
+      return Refusal{.reason = "mpi joins all ranks, and no groups of some of them",
+                     .expected = "world.backend auto, gloo, shm or hierarchical"};
+    }
+    return refuse_unit_gathers(run);
+  }
+
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    const int shards = shards_of(layout);
+    Plan plan;
+    plan.holding.gradients = Held::by_unit;
+    hold_unit_parameters(plan, layout, after_forward());
+    plan.holding.shards = shards;
+    for (const Unit& unit : layout.units()) {
+      const Range own = layout.slice(unit.range, rank % shards, shards);
+      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
+      if (shards < layout.ranks()) plan.add_mean_all_reduce(layout, own);
+      plan.holding.owned.push_back(own);
+    }
+    return plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    parameters_.emplace(context, after_forward());
+    gradients_.emplace(context, [this](int unit) { send_between_groups(unit); });
+    between_.resize(context.layout().units().size());
+    const int shards = shards_of(context.layout());
+    std::vector<int> alike;  // the ranks with this rank's slices
+    for (int rank = context.group().rank() % shards; rank < context.group().size();
+         rank += shards) {
+      alike.push_back(rank);
+    }
+    if (alike.size() > 1) replicas_ = &context.group().subgroup(alike);
+  }
+
+  void before_forward() override { parameters_->before_forward(); }
+
+  void before_unit(Pass pass, int unit) override {
+    gradients_->before_unit(pass, unit);
+    parameters_->before_unit(pass, unit);
+  }
+
+  void after_unit(Pass pass, int unit) override { gradients_->after_unit(pass, unit); }
+
+  void finish_backward() override {
+    gradients_->finish([](int) {});
+    for (int unit = static_cast<int>(between_.size()) - 1; unit >= 0; --unit) {
+      between_[unit].wait();
+      context_->range_ready(own(unit));
+    }
+  }
+
+  void update() override {
+    context_->update_rest();
+    parameters_->forget();
+  }
+
+  bool reports_ranges() const override { return true; }
+
+ private:
+  int shards_of(const ParameterLayout& layout) const {
+    return shard_ranks_ == 0 ? layout.ranks_per_host() : static_cast<int>(shard_ranks_);
+  }
+
+  AfterForward after_forward() const {
+    return reshard_after_forward_ ? AfterForward::reshard : AfterForward::keep;
+  }
+
+  Range own(int unit) const { return context_->own(context_->layout().units()[unit].range); }
+
+  /// The group's mean of the last micro-batch is there.
+  void send_between_groups(int unit) {
+    if (replicas_ == nullptr || !context_->last_micro_batch()) return;
+    between_[unit] = replicas_->all_reduce(context_->mean(own(unit)), ReduceOp::avg,
+                                           context_->layout().units()[unit].name);
+  }
+
+  std::int64_t shard_ranks_ = 0;
+  bool reshard_after_forward_ = true;
+  RankGroup* replicas_ = nullptr;             // null: there is one group
+  std::optional<UnitParameters> parameters_;  // from setup() on
+  std::optional<UnitGradients> gradients_;
+  std::vector<Work> between_;  // by unit, of this step
+};
+
+}  // namespace ddprun
+
+DDPRUN_STRATEGY(ddprun::Hsdp, "hsdp", "fsdp within groups of ranks, all-reduces between them",
+                "1.0")
