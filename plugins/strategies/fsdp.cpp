@@ -18,7 +18,7 @@ class Fsdp final : public Strategy {
   }
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    return refuse_unit_gathers(run);
+    return refuse_unit_gathers(run, after_forward());
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {

@@ -30,7 +30,7 @@ class Hsdp final : public Strategy {
       return Refusal{.reason = "mpi joins all ranks, and no groups of some of them",
                      .expected = "world.backend auto, gloo, shm or hierarchical"};
     }
-    return refuse_unit_gathers(run);
+    return refuse_unit_gathers(run, after_forward());
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {

@@ -269,6 +269,17 @@ ConfigNode* ConfigNode::find(const std::string& key) {
   return const_cast<ConfigNode*>(std::as_const(*this).find(key));
 }
 
+namespace {
+
+std::string hint_for(const std::string& yaml_error) {
+  if (yaml_error.find("anchor") != std::string::npos) {
+    return "text that begins with * or & needs quotes, or it means a YAML alias: \"*.weight\"";
+  }
+  return "look here and at the line above: indentation, an open bracket or quote";
+}
+
+}  // namespace
+
 ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
   std::istringstream stream(text);
   Builder builder(origin);
@@ -281,8 +292,7 @@ ConfigNode parse_yaml(const std::string& text, const std::string& origin) {
                        .where = builder.position(error.mark),
                        .got = "text that is no YAML",
                        .expected = "YAML 1.2",
-                       .hint = "look here and at the line above: indentation, an open bracket or "
-                               "quote"});
+                       .hint = hint_for(error.msg)});
   }
   return builder.take_root();
 }

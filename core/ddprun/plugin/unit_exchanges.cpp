@@ -93,13 +93,14 @@ void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForwar
   }
 }
 
-std::optional<Refusal> refuse_unit_gathers(const RunDescription& run) {
-  if (run.recomputed_blocks > 1) {
-    return Refusal{.reason =
-                       "units that are computed again are gathered once more, and the plan "
-                       "knows of single blocks only",
-                   .expected = "model.recompute every_block or none",
-                   .hint = "set `recompute: every_block` under `model:`"};
+std::optional<Refusal> refuse_unit_gathers(const RunDescription& run, AfterForward after_forward) {
+  if (run.recomputed_blocks > 1 && after_forward == AfterForward::reshard) {
+    return Refusal{
+        .reason =
+            "units that are computed again are gathered once more, and the plan "
+            "knows of single blocks only",
+        .expected = "model.recompute every_block or none, or reshard_after_forward false",
+        .hint = "set `recompute: every_block` under `model:`, or let units stay"};
   }
   if (auto refusal = refuse_tied_units(run)) return refusal;
   return refuse_captured_steps(run);

@@ -64,6 +64,6 @@ class UnitParameters {
 void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForward after_forward);
 
 /// For unsupported(), of strategies that use UnitParameters: what they cannot gather by that plan.
-std::optional<Refusal> refuse_unit_gathers(const RunDescription& run);
+std::optional<Refusal> refuse_unit_gathers(const RunDescription& run, AfterForward after_forward);
 
 }  // namespace ddprun

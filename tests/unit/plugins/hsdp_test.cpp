@@ -154,6 +154,22 @@ TEST(ReshardAfterForward, UnitsThatStayGiveTheSameBitsWithFewerGathers) {
   }
 }
 
+TEST(ReshardAfterForward, UnitsThatStayAreComputedAgainInGroupsOfAnySize) {
+  Experiment plain = experiment_of("{name: fsdp, reshard_after_forward: false}", "fp32", 2);
+  plain.model.layers = 4;
+  const Outcome expected = train(plain, BackendKind::shm);
+  for (const std::int64_t groups : {1, 2, 4}) {
+    Experiment again = plain;
+    again.model.recompute.groups = groups;
+    const Outcome got = train(again, BackendKind::shm);
+    EXPECT_TRUE(at::equal(got.parameters, expected.parameters)) << groups;
+    EXPECT_EQ(got.off_plan, "") << groups;
+  }
+  const auto refusal = test::strategy_of("{name: fsdp}")->unsupported({.recomputed_blocks = 2});
+  ASSERT_TRUE(refusal);
+  EXPECT_THAT(refusal->expected, HasSubstr("reshard_after_forward false"));
+}
+
 TEST(HsdpPlan, GroupsAreThoseOfAHostUnlessTheirSizeIsGiven) {
   const std::vector<NamedTensor> parameters = {{"a", at::ones({100}).requires_grad_()}};
   const ParameterLayout layout(parameters, {}, KernelSet::reference, 6, /*ranks_per_host=*/3);

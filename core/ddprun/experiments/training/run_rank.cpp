@@ -35,7 +35,9 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
 /// What the blocks keep for backward, by formula; empty where there is none.
 std::string activation_words(const Experiment& experiment, const RunPlugins& plugins) {
   const ModelConfig& model = experiment.model;
-  if (model.kernels != KernelSet::fused || experiment.train.measure == StepExtent::forward) {
+  // Blocks that are frozen may keep nothing.
+  if (model.kernels != KernelSet::fused || experiment.train.measure == StepExtent::forward ||
+      !model.frozen.empty()) {
     return {};
   }
   const auto element_bytes =
