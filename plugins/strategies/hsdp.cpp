@@ -1,5 +1,6 @@
 // Strategy "hsdp": what "fsdp" does, within groups of ranks that each have everything (Zhao et al.,
 // VLDB 2023, section 3.2.2: hybrid sharding).
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Hsdp final : public Strategy {
     plan.holding.gradients = Held::by_unit;
     hold_unit_parameters(plan, layout, after_forward());
     plan.holding.shards = shards;
+    if (layout.ranks() % shards != 0) return plan;  // is refused, on all ranks
     for (const Unit& unit : layout.units()) {
       const Range own = layout.slice(unit.range, rank % shards, shards);
       plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
@@ -72,11 +74,11 @@ class Hsdp final : public Strategy {
   void after_unit(Pass pass, int unit) override { gradients_->after_unit(pass, unit); }
 
   void finish_backward() override {
-    gradients_->finish([](int) {});
-    for (int unit = static_cast<int>(between_.size()) - 1; unit >= 0; --unit) {
-      between_[unit].wait();
-      context_->range_ready(own(unit));
-    }
+    // One unit behind, so that something travels while another is updated.
+    gradients_->finish([this](int unit) {
+      if (unit + 1 < std::ssize(between_)) settle(unit + 1);
+    });
+    settle(0);
   }
 
   void update() override {
@@ -97,7 +99,12 @@ class Hsdp final : public Strategy {
 
   Range own(int unit) const { return context_->own(context_->layout().units()[unit].range); }
 
-  /// The group's mean of the last micro-batch is there.
+  void settle(int unit) {
+    between_[unit].wait();
+    context_->range_ready(own(unit));
+  }
+
+  /// The group's mean of a micro-batch is there.
   void send_between_groups(int unit) {
     if (replicas_ == nullptr || !context_->last_micro_batch()) return;
     between_[unit] = replicas_->all_reduce(context_->mean(own(unit)), ReduceOp::avg,

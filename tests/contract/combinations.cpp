@@ -40,16 +40,51 @@ class LowerLimits : public Options {
   }
 };
 
+/// Other values than the defaults: each switch turned, and 2 where 0 stands for a default.
+class OtherValues : public Options {
+ public:
+  void section(const std::string&, const std::string&,
+               const std::function<void(Options&)>&) override {}
+  void list(const std::string&, const std::string&, const SectionList&) override {}
+  void choice_or_section(const std::string&, ChoiceTarget, const std::string&,
+                         const std::function<void(Options&)>&) override {}
+  ConfigNode node;
+
+ protected:
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    if (const auto* const turned = std::get_if<bool*>(&target)) {
+      set(spec.key, **turned ? "false" : "true");
+    } else if (std::holds_alternative<std::int64_t*>(target) && spec.limits.min == 0.0) {
+      set(spec.key, "2");
+    }
+    return false;
+  }
+
+ private:
+  void set(const std::string& key, const std::string& value) {
+    ConfigNode scalar;
+    scalar.kind = ConfigNode::Kind::scalar;
+    scalar.scalar = value;
+    node.kind = ConfigNode::Kind::map;
+    node.map.emplace_back(key, scalar);
+  }
+};
+
 /// 2 ranks, and 1 or 4 in turn: each plugin meets all three numbers, and a pair of plugins two.
 std::array<int, 2> rank_counts(std::size_t turn) { return {turn % 2 == 0 ? 1 : 4, 2}; }
+
+/// Those of OtherValues are on 4 ranks over shm, as no others are.
+const char* options_name(const Combination& combination) {
+  if (combination.strategy_options.map.empty()) return "";
+  return combination.backend == BackendKind::shm ? "_with_other_values" : "_at_its_minimum";
+}
 
 }  // namespace
 
 std::string name_of(const Combination& combination) {
   const auto& [strategy, precision, attention, ranks, options, backend] = combination;
-  return strategy + (options.map.empty() ? "" : "_at_its_minimum") + "__" + precision + "__" +
-         attention + "__" + std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") +
-         name_of(backend);
+  return strategy + options_name(combination) + "__" + precision + "__" + attention + "__" +
+         std::to_string(ranks) + (ranks == 1 ? "_rank__" : "_ranks__") + name_of(backend);
 }
 
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
@@ -112,6 +147,11 @@ std::vector<Combination> combinations() {
     }
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
+    OtherValues others;
+    registry().create(PluginKind::strategy, strategy)->declare_options(others);
+    for (std::size_t p = 0; p < precisions.size() && !others.node.map.empty(); ++p) {
+      all.push_back({strategy, precisions[p], attentions[0], 4, others.node, BackendKind::shm});
+    }
     if (limits.node.map.empty()) continue;
     for (std::size_t p = 0; p < precisions.size(); ++p)
       for (const int ranks : rank_counts(s + p + 1)) {  // the number that it did not meet above

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <iterator>
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store_texts.h"
@@ -12,16 +13,17 @@
 namespace ddprun {
 
 void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
-                    std::chrono::milliseconds timeout, const std::string& where) {
+                    std::chrono::milliseconds timeout, const std::string& where,
+                    const std::vector<int>& members) {
   try {
     return store.wait(keys, timeout);
   } catch (const CommError&) {
     throw;
   } catch (const c10::Error&) {  // the time is over
   }
-  std::vector<std::size_t> missing;
-  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-    if (!store.check({keys[rank]})) missing.push_back(rank);
+  std::vector<int> missing;
+  for (int rank = 0; rank < std::ssize(keys); ++rank) {
+    if (!store.check({keys[rank]})) missing.push_back(members.empty() ? rank : members[rank]);
   }
   throw CommError(
       {.what = "not all ranks came",
@@ -35,7 +37,8 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
 
 std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
                                            int size, const std::string& text,
-                                           std::chrono::milliseconds timeout) {
+                                           std::chrono::milliseconds timeout,
+                                           const std::vector<int>& members) {
   std::vector<std::string> keys;
   std::vector<std::string> read;
   for (int peer = 0; peer < size; ++peer) {
@@ -44,12 +47,12 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
   }
   const std::string where = fmt::format("rank {} of {}, {}", rank, size, round);
   post_text(store, keys[rank], text);
-  wait_for_ranks(store, keys, timeout, where);
+  wait_for_ranks(store, keys, timeout, where, members);
   std::vector<std::string> texts;
   for (const auto& key : keys) texts.push_back(fetch_text(store, key));
   leave_word(store, read[rank]);
   if (rank == 0) {  // nobody needs the keys any more when all have read them
-    wait_for_ranks(store, read, timeout, where);
+    wait_for_ranks(store, read, timeout, where, members);
     for (const auto& key : keys) remove_text(store, key);
     for (const auto& key : read) store.deleteKey(key);
   }

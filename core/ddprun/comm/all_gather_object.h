@@ -11,8 +11,10 @@ namespace ddprun {
 /// Waits until all of `keys`, one a rank in rank order, are in the store. If they are not within
 /// `timeout`, throws CommError "not all ranks came", which names the missing ranks. Messages call
 /// the caller and what it does `where`.
+/// `members`: the ranks' numbers in the run; empty: their numbers in the list.
 void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
-                    std::chrono::milliseconds timeout, const std::string& where);
+                    std::chrono::milliseconds timeout, const std::string& where,
+                    const std::vector<int>& members = {});
 
 /// Every rank's text, in rank order, on every rank: torch.distributed.all_gather_object for texts,
 /// without a backend. Blocks until all texts are there, and on rank 0 until all ranks have read
@@ -20,6 +22,7 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
 /// `round`: a name that is used once in this store. Throws as wait_for_ranks() does.
 std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
                                            int size, const std::string& text,
-                                           std::chrono::milliseconds timeout);
+                                           std::chrono::milliseconds timeout,
+                                           const std::vector<int>& members = {});
 
 }  // namespace ddprun

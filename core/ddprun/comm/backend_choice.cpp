@@ -47,12 +47,13 @@ std::unique_ptr<ProcessGroup> make_subgroup(const StorePtr& store, const GroupPl
   part.rank = static_cast<int>(me);
   part.world_size = static_cast<int>(ranks.size());
   part.claim.local_rank = part.claim.local_size = 0;
-  part.group = "of ranks " + names + ": ";
+  part.members = ranks;
   const auto hosts =
       all_gather_object(*own, "the group of ranks " + names, part.rank, part.world_size,
-                        place.claim.host, to_milliseconds(config.timeout_s));
+                        place.claim.host, to_milliseconds(config.timeout_s), ranks);
   for (int rank = 0; rank < part.world_size; ++rank) {
-    if (hosts[rank] != place.claim.host) continue;
+    const bool here = rank == part.rank || hosts[rank] == place.claim.host;
+    if (!here || (place.claim.host.empty() && rank != part.rank)) continue;  // empty: unknown
     if (rank < part.rank) ++part.claim.local_rank;
     ++part.claim.local_size;
   }
@@ -91,7 +92,7 @@ class Choice {
                                       const std::string& reason) const {
     GroupOrigin origin{.reason = reason,
                        .ranks_per_host = place_.claim.local_size,
-                       .place = place_.group,
+                       .place = place_.group(),
                        .subgroup = [store = store_, place = place_, config = config_,
                                     &device = device_](const std::vector<int>& ranks) {
                          return make_subgroup(store, place, config, device, ranks);
@@ -112,7 +113,8 @@ class Choice {
             ? "asked for"
             : fmt::format("auto: all ranks ({}) are on this host", place_.world_size);
     return in_shared_memory(1, reason, [this] {
-      return c10::make_intrusive<ShmBackend>(part("shm"), place_.rank, place_.world_size, config_);
+      return c10::make_intrusive<ShmBackend>(part("shm"), place_.rank, place_.world_size, config_,
+                                             place_.members);
     });
   }
 
@@ -173,6 +175,10 @@ class Choice {
 };
 
 }  // namespace
+
+std::string GroupPlace::group() const {
+  return members.empty() ? std::string() : fmt::format("of ranks {}: ", fmt::join(members, ", "));
+}
 
 void check_backend(const HostClaim& claim, int world_size, const CommConfig& config,
                    const Device& device) {

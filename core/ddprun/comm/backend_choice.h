@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
 
 #include "ddprun/comm/comm_config.h"
 #include "ddprun/comm/host_layout.h"
@@ -16,11 +17,14 @@ struct GroupPlace {
   int rank = 0;
   int world_size = 1;
   HostClaim claim;
-  std::string address;     ///< of this host, for gloo
-  std::string group = {};  ///< GroupOrigin::place
+  std::string address;  ///< of this host, for gloo
+  /// Of a subgroup: its ranks' numbers in the run; empty: it is the group of all ranks.
+  std::vector<int> members = {};
 
+  /// GroupOrigin::place
+  std::string group() const;
   std::string text() const {
-    return group + "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+    return group() + "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
   }
 };
 

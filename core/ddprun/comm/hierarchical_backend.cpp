@@ -78,7 +78,10 @@ HierarchicalBackend::HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& 
   const auto part = [&store](const char* name, int number) {
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, number), store);
   };
-  const ShmPlace local{place.local_rank, place.local_size, place.rank_of(place.host, 0)};
+  ShmPlace local{place.local_rank, place.local_size};
+  for (int rank = 0; rank < place.local_size; ++rank) {
+    local.members.push_back(place.rank_of(place.host, rank));
+  }
   std::string refusal;
   try {
     first_ = std::make_unique<ShmQueue>(part("first", place.host), local, timeout);

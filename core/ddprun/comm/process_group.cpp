@@ -1,7 +1,11 @@
 // The process group: checks its arguments, hands collectives to the recording backend.
 #include "ddprun/comm/process_group.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <functional>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
@@ -89,6 +93,19 @@ class ProcessGroup::Impl {
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
                                   " times the size of the other",
          .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
+  }
+
+  /// For subgroup(): some of the ranks, in order, each once, and this one among them.
+  void check_members(const std::vector<int>& ranks) const {
+    const bool inside = !ranks.empty() && ranks.front() >= 0 && ranks.back() < backend_->getSize();
+    const bool rising = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
+    const bool mine = std::ranges::find(ranks, backend_->getRank()) != ranks.end();
+    if (inside && rising && mine && origin_.subgroup) return;
+    throw CommError({.what = "these ranks cannot be a group",
+                     .where = backend_->place() + ", subgroup()",
+                     .got = fmt::format("[{}]", fmt::join(ranks, ", ")),
+                     .expected = "some of the ranks, in order, each once, and this one among them",
+                     .hint = "the strategy that asks for the group is at fault"});
   }
 
   std::vector<std::string> all_gather_object(const std::string& text);
@@ -205,12 +222,12 @@ std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
 
 ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
+  impl_->check_members(ranks);
   if (static_cast<int>(ranks.size()) == size()) return *this;
   auto& known = impl_->subgroups_;
   const auto found = std::find_if(known.begin(), known.end(),
                                   [&](const auto& each) { return each.first == ranks; });
   if (found != known.end()) return *found->second;
-  TORCH_CHECK(impl_->origin_.subgroup, "a group that was made for a test has no subgroups");
   known.emplace_back(ranks, impl_->origin_.subgroup(ranks));
   return *known.back().second;
 }

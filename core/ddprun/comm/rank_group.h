@@ -59,10 +59,11 @@ class RankGroup {
   virtual Work all_gather(const at::Tensor& output, const at::Tensor& input,
                           std::string_view label) = 0;
 
-  /// Some of these ranks, and this one among them, as a group of their own, in which ranks[i] is
-  /// rank i. Those ranks call it, and ranks that are in several groups in one order. It blocks. All
-  /// of the ranks are this group itself. The group lives as long as this one, which has its
-  /// records, too. Throws CommError, and ConfigError if the backend joins all ranks or none (mpi).
+  /// Some of these ranks, in order and this one among them, as a group of their own, in which
+  /// ranks[i] is rank i. Those ranks call it, and ranks that are in several groups in one order. It
+  /// blocks. All of the ranks are this group itself. The group lives as long as this one, which has
+  /// its records, too. Throws CommError, and ConfigError if the backend joins all ranks or none
+  /// (mpi).
   virtual RankGroup& subgroup(const std::vector<int>& ranks) = 0;
 
   /// These ranks as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its

@@ -9,9 +9,9 @@ namespace ddprun {
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       const CommConfig& config)
+                       const CommConfig& config, std::vector<int> members)
     : Backend(rank, size),
-      queue_(store, {rank, size}, to_milliseconds(config.timeout_s)),
+      queue_(store, {rank, size, std::move(members)}, to_milliseconds(config.timeout_s)),
       options_(c10::make_intrusive<Options>("shm", to_milliseconds(config.timeout_s))) {}
 
 WorkPtr ShmBackend::broadcast(std::vector<at::Tensor>& tensors,

@@ -20,9 +20,10 @@ namespace ddprun {
 /// destructor makes collectives under way fail, here and on the other ranks.
 class ShmBackend final : public c10d::Backend {
  public:
-  /// `store` must be used by this object alone. Throws as ShmChannel does.
+  /// `store` must be used by this object alone. `members`: as ShmPlace has them. Throws as
+  /// ShmChannel does.
   ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-             const CommConfig& config);
+             const CommConfig& config, std::vector<int> members = {});
 
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }

@@ -39,10 +39,12 @@ struct ShmCall {
 struct ShmPlace {
   int rank = 0;
   int size = 1;
-  int first = 0;  ///< what errors call the first of them: its number in the run
+  std::vector<int> members = {};  ///< their numbers in the run; empty: these
 
   /// "rank 5"
-  std::string name_of(int peer) const { return "rank " + std::to_string(first + peer); }
+  std::string name_of(int peer) const {
+    return "rank " + std::to_string(members.empty() ? peer : members[peer]);
+  }
 };
 
 /// One shared page for each rank, and staging memory. Each rank counts the chunks of collectives

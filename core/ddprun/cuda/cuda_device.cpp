@@ -43,8 +43,7 @@ NcclState& state_of(c10d::Backend& backend) { return dynamic_cast<NcclState&>(ba
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index)
-    : device_(checked_device(index)), backend_(c10::intrusive_ptr<c10d::Backend>()) {
+CudaDevice::CudaDevice(int index) : device_(checked_device(index)) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device_.index());
   // The stream is not of PyTorch's pool: callbacks of collectives take those in turn and make them
@@ -141,10 +140,12 @@ void CudaDevice::wait_for(const Event& event) const {
 }
 
 void CudaDevice::throw_if_failed() const {
-  const auto backend = backend_.lock();
-  if (!backend) return;
-  if (std::string words = state_of(*backend).failure(); !words.empty()) {
-    throw collective_failed(device_, std::move(words));
+  for (const auto& each : backends_) {
+    const auto backend = each.lock();
+    if (!backend) continue;
+    if (std::string words = state_of(*backend).failure(); !words.empty()) {
+      throw collective_failed(device_, std::move(words));
+    }
   }
 }
 
@@ -173,14 +174,18 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
   if (const std::string links = describe_links(); !links.empty()) {
     facts.emplace_back("gpu links", links);
   }
-  if (const auto backend = backend_.lock()) {
+  if (const auto backend = of_all_ranks()) {
     facts.emplace_back("nccl buffers", state_of(*backend).buffers());
   }
   return facts;
 }
 
+c10::intrusive_ptr<c10d::Backend> CudaDevice::of_all_ranks() const {
+  return backends_.empty() ? nullptr : backends_.front().lock();
+}
+
 std::string CudaDevice::topology() const {
-  const auto backend = backend_.lock();
+  const auto backend = of_all_ranks();
   return backend ? state_of(*backend).topology() : std::string();
 }
 
@@ -190,8 +195,11 @@ c10::intrusive_ptr<c10d::Backend> CudaDevice::make_backend(
   auto backend = make_nccl_backend(store, rank, world_size, device_, timeout);
   // A little longer than the backend's own limit, for what the backend does not watch. A single
   // rank waits for nobody, and its computing may take any time.
-  limit_ns_ = world_size > 1 ? std::chrono::nanoseconds(timeout).count() + kSlackNs : 0;
-  backend_ = c10::weak_intrusive_ptr<c10d::Backend>(backend);
+  if (world_size > 1) limit_ns_ = std::chrono::nanoseconds(timeout).count() + kSlackNs;
+  // A group of all ranks comes first; one that is gone belonged to a run before.
+  std::erase_if(backends_, [](const auto& each) { return each.expired(); });
+  if (backends_.empty() && world_size == 1) limit_ns_ = 0;
+  backends_.emplace_back(backend);
   return backend;
 }
 

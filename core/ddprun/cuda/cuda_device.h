@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
 
 #include "ddprun/cuda/event.h"
 #include "ddprun/device/device.h"
@@ -80,7 +81,11 @@ class CudaDevice final : public Device {
 
   c10::Device device_;
   std::int64_t limit_ns_ = 0;  // of a wait; 0: none
-  c10::weak_intrusive_ptr<c10d::Backend> backend_;
+  /// The one of all ranks, or null.
+  c10::intrusive_ptr<c10d::Backend> of_all_ranks() const;
+
+  /// Of all ranks, then of groups of some.
+  std::vector<c10::weak_intrusive_ptr<c10d::Backend>> backends_;
 
   std::mutex mutex_;                   // of what follows
   std::deque<Event> events_;           // of mark m: m % kKeptMarks

@@ -88,8 +88,8 @@ class Device {
   virtual std::string topology() const { return {}; }
 
   /// Connects the ranks by the device's own backend (NCCL); null if it has none and gloo or shm
-  /// connects them. All ranks call it. `timeout`: for connecting and for every collective. Throws
-  /// CommError.
+  /// connects them. All ranks of a group call it, first those of the group of all. `timeout`: for
+  /// connecting and for every collective. Throws CommError.
   virtual c10::intrusive_ptr<c10d::Backend> make_backend(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
       std::chrono::milliseconds timeout) = 0;

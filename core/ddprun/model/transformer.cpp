@@ -267,7 +267,9 @@ double matmul_flops_per_token(const ModelConfig& config) {
   // Scores and their product with v, causal: as much again for each of two gradients.
   const auto attention = static_cast<double>(2 * config.d_model * config.context_length);
   double flops = 0;
-  bool gradients_before = false;  // some parameter before is trained, so inputs have gradients
+  // Whether some parameter before is trained, so that inputs have gradients. Matrices beside each
+  // other (q, k, v; w1, w3) count as one behind the other.
+  bool gradients_before = false;
   for (const ModelParameter& each : model_parameters(config)) {
     if (each.name == kEmbedding) {  // a look-up, no product
       gradients_before = each.trained;

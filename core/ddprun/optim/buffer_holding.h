@@ -12,7 +12,7 @@ namespace ddprun {
 /// How much of a flat buffer a rank holds.
 enum class Held : std::uint8_t {
   whole,
-  by_unit,  ///< what it owns, and two neighbouring units while they are used (UnitPlaces)
+  by_unit,  ///< what it owns, and room for units while they are used (UnitPlaces)
   nothing,
 };
 constexpr auto choice_names(Held) { return std::array{"whole", "by_unit", "nothing"}; }

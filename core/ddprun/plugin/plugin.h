@@ -68,7 +68,7 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 
 /// Raised whenever a class of the SDK changes shape. Libraries built for another version are
 /// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 8;
+inline constexpr std::uint32_t kPluginApiVersion = 9;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.

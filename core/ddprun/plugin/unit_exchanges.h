@@ -14,8 +14,9 @@ namespace ddprun {
 /// has add_reduce_scatter() of each unit, in each micro-batch.
 class UnitGradients {
  public:
-  /// For setup(). `context` outlives each call. `arrived` (may be empty) is called on the training
-  /// thread, once in each micro-batch for each unit, when this rank's slice is the mean.
+  /// For setup(). `context` outlives each call. `arrived` (may be empty) is called once in
+  /// each micro-batch for each unit, when this rank's slice is the mean: in finish(), or before a
+  /// unit in backward.
   explicit UnitGradients(StrategyContext& context, std::function<void(int unit)> arrived = {});
 
   void before_unit(Pass pass, int unit);

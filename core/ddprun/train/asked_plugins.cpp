@@ -2,6 +2,7 @@
 #include "ddprun/train/asked_plugins.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -78,7 +79,8 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
   for (int each = 0; each < layout.ranks(); ++each) {
     in_parts = in_parts || !strategy.plan(layout, each).holding.owned.empty();
   }
-  if (!in_parts) return plan;
+  const bool uneven = plan.holding.shards != 0 && layout.ranks() % plan.holding.shards != 0;
+  if (!in_parts || uneven) return plan;  // check_shards() refuses it, on all ranks
   const int shards = plan.holding.shards == 0 ? layout.ranks() : plan.holding.shards;
   for (int first = 0; first < layout.ranks(); first += shards) {
     const auto element = element_out_of_place(strategy, layout, first, shards);
@@ -115,6 +117,19 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGro
   Plan plan{.holding = {.gradients = Held::nothing}};
   if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
   return {std::move(roles), std::move(layout), std::move(plan)};
+}
+
+void check_shards(ProcessGroup& group, int shards) {
+  const std::vector<std::string> all = group.all_gather_object(std::to_string(shards));
+  const bool equal = std::all_of(all.begin(), all.end(),
+                                 [&](const std::string& other) { return other == all[0]; });
+  if (equal && group.size() % shards == 0) return;
+  throw ConfigError(
+      {.what = "the ranks cannot be cut into groups of one size",
+       .where = "the strategy's plan()",
+       .got = fmt::format("{} ranks, which plan groups of {}", group.size(), fmt::join(all, ", ")),
+       .expected = "one size on all ranks, which divides their number",
+       .hint = "hosts with unequal numbers of ranks need a size that is given"});
 }
 
 }  // namespace ddprun

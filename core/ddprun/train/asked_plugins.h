@@ -29,4 +29,8 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGro
                     const Strategy& strategy, Precision& precision,
                     const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels);
 
+/// Throws ConfigError, on all ranks, unless the plans of all have this number of shards, and it
+/// divides the ranks. All ranks call it.
+void check_shards(ProcessGroup& group, int shards);
+
 }  // namespace ddprun

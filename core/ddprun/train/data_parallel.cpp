@@ -68,6 +68,7 @@ namespace {
 /// The ranks that own every element once, and this one among them.
 ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
   if (shards == 0) return group;
+  check_shards(group, shards);
   std::vector<int> ranks(shards);
   std::iota(ranks.begin(), ranks.end(), group.rank() / shards * shards);
   return group.subgroup(ranks);

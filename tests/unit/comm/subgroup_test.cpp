@@ -76,6 +76,15 @@ TEST(Subgroups, TakeTheBackendThatFitsWhereTheirRanksAre) {
   }
 }
 
+TEST(Subgroups, AreOfRanksInOrderAndThisOneAmongThem) {
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  for (const std::vector<int>& ranks : {std::vector<int>{}, {1}, {0, 0}, {-1, 0}, {0, 1}}) {
+    EXPECT_THAT(test::error_of<CommError>([&] { group->subgroup(ranks); }),
+                HasSubstr("these ranks cannot be a group"));
+  }
+  EXPECT_EQ(&group->subgroup({0}), &*group);
+}
+
 TEST(Subgroups, NameTheirRanksInErrors) {
   const auto store = make_thread_store();
   const auto connect = [&](int rank) {
@@ -87,7 +96,7 @@ TEST(Subgroups, NameTheirRanksInErrors) {
                     group.subgroup({2, 3});
                   }),
                   AllOf(HasSubstr("not all ranks came"), HasSubstr("the group of ranks 2, 3"),
-                        HasSubstr("missing: rank 1")));
+                        HasSubstr("missing: rank 3")));
     }
     if (group.rank() < 2) {
       ProcessGroup& row = group.subgroup({0, 1});

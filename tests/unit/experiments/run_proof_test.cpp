@@ -133,7 +133,7 @@ TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {
   ASSERT_GE(drawn.size(), 2U);
   const Proved run = train(drawn[0] + 2, true);
   EXPECT_TRUE(run.began);
-  const Check& check = named(run.checks, "integer_gradients");
+  const Check check = named(run.checks, "integer_gradients");
   EXPECT_EQ(check.status, CheckStatus::failed);
   EXPECT_THAT(check.detail,
               HasSubstr("strategy mine: held after step " + std::to_string(drawn[0]) +

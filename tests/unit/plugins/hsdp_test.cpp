@@ -9,6 +9,7 @@
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
+#include "support/error_of.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -37,6 +38,7 @@ struct Outcome {
   std::vector<Check> checks = {};
   std::int64_t bytes = 0;  ///< of buffers and moments
   double wire = 0;         ///< bytes sent in the last step
+  double norm = 0;         ///< of the last step's gradients
 };
 
 /// Rank 0's, after three steps with checks.
@@ -46,13 +48,15 @@ Outcome train(const Experiment& experiment, BackendKind backend) {
       static_cast<int>(experiment.world.size),
       [&](ProcessGroup& group) {
         Trainer trainer(experiment, make_plugins(registry(), experiment), group);
-        for (int step = 0; step < 3; ++step) trainer.step(step);
+        for (int step = 0; step < 2; ++step) trainer.step(step);
+        const Sample last = trainer.step(2);
         DataParallel& ddp = trainer.data_parallel();
         Outcome mine{.off_plan = compare_with_plan(trainer.last_records(), trainer.planned()),
                      .bytes = ddp.buffers().allocated_bytes() + ddp.optimizer().state_bytes(),
-                     .wire = wire_bytes(trainer.last_records())};
-        mine.checks = {check_integer_gradients(ddp, group, {.micro_batches = 2}),
-                       check_parameters_equal(ddp, group), check_compute_copy(ddp, group)};
+                     .wire = wire_bytes(trainer.last_records()),
+                     .norm = last[training().gradient_norm]};
+        mine.checks = {check_compute_copy(ddp, group), check_parameters_equal(ddp, group),
+                       check_integer_gradients(ddp, group, {.micro_batches = 2})};
         mine.parameters = whole_parameters(ddp, ddp.buffers().all()).clone();
         if (group.rank() == 0) out = std::move(mine);
       },
@@ -75,6 +79,8 @@ TEST_P(Hsdp, TrainsAsFsdpDoesWithLessBetweenGroups) {
   // Means are added in another order, and AdamW makes whole steps of what is left of nothing.
   const double difference = (hsdp.parameters - fsdp.parameters).abs().mean().item<double>();
   EXPECT_LT(difference, precision == std::string("fp32") ? 1e-6 : 1e-4);
+  EXPECT_GT(hsdp.norm, 0);
+  EXPECT_NEAR(hsdp.norm, fsdp.norm, 0.02 * fsdp.norm) << "each slice counts once";
   if (shard_ranks == ranks) {
     EXPECT_TRUE(at::equal(hsdp.parameters, fsdp.parameters));
     EXPECT_EQ(hsdp.bytes, fsdp.bytes);
@@ -98,11 +104,11 @@ INSTANTIATE_TEST_SUITE_P(Groups, Hsdp,
                                   std::get<2>(info.param) + "_" + name_of(std::get<3>(info.param));
                          });
 
-/// The plugin, but for what goes between the groups.
-class WithinGroupsAlone : public Strategy {
+/// The plan of hsdp with two groups, and the work of fsdp within each.
+class Apart : public Strategy {
  public:
   Plan plan(const ParameterLayout& layout, int rank) const override {
-    return inner_->plan(layout, rank);
+    return test::strategy_of("{name: hsdp, shard_ranks: 2}")->plan(layout, rank);
   }
   void setup(StrategyContext& context) override { inner_->setup(context); }
   void before_forward() override { inner_->before_forward(); }
@@ -112,16 +118,10 @@ class WithinGroupsAlone : public Strategy {
   void update() override { inner_->update(); }
 
  private:
-  /// Its own group is all that it sees.
   std::shared_ptr<Strategy> inner_ = test::strategy_of("{name: fsdp}");
 };
 
 TEST(HsdpProof, GroupsThatTrainApartAreFound) {
-  class Apart : public WithinGroupsAlone {
-    Plan plan(const ParameterLayout& layout, int rank) const override {
-      return test::strategy_of("{name: hsdp, shard_ranks: 2}")->plan(layout, rank);
-    }
-  };
   test::run_ranks(4, [](ProcessGroup& group) {
     const Experiment experiment = experiment_of("{name: fsdp}", "fp32", 4);
     Apart apart;
@@ -168,6 +168,26 @@ TEST(ReshardAfterForward, UnitsThatStayAreComputedAgainInGroupsOfAnySize) {
   const auto refusal = test::strategy_of("{name: fsdp}")->unsupported({.recomputed_blocks = 2});
   ASSERT_TRUE(refusal);
   EXPECT_THAT(refusal->expected, HasSubstr("reshard_after_forward false"));
+}
+
+TEST(HsdpPlan, UnevenHostsAreRefusedOnAllRanks) {
+  const auto store = make_thread_store();
+  const auto connect = [&](int rank) {  // two ranks on one host, and one on another
+    RankInfo info;
+    info.rank = rank;
+    info.world_size = 3;
+    info.local_rank = rank % 2;
+    info.local_size = rank < 2 ? 2 : 1;
+    return connect_thread(store, info, {.backend = BackendKind::gloo, .timeout_s = 30},
+                          rank < 2 ? "a" : "b");
+  };
+  test::run_threads(3, connect, [](ProcessGroup& group) {
+    const Experiment experiment = experiment_of("{name: hsdp}", "fp32", 3);
+    EXPECT_THAT(test::error_of<ConfigError>(
+                    [&] { Trainer(experiment, make_plugins(registry(), experiment), group); }),
+                testing::AllOf(HasSubstr("the ranks cannot be cut into groups of one size"),
+                               HasSubstr("3 ranks, which plan groups of 2, 2, 1")));
+  });
 }
 
 TEST(HsdpPlan, GroupsAreThoseOfAHostUnlessTheirSizeIsGiven) {
