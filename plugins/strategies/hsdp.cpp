@@ -12,13 +12,12 @@ namespace ddprun {
 /// The ranks of a group, by default those of a host, keep a slice of each unit each. Parameters and
 /// gradients travel within the group, in each micro-batch. Between groups, the ranks that keep the
 /// same slices all-reduce the mean of their gradients, once a step.
-class Hsdp final : public Strategy {
+class Hsdp final : public UnitSharding {
  public:
   void declare_options(Options& options) override {
     options.option("shard_ranks", &shard_ranks_,
                    "ranks that hold everything together; 0: those of a host", {.min = 0});
-    options.option("reshard_after_forward", &reshard_after_forward_,
-                   "let go of a unit when forward has left it, and gather it again for backward");
+    UnitSharding::declare_options(options);
   }
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
@@ -31,14 +30,13 @@ class Hsdp final : public Strategy {
       return Refusal{.reason = "mpi joins all ranks, and no groups of some of them",
                      .expected = "world.backend auto, gloo, shm or hierarchical"};
     }
-    return refuse_unit_gathers(run, after_forward());
+    return UnitSharding::unsupported(run);
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {
     const int shards = shards_of(layout);
     Plan plan;
-    plan.holding.gradients = Held::by_unit;
-    hold_unit_parameters(plan, layout, after_forward());
+    hold_units(plan, layout);
     plan.holding.shards = shards;
     if (layout.ranks() % shards != 0) return plan;  // is refused, on all ranks
     for (const Unit& unit : layout.units()) {
@@ -52,8 +50,7 @@ class Hsdp final : public Strategy {
 
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
-    parameters_.emplace(context, after_forward());
-    gradients_.emplace(context, [this](int unit) { send_between_groups(unit); });
+    begin(context, [this](int unit) { send_between_groups(unit); });
     between_.resize(context.layout().units().size());
     const int shards = shards_of(context.layout());
     std::vector<int> alike;  // the ranks with this rank's slices
@@ -64,40 +61,18 @@ class Hsdp final : public Strategy {
     if (alike.size() > 1) replicas_ = &context.group().subgroup(alike);
   }
 
-  void before_forward() override { parameters_->before_forward(); }
-
-  void before_unit(Pass pass, int unit) override {
-    gradients_->before_unit(pass, unit);
-    parameters_->before_unit(pass, unit);
-  }
-
-  void after_unit(Pass pass, int unit) override { gradients_->after_unit(pass, unit); }
-
   void finish_backward() override {
     // One unit behind, so that something travels while another is updated.
-    gradients_->finish([this](int unit) {
+    gradients().finish([this](int unit) {
       if (unit + 1 < std::ssize(between_)) settle(unit + 1);
     });
     settle(0);
   }
 
-  void update() override {
-    context_->update_rest();
-    parameters_->forget();
-  }
-
-  bool reports_ranges() const override { return true; }
-
  private:
   int shards_of(const ParameterLayout& layout) const {
     return shard_ranks_ == 0 ? layout.ranks_per_host() : static_cast<int>(shard_ranks_);
   }
-
-  AfterForward after_forward() const {
-    return reshard_after_forward_ ? AfterForward::reshard : AfterForward::keep;
-  }
-
-  Range own(int unit) const { return context_->own(context_->layout().units()[unit].range); }
 
   void settle(int unit) {
     between_[unit].wait();
@@ -112,11 +87,8 @@ class Hsdp final : public Strategy {
   }
 
   std::int64_t shard_ranks_ = 0;
-  bool reshard_after_forward_ = true;
-  RankGroup* replicas_ = nullptr;             // null: there is one group
-  std::optional<UnitParameters> parameters_;  // from setup() on
-  std::optional<UnitGradients> gradients_;
-  std::vector<Work> between_;  // by unit, of this step
+  RankGroup* replicas_ = nullptr;  // null: there is one group
+  std::vector<Work> between_;      // by unit, of this step
 };
 
 }  // namespace ddprun

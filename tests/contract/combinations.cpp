@@ -15,9 +15,8 @@ namespace ddprun {
 
 namespace {
 
-/// Options at their lower limits: with the model of these tests, a bucket of the default size would
-/// hold everything.
-class LowerLimits : public Options {
+/// Values of a strategy's own options, as YAML has them. Nested options are left alone.
+class ChosenValues : public Options {
  public:
   void section(const std::string&, const std::string&,
                const std::function<void(Options&)>&) override {}
@@ -27,32 +26,31 @@ class LowerLimits : public Options {
   ConfigNode node;
 
  protected:
-  bool visit(const OptionSpec& spec, OptionTarget target) override {
-    const bool number =
-        std::holds_alternative<double*>(target) || std::holds_alternative<std::int64_t*>(target);
-    if (!number || !spec.limits.min) return false;
-    ConfigNode value;
-    value.kind = ConfigNode::Kind::scalar;
-    value.scalar = std::holds_alternative<double*>(target)
-                       ? std::to_string(*spec.limits.min)
-                       : std::to_string(static_cast<std::int64_t>(*spec.limits.min));
+  void set(const std::string& key, const std::string& value) {
+    ConfigNode scalar;
+    scalar.kind = ConfigNode::Kind::scalar;
+    scalar.scalar = value;
     node.kind = ConfigNode::Kind::map;
-    node.map.emplace_back(spec.key, value);
+    node.map.emplace_back(key, scalar);
+  }
+};
+
+/// Options at their lower limits: with the model of these tests, a bucket of the default size would
+/// hold everything.
+class LowerLimits final : public ChosenValues {
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    if (!spec.limits.min) return false;
+    if (std::holds_alternative<double*>(target)) {
+      set(spec.key, std::to_string(*spec.limits.min));
+    } else if (std::holds_alternative<std::int64_t*>(target)) {
+      set(spec.key, std::to_string(static_cast<std::int64_t>(*spec.limits.min)));
+    }
     return false;
   }
 };
 
 /// Other values than the defaults: each switch turned, and 2 where 0 stands for a default.
-class OtherValues : public Options {
- public:
-  void section(const std::string&, const std::string&,
-               const std::function<void(Options&)>&) override {}
-  void list(const std::string&, const std::string&, const SectionList&) override {}
-  void choice_or_section(const std::string&, ChoiceTarget, const std::string&,
-                         const std::function<void(Options&)>&) override {}
-  ConfigNode node;
-
- protected:
+class OtherValues final : public ChosenValues {
   bool visit(const OptionSpec& spec, OptionTarget target) override {
     if (const auto* const turned = std::get_if<bool*>(&target)) {
       set(spec.key, **turned ? "false" : "true");
@@ -60,15 +58,6 @@ class OtherValues : public Options {
       set(spec.key, "2");
     }
     return false;
-  }
-
- private:
-  void set(const std::string& key, const std::string& value) {
-    ConfigNode scalar;
-    scalar.kind = ConfigNode::Kind::scalar;
-    scalar.scalar = value;
-    node.kind = ConfigNode::Kind::map;
-    node.map.emplace_back(key, scalar);
   }
 };
 

@@ -52,8 +52,8 @@ std::unique_ptr<ProcessGroup> make_subgroup(const StorePtr& store, const GroupPl
       all_gather_object(*own, "the group of ranks " + names, part.rank, part.world_size,
                         place.claim.host, to_milliseconds(config.timeout_s), ranks);
   for (int rank = 0; rank < part.world_size; ++rank) {
-    const bool here = rank == part.rank || hosts[rank] == place.claim.host;
-    if (!here || (place.claim.host.empty() && rank != part.rank)) continue;  // empty: unknown
+    const bool known = !place.claim.host.empty();
+    if (rank != part.rank && !(known && hosts[rank] == place.claim.host)) continue;
     if (rank < part.rank) ++part.claim.local_rank;
     ++part.claim.local_size;
   }

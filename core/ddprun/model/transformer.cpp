@@ -270,7 +270,8 @@ double matmul_flops_per_token(const ModelConfig& config) {
   // Whether some parameter before is trained, so that inputs have gradients. Matrices beside each
   // other (q, k, v; w1, w3) count as one behind the other.
   bool gradients_before = false;
-  for (const ModelParameter& each : model_parameters(config)) {
+  const std::vector<ModelParameter> parameters = model_parameters(config);
+  for (const ModelParameter& each : parameters) {
     if (each.name == kEmbedding) {  // a look-up, no product
       gradients_before = each.trained;
       continue;
@@ -284,7 +285,7 @@ double matmul_flops_per_token(const ModelConfig& config) {
   }
   if (!config.tie_embeddings) return flops;
   const auto head = static_cast<double>(config.vocab_size * config.d_model);
-  const bool trained = model_parameters(config).front().trained;
+  const bool trained = parameters.front().trained;
   return flops + 2.0 * head * (1 + (trained ? 1 : 0) + (gradients_before ? 1 : 0));
 }
 

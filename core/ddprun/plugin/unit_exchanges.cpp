@@ -80,9 +80,37 @@ void UnitParameters::want(int unit) {
   transfers_[unit] = context_.gather_parameters(wanted.range, wanted.name);
 }
 
-void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForward after_forward) {
-  const bool keeps = after_forward == AfterForward::keep;
-  plan.holding.parameters = Held::by_unit;
+AfterForward UnitSharding::after_forward() const {
+  return reshard_after_forward_ ? AfterForward::reshard : AfterForward::keep;
+}
+
+void UnitSharding::declare_options(Options& options) {
+  options.option("reshard_after_forward", &reshard_after_forward_,
+                 "let go of a unit when forward has left it, and gather it again for backward");
+}
+
+void UnitSharding::begin(StrategyContext& context, std::function<void(int unit)> arrived) {
+  parameters_.emplace(context, after_forward());
+  gradients_.emplace(context, std::move(arrived));
+}
+
+void UnitSharding::before_forward() { parameters_->before_forward(); }
+
+void UnitSharding::before_unit(Pass pass, int unit) {
+  gradients_->before_unit(pass, unit);
+  parameters_->before_unit(pass, unit);
+}
+
+void UnitSharding::after_unit(Pass pass, int unit) { gradients_->after_unit(pass, unit); }
+
+void UnitSharding::update() {
+  context_->update_rest();
+  parameters_->forget();
+}
+
+void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
+  const bool keeps = !reshard_after_forward_;
+  plan.holding.parameters = plan.holding.gradients = Held::by_unit;
   plan.holding.place_for_each_unit = keeps;
   const auto& units = layout.units();
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
@@ -93,8 +121,8 @@ void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForwar
   }
 }
 
-std::optional<Refusal> refuse_unit_gathers(const RunDescription& run, AfterForward after_forward) {
-  if (run.recomputed_blocks > 1 && after_forward == AfterForward::reshard) {
+std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) const {
+  if (run.recomputed_blocks > 1 && reshard_after_forward_) {
     return Refusal{
         .reason =
             "units that are computed again are gathered once more, and the plan "

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ddprun/plugin/strategy.h"
@@ -41,7 +42,7 @@ enum class AfterForward : std::uint8_t {
 };
 
 /// Gathers a unit's parameters before it is used, while the unit before it computes (Zhao et al.,
-/// VLDB 2023). A plan calls hold_unit_parameters().
+/// VLDB 2023).
 class UnitParameters {
  public:
   /// For setup().
@@ -61,10 +62,35 @@ class UnitParameters {
   std::vector<Transfer> transfers_;
 };
 
-/// For plan(): parameters are held by unit, and gathered as UnitParameters does it.
-void hold_unit_parameters(Plan& plan, const ParameterLayout& layout, AfterForward after_forward);
+/// What fully sharded strategies have in common: units of parameters are gathered to be used, and
+/// their gradients reduce-scattered.
+class UnitSharding : public Strategy {
+ public:
+  /// `reshard_after_forward`. An override calls it.
+  void declare_options(Options& options) override;
+  std::optional<Refusal> unsupported(const RunDescription& run) const override;
+  void before_forward() override;
+  void before_unit(Pass pass, int unit) override;
+  void after_unit(Pass pass, int unit) override;
+  void update() override;
+  bool reports_ranges() const override { return true; }
 
-/// For unsupported(), of strategies that use UnitParameters: what they cannot gather by that plan.
-std::optional<Refusal> refuse_unit_gathers(const RunDescription& run, AfterForward after_forward);
+ protected:
+  /// For plan(): what is held, and the gathers.
+  void hold_units(Plan& plan, const ParameterLayout& layout) const;
+  /// For setup(). `arrived`: as UnitGradients takes it.
+  void begin(StrategyContext& context, std::function<void(int unit)> arrived = {});
+  /// For finish_backward().
+  UnitGradients& gradients() { return *gradients_; }
+  /// What this rank owns of a unit.
+  Range own(int unit) const { return context_->own(context_->layout().units()[unit].range); }
+
+ private:
+  AfterForward after_forward() const;
+
+  bool reshard_after_forward_ = true;
+  std::optional<UnitParameters> parameters_;  // from begin() on
+  std::optional<UnitGradients> gradients_;
+};
 
 }  // namespace ddprun

@@ -51,15 +51,16 @@ void check_supported(const Plugin& plugin, const char* kind, const RunDescriptio
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
 
+/// By rank.
+using Owned = std::vector<std::vector<Range>>;
+
 /// Nothing if every element is owned once by the ranks from `first` on, `shards` of them.
-std::optional<std::int64_t> element_out_of_place(const Strategy& strategy,
-                                                 const ParameterLayout& layout, int first,
-                                                 int shards) {
+std::optional<std::int64_t> element_out_of_place(const Owned& owned, const ParameterLayout& layout,
+                                                 int first, int shards) {
   std::vector<Range> all;
   for (int rank = first; rank < first + shards; ++rank) {
-    auto owned = strategy.plan(layout, rank).holding.owned;
-    if (owned.empty()) owned.push_back(layout.all());
-    std::copy_if(owned.begin(), owned.end(), std::back_inserter(all),
+    if (owned[rank].empty()) all.push_back(layout.all());
+    std::copy_if(owned[rank].begin(), owned[rank].end(), std::back_inserter(all),
                  [](const Range& range) { return range.size() > 0; });
   }
   std::sort(all.begin(), all.end(), by_begin);
@@ -73,17 +74,21 @@ std::optional<std::int64_t> element_out_of_place(const Strategy& strategy,
 }
 
 Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int rank) {
-  Plan plan = strategy.plan(layout, rank);
-  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
-  bool in_parts = false;
+  Plan plan;
+  Owned owned;
   for (int each = 0; each < layout.ranks(); ++each) {
-    in_parts = in_parts || !strategy.plan(layout, each).holding.owned.empty();
+    Plan of_each = strategy.plan(layout, each);
+    owned.push_back(of_each.holding.owned);
+    if (each == rank) plan = std::move(of_each);
   }
+  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
+  const bool in_parts =
+      std::any_of(owned.begin(), owned.end(), [](const auto& ranges) { return !ranges.empty(); });
   const bool uneven = plan.holding.shards != 0 && layout.ranks() % plan.holding.shards != 0;
   if (!in_parts || uneven) return plan;  // check_shards() refuses it, on all ranks
   const int shards = plan.holding.shards == 0 ? layout.ranks() : plan.holding.shards;
   for (int first = 0; first < layout.ranks(); first += shards) {
-    const auto element = element_out_of_place(strategy, layout, first, shards);
+    const auto element = element_out_of_place(owned, layout, first, shards);
     if (element) refuse_ownership(*element, layout);
   }
   return plan;

@@ -15,6 +15,7 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/experiments.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -24,12 +25,7 @@ namespace {
 using test::registry;
 using test::strategy_of;
 
-OptimizerConfig plain_sgd() {
-  OptimizerConfig sgd;
-  sgd.name = OptimizerKind::sgd;
-  sgd.weight_decay = 0;
-  return sgd;
-}
+using test::plain_sgd;
 
 /// Of rank `rank` in step `step`: the gradient of a matrix (12, 9), which is never of low rank.
 at::Tensor gradient(int rank, int step) {

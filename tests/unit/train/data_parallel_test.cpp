@@ -16,6 +16,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
 #include "support/error_of.h"
+#include "support/plain_sgd.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -62,12 +63,7 @@ struct Model {
   }
 };
 
-OptimizerConfig plain_sgd() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
-  config.weight_decay = 0.0;
-  return config;
-}
+using test::plain_sgd;
 
 class OneRank : public testing::Test {
  protected:

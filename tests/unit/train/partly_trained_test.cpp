@@ -8,6 +8,7 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -17,12 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-OptimizerConfig plain_sgd() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
-  config.weight_decay = 0.0;
-  return config;
-}
+using test::plain_sgd;
 
 /// frozen * used + used^2: `used` comes twice.
 struct PartlyTrained {
