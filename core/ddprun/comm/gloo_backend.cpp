@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "ddprun/base/private_memory.h"
+#include "ddprun/comm/batch_threads.h"
 #include "ddprun/comm/future_work.h"
 #include "ddprun/comm/no_sigpipe.h"
 #include "ddprun/comm/recording_backend.h"
@@ -142,6 +143,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     const std::string& address,
                                                     const CommConfig& config) {
   const NoSigpipe no_sigpipe;  // for gloo's threads, which start here
+  const BatchThreads batch_threads;
   auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
   options->threads = static_cast<int>(config.gloo_threads);
   try {

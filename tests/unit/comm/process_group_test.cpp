@@ -4,9 +4,11 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
@@ -234,6 +236,28 @@ TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysSo) {
     EXPECT_EQ(group.backend_name(), "shm");
     EXPECT_EQ(group.backend_reason(), "auto: all ranks (2) are on this host");
   });
+}
+
+/// How many of this process's threads are scheduled by that policy.
+int threads_with(int policy) {
+  int found = 0;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    found += ::sched_getscheduler(std::stoi(thread.path().filename())) == policy ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(ProcessGroup, ThreadsOfGlooDoNotTakeACoreFromEachOther) {
+  run_ranks(2,
+            [](ProcessGroup& group) {
+              group.barrier("both are there");
+              EXPECT_GE(threads_with(SCHED_BATCH), 4)
+                  << "an event thread and a worker of each rank";
+              EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER) << "the rank's own thread";
+              group.barrier("both have looked");
+            },
+            {.backend = BackendKind::gloo, .timeout_s = 30});
+  EXPECT_EQ(threads_with(SCHED_BATCH), 0);
 }
 
 TEST_P(Ranks, AllocatesZeroedMemoryThatOutlivesTheGroup) {
