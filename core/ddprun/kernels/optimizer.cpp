@@ -20,6 +20,13 @@ HWY_INLINE void for_parameters(std::int64_t count, Parameter* parameter, bf16* c
     for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       store(body(lanes, i), parameter + i, lanes);
     });
+  } else if (can_stream(copy)) {
+    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const Vector updated = body(lanes, i);
+      store(updated, parameter + i, lanes);
+      stream(updated, copy + i, lanes);
+    });
+    hwy::FlushStream();
   } else {
     for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const Vector updated = body(lanes, i);

@@ -7,11 +7,14 @@
 #define DDPRUN_KERNELS_SIMD_INL_H
 #endif
 
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "ddprun/kernels/prefetch.h"
 #include "ddprun/kernels/types.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,11 +118,10 @@ HWY_INLINE Vector load(const bf16* from, Which lanes) {
   return hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(kBits, half)));
 }
 
-/// Loads from an array that is read once, and prefetches what comes 2 KiB later. The hardware's own
-/// prefetcher follows few arrays at a time, and none past the end of a page.
+/// Loads from an array that is read once, and prefetches what comes later.
 template <class T, class Which>
 HWY_INLINE Vector load_ahead(const T* from, Which lanes) {
-  hwy::Prefetch(from + 2048 / sizeof(T));
+  hwy::Prefetch(from + kPrefetchAhead / sizeof(T));
   return load(from, lanes);
 }
 
@@ -142,6 +144,23 @@ template <class Which>
 HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
   store_lanes(kHalves, hn::TruncateTo(kHalves, bf16_bits(vector)),
               reinterpret_cast<std::uint16_t*>(to), lanes);
+}
+
+/// Whether stream() may write there. Highway's writes no less than 16 bytes.
+HWY_INLINE bool can_stream(const bf16* to) {
+  constexpr std::size_t kBytes = hn::MaxLanes(kHalves) * sizeof(std::uint16_t);
+  return kBytes >= 16 && reinterpret_cast<std::uintptr_t>(to) % kBytes == 0;
+}
+/// Stores past the caches: no line is fetched that is only written. For arrays that nobody reads
+/// soon; hwy::FlushStream() ends them.
+template <class Which>
+HWY_INLINE void stream(Vector vector, bf16* to, Which lanes) {
+  if constexpr (std::is_same_v<Which, All>) {
+    hn::Stream(hn::TruncateTo(kHalves, bf16_bits(vector)), kHalves,
+               reinterpret_cast<std::uint16_t*>(to));
+  } else {
+    store(vector, to, lanes);
+  }
 }
 
 HWY_INLINE float sum_of_lanes(Vector vector) {

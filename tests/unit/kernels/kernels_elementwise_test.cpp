@@ -78,22 +78,21 @@ TEST_P(Convert, AccumulateScaledAdds) {
   }
 }
 
-/// Parameters, state and bf16 copy after three steps.
+/// Parameters and state after three steps.
 struct Trajectory {
   Array<float> parameter, mean, square;
-  Array<bf16> copy;
 };
 
 /// loop(count, gradient, parameter, mean, square, copy) is one step.
 template <class Loop>
-Trajectory run(std::int64_t count, bool with_copy, const Loop& loop) {
+Trajectory run(std::int64_t count, bf16* copy, const Loop& loop) {
   const at::Tensor initial = noise(1, count, 1);
   Trajectory state{Array<float>(initial), Array<float>(at::zeros_like(initial)),
-                   Array<float>(at::zeros_like(initial)), Array<bf16>::like(initial)};
+                   Array<float>(at::zeros_like(initial))};
   for (int step = 0; step < 3; ++step) {
     Array<float> gradient(noise(1, count, 10 + step));
     loop(count, gradient.data(), state.parameter.data(), state.mean.data(), state.square.data(),
-         with_copy ? state.copy.data() : nullptr);
+         copy);
   }
   return state;
 }
@@ -112,14 +111,24 @@ template <class Loop>
 void check_loop(const Loop& loop) {
   for (const std::int64_t count : kCounts) {
     SCOPED_TRACE(count);
-    const Trajectory plain = run(count, false, loop);
-    const Trajectory copied = run(count, true, loop);
+    const Trajectory plain = run(count, nullptr, loop);
+    const at::Tensor rounded = Array<bf16>(plain.parameter.values()).values();
+
+    Array<bf16> anywhere = Array<bf16>::like(plain.parameter.values());
+    const Trajectory copied = run(count, anywhere.data(), loop);
     EXPECT_TRUE(at::equal(copied.parameter.values(), plain.parameter.values()));
-    EXPECT_TRUE(at::equal(copied.copy.values(), Array<bf16>(plain.parameter.values()).values()));
-    EXPECT_TRUE(at::equal(plain.copy.values(), at::full({1, count}, 512.0, at::kDouble)));
+    EXPECT_TRUE(at::equal(anywhere.values(), rounded));
+
+    // At a cache line's begin, where it is written past the caches.
+    constexpr std::int64_t kLine = 32;
+    const at::Tensor lines = at::full({1, count + kLine}, 512.0, at::kBFloat16);
+    const Trajectory streamed = run(count, lines.data_ptr<bf16>(), loop);
+    EXPECT_TRUE(at::equal(streamed.parameter.values(), plain.parameter.values()));
+    EXPECT_TRUE(at::equal(lines.narrow(1, 0, count).to(at::kDouble), rounded));
+    EXPECT_TRUE((lines.narrow(1, count, kLine) == 512.0).all().item<bool>()) << "past the array";
 
     const BestTarget best_target;
-    const Trajectory best = run(count, false, loop);
+    const Trajectory best = run(count, nullptr, loop);
     EXPECT_TRUE(at::equal(plain.parameter.values(), best.parameter.values()));
     EXPECT_TRUE(at::equal(plain.mean.values(), best.mean.values()));
     EXPECT_TRUE(at::equal(plain.square.values(), best.square.values()));
