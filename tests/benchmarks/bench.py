@@ -5,6 +5,7 @@
     make bench WHAT=step,startup            parts: step, sharding, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
+    make bench ARGS='--models drawn-7'      a size that nobody tuned for, drawn by a seed
     make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
     python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
@@ -26,8 +27,10 @@ import bench_sides as sides
 from bench_parts import adamw_rows, all_reduce_rows, left_out
 from bench_report import CPU_CLASS, OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
 from bench_roofline import Roofline, roofline_rows
+from peer.sizes import DRAWN, is_drawn
 
 PARTS = ("step", "sharding", "startup", "all_reduce", "adamw")
+# A drawn size has those of peer-small.
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
 QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
@@ -243,7 +246,8 @@ TOY_NOTE = "**Toy sizes**: they show that every part runs. The figures mean noth
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
-    parser.add_argument("--models", default="", help=f"default: {','.join(STEPS)}; --quick: without laptop-70m")
+    parser.add_argument("--models", default="", help=f"default: {','.join(STEPS)}; --quick: without laptop-70m; "
+                        f"{DRAWN}7: a size that nobody tuned for, drawn by seed 7")
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--ranks", default="2,1")
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
@@ -259,12 +263,15 @@ def read_arguments():
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     args.models = (args.models or ("tiny,peer-small" if args.quick else ",".join(STEPS))).split(",")
-    if set(args.models) - set(STEPS):
-        parser.error(f"--models knows {', '.join(STEPS)}")
+    for model in set(args.models) - set(STEPS):
+        if not is_drawn(model):
+            parser.error(f"--models knows {', '.join(STEPS)} and {DRAWN}SEED, not {model}")
     args.quick = args.quick or args.toy
     args.rounds = args.rounds or (1 if args.toy else 2 if args.quick else 5)
-    args.steps = TOY_STEPS if args.toy else QUICK_STEPS if args.quick else STEPS
-    args.search = TOY_STEPS if args.toy else SEARCH
+    steps = TOY_STEPS if args.toy else QUICK_STEPS if args.quick else STEPS
+    search = TOY_STEPS if args.toy else SEARCH
+    args.steps = {**steps, **{model: steps.get("peer-small", steps["tiny"]) for model in args.models if is_drawn(model)}}
+    args.search = {**search, **{model: search.get("peer-small", search["tiny"]) for model in args.models if is_drawn(model)}}
     args.megabytes = MEGABYTES[:1] if args.toy else MEGABYTES
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from peer.sizes import SIZES, size_of
+
 REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / "build/release/bin"
 PEER_PYTHON = REPO / ".deps/bench-venv/bin/python"
@@ -15,9 +17,6 @@ PEER_PROGRAM = REPO / "tests/benchmarks/peer/pytorch_ddp.py"
 CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")  # where a toolkit is, torch's Python wheel takes its libraries from it
 RUN_LIMIT_S = 900
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-# Batch of one rank; all other dimensions stand in the preset and in peer/sizes.py.
-BATCH = {"tiny": 4, "peer-small": 2, "laptop-70m": 1}
 
 # Strategies that are tried, each with its options; what this ddprun does not have (yet) is left out, and said.
 DDPRUN_STRATEGIES = ["flat", "overlap"] + [{"name": "bucketed", "bucket_mb": mb} for mb in (1, 5, 25, 100)] + ["zero1"]
@@ -112,6 +111,15 @@ def peer_json(command, environment):
     return {**json.loads(out.splitlines()[-1]), "command": command, "other_cpus": others}
 
 
+def model_section(name):
+    """Of an experiment: the preset of that name, or the dimensions of a drawn size."""
+    if name in SIZES:
+        return {"preset": name}
+    size = size_of(name)
+    own = {"vocab": "vocab_size", "context": "context_length"}  # where the names differ
+    return {own.get(key, key): value for key, value in size.items() if key != "batch"}
+
+
 class Ddprun(Side):
     """A ddprun configuration: an experiment, written as JSON, which is YAML."""
 
@@ -123,14 +131,14 @@ class Ddprun(Side):
         model, precision, ranks = cell
         self.experiment = {
             "name": "bench",
-            "model": {"preset": model},
+            "model": model_section(model),
             "data": {"source": "random"},
             "world": {"size": ranks, "threads_per_rank": 1, "timeout_s": RUN_LIMIT_S},
             "precision": {"fp32": "fp32", "bf16": "bf16_mixed"}[precision],
             "attention": "flash",
             "strategy": strategy,
             "optimizer": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
-            "train": {"batch_per_rank": BATCH[model], "warmup_steps": 5, "steps": 10},
+            "train": {"batch_per_rank": size_of(model)["batch"], "warmup_steps": 5, "steps": 10},
         }
         for section, key, value in settings:
             self.experiment[section][key] = value

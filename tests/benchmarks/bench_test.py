@@ -12,7 +12,7 @@ import bench_report as report
 import bench_roofline as roofline
 import bench_sides as sides
 from bench_parts import peer_medians, program_medians, repetitions
-from peer.sizes import SIZES
+from peer.sizes import SIZES, size_of
 
 
 def run_of(*ranks):
@@ -293,8 +293,23 @@ class SameModel(unittest.TestCase):
             keys = ("vocab", "context", "d_model", "d_ff", "layers", "heads")
             self.assertEqual(tuple(map(int, preset.groups())), tuple(size[key] for key in keys), name)
 
-    def test_batches_are_equal(self):
-        self.assertEqual({name: SIZES[name]["batch"] for name in bench.STEPS}, sides.BATCH)
+    def test_a_drawn_size_is_the_same_on_both_sides(self):
+        self.assertEqual(size_of("drawn-7"), size_of("drawn-7"))
+        self.assertNotEqual(size_of("drawn-7"), size_of("drawn-8"))
+        for seed in range(100):
+            size = size_of(f"drawn-{seed}")
+            self.assertEqual(size["d_model"] % (2 * size["heads"]), 0, "heads take pairs")
+            self.assertTrue(256 <= size["batch"] * size["context"] <= 768, size)
+        experiment = sides.Ddprun(("drawn-7", "fp32", 1), "none").experiment
+        size = size_of("drawn-7")
+        self.assertEqual(experiment["train"]["batch_per_rank"], size["batch"])
+        self.assertEqual(experiment["model"], {"vocab_size": size["vocab"], "context_length": size["context"],
+                                               **{key: size[key] for key in ("d_model", "d_ff", "layers", "heads")}})
+
+    def test_a_size_without_a_seed_is_refused(self):
+        for name in ("drawn-", "drawn-x", "huge"):
+            with self.assertRaises(ValueError):
+                size_of(name)
 
 
 if __name__ == "__main__":

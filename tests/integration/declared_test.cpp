@@ -81,22 +81,5 @@ TEST(Declared, HeldOutDataIsCheckedBeforeARankStarts) {
   EXPECT_EQ(right.status, 0) << right.err;
 }
 
-TEST(Products, AreChosenByTheEnvironmentAndStandInTheResult) {
-  TemporaryFolder folder;
-  folder.write("e.yaml", tiny_experiment("", 2));
-  const CommandResult wrong =
-      run_ddprun(folder, {"e.yaml"}, {"/usr/bin/env", "DDPRUN_PRODUCTS=fast"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_THAT(wrong.err, AllOf(HasSubstr("DDPRUN_PRODUCTS names no way to multiply"),
-                               HasSubstr("fast: no such path"), HasSubstr("avx512_bf16")));
-  const CommandResult run = run_ddprun(folder, {"e.yaml", "--set", "precision=bf16_mixed"},
-                                       {"/usr/bin/env", "DDPRUN_PRODUCTS=float32"});
-  ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("products of bfloat16 run as float32 on this CPU"));
-  const json result = json::parse(read_file(only_result(folder, "e") / "result.json"));
-  EXPECT_EQ(result["environment"]["products"], "float32");
-  EXPECT_EQ(result["rows"][0]["ranks"][1]["products"], "float32");
-}
-
 }  // namespace
 }  // namespace ddprun::test

@@ -1,10 +1,11 @@
-// Finds a library of our own, and holds its descriptor against what this core expects.
+// Finds and loads a library of our own, and holds its descriptor against what this core expects.
 #include "ddprun/base/own_library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/shared_library.h"
 
 namespace ddprun {
 
@@ -16,6 +17,22 @@ fs::path own_library_file(const std::string& name) {
   dladdr(&in_this_library, &here);
   const fs::path folder = fs::weakly_canonical(here.dli_fname).parent_path();
   return folder / ("libddprun_" + name + ".so");
+}
+
+const void* own_library_symbol(const fs::path& file, const char* symbol, const std::string& noun,
+                               const std::string& kind) {
+  const void* found = nullptr;
+  try {
+    found = library_symbol(file, symbol, noun, kRebuildHint);
+  } catch (const PluginError& error) {
+    throw ConfigError(error.text());
+  }
+  if (found != nullptr) return found;
+  throw ConfigError({.what = "the library is not of " + kind,
+                     .where = file.string(),
+                     .got = fmt::format("no symbol {}", symbol),
+                     .expected = "a library that ddprun's build made for " + kind,
+                     .hint = kRebuildHint});
 }
 
 void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const std::string& noun,

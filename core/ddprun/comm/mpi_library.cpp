@@ -5,36 +5,14 @@
 
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
-#include "ddprun/base/shared_library.h"
 #include "ddprun/comm/launch_environment.h"
 
 namespace ddprun {
 
 namespace {
 
-constexpr const char* kSymbol = "ddprun_mpi_v1";
 constexpr const char* kName = "mpi";
 constexpr const char* kNoun = "the library of backend mpi";
-
-const MpiDescriptor& load_checked(const std::filesystem::path& file) {
-  const void* symbol = nullptr;
-  try {
-    symbol = library_symbol(file, kSymbol, kNoun, kRebuildHint);
-  } catch (const PluginError& error) {
-    throw ConfigError(error.text());
-  }
-  if (symbol == nullptr) {
-    throw ConfigError({.what = "the library is not of backend mpi",
-                       .where = file.string(),
-                       .got = std::string("no symbol ") + kSymbol,
-                       .expected = "a library that ddprun's build made for MPI",
-                       .hint = kRebuildHint});
-  }
-  const auto& descriptor = *static_cast<const MpiDescriptor*>(symbol);
-  check_own_library(descriptor.library,
-                    {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}, kNoun, file);
-  return descriptor;
-}
 
 }  // namespace
 
@@ -48,7 +26,11 @@ const MpiDescriptor& load_mpi_library() {
                        .hint = "install Open MPI (Debian: libopenmpi-dev, openmpi-bin), then "
                                "configure and build again"});
   }
-  return load_checked(file);
+  const auto& descriptor = *static_cast<const MpiDescriptor*>(
+      own_library_symbol(file, "ddprun_mpi_v1", kNoun, "backend mpi"));
+  check_own_library(descriptor.library,
+                    {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}, kNoun, file);
+  return descriptor;
 }
 
 void check_mpi(const std::string& where) {

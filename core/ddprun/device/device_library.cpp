@@ -11,7 +11,6 @@
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/own_library.h"
-#include "ddprun/base/shared_library.h"
 
 namespace ddprun {
 
@@ -21,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSymbol = "ddprun_device_v1";
 constexpr double kProbeLimitS = 30;
 
 json to_json(const DeviceProbe& probe) {
@@ -100,23 +98,12 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
                            "with a CUDA 13 toolkit installed: scripts/setup.sh --with-cuda, then "
                            "build again with -DDDPRUN_CUDA=ON"});
   }
-  const void* symbol = nullptr;
-  try {
-    symbol = library_symbol(file, kSymbol, "the library of device " + name, kRebuildHint);
-  } catch (const PluginError& error) {
-    throw ConfigError(error.text());
-  }
-  if (symbol == nullptr) {
-    throw ConfigError({.what = "the library is not of a device",
-                       .where = file.string(),
-                       .got = fmt::format("no symbol {}", kSymbol),
-                       .expected = "a library that ddprun's build made for a device",
-                       .hint = kRebuildHint});
-  }
-  const auto& descriptor = *static_cast<const DeviceDescriptor*>(symbol);
+  const std::string noun = "the library of device " + name;
+  const auto& descriptor = *static_cast<const DeviceDescriptor*>(
+      own_library_symbol(file, "ddprun_device_v1", noun, "a device"));
   check_own_library({descriptor.size, descriptor.api_version, descriptor.build_id, descriptor.name},
                     {sizeof(DeviceDescriptor), kDeviceApiVersion, DDPRUN_BUILD_ID, name.c_str()},
-                    "the library of device " + name, file);
+                    noun, file);
   return descriptor;
 }
 

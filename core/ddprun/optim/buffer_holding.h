@@ -1,7 +1,6 @@
 // How much of the flat buffers a rank holds, and what it updates.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +14,6 @@ enum class Held : std::uint8_t {
   by_unit,  ///< what it owns, and room for units while they are used (UnitPlaces)
   nothing,
 };
-constexpr auto choice_names(Held) { return std::array{"whole", "by_unit", "nothing"}; }
 
 struct BufferHolding {
   Held parameters = Held::whole;

@@ -24,7 +24,6 @@ class BufferPlaces {
   bool holds(Range range) const { return find(range) != nullptr; }
   /// A 1-D view. Throws Error unless one part holds the whole range.
   at::Tensor view(Range range) const;
-  at::ScalarType dtype() const { return parts_.front().memory.scalar_type(); }
 
  private:
   struct Part {

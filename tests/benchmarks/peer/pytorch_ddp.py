@@ -26,7 +26,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from sizes import SIZES  # noqa: E402
+from sizes import size_of  # noqa: E402
 
 # What was tried to make this side fast: least CPU time of a step, one rank, variants in turn in one process, on a busy machine,
 # so differences below some 5 % may be noise.
@@ -428,7 +428,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measure", choices=["train", "all_reduce", "adamw"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda, of train: one GPU a rank")
-    parser.add_argument("--size", choices=list(SIZES), default="tiny")
+    parser.add_argument("--size", type=size_of, default="tiny", help="of sizes.py, or drawn-SEED")
     parser.add_argument("--context", type=int, default=0, help="tokens in a sequence; default: the size's")
     parser.add_argument("--batch", type=int, default=0, help="sequences of a rank; default: the size's")
     parser.add_argument("--strategy", choices=list(STRATEGIES), default="bucketed")
@@ -450,7 +450,7 @@ def main():
     args = parser.parse_args()
     # The caller may say when it started this process, in time.monotonic_ns().
     args.launch_ns = int(os.environ.get("BENCH_LAUNCH_NS", time.monotonic_ns()))
-    for name, value in SIZES[args.size].items():
+    for name, value in args.size.items():
         setattr(args, name, getattr(args, name, 0) or value)
     if args.device == "cuda" and args.measure != "train":
         parser.error("only train runs on a GPU")

@@ -1,4 +1,5 @@
 """The models that PyTorch trains beside ddprun."""
+import random
 
 # Every dimension as in ddprun's presets of these names (core/ddprun/model/model_config.cpp).
 SIZES = {
@@ -11,3 +12,28 @@ SIZES = {
     "xl-2025": dict(vocab=10000, context=128, d_model=1600, d_ff=6400, layers=48, heads=25, batch=4),
     "2.7B-2025": dict(vocab=10000, context=128, d_model=2560, d_ff=10240, layers=32, heads=32, batch=4),
 }
+
+DRAWN = "drawn-"
+
+
+def drawn(seed):
+    """A size that nobody tuned for, of some 500 tokens a rank: the same whenever this seed draws it."""
+    draw = random.Random(seed)
+    heads, head_dim = draw.randint(3, 9), draw.choice((32, 48, 64, 80, 96))
+    d_model, context = heads * head_dim, draw.randrange(96, 385, 32)
+    return dict(vocab=draw.randrange(4000, 24001, 500), context=context, d_model=d_model,
+                d_ff=32 * round(d_model * draw.uniform(2.4, 4.0) / 32), layers=draw.randint(3, 9), heads=heads,
+                batch=max(1, round(512 / context)))
+
+
+def is_drawn(name):
+    return name.startswith(DRAWN) and name[len(DRAWN):].isdigit()
+
+
+def size_of(name):
+    """Of a name of SIZES, or of "drawn-7": drawn by seed 7. ValueError: neither."""
+    if is_drawn(name):
+        return drawn(int(name[len(DRAWN):]))
+    if name not in SIZES:
+        raise ValueError(f"no size {name}; there are {', '.join(SIZES)}, and {DRAWN}SEED")
+    return SIZES[name]
