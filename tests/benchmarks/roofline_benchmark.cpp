@@ -1,7 +1,8 @@
 // Measures the rates that a step is compared with: matrix products of the model's own shapes, large
 // ones, and memory, by one thread on each of some cores at the same time. Prints one JSON line.
 //     build/release/bin/roofline_benchmark [preset=peer-small] [2] [fp32 | bf16] [cores]
-// The first word may name sizes as `model:` does: d_model=384,d_ff=1152,... The second is the batch.
+// The first word may name sizes as `model:` does: d_model=384,d_ff=1152,... The second is the
+// batch.
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>

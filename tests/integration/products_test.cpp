@@ -26,10 +26,11 @@ class ForcedProducts : public testing::TestWithParam<const char*> {
  protected:
   /// Trains in bfloat16, attention too, with widths that are no multiple of any tile.
   CommandResult train(const std::string& path) const {
-    return run_ddprun(folder_,
-                      {"e.yaml", "--set", "name=" + path, "--set", "precision=bf16_mixed", "--set",
-                       "attention=flash", "--set", "model.d_ff=90", "--set", "model.vocab_size=301"},
-                      {"/usr/bin/env", "DDPRUN_PRODUCTS=" + path});
+    return run_ddprun(
+        folder_,
+        {"e.yaml", "--set", "name=" + path, "--set", "precision=bf16_mixed", "--set",
+         "attention=flash", "--set", "model.d_ff=90", "--set", "model.vocab_size=301"},
+        {"/usr/bin/env", "DDPRUN_PRODUCTS=" + path});
   }
   json result_of(const std::string& path) const {
     return json::parse(read_file(only_result(folder_, path) / "result.json"));
