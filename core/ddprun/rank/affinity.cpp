@@ -43,6 +43,13 @@ Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   return affinity;
 }
 
+LargeBlocksMapped::LargeBlocksMapped() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+LargeBlocksMapped::~LargeBlocksMapped() { keep_freed_memory(); }
+
 void give_back_freed_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);

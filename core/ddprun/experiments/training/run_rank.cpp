@@ -122,6 +122,7 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
   RankResult& result = rank.result();
   {
     const RunPlugins plugins = make_plugins(registry, experiment);
+    std::optional<LargeBlocksMapped> building(std::in_place);
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, rank.group());
     setup.reset();
@@ -132,7 +133,9 @@ std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegis
       }
     }
     RunProof proof(experiment, trainer, rank.group());
-    if (proof.begin()) {
+    const bool begins = proof.begin();
+    building.reset();
+    if (begins) {
       give_back_freed_memory();
       measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
