@@ -21,9 +21,9 @@ struct Affinity {
 Affinity set_affinity(const WorldConfig& world, const RankInfo& info);
 
 /// As long as this object lives, malloc maps large blocks for themselves and gives them back when
-/// they are freed. For building a model: the memory of its first parameters would leave holes in the
-/// heap as large as itself, among which the steps' blocks then spread. Afterwards malloc keeps what
-/// is freed.
+/// they are freed. For building a model: the memory of its first parameters would leave holes in
+/// the heap as large as itself, among which the steps' blocks then spread. Afterwards malloc keeps
+/// what is freed.
 class LargeBlocksMapped {
  public:
   LargeBlocksMapped();
