@@ -30,7 +30,6 @@ from bench_roofline import Roofline, roofline_rows
 from peer.sizes import DRAWN, is_drawn
 
 PARTS = ("step", "sharding", "startup", "all_reduce", "adamw")
-# A drawn size has those of peer-small.
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
 QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
@@ -243,6 +242,11 @@ def warn_if_loaded(runs):
 TOY_NOTE = "**Toy sizes**: they show that every part runs. The figures mean nothing."
 
 
+def with_drawn(table, models):
+    """A table of steps, in which a drawn size has those of peer-small."""
+    return {**table, **{model: table.get("peer-small", table["tiny"]) for model in models if is_drawn(model)}}
+
+
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
@@ -268,10 +272,8 @@ def read_arguments():
             parser.error(f"--models knows {', '.join(STEPS)} and {DRAWN}SEED, not {model}")
     args.quick = args.quick or args.toy
     args.rounds = args.rounds or (1 if args.toy else 2 if args.quick else 5)
-    steps = TOY_STEPS if args.toy else QUICK_STEPS if args.quick else STEPS
-    search = TOY_STEPS if args.toy else SEARCH
-    args.steps = {**steps, **{model: steps.get("peer-small", steps["tiny"]) for model in args.models if is_drawn(model)}}
-    args.search = {**search, **{model: search.get("peer-small", search["tiny"]) for model in args.models if is_drawn(model)}}
+    args.steps = with_drawn(TOY_STEPS if args.toy else QUICK_STEPS if args.quick else STEPS, args.models)
+    args.search = with_drawn(TOY_STEPS if args.toy else SEARCH, args.models)
     args.megabytes = MEGABYTES[:1] if args.toy else MEGABYTES
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()

@@ -18,7 +18,7 @@ class Roofline(sides.Side):
 
     def run(self, warmup, steps):
         model, precision, ranks = self.cell
-        section = ",".join(f"{key}={value}" for key, value in sides.model_section(model).items())
+        section = json.dumps(sides.model_section(model))
         batch = sides.size_of(model)["batch"]
         command = [str(sides.BIN / "roofline_benchmark"), section, str(batch), precision, str(ranks)]
         out, others = sides.execute(command, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})

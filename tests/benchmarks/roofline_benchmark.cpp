@@ -1,8 +1,8 @@
 // Measures the rates that a step is compared with: matrix products of the model's own shapes, large
 // ones, and memory, by one thread on each of some cores at the same time. Prints one JSON line.
-//     build/release/bin/roofline_benchmark [preset=peer-small] [2] [fp32 | bf16] [cores]
-// The first word may name sizes as `model:` does: d_model=384,d_ff=1152,... The second is the
-// batch.
+//     build/release/bin/roofline_benchmark ['{preset: peer-small}'] [batch=2] [fp32 | bf16]
+//     [cores=1]
+// The first word is a section `model:`.
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -13,15 +13,14 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/private_memory.h"
+#include "ddprun/config/config_node.h"
+#include "ddprun/config/options_io.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/model/matmul.h"
 #include "ddprun/model/model_config.h"
@@ -161,26 +160,11 @@ json run(const ModelConfig& model, std::int64_t batch, at::ScalarType type, std:
           {"cores", results}};
 }
 
-/// Of words as "preset=tiny" or "d_model=384,layers=7". Throws std::invalid_argument.
-ModelConfig model_of(const std::string& words) {
-  ModelConfig model = model_preset("tiny");
-  std::istringstream rest(words);
-  for (std::string word; std::getline(rest, word, ',');) {
-    const std::size_t equals = std::min(word.find('='), word.size());
-    const std::string key = word.substr(0, equals);
-    const std::string value = equals < word.size() ? word.substr(equals + 1) : "";
-    const std::map<std::string, std::int64_t*> sizes = {
-        {"vocab_size", &model.vocab_size}, {"context_length", &model.context_length},
-        {"d_model", &model.d_model},       {"d_ff", &model.d_ff},
-        {"layers", &model.layers},         {"heads", &model.heads}};
-    if (key == "preset") {
-      model = model_preset(value);
-    } else if (const auto size = sizes.find(key); size != sizes.end()) {
-      *size->second = std::stoll(value);
-    } else {
-      throw std::invalid_argument("no size of a model: " + word);
-    }
-  }
+/// Of a section `model:`. Throws ConfigError.
+ModelConfig model_of(const std::string& section) {
+  ModelConfig model;
+  read_options(parse_yaml(section, "the first word"), "model",
+               [&](Options& options) { declare_options(options, model); });
   return model;
 }
 
@@ -196,12 +180,12 @@ int main(int argc, char** argv) {
   const std::string precision = word(2, "fp32");
   const int cores = std::atoi(word(3, "1").c_str());
   if (batch < 1 || cores < 1 || (precision != "fp32" && precision != "bf16")) {
-    std::cerr << "usage: roofline_benchmark [preset=NAME] [batch] [fp32 | bf16] [cores]\n";
+    std::cerr << "usage: roofline_benchmark ['{preset: NAME}'] [batch] [fp32 | bf16] [cores]\n";
     return 2;
   }
   try {
     const auto type = precision == "bf16" ? at::kBFloat16 : at::kFloat;
-    const auto model = ddprun::model_of(word(0, "preset=peer-small"));
+    const auto model = ddprun::model_of(word(0, "{preset: peer-small}"));
     std::cout << ddprun::run(model, batch, type, static_cast<std::size_t>(cores)).dump()
               << std::endl;
   } catch (const std::exception& error) {

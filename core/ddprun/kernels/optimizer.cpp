@@ -12,27 +12,32 @@ namespace ddprun::kernels::HWY_NAMESPACE {
 
 HWY_INLINE Vector set(float value) { return hn::Set(kFloats, value); }
 
+/// Calls body(lanes, index), which returns the new parameter, and write_copy(new, index, lanes).
+template <class Parameter, class Body, class WriteCopy>
+HWY_INLINE void for_parameters(std::int64_t count, Parameter* parameter, const Body& body,
+                               const WriteCopy& write_copy) {
+  for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector updated = body(lanes, i);
+    store(updated, parameter + i, lanes);
+    write_copy(updated, i, lanes);
+  });
+}
+
 /// Calls body(lanes, index), which returns the new parameter. Writes that, rounded, to copy.
 template <class Parameter, class Body>
 HWY_INLINE void for_parameters(std::int64_t count, Parameter* parameter, bf16* copy,
                                const Body& body) {
   if (copy == nullptr) {
-    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      store(body(lanes, i), parameter + i, lanes);
-    });
+    for_parameters(count, parameter, body, [](Vector, std::int64_t, auto) HWY_ATTR {});
   } else if (can_stream(copy)) {
-    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const Vector updated = body(lanes, i);
-      store(updated, parameter + i, lanes);
-      stream(updated, copy + i, lanes);
-    });
+    for_parameters(count, parameter, body,
+                   [copy](Vector updated, std::int64_t i, auto lanes)
+                       HWY_ATTR { stream(updated, copy + i, lanes); });
     hwy::FlushStream();
   } else {
-    for_vectors(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const Vector updated = body(lanes, i);
-      store(updated, parameter + i, lanes);
-      store(updated, copy + i, lanes);
-    });
+    for_parameters(count, parameter, body,
+                   [copy](Vector updated, std::int64_t i, auto lanes)
+                       HWY_ATTR { store(updated, copy + i, lanes); });
   }
 }
 

@@ -2,30 +2,13 @@
 #include "ddprun/rank/affinity.h"
 
 #include <ATen/Parallel.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include <algorithm>
-#include <limits>
 
 #include "ddprun/measure/environment.h"
+#include "ddprun/rank/heap.h"
 
 namespace ddprun {
-
-namespace {
-
-/// Activations of the next step go where the last step's lay: by default glibc maps each large
-/// block anew and gives it back, and the kernel clears its pages every time.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 64 << 20);
-#endif
-}
-
-}  // namespace
 
 Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   keep_freed_memory();
@@ -41,19 +24,6 @@ Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   }
   at::set_num_threads(affinity.threads);
   return affinity;
-}
-
-LargeBlocksMapped::LargeBlocksMapped() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
-#endif
-}
-LargeBlocksMapped::~LargeBlocksMapped() { keep_freed_memory(); }
-
-void give_back_freed_memory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
 }
 
 }  // namespace ddprun

@@ -9,7 +9,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/rank/affinity.h"
+#include "ddprun/rank/heap.h"
 
 namespace ddprun {
 

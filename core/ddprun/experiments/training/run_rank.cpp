@@ -16,6 +16,7 @@
 #include "ddprun/measure/phase.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/rank/connected_rank.h"
+#include "ddprun/rank/heap.h"
 #include "ddprun/train/proof.h"
 
 namespace ddprun {
