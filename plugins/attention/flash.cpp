@@ -4,7 +4,10 @@
 
 #include "ddprun/kernels/flash_of_tensors.h"
 #include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

@@ -7,6 +7,9 @@
 #include <optional>
 
 #include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 

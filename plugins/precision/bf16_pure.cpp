@@ -1,6 +1,9 @@
 // bf16_pure: weights, activations, gradients and moments in bfloat16, and no float32 copy of
 // anything. The optimizer computes in float32 and rounds what it stores.
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

@@ -1,6 +1,8 @@
 // bf16_true: weights, activations and gradients in bfloat16; the optimizer keeps float32 master
 // weights and moments, and rounds the masters into the weights in the same pass.
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

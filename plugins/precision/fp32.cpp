@@ -2,8 +2,11 @@
 // use TF32. Gradients may travel in bfloat16.
 #include <optional>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/float32_products.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

@@ -14,8 +14,11 @@
 #include <utility>
 
 #include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

@@ -2,8 +2,10 @@
 // mantissa, sums in float32. What they read and write, and all else, is float32.
 #include <optional>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/float32_products.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace {
 

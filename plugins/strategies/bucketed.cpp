@@ -1,5 +1,7 @@
 // Strategy "bucketed": gradients in buckets, each all-reduced during backward once it is full (Li
 // et al., VLDB 2020, section 3.2; CS336 assignment 2, section 2: overlapping bucketed gradients).
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

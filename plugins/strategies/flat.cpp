@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

@@ -1,5 +1,6 @@
 // Strategy "fsdp": parameters, gradients and moments are kept in parts (Rajbhandari et al., SC
 // 2020, section 5.3; Zhao et al., VLDB 2023: fully sharded data parallelism).
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/plugin/unit_exchanges.h"
 
@@ -14,7 +15,7 @@ class Fsdp final : public UnitSharding {
     Plan plan;
     hold_units(plan, layout);
     for (const Unit& unit : layout.units()) {
-      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
+      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
       plan.holding.owned.push_back(layout.slice(unit.range, rank));
     }
     return plan;

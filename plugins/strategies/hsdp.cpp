@@ -4,6 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/plugin/unit_exchanges.h"
 
@@ -41,8 +44,8 @@ class Hsdp final : public UnitSharding {
     if (layout.ranks() % shards != 0) return plan;  // is refused, on all ranks
     for (const Unit& unit : layout.units()) {
       const Range own = layout.slice(unit.range, rank % shards, shards);
-      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
-      if (shards < layout.ranks()) plan.add_mean_all_reduce(layout, own);
+      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
+      if (shards < layout.ranks()) plan_mean_all_reduce(plan, layout, own);
       plan.holding.owned.push_back(own);
     }
     return plan;
@@ -81,8 +84,8 @@ class Hsdp final : public UnitSharding {
 
   /// The group's mean of a micro-batch is there.
   void send_between_groups(int unit) {
-    if (replicas_ == nullptr || !context_->last_micro_batch()) return;
-    between_[unit] = replicas_->all_reduce(context_->mean(own(unit)), ReduceOp::avg,
+    if (replicas_ == nullptr || !context_->slices().last_micro_batch()) return;
+    between_[unit] = replicas_->all_reduce(context_->slices().mean(own(unit)), ReduceOp::avg,
                                            context_->layout().units()[unit].name);
   }
 

@@ -2,6 +2,10 @@
 // Douillard et al., 2023: DiLoCo, whose outer optimizer is SGD with Nesterov momentum).
 #include <ATen/ops/zeros_like.h>
 
+#include "ddprun/plugin/dtypes.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

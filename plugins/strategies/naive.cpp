@@ -1,5 +1,6 @@
 // Strategy "naive": after backward, one blocking all-reduce for each gradient (CS336 assignment 2,
 // section 2: naive DDP).
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

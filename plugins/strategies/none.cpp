@@ -1,4 +1,7 @@
 // Strategy "none": no communication at all, the control that shows what synchronization costs.
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

@@ -2,6 +2,7 @@
 // section 2: overlapping individual gradients).
 #include <optional>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/gradient_reductions.h"
 #include "ddprun/plugin/strategy.h"
 

@@ -9,6 +9,9 @@
 
 #include <algorithm>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

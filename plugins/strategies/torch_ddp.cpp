@@ -4,6 +4,11 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "ddprun/plugin/c10d_group.h"
+#include "ddprun/plugin/dtypes.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -86,7 +91,7 @@ class TorchDdp final : public Strategy {
     const std::vector<bool> no_sparse_gradients(parameters.size(), false);
     reducer_ = std::make_unique<c10d::Reducer>(
         std::move(parameters), std::vector<std::vector<std::size_t>>{std::move(all)},
-        context_->group().as_c10d(), no_sparse_gradients, to_bytes(bucket_mb_),
+        as_c10d(context_->group()), no_sparse_gradients, to_bytes(bucket_mb_),
         /*find_unused_parameters=*/false,
         // PyTorch's default as well. With it, .grad stays the view of the flat gradient buffer, and
         // the bucket is copied into that.

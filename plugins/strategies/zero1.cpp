@@ -1,5 +1,9 @@
 // Strategy "zero1": each rank updates a part of the parameters (Rajbhandari et al., SC 2020,
 // section 5.1: optimizer state partitioning; CS336 assignment 2, section 3).
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -15,6 +19,9 @@ class Zero1 final : public Strategy {
     options.option("bucket_mb", &bucket_mb_,
                    "size at which a bucket of whole units closes, in MiB (2^20 bytes)",
                    {.min = 0.0});
+    options.option("gather_under_forward", &gather_under_forward_,
+                   "let parameters travel under the next forward, which waits before a unit for "
+                   "its bucket, instead of at the end of the step");
   }
 
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
@@ -23,10 +30,11 @@ class Zero1 final : public Strategy {
 
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
+    plan.holding.arrive_by_unit = gather_under_forward_;
     for (const auto& [first, last] : cut(layout)) {
       const Range range = range_of(layout, first, last);
-      plan.add_reduce_scatter(layout, range);
-      plan.add_gather(layout, range);
+      plan_reduce_scatter(plan, layout, range);
+      plan_gather(plan, layout, range, gather_under_forward_ ? PlannedIn::step : PlannedIn::update);
       plan.holding.owned.push_back(layout.slice(range, rank));
     }
     return plan;
@@ -44,10 +52,22 @@ class Zero1 final : public Strategy {
       }
       buckets_.push_back({.label = "bucket " + std::to_string(buckets_.size()),
                           .range = range,
-                          .own = context.own(range),
+                          .own = context.slices().own(range),
                           .count = gradients,
                           .missing = gradients});
     }
+  }
+
+  void before_forward() override {
+    if (context_->slices().last_micro_batch()) old_ = gather_under_forward_;  // a step begins
+  }
+
+  void before_unit(Pass pass, int unit) override {
+    if (pass == Pass::backward) return;
+    if (std::exchange(old_, false)) {  // the last bucket is used first
+      for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket) send(*bucket);
+    }
+    buckets_[bucket_of_unit_[unit]].gathered.wait();
   }
 
   void on_gradient(int index) override {
@@ -60,7 +80,7 @@ class Zero1 final : public Strategy {
     for (Bucket& bucket : buckets_) {
       bucket.reduced.wait();
       bucket.updated = context_->range_ready(bucket.own);
-      if (bucket.updated) send(bucket);
+      if (bucket.updated && !gather_under_forward_) send(bucket);
       bucket.missing = bucket.count;
     }
     started_ = 0;
@@ -70,10 +90,11 @@ class Zero1 final : public Strategy {
     for (Bucket& bucket : buckets_) {
       if (!bucket.updated) {
         context_->update(bucket.own);
-        send(bucket);
+        if (!gather_under_forward_) send(bucket);
       }
       bucket.updated = false;
     }
+    old_ = gather_under_forward_;
     for (Bucket& bucket : buckets_) bucket.gathered.wait();
   }
 
@@ -110,14 +131,16 @@ class Zero1 final : public Strategy {
 
   void start_next() {
     Bucket& bucket = buckets_[started_++];
-    bucket.reduced = context_->reduce_scatter_gradients(bucket.range, bucket.label);
+    bucket.reduced = context_->slices().reduce_scatter_gradients(bucket.range, bucket.label);
   }
 
   void send(Bucket& bucket) {
-    bucket.gathered = context_->gather_parameters(bucket.range, bucket.label);
+    bucket.gathered = context_->slices().gather_parameters(bucket.range, bucket.label);
   }
 
   double bucket_mb_ = 25.0;
+  bool gather_under_forward_ = false;
+  bool old_ = false;  // what the model would read, until the buckets are gathered
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_unit_;
   std::size_t started_ = 0;  // buckets of this step whose reduction is under way

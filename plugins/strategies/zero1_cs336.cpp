@@ -4,7 +4,10 @@
 #include <numeric>
 #include <optional>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/gradient_reductions.h"
+#include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -24,7 +27,7 @@ class Zero1Cs336 final : public Strategy {
     const std::vector<int> owners = owners_of(layout);
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
-      plan.add_broadcast(layout, i);
+      plan_broadcast(plan, layout, i);
       if (owners[i] == rank) plan.holding.owned.push_back(layout.with_padding(i));
     }
     // With more ranks than parameters: an empty list would stand for everything.
@@ -46,7 +49,7 @@ class Zero1Cs336 final : public Strategy {
     context_->update_rest();
     std::vector<Transfer> sent;
     for (std::size_t i = 0; i < owners_.size(); ++i) {
-      sent.push_back(context_->broadcast_updated(static_cast<int>(i), owners_[i]));
+      sent.push_back(context_->slices().broadcast_updated(static_cast<int>(i), owners_[i]));
     }
     for (Transfer& parameter : sent) parameter.wait();
   }

@@ -2,6 +2,8 @@
 // gradient partitioning).
 #include <optional>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/plugin/unit_exchanges.h"
 
@@ -21,8 +23,8 @@ class Zero2 final : public Strategy {
     Plan plan;
     plan.holding.gradients = Held::by_unit;
     for (const Unit& unit : layout.units()) {
-      plan.add_reduce_scatter(layout, unit.range, PlannedIn::each_micro_batch);
-      plan.add_gather(layout, unit.range);
+      plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
+      plan_gather(plan, layout, unit.range);
       plan.holding.owned.push_back(layout.slice(unit.range, rank));
     }
     return plan;
@@ -39,14 +41,14 @@ class Zero2 final : public Strategy {
   void finish_backward() override {
     gathered_.clear();
     gradients_->finish([this](int unit) {
-      if (context_->range_ready(context_->own(units()[unit].range))) gather(unit);
+      if (context_->range_ready(context_->slices().own(units()[unit].range))) gather(unit);
     });
   }
 
   void update() override {
     const bool updated = !gathered_.empty();  // with optimizer.overlap
     for (int unit = static_cast<int>(units().size()) - 1; unit >= 0 && !updated; --unit) {
-      context_->update(context_->own(units()[unit].range));
+      context_->update(context_->slices().own(units()[unit].range));
       gather(unit);
     }
     for (Transfer& parameters : gathered_) parameters.wait();
@@ -58,7 +60,8 @@ class Zero2 final : public Strategy {
  private:
   const std::vector<Unit>& units() const { return context_->layout().units(); }
   void gather(int unit) {
-    gathered_.push_back(context_->gather_parameters(units()[unit].range, units()[unit].name));
+    gathered_.push_back(
+        context_->slices().gather_parameters(units()[unit].range, units()[unit].name));
   }
 
   std::optional<UnitGradients> gradients_;  // from setup() on

@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"

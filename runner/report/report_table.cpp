@@ -8,6 +8,8 @@
 
 #include "runner/report/report_lines.h"
 
+#include "ddprun/base/choice.h"
+
 namespace ddprun {
 
 namespace {

@@ -13,6 +13,8 @@
 #include "runner/report/summary_csv.h"
 #include "runner/report/timeline_file.h"
 
+#include "ddprun/base/choice.h"
+
 namespace ddprun {
 
 namespace fs = std::filesystem;

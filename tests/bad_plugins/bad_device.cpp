@@ -1,7 +1,7 @@
 // A device's library whose descriptor is good but for the one change that DDPRUN_CHANGE makes to
 // `d`.
+#include "ddprun/base/build_id.h"
 #include "ddprun/device/device_library.h"
-#include "ddprun/plugin/plugin.h"
 
 namespace {
 

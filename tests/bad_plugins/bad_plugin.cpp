@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/plugin/export.h"
 
 namespace ddprun {
 namespace {

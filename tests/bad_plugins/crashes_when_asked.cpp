@@ -1,6 +1,8 @@
 // A strategy that comes through its trial, and crashes when it is asked whether it can run.
 #include <csignal>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/whole_buffers.h"
 #include "plugins_under_test.h"

@@ -10,6 +10,7 @@
 
 #include "ddprun/device/device_library.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
 #include "support/plugin_library.h"

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun::test {

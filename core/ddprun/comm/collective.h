@@ -1,4 +1,4 @@
-// What a collective is, and the record of one that ran.
+// The names of collectives, and the record of one that ran.
 #pragma once
 
 #include <array>
@@ -7,21 +7,13 @@
 #include <vector>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/comm/collective_kind.h"
 
 namespace ddprun {
 
-enum class CollectiveKind : std::uint8_t {
-  all_reduce,
-  broadcast,
-  reduce_scatter,
-  all_gather,
-  barrier
-};
 constexpr auto choice_names(CollectiveKind) {
   return std::array{"all_reduce", "broadcast", "reduce_scatter", "all_gather", "barrier"};
 }
-
-enum class ReduceOp : std::uint8_t { sum, avg, max };
 
 /// One collective as it ran on this rank. Times: nanoseconds of now_ns().
 struct CollectiveRecord {

@@ -21,12 +21,6 @@ struct Work::State {
   c10::intrusive_ptr<RecordedWork> work;
 };
 
-Work::Work() = default;
-Work::Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Work::~Work() = default;
-Work::Work(const Work&) = default;
-Work& Work::operator=(const Work&) = default;
-
 void Work::wait() {
   if (state_) state_->work->wait();
 }

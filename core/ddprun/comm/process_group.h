@@ -15,6 +15,7 @@
 
 namespace c10d {
 class Backend;
+class ProcessGroup;
 class Store;
 }  // namespace c10d
 
@@ -78,7 +79,7 @@ class ProcessGroup final : public RankGroup {
   std::vector<std::string> all_gather_object(const std::string& text);
 
   ProcessGroup& subgroup(const std::vector<int>& ranks) override;
-  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d() override;
+  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
   /// The collectives completed since the last call, those of subgroups too, in the order of
   /// enqueueing. On the CPU it does

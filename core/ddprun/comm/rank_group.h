@@ -5,13 +5,10 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "ddprun/comm/collective.h"
-
-namespace c10d {
-class ProcessGroup;
-}
+#include "ddprun/comm/collective_kind.h"
 
 namespace ddprun {
 
@@ -19,12 +16,8 @@ namespace ddprun {
 class Work {
  public:
   struct State;
-  Work();  ///< an empty handle: wait() returns at once
-  explicit Work(std::shared_ptr<State> state);
-  ~Work();
-  Work(const Work&);
-  Work& operator=(const Work&);
-
+  Work() = default;  ///< an empty handle: wait() returns at once
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   /// Blocks until the result is in the tensor. On a GPU, the current stream waits instead of the
   /// caller. Throws CommError if the collective failed.
   void wait();
@@ -65,10 +58,6 @@ class RankGroup {
   /// its records, too. Throws CommError, and ConfigError if the backend joins all ranks or none
   /// (mpi).
   virtual RankGroup& subgroup(const std::vector<int>& ranks) = 0;
-
-  /// These ranks as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
-  /// collectives are recorded too, labelled with their c10d names.
-  virtual c10::intrusive_ptr<c10d::ProcessGroup> as_c10d() = 0;
 };
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/plugin_library.h"
 

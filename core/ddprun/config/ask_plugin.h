@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ddprun/config/plugin_choice.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 

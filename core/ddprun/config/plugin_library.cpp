@@ -9,6 +9,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/shared_library.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/plugin/export.h"
 
 namespace ddprun {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/config/library_trial.h"
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {

@@ -12,16 +12,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// Writes x + branch to sum. Returns the sum of its squares.
-template <class T>
-HWY_INLINE float add_row(std::int64_t width, const float* x, const T* branch, float* sum) {
-  return sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector squares) HWY_ATTR {
-    const Vector value = hn::Add(load(x + i, lanes), load(branch + i, lanes));
-    store(value, sum + i, lanes);
-    return hn::MulAdd(value, value, squares);
-  }));
-}
-
 HWY_INLINE float square_sum_of_row(std::int64_t width, const float* x) {
   return sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector squares) HWY_ATTR {
     const Vector value = load(x + i, lanes);
@@ -30,33 +20,27 @@ HWY_INLINE float square_sum_of_row(std::int64_t width, const float* x) {
 }
 
 template <class T>
-HWY_INLINE void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                             const T* branch, const float* weight, float* sum, T* y,
-                             float* inverse_rms) {
+HWY_INLINE void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
+                         const float* weight, T* y, float* inverse_rms) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t first = row * width;
-    const float* const input = branch == nullptr ? x + first : sum + first;
-    const float squares = branch == nullptr
-                              ? square_sum_of_row(width, x + first)
-                              : add_row(width, x + first, branch + first, sum + first);
+    const float squares = square_sum_of_row(width, x + first);
     inverse_rms[row] = 1.0f / std::sqrt(squares / static_cast<float>(width) + eps);
     const Vector factor = hn::Set(kFloats, inverse_rms[row]);
     for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const Vector normalized = hn::Mul(load(input + i, lanes), factor);
+      const Vector normalized = hn::Mul(load(x + first + i, lanes), factor);
       store(hn::Mul(normalized, load(weight + i, lanes)), y + first + i, lanes);
     });
   }
 }
 
-void add_rms_norm_float(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                        const float* branch, const float* weight, float* sum, float* y,
-                        float* inverse_rms) {
-  add_rms_norm(rows, width, eps, x, branch, weight, sum, y, inverse_rms);
+void rms_norm_float(std::int64_t rows, std::int64_t width, float eps, const float* x,
+                    const float* weight, float* y, float* inverse_rms) {
+  rms_norm(rows, width, eps, x, weight, y, inverse_rms);
 }
-void add_rms_norm_bf16(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                       const bf16* branch, const float* weight, float* sum, bf16* y,
-                       float* inverse_rms) {
-  add_rms_norm(rows, width, eps, x, branch, weight, sum, y, inverse_rms);
+void rms_norm_bf16(std::int64_t rows, std::int64_t width, float eps, const float* x,
+                   const float* weight, bf16* y, float* inverse_rms) {
+  rms_norm(rows, width, eps, x, weight, y, inverse_rms);
 }
 
 /// With r = inverse_rms: dx = r (dy weight - x r^2 mean(dy weight x)), dweight = dy x r.
@@ -111,22 +95,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(add_rms_norm_float);
-HWY_EXPORT(add_rms_norm_bf16);
+HWY_EXPORT(rms_norm_float);
+HWY_EXPORT(rms_norm_bf16);
 HWY_EXPORT(rms_norm_backward_float);
 HWY_EXPORT(rms_norm_backward_bf16);
 
-void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                  const float* branch, const float* weight, float* sum, float* y,
-                  float* inverse_rms) {
-  HWY_DYNAMIC_DISPATCH(add_rms_norm_float)
-  (rows, width, eps, x, branch, weight, sum, y, inverse_rms);
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              float* y, float* inverse_rms) {
+  HWY_DYNAMIC_DISPATCH(rms_norm_float)(rows, width, eps, x, weight, y, inverse_rms);
 }
-void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                  const bf16* branch, const float* weight, float* sum, bf16* y,
-                  float* inverse_rms) {
-  HWY_DYNAMIC_DISPATCH(add_rms_norm_bf16)
-  (rows, width, eps, x, branch, weight, sum, y, inverse_rms);
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              bf16* y, float* inverse_rms) {
+  HWY_DYNAMIC_DISPATCH(rms_norm_bf16)(rows, width, eps, x, weight, y, inverse_rms);
 }
 void rms_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x,
                        const float* weight, const float* inverse_rms, const float* dsum, float* dx,

@@ -7,14 +7,12 @@
 
 namespace ddprun::kernels {
 
-/// sum = x + branch, y = norm(sum). inverse_rms[row] is kept for backward. sum may be x. If branch
-/// is null, x itself is normalized and sum is not written. x, branch, sum, y: (rows, width);
-/// weight: (width); inverse_rms: (rows).
-void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                  const float* branch, const float* weight, float* sum, float* y,
-                  float* inverse_rms);
-void add_rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                  const bf16* branch, const float* weight, float* sum, bf16* y, float* inverse_rms);
+/// y = norm(x). inverse_rms[row] is kept for backward. x, y: (rows, width); weight: (width);
+/// inverse_rms: (rows).
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              float* y, float* inverse_rms);
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              bf16* y, float* inverse_rms);
 
 /// dx = dsum + the gradient of the norm at x. inverse_rms is that of the forward pass. dsum may be
 /// dx, or null, which means zero. dweight (width) += the weight's gradient, summed over the rows.

@@ -39,10 +39,10 @@ struct AttentionInputNode final : FusedNode {
   std::string name() const override { return "FusedAttentionInputBackward"; }
 
   variable_list backward(variable_list&& gradients) override {
-    const auto [sum, y, inverse_rms] = saved<3>();
-    const Normed normed = {sum, y, inverse_rms};
-    const std::int64_t width = normed.sum.size(1);
-    at::Tensor dvkq = at::empty({normed.sum.size(0), 3 * width}, normed.y.options());
+    const auto [x, y, inverse_rms] = saved<3>();
+    const Normed normed = {x, y, inverse_rms};
+    const std::int64_t width = normed.x.size(1);
+    at::Tensor dvkq = at::empty({normed.x.size(0), 3 * width}, normed.y.options());
     for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
       at::Tensor part = split_heads(dvkq.narrow(1, (2 - output) * width, width), shape);
       if (gradients[output].defined()) {
@@ -59,36 +59,43 @@ struct AttentionInputNode final : FusedNode {
   }
 };
 
-struct BlockOutputNode final : FusedNode {
+struct AttentionOutputNode final : FusedNode {
   Block block;
   Shape shape;
 
-  std::string name() const override { return "FusedBlockOutputBackward"; }
+  std::string name() const override { return "FusedAttentionOutputBackward"; }
 
   variable_list backward(variable_list&& gradients) override {
-    // mixed (rows, d_model), up_gate (rows, 2 * d_ff)
-    auto [mixed, sum, y, inverse_rms, saved_up_gate] = saved<5>();
+    const auto [mixed] = saved<1>();  // (rows, d_model)
+    const ParameterSlot* const out[] = {&block.output};
+    const at::Tensor dbranch = gradients[0].contiguous().to(mixed.scalar_type());
+    add_weight_gradients(out, dbranch, mixed);
+    const at::Tensor dmixed = input_gradient(dbranch, block.output.weight());
+    return {gradients[0], split_heads(dmixed, shape), {}};
+  }
+};
+
+struct FeedForwardNode final : FusedNode {
+  Block block;
+
+  std::string name() const override { return "FusedFeedForwardBackward"; }
+
+  variable_list backward(variable_list&& gradients) override {
+    auto [x, y, inverse_rms, saved_up_gate] = saved<4>();  // up_gate (rows, 2 * d_ff)
     at::Tensor up_gate = to_overwrite(std::move(saved_up_gate));
-    const Normed normed = {sum, y, inverse_rms};
+    const Normed normed = {x, y, inverse_rms};
     const at::Tensor dstream = gradients[0].contiguous();
-    const auto dtype = normed.y.scalar_type();
     const ParameterSlot* const down[] = {&block.w2};
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
-    const ParameterSlot* const out[] = {&block.output};
 
-    const at::Tensor dbranch = dstream.to(dtype);
+    const at::Tensor dbranch = dstream.to(normed.y.scalar_type());
     const at::Tensor dh = input_gradient(dbranch, block.w2.weight());
     const at::Tensor h = swiglu_backward(dh, up_gate);  // up_gate is its gradient now
     add_weight_gradients(down, dbranch, h);
     add_weight_gradients(up, up_gate, normed.y);
     const at::Tensor dy = input_gradient(up_gate, stack_weights(up));
     up_gate.reset();
-    at::Tensor dsum = rms_norm_backward(dy, normed, dstream, block.ln2);
-
-    const at::Tensor dattention = dsum.to(dtype);
-    add_weight_gradients(out, dattention, mixed);
-    const at::Tensor dmixed = input_gradient(dattention, block.output.weight());
-    return {std::move(dsum), split_heads(dmixed, shape), {}, {}, {}, {}, {}};
+    return {rms_norm_backward(dy, normed, dstream, block.ln2), {}, {}, {}, {}};
   }
 };
 
@@ -118,8 +125,7 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
   Normed normed;
   {
     const KernelGuard guard;
-    normed = add_rms_norm(stream, {}, block.ln1.parameter, block.q.weight().scalar_type(),
-                          shape.norm_eps);
+    normed = rms_norm(stream, block.ln1.parameter, block.q.weight().scalar_type(), shape.norm_eps);
     // The flat buffer holds parameters in reverse order of registration: v, k, q.
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     at::Tensor vkq = linear_product(normed.y, stack_weights(weights));
@@ -131,35 +137,47 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
   if (node) {
     node->block = block;
     node->shape = shape;
-    node->save({normed.sum, normed.y, normed.inverse_rms});
+    node->save({normed.x, normed.y, normed.inverse_rms});
     for (at::Tensor& output : qkv) set_history(output, node);
   }
   return qkv;
 }
 
-at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
-                        const Shape& shape) {
-  const auto node =
-      make_node<BlockOutputNode>(stream, mixed, block.output.parameter, block.ln2.parameter,
-                                 block.w1.parameter, block.w3.parameter, block.w2.parameter);
+at::Tensor attention_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
+                            const Shape& shape) {
+  const auto node = make_node<AttentionOutputNode>(stream, mixed, block.output.parameter);
   at::Tensor joined;
+  at::Tensor out;
+  {
+    const KernelGuard guard;
+    joined = join_heads(mixed).to(block.output.weight().scalar_type());
+    out = add_branch(stream, linear_product(joined, block.output.weight()));
+  }
+  if (node) {
+    node->block = block;
+    node->shape = shape;
+    node->save({joined});
+    set_history(out, node);
+  }
+  return out;
+}
+
+at::Tensor feed_forward(const at::Tensor& stream, const Block& block, const Shape& shape) {
+  const auto node = make_node<FeedForwardNode>(stream, block.ln2.parameter, block.w1.parameter,
+                                               block.w3.parameter, block.w2.parameter);
   at::Tensor up_gate;
   at::Tensor out;
   Normed normed;
   {
     const KernelGuard guard;
-    const auto dtype = block.output.weight().scalar_type();
-    joined = join_heads(mixed).to(dtype);
-    normed = add_rms_norm(stream, linear_product(joined, block.output.weight()),
-                          block.ln2.parameter, dtype, shape.norm_eps);
+    normed = rms_norm(stream, block.ln2.parameter, block.w1.weight().scalar_type(), shape.norm_eps);
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
     up_gate = linear_product(normed.y, stack_weights(up));
-    out = add_branch(normed.sum, linear_product(swiglu(up_gate), block.w2.weight()));
+    out = add_branch(stream, linear_product(swiglu(up_gate), block.w2.weight()));
   }
   if (node) {
     node->block = block;
-    node->shape = shape;
-    node->save({joined, normed.sum, normed.y, normed.inverse_rms, up_gate});
+    node->save({normed.x, normed.y, normed.inverse_rms, up_gate});
     set_history(out, node);
   }
   return out;

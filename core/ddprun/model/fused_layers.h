@@ -40,10 +40,13 @@ at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids);
 std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block& block,
                                           const Shape& shape);
 
-/// The output projection and the residual, then RMSNorm, the SwiGLU feed-forward and the residual.
-/// mixed: (batch, heads, time, head_dim), what attention returned. Returns the stream.
-at::Tensor block_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
-                        const Shape& shape);
+/// The output projection and the residual. mixed: (batch, heads, time, head_dim), what attention
+/// returned. Returns the stream.
+at::Tensor attention_output(const at::Tensor& stream, const at::Tensor& mixed, const Block& block,
+                            const Shape& shape);
+
+/// RMSNorm, the SwiGLU feed-forward and the residual. Returns the stream.
+at::Tensor feed_forward(const at::Tensor& stream, const Block& block, const Shape& shape);
 
 /// Who uses the memory of the head's gradient (ParameterSlot::gradient); one per model. A loss
 /// builds that gradient there during its forward, long before it becomes .grad. That loss is the

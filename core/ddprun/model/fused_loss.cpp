@@ -73,8 +73,8 @@ struct HeadLossNode final : FusedNode {
 
   variable_list backward(variable_list&& gradients) override {
     // dy (rows, d_model) T: like dhead, of the normed rows
-    auto [sum, y, inverse_rms, saved_dy] = saved<4>();
-    const Normed normed = {sum, y, inverse_rms};
+    auto [x, y, inverse_rms, saved_dy] = saved<4>();
+    const Normed normed = {x, y, inverse_rms};
     const auto factor = gradients[0].item<float>();
     if (head.trained()) give_gradient(factor);
     const at::Tensor dy =
@@ -122,8 +122,7 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
   at::Tensor loss;
   {
     const KernelGuard guard;
-    const Normed normed =
-        add_rms_norm(stream, {}, norm.parameter, head.weight().scalar_type(), norm_eps);
+    const Normed normed = rms_norm(stream, norm.parameter, head.weight().scalar_type(), norm_eps);
     LossGradients gradients;
     if (node) {
       node->norm = norm;
@@ -134,7 +133,7 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
     }
     const double sum = sum_of_losses(normed.y, head.weight(), targets, gradients);
     loss = at::scalar_tensor(sum / static_cast<double>(normed.y.size(0)), stream.options());
-    if (node) node->save({normed.sum, normed.y, normed.inverse_rms, gradients.dy});
+    if (node) node->save({normed.x, normed.y, normed.inverse_rms, gradients.dy});
   }
   if (node) torch::autograd::set_history(loss, node);
   return loss;

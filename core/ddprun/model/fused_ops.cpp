@@ -65,20 +65,17 @@ T* row(const at::Tensor& tensor, std::int64_t index) {
 
 }  // namespace
 
-Normed add_rms_norm(const at::Tensor& stream, const at::Tensor& branch, const at::Tensor& weight,
-                    at::ScalarType dtype, float eps) {
-  const std::int64_t width = stream.size(1);
-  Normed out;
-  out.sum = branch.defined() ? at::empty_like(stream) : stream;
-  out.y = at::empty(stream.sizes(), stream.options().dtype(dtype));
-  out.inverse_rms = at::empty({stream.size(0)}, stream.options());
+Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype, float eps) {
+  const std::int64_t width = x.size(1);
+  const Normed out = {.x = x,
+                      .y = at::empty(x.sizes(), x.options().dtype(dtype)),
+                      .inverse_rms = at::empty({x.size(0)}, x.options())};
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_rows(stream.size(0), width, [&](std::int64_t begin, std::int64_t end) {
-      kernels::add_rms_norm(end - begin, width, eps, row<float>(stream, begin),
-                            row<T>(branch, begin), weight.const_data_ptr<float>(),
-                            row<float>(out.sum, begin), row<T>(out.y, begin),
-                            row<float>(out.inverse_rms, begin));
+    for_rows(x.size(0), width, [&](std::int64_t begin, std::int64_t end) {
+      kernels::rms_norm(end - begin, width, eps, row<float>(x, begin),
+                        weight.const_data_ptr<float>(), row<T>(out.y, begin),
+                        row<float>(out.inverse_rms, begin));
     });
   });
   return out;
@@ -88,17 +85,17 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
                              const ParameterSlot& weight) {
   const std::int64_t rows = dy.size(0);
   const std::int64_t width = dy.size(1);
-  at::Tensor dx = at::empty_like(normed.sum);
+  at::Tensor dx = at::empty_like(normed.x);
   // Each thread sums the weight's gradient over its own rows; the sums are added in order.
   const std::int64_t parts = parts_of(rows);
   at::Tensor partial = at::zeros({parts, width}, dx.options());
   with_dtype(dy.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      kernels::rms_norm_backward(
-          end - begin, width, row<T>(dy, begin), row<float>(normed.sum, begin),
-          weight.parameter.const_data_ptr<float>(), row<float>(normed.inverse_rms, begin),
-          row<float>(dsum, begin), row<float>(dx, begin), row<float>(partial, part));
+      kernels::rms_norm_backward(end - begin, width, row<T>(dy, begin), row<float>(normed.x, begin),
+                                 weight.parameter.const_data_ptr<float>(),
+                                 row<float>(normed.inverse_rms, begin), row<float>(dsum, begin),
+                                 row<float>(dx, begin), row<float>(partial, part));
     });
   });
   if (!weight.trained()) return dx;

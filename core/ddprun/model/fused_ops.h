@@ -11,14 +11,13 @@ namespace ddprun::fused {
 
 /// What an RMSNorm's forward keeps for its backward.
 struct Normed {
-  at::Tensor sum;          ///< (rows, width) float32: what was normalized
+  at::Tensor x;            ///< (rows, width) float32: what was normalized
   at::Tensor y;            ///< (rows, width) T
   at::Tensor inverse_rms;  ///< (rows,) float32
 };
 
-/// y = RMSNorm(stream + branch) with `weight` (width,) float32; `branch` (T) may be undefined.
-Normed add_rms_norm(const at::Tensor& stream, const at::Tensor& branch, const at::Tensor& weight,
-                    at::ScalarType dtype, float eps);
+/// y = RMSNorm(x) with `weight` (width,) float32. x: (rows, width) float32.
+Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype, float eps);
 
 /// Returns dsum + the gradient of the norm, (rows, width) float32. Adds to the weight's gradient.
 /// dsum is float32 and may be undefined.

@@ -96,6 +96,9 @@ void declare_options(Options& options, ModelConfig& config) {
       "frozen", &config.frozen,
       "names of parameters that are not trained, with wildcards, in quotes: \"layers.0.*\"");
   declare_option(options, config.recompute);
+  options.option("unit", &config.unit,
+                 "what sharding strategies gather and send at a time: a block, or its attention "
+                 "and its feed-forward network one by one (layer)");
 }
 
 }  // namespace ddprun

@@ -4,6 +4,7 @@
 // Family: model_config.cpp model_parameters.cpp
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,13 @@
 namespace ddprun {
 
 class Options;
+
+/// `model.unit`: what the parameters of a block are to strategies that work unit by unit.
+enum class UnitSize {
+  block,  ///< one unit
+  layer,  ///< two: attention with its norm, and the feed-forward network with its
+};
+constexpr auto choice_names(UnitSize) { return std::array{"block", "layer"}; }
 
 struct ModelConfig {
   std::string preset = "tiny";
@@ -27,11 +35,13 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   KernelSet kernels = KernelSet::fused;
   RecomputeConfig recompute = {};
+  UnitSize unit = UnitSize::block;
   /// The head's weight is the embedding's (Press and Wolf 2017), initialized as a head's is.
   bool tie_embeddings = false;
   /// Patterns of the names of parameters that are not trained.
   std::vector<std::string> frozen = {};
 
+  std::int64_t units_per_block() const { return unit == UnitSize::layer ? 2 : 1; }
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;
 };

@@ -78,8 +78,7 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
                                                                 embedding_std, seed, embedding));
   parameters_.back().read_in_float32 = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    unit_ = "layers." + std::to_string(layer);
-    blocks_.push_back(make_block(unit_ + "."));
+    blocks_.push_back(make_block("layers." + std::to_string(layer)));
   }
   unit_ = "head";
   ln_final_ = norm_weight("ln_final.weight");
@@ -92,19 +91,23 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   rotations_ = rope_rotations(config).to(device);
 }
 
-fused::Block Transformer::make_block(const std::string& prefix) {
+fused::Block Transformer::make_block(const std::string& name) {
   const std::int64_t d = config_.d_model;
   const std::int64_t f = config_.d_ff;
-  // A braced list is evaluated from left to right: this is the order of registration.
-  return {norm_weight(prefix + "ln1.weight"),
-          linear_weight(prefix + "attn.q_proj.weight", d, d),
-          linear_weight(prefix + "attn.k_proj.weight", d, d),
-          linear_weight(prefix + "attn.v_proj.weight", d, d),
-          linear_weight(prefix + "attn.output_proj.weight", d, d),
-          norm_weight(prefix + "ln2.weight"),
-          linear_weight(prefix + "ffn.w1.weight", f, d),
-          linear_weight(prefix + "ffn.w3.weight", f, d),
-          linear_weight(prefix + "ffn.w2.weight", d, f)};
+  const bool by_layer = config_.unit == UnitSize::layer;
+  fused::Block block;
+  unit_ = by_layer ? name + ".attn" : name;
+  block.ln1 = norm_weight(name + ".ln1.weight");
+  block.q = linear_weight(name + ".attn.q_proj.weight", d, d);
+  block.k = linear_weight(name + ".attn.k_proj.weight", d, d);
+  block.v = linear_weight(name + ".attn.v_proj.weight", d, d);
+  block.output = linear_weight(name + ".attn.output_proj.weight", d, d);
+  unit_ = by_layer ? name + ".ffn" : name;
+  block.ln2 = norm_weight(name + ".ln2.weight");
+  block.w1 = linear_weight(name + ".ffn.w1.weight", f, d);
+  block.w3 = linear_weight(name + ".ffn.w3.weight", f, d);
+  block.w2 = linear_weight(name + ".ffn.w2.weight", d, f);
+  return block;
 }
 
 ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
@@ -168,23 +171,39 @@ at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) c
   return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
-at::Tensor Transformer::reference_block(at::Tensor x, const fused::Block& block) const {
-  x = x + attend(block, norm(x, block.ln1));
-  const at::Tensor y = norm(x, block.ln2);
-  // These are separate statements, not operands of one: autograd runs backward in the reverse of
-  // this order, which must be that of the flat buffers.
-  const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
-  const at::Tensor up = linear_(y, block.w3.parameter);
-  return x + linear_(gate * up, block.w2.parameter);
+Transformer::Layers Transformer::reference_layers() const {
+  return {.attention =
+              [this](const at::Tensor& x, const fused::Block& block) {
+                return x + attend(block, norm(x, block.ln1));
+              },
+          .feed_forward =
+              [this](const at::Tensor& x, const fused::Block& block) {
+                const at::Tensor y = norm(x, block.ln2);
+                // These are separate statements, not operands of one: autograd runs backward in the
+                // reverse of this order, which must be that of the flat buffers.
+                const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
+                const at::Tensor up = linear_(y, block.w3.parameter);
+                return x + linear_(gate * up, block.w2.parameter);
+              }};
 }
 
-at::Tensor Transformer::through_blocks(const at::Tensor& stream, const OneBlock& one_block) const {
-  const Blocks blocks = [this, one_block](const at::Tensor& in, std::int64_t first,
-                                          std::int64_t last) {
+at::Tensor Transformer::through_block(at::Tensor stream, std::int64_t block,
+                                      const Layers& layers) const {
+  const fused::Block& weights = blocks_[block];
+  const auto attention = [&] { return layers.attention(std::move(stream), weights); };
+  if (config_.unit == UnitSize::block) {
+    return run_unit_(unit_of(block), [&] { return layers.feed_forward(attention(), weights); });
+  }
+  at::Tensor x = run_unit_(unit_of(block), attention);
+  return run_unit_(unit_of(block) + 1, [&] { return layers.feed_forward(std::move(x), weights); });
+}
+
+at::Tensor Transformer::through_blocks(const at::Tensor& stream, const Layers& layers) const {
+  const Blocks blocks = [this, layers](const at::Tensor& in, std::int64_t first,
+                                       std::int64_t last) {
     at::Tensor x = in;
     for (std::int64_t block = first; block < last; ++block) {
-      x = run_unit_(static_cast<int>(block) + 1,
-                    [&] { return one_block(std::move(x), blocks_[block]); });
+      x = through_block(std::move(x), block, layers);
     }
     return x;
   };
@@ -202,10 +221,11 @@ at::Tensor Transformer::through_blocks(const at::Tensor& stream, const OneBlock&
 
 bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
   for (std::int64_t block = first; block < last; ++block) {
-    const std::string unit = "layers." + std::to_string(block);
-    const bool trains = std::any_of(
-        parameters_.begin(), parameters_.end(),
-        [&](const NamedTensor& each) { return each.unit == unit && each.tensor.requires_grad(); });
+    const std::string prefix = "layers." + std::to_string(block) + ".";
+    const bool trains =
+        std::any_of(parameters_.begin(), parameters_.end(), [&](const NamedTensor& each) {
+          return each.name.starts_with(prefix) && each.tensor.requires_grad();
+        });
     if (trains) return true;
   }
   return false;
@@ -217,7 +237,10 @@ at::Tensor Transformer::logits_of(const at::Tensor& x) const {
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
   at::Tensor x = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
-  for (const fused::Block& block : blocks_) x = reference_block(x, block);
+  const Layers layers = reference_layers();
+  for (const fused::Block& block : blocks_) {
+    x = layers.feed_forward(layers.attention(x, block), block);
+  }
   return logits_of(x);
 }
 
@@ -225,11 +248,8 @@ at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) c
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
   const at::Tensor embedded =
       run_unit_(0, [&] { return at::embedding(token_embeddings_.parameter, ids); });
-  const at::Tensor x =
-      through_blocks(embedded, [this](at::Tensor stream, const fused::Block& block) {
-        return reference_block(std::move(stream), block);
-      });
-  return run_unit_(head_unit(), [&] {
+  const at::Tensor x = through_blocks(embedded, reference_layers());
+  return run_unit_(unit_of(config_.layers), [&] {
     return at::cross_entropy_loss(logits_of(x).to(at::kFloat).flatten(0, 1), targets.flatten());
   });
 }
@@ -251,13 +271,19 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                            .rotations = at::view_as_real(rotations_.squeeze(1))};
   const at::Tensor embedded =
       run_unit_(0, [&] { return fused::embedding(token_embeddings_, ids.flatten()); });
-  const at::Tensor x = through_blocks(  // (B * T, d_model)
-      embedded, [this, shape](const at::Tensor& stream, const fused::Block& block) {
-        const auto [q, k, v] = fused::attention_input(stream, block, shape);
-        return fused::block_output(stream, attention_.forward(q, k, v, {.causal = true}), block,
-                                   shape);
-      });
-  return run_unit_(head_unit(), [&] {
+  const Layers layers = {.attention =
+                             [this, shape](const at::Tensor& stream, const fused::Block& block) {
+                               const auto [q, k, v] = fused::attention_input(stream, block, shape);
+                               const at::Tensor mixed =
+                                   attention_.forward(q, k, v, {.causal = true});
+                               return fused::attention_output(stream, mixed, block, shape);
+                             },
+                         .feed_forward =
+                             [shape](const at::Tensor& stream, const fused::Block& block) {
+                               return fused::feed_forward(stream, block, shape);
+                             }};
+  const at::Tensor x = through_blocks(embedded, layers);  // (B * T, d_model)
+  return run_unit_(unit_of(config_.layers), [&] {
     return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps,
                             head_memory_);
   });

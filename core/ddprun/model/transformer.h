@@ -33,7 +33,8 @@ class Transformer {
   /// In registration order (that of the forward pass), named as in cs336_basics:
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
   /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight. The
-  /// units are the embedding, each block, and the head with its norm. Fused kernels read the
+  /// units are the embedding, each block (or its layers, as model.unit says), and the head with its
+  /// norm. Fused kernels read the
   /// embedding and the norms in float32. What model.frozen names requires no gradient. With
   /// model.tie_embeddings lm_head.weight is the embedding's tensor once more.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
@@ -51,8 +52,8 @@ class Transformer {
 
   /// Runs a part of the forward pass, which uses the parameters of one unit.
   using RunUnit = std::function<at::Tensor(int unit, const std::function<at::Tensor()>& forward)>;
-  /// Sets what runs each unit of loss(): 0 is the embedding, then the blocks, then the head. Before
-  /// this call they run as they are.
+  /// Sets what runs each unit of loss(): 0 is the embedding, then the blocks or their layers, then
+  /// the head. Before this call they run as they are.
   void use_units(RunUnit run) { run_unit_ = std::move(run); }
 
   /// Sets what blocks are called within when backward computes them again (model.recompute): it
@@ -72,18 +73,25 @@ class Transformer {
   ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
   ParameterSlot norm_weight(const std::string& name);
   ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
-  fused::Block make_block(const std::string& prefix);
+  fused::Block make_block(const std::string& name);
 
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
   at::Tensor rotate(const at::Tensor& x) const;
   at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
-  int head_unit() const { return static_cast<int>(config_.layers) + 1; }
+  /// The first unit of a block; of the block after the last, the head.
+  int unit_of(std::int64_t block) const {
+    return static_cast<int>(block * config_.units_per_block()) + 1;
+  }
   at::Tensor logits_of(const at::Tensor& x) const;
-  /// What one block makes of the stream, which it must not write into.
-  using OneBlock = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
+  /// What one of a block's layers makes of the stream, which it must not write into.
+  using Layer = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
+  struct Layers {
+    Layer attention, feed_forward;
+  };
+  Layers reference_layers() const;
+  at::Tensor through_block(at::Tensor stream, std::int64_t block, const Layers& layers) const;
   bool trains_blocks(std::int64_t first, std::int64_t last) const;
-  at::Tensor through_blocks(const at::Tensor& stream, const OneBlock& one_block) const;
-  at::Tensor reference_block(at::Tensor x, const fused::Block& block) const;
+  at::Tensor through_blocks(const at::Tensor& stream, const Layers& layers) const;
   at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
 
   ModelConfig config_;

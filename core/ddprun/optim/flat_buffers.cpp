@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/parameter_check.h"
+#include "ddprun/optim/parameter_reads.h"
 
 namespace ddprun {
 
@@ -93,7 +95,7 @@ void FlatBuffers::hold_parameters(const Allocate& how) {
   parameters_.add(all(), allocate(how, all().size(), dtypes().parameters));
   copy_values(parameters(all()), all());
   for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(parameters(range(i)), i));
-  if (!has_copy()) return;
+  if (!reads().has_copy()) return;
   // Strategies that own a part send the copy to each other.
   copy_.add(all(), allocate(owns_all() ? allocate_private : how, all().size(), dtypes().compute));
   parameters_changed(all());
@@ -106,15 +108,15 @@ void FlatBuffers::point_at_copy() {
 
 void FlatBuffers::hold_gathered(const Allocate& how) {
   const bool for_all = holding_.place_for_each_unit;
-  if (!has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
+  if (!reads().has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
   const auto copy_bytes = [&](const Unit& unit) {
-    return only_float32(unit.range) ? 0 : bytes_of(unit.range.size(), dtypes().compute);
+    return reads().only_float32(unit.range) ? 0 : bytes_of(unit.range.size(), dtypes().compute);
   };
   // What is read in float32 lies behind the copy, on cache lines.
   const auto float32_ranges = [&](const Unit& unit) {
-    if (only_float32(unit.range)) return std::vector{unit.range};
+    if (reads().only_float32(unit.range)) return std::vector{unit.range};
     std::vector<Range> ranges;
-    for (const int index : read_in_float32(unit.range)) ranges.push_back(with_padding(index));
+    for (const int index : reads().in_float32(unit.range)) ranges.push_back(with_padding(index));
     return ranges;
   };
   const UnitPlaces places = make_places(
@@ -183,7 +185,7 @@ void FlatBuffers::agree_on_values(const std::function<void(const at::Tensor&)>& 
 
 /// True if the copy is all that anyone reads of it.
 bool FlatBuffers::read_by_kernels_alone(int index) const {
-  return has_copy() && dtypes().compute != dtypes().model && !reads_float32(index);
+  return reads().has_copy() && dtypes().compute != dtypes().model && !reads().in_float32(index);
 }
 
 void FlatBuffers::point_at_gathered(int index) {
@@ -220,7 +222,7 @@ std::vector<at::Tensor> FlatBuffers::read(int index) const {
   if (!read_by_kernels_alone(index) || owns_all()) {
     views.push_back(tensor.variable_data().as_strided({tensor.numel()}, {1}));
   }
-  if (reads_float32(index) && !reads_both(index)) return views;
+  if (reads().in_float32(index) && !reads().both(index)) return views;
   if (!copy_.empty()) views.push_back(copy_.view(range(index)));
   if (gathered_.holds(range(index))) views.push_back(gathered(range(index)));
   return views;
@@ -246,7 +248,8 @@ std::vector<ParameterSlot> FlatBuffers::slots() const {
                        .expected = "another precision, or PyTorch's operators",
                        .hint = "set `kernels: reference` under `model:`"});
   }
-  TORCH_CHECK(without_copy || has_copy(), "buffers laid out for PyTorch's operators have no slots");
+  TORCH_CHECK(without_copy || reads().has_copy(),
+              "buffers laid out for PyTorch's operators have no slots");
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
     const Range range = this->range(index);
@@ -254,7 +257,7 @@ std::vector<ParameterSlot> FlatBuffers::slots() const {
     // Views whose version autograd does not compare: a unit's place is filled again before backward
     // reads it.
     if (!copy_.empty()) slot.compute = shaped(copy_.view(range).variable_data(), index);
-    if (has_copy() && gathered_.holds(range)) {
+    if (reads().has_copy() && gathered_.holds(range)) {
       slot.compute = shaped(gathered(range).variable_data(), index);
     }
     if (!gradients_.empty()) slot.gradient = shaped(gradients_.view(range), index);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "ddprun/base/private_memory.h"
+#include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/buffer_holding.h"
 #include "ddprun/optim/buffer_places.h"
 #include "ddprun/optim/named_tensor.h"

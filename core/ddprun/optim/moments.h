@@ -10,6 +10,7 @@
 #include <map>
 
 #include "ddprun/base/private_memory.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_buffers.h"
 
 namespace ddprun {

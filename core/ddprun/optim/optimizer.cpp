@@ -15,6 +15,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/optimizer.h"
 #include "ddprun/optim/aten_optimizer.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/moments.h"
 

@@ -1,16 +1,17 @@
 // What lies where in the flat buffers, known without their memory: parameters, units, slices.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "ddprun/kernels/kernel_set.h"
-#include "ddprun/optim/named_tensor.h"
-
 namespace ddprun {
+
+struct BufferDtypes;
+enum class KernelSet;
+struct NamedTensor;
+class ParameterReads;
 
 /// Elements [begin, end) of a flat buffer.
 struct Range {
@@ -19,26 +20,6 @@ struct Range {
   std::int64_t size() const { return end - begin; }
   bool contains(const Range& other) const { return begin <= other.begin && other.end <= end; }
   friend bool operator==(const Range&, const Range&) = default;
-};
-
-/// In which dtypes the flat buffers are: each is float32 or bfloat16.
-struct BufferDtypes {
-  /// Of the matrix products and of what they read and write. The fused kernels read a copy of the
-  /// parameters in it; with float32 there is no copy. It may also be float16 if there are no fused
-  /// kernels.
-  c10::ScalarType compute = c10::kFloat;
-  /// Of the gradients that ranks exchange.
-  c10::ScalarType reduce = c10::kFloat;
-  /// Of the model's own tensors, and of gradients while backward accumulates them. If it is
-  /// bfloat16, so must be the two above.
-  c10::ScalarType model = c10::kFloat;
-  /// Of the parameters that the optimizer updates. If it is float32 and `model` is bfloat16, they
-  /// are masters, and the model's tensors are views of their copy. If it is bfloat16, `model` must
-  /// be, and there are no masters: the model's tensors are views of the parameters.
-  c10::ScalarType parameters = c10::kFloat;
-  /// Of the moments, which the optimizer allocates. bfloat16 needs parameters in bfloat16. The
-  /// optimizer computes in float32 in any case.
-  c10::ScalarType moments = c10::kFloat;
 };
 
 /// Parameters that are used together: an embedding, a block, a head.
@@ -87,20 +68,10 @@ class ParameterLayout {
   /// ranks(); 0: as many parts as ranks.
   Range slice(Range range, int part, int parts = 0) const;
 
-  const BufferDtypes& dtypes() const { return dtypes_; }
   std::int64_t gradient_bytes(Range range) const;
-  /// True if products read a copy of the parameters.
-  bool has_copy() const { return has_copy_; }
-  /// True if it is read from the updated parameters although there is a copy.
-  bool reads_float32(int index) const { return has_copy_ && float32_[index]; }
-  /// True if nothing but its copy is read of it.
-  bool reads_copy_alone(int index) const { return has_copy_ && !float32_[index]; }
-  /// True if products read its copy beside that: a weight that is used twice.
-  bool reads_both(int index) const { return reads_float32(index) && products_[index]; }
-  /// Such parameters within `range`.
-  std::vector<int> read_in_float32(Range range) const;
-  /// True if nothing in `range` is read from the copy.
-  bool only_float32(Range range) const;
+  const BufferDtypes& dtypes() const;
+  /// In which dtype each parameter is read.
+  const ParameterReads& reads() const { return *reads_; }
 
  private:
   void place(const std::vector<NamedTensor>& parameters);
@@ -108,12 +79,10 @@ class ParameterLayout {
   std::vector<std::string> names_;
   std::vector<Range> ranges_;
   std::vector<std::vector<std::int64_t>> sizes_;
-  std::vector<bool> float32_, products_;  // by parameter: what reads it
   std::vector<Unit> units_;
   std::vector<int> unit_of_;  // by parameter
-  BufferDtypes dtypes_;
   int ranks_, ranks_per_host_;
-  bool has_copy_;
+  std::shared_ptr<const ParameterReads> reads_;
   std::int64_t parameter_count_ = 0;
 };
 

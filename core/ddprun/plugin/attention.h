@@ -35,6 +35,3 @@ class Attention : public Plugin {
 };
 
 }  // namespace ddprun
-
-#define DDPRUN_ATTENTION(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, attention, name, summary, version)

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/collective_kind.h"
 #include "ddprun/optim/buffer_holding.h"
 
 namespace ddprun {
@@ -42,15 +42,6 @@ struct Plan {
   void add(CollectiveKind kind, std::int64_t bytes, PlannedIn in = PlannedIn::step) {
     collectives.push_back({kind, bytes, in});
   }
-  /// What StrategyContext::reduce_scatter_gradients() and gather_parameters() issue for `range`.
-  void add_reduce_scatter(const ParameterLayout& layout, Range range,
-                          PlannedIn in = PlannedIn::step);
-  void add_gather(const ParameterLayout& layout, Range range, PlannedIn in = PlannedIn::update);
-  /// An all-reduce of what StrategyContext::mean() gives for `range`, of gradients held by unit.
-  void add_mean_all_reduce(const ParameterLayout& layout, Range range,
-                           PlannedIn in = PlannedIn::step);
-  /// What StrategyContext::broadcast_updated() issues for parameter `index`.
-  void add_broadcast(const ParameterLayout& layout, int index, PlannedIn in = PlannedIn::update);
 };
 
 }  // namespace ddprun

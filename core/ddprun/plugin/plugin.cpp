@@ -3,8 +3,10 @@
 
 #include <utility>
 
+#include "ddprun/base/error.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -52,12 +54,6 @@ std::optional<Refusal> refuse_tied_units(const RunDescription& run) {
                      "are two units with one weight",
                  .expected = "model.tie_embeddings false",
                  .hint = "take a strategy that holds parameters and gradients whole"};
-}
-
-void Transfer::wait() {
-  for (Work& work : works_) work.wait();
-  works_.clear();
-  if (then_) std::exchange(then_, {})();
 }
 
 Precision::~Precision() = default;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/gradient_scale.h"
 #include "ddprun/optim/named_tensor.h"
-#include "ddprun/optim/parameter_layout.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
@@ -100,6 +100,3 @@ std::optional<Refusal> needs_reference_kernels(const RunDescription& run,
                                                const std::string& reason);
 
 }  // namespace ddprun
-
-#define DDPRUN_PRECISION(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, precision, name, summary, version)

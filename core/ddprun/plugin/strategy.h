@@ -1,12 +1,9 @@
-// The strategy interface: how the gradients of data-parallel ranks become their mean, and which
-// rank keeps what.
+// The strategy interface: how the gradients of data-parallel ranks become their mean.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <optional>
-#include <string_view>
+#include <cstdint>
 #include <vector>
 
 #include "ddprun/comm/rank_group.h"
@@ -16,18 +13,7 @@
 
 namespace ddprun {
 
-/// Collectives under way, and what is left to do once they have arrived. wait() once.
-class Transfer {
- public:
-  Transfer() = default;
-  Transfer(std::vector<Work> works, std::function<void()> then)
-      : works_(std::move(works)), then_(std::move(then)) {}
-  void wait();
-
- private:
-  std::vector<Work> works_;
-  std::function<void()> then_;
-};
+class Slices;
 
 /// What a strategy works with. The core owns one per rank. It outlives every call of the strategy
 /// except its destructor, which must not use it. Training thread only, but for on_gradient()'s.
@@ -48,26 +34,8 @@ class StrategyContext {
   /// Copies rank 0's parameters to all ranks, in place.
   virtual void broadcast_parameters() = 0;
 
-  /// The slice of `range`, which is made of whole units, that this rank owns of them
-  /// (ParameterLayout::slice).
-  virtual Range own(Range range) const = 0;
-  /// A 1-D view of what the optimizer will read: of gradients held by unit, the mean of what the
-  /// rank owns, with all micro-batches so far.
-  virtual at::Tensor mean(Range range) const = 0;
-  /// Whether the backward under way, or the last, is of the last micro-batch of its step.
-  virtual bool last_micro_batch() const = 0;
-
-  /// Averages the gradients of `range`, whole units, over the ranks that share a set of slices
-  /// (BufferHolding::shards; all, if the plan names no other number): on arrival this rank's slice
-  /// is the mean. Of gradients held by unit (one unit at a time), micro-batches add up.
-  virtual Transfer reduce_scatter_gradients(Range range, std::string_view label) = 0;
-  /// Sends each rank's slice of the updated parameters to all that share the set: on arrival the
-  /// model reads them. In the dtypes in which it reads them. Of parameters held by unit: one unit.
-  virtual Transfer gather_parameters(Range range, std::string_view label) = 0;
-  /// Sends the updated parameter `index` from `owner`, the rank that owns all of it, to all: on
-  /// arrival the model reads it. In the dtype in which it reads it, and labelled with its name. Not
-  /// of parameters held by unit.
-  virtual Transfer broadcast_updated(int index, int owner) = 0;
+  /// For strategies that own a part (sharding.h).
+  virtual Slices& slices() = 0;
 
   /// Updates parameters that this rank owns. Call it in update() only.
   virtual void update(Range range) = 0;
@@ -108,7 +76,7 @@ class Strategy : public Plugin {
   virtual void setup(StrategyContext& context);
 
   /// Called before the forward of each micro-batch whose gradients will be exchanged: the last of a
-  /// step, and with gradients held by unit all of them.
+  /// step, and all of them with gradients held, or parameters that arrive, by unit.
   virtual void before_forward();
   /// Called before a unit is used, and when it is not needed any more, in each forward and
   /// backward. In backward, after_unit() comes when the gradients of the unit are final on this
@@ -147,14 +115,4 @@ class Strategy : public Plugin {
   StrategyContext* context_ = nullptr;  ///< from setup() on
 };
 
-/// For unsupported(): a refusal if steps are captured, by strategies that nobody has tried so.
-std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
-/// For unsupported(): a refusal if two units use one weight, by strategies that hold parameters or
-/// gradients by unit.
-std::optional<Refusal> refuse_tied_units(const RunDescription& run);
-
 }  // namespace ddprun
-
-/// Exports a strategy: DDPRUN_STRATEGY(MyClass, "my_name", "one line", "1.0")
-#define DDPRUN_STRATEGY(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, strategy, name, summary, version)

@@ -1,5 +1,7 @@
 // Units on their way: one neighbour ahead for parameters, one behind for gradients.
 #include "ddprun/plugin/unit_exchanges.h"
+#include "ddprun/base/options.h"
+#include "ddprun/plugin/run_description.h"
 
 #include <cstdlib>
 #include <utility>
@@ -38,7 +40,7 @@ void UnitGradients::before_unit(Pass pass, int unit) {
 void UnitGradients::after_unit(Pass pass, int unit) {
   if (pass == Pass::forward) return;
   const Unit& own = unit_of(context_, unit);
-  transfers_[unit] = context_.reduce_scatter_gradients(own.range, own.name);
+  transfers_[unit] = context_.slices().reduce_scatter_gradients(own.range, own.name);
   under_way_[unit] = true;
 }
 
@@ -57,7 +59,7 @@ UnitParameters::UnitParameters(StrategyContext& context, AfterForward after_forw
 
 void UnitParameters::before_forward() {
   // Shared places hold what backward left there. Others are old where a step begins.
-  if (after_forward_ == AfterForward::reshard || context_.last_micro_batch()) forget();
+  if (after_forward_ == AfterForward::reshard || context_.slices().last_micro_batch()) forget();
 }
 
 void UnitParameters::before_unit(Pass pass, int unit) {
@@ -77,7 +79,7 @@ void UnitParameters::want(int unit) {
   }
   there_[unit] = true;
   const Unit& wanted = unit_of(context_, unit);
-  transfers_[unit] = context_.gather_parameters(wanted.range, wanted.name);
+  transfers_[unit] = context_.slices().gather_parameters(wanted.range, wanted.name);
 }
 
 AfterForward UnitSharding::after_forward() const {
@@ -115,20 +117,21 @@ void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
   const auto& units = layout.units();
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     const Range range = units[unit].range;
-    plan.add_gather(layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
+    plan_gather(plan, layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
     if (keeps || unit + 2 >= units.size()) continue;  // still there when backward comes
-    plan.add_gather(layout, range, PlannedIn::each_micro_batch);
+    plan_gather(plan, layout, range, PlannedIn::each_micro_batch);
   }
 }
 
 std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) const {
-  if (run.recomputed_blocks > 1 && reshard_after_forward_) {
-    return Refusal{
-        .reason =
-            "units that are computed again are gathered once more, and the plan "
-            "knows of single blocks only",
-        .expected = "model.recompute every_block or none, or reshard_after_forward false",
-        .hint = "set `recompute: every_block` under `model:`, or let units stay"};
+  if (run.recomputed_units > 1 && reshard_after_forward_) {
+    return Refusal{.reason =
+                       "units that are computed again are gathered once more, and the plan "
+                       "knows of single units only",
+                   .expected =
+                       "model.recompute none, or every_block with model.unit block, or "
+                       "reshard_after_forward false",
+                   .hint = "set `recompute: every_block` under `model:`, or let units stay"};
   }
   if (auto refusal = refuse_tied_units(run)) return refusal;
   return refuse_captured_steps(run);

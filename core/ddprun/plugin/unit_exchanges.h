@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -83,7 +84,9 @@ class UnitSharding : public Strategy {
   /// For finish_backward().
   UnitGradients& gradients() { return *gradients_; }
   /// What this rank owns of a unit.
-  Range own(int unit) const { return context_->own(context_->layout().units()[unit].range); }
+  Range own(int unit) const {
+    return context_->slices().own(context_->layout().units()[unit].range);
+  }
 
  private:
   AfterForward after_forward() const;

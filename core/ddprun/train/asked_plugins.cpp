@@ -13,6 +13,7 @@
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/parameter_check.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/parameter_reads.h"
+#include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
 
@@ -40,12 +42,13 @@ Transfer BufferContext::reduce_scatter_gradients(Range range, std::string_view l
 }
 
 at::Tensor BufferContext::place_to_gather(Range range) const {
-  const bool from_masters = buffers_.only_float32(range);
+  const bool from_masters = buffers_.reads().only_float32(range);
   if (buffers_.holding().parameters == Held::whole) {
     return from_masters ? buffers_.parameters(range) : buffers_.compute_copy(range);
   }
-  const at::Tensor place = from_masters && buffers_.has_copy() ? buffers_.gathered_float32(range)
-                                                               : buffers_.gathered(range);
+  const at::Tensor place = from_masters && buffers_.reads().has_copy()
+                               ? buffers_.gathered_float32(range)
+                               : buffers_.gathered(range);
   const Range mine = own(range);
   part_of(place, range, mine).copy_(buffers_.parameters(mine));
   return place;
@@ -56,23 +59,23 @@ Transfer BufferContext::gather_parameters(Range range, std::string_view label) {
   const at::Tensor place = place_to_gather(range);
   const at::Tensor own = part_of(place, range, mine);
   std::vector<Work> works = {sharers_.all_gather(place, own, label)};
-  if (buffers_.only_float32(range)) return Transfer(std::move(works), renewed(range));
+  if (buffers_.reads().only_float32(range)) return Transfer(std::move(works), renewed(range));
   return gather_float32(range, std::move(works), label);
 }
 
 Transfer BufferContext::broadcast_updated(int index, int owner) {
   TORCH_CHECK(buffers_.holding().parameters == Held::whole, "what is held by unit is gathered");
   const Range range = buffers_.range(index);
-  const at::Tensor sent =
-      buffers_.reads_copy_alone(index) ? buffers_.compute_copy(range) : buffers_.parameters(range);
+  const at::Tensor sent = buffers_.reads().copy_alone(index) ? buffers_.compute_copy(range)
+                                                             : buffers_.parameters(range);
   std::vector<Work> works = {group_.broadcast(sent, owner, buffers_.name(index))};
-  if (!buffers_.reads_both(index)) return Transfer(std::move(works), {});
+  if (!buffers_.reads().both(index)) return Transfer(std::move(works), {});
   return Transfer(std::move(works), [this, range] { buffers_.parameters_changed(range); });
 }
 
 std::function<void()> BufferContext::renewed(Range range) const {
-  std::vector<int> read_twice = buffers_.read_in_float32(range);
-  std::erase_if(read_twice, [this](int index) { return !buffers_.reads_both(index); });
+  std::vector<int> read_twice = buffers_.reads().in_float32(range);
+  std::erase_if(read_twice, [this](int index) { return !buffers_.reads().both(index); });
   if (read_twice.empty()) return {};
   return [this, read_twice] {
     for (const int index : read_twice) buffers_.parameters_changed(buffers_.range(index));
@@ -81,7 +84,7 @@ std::function<void()> BufferContext::renewed(Range range) const {
 
 Transfer BufferContext::gather_float32(Range range, std::vector<Work> works,
                                        std::string_view label) {
-  const std::vector<int> indices = buffers_.read_in_float32(range);
+  const std::vector<int> indices = buffers_.reads().in_float32(range);
   if (indices.empty()) return Transfer(std::move(works), {});
   std::int64_t elements = 0;
   for (const int index : indices) elements += buffers_.range(index).size();

@@ -8,12 +8,12 @@
 #include "ddprun/comm/process_group.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/optimizer.h"
-#include "ddprun/plugin/strategy.h"
+#include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
 
 /// `group`, `sharers` and `buffers` outlive it.
-class BufferContext final : public StrategyContext {
+class BufferContext final : public StrategyContext, public Slices {
  public:
   /// `sharers`: the ranks that own every element once, and this one among them.
   BufferContext(ProcessGroup& group, ProcessGroup& sharers, FlatBuffers& buffers, Plan plan)
@@ -36,6 +36,7 @@ class BufferContext final : public StrategyContext {
   /// Tells whether the backward that begins is the step's last.
   void last_micro_batch(bool last) { last_micro_batch_ = last; }
 
+  Slices& slices() override { return *this; }
   bool last_micro_batch() const override { return last_micro_batch_; }
   Range own(Range range) const override {
     return buffers_.slice(range, sharers_.rank(), sharers_.size());

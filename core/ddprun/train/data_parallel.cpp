@@ -18,7 +18,9 @@
 #include <string_view>
 #include <utility>
 
+#include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/train/asked_plugins.h"
 
 namespace ddprun {
@@ -193,7 +195,7 @@ bool DataParallel::on_range_ready(Range range) {
 void DataParallel::before_forward(bool last) {
   next_unit_ = 0;
   units_told_ = false;
-  if (exchanges(last)) strategy_.before_forward();
+  if (exchanges(last) || buffers_.holding().arrive_by_unit) strategy_.before_forward();
 }
 
 at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {

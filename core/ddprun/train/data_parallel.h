@@ -190,6 +190,8 @@ class DataParallel {
                Precision& precision, const OptimizerConfig& optimizer, StepExtent extent,
                KernelSet kernels);
   bool holds_by_unit() const;
+  /// Whether the strategy must hear of each unit.
+  bool needs_units() const { return holds_by_unit() || buffers_.holding().arrive_by_unit; }
   void check_tied_units() const;
   void skip_frozen_units(std::ptrdiff_t models_unit);
   void set_hooks();

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string>
 
+#include "ddprun/base/error.h"
+#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/train/data_parallel.h"
 
 namespace ddprun {
@@ -17,7 +19,7 @@ void DataParallel::check_tied_units() const {
   std::string twice = roles_.tied_units;
   for (int index = 0; index < buffers_.count(); ++index) {
     // Of a unit's place it would be read in two dtypes.
-    if (buffers_.reads_both(index)) twice = buffers_.name(index) + " and products";
+    if (buffers_.reads().both(index)) twice = buffers_.name(index) + " and products";
   }
   if (!holds_by_unit() || twice.empty()) return;
   throw ConfigError({.what =
@@ -63,14 +65,14 @@ void DataParallel::enter_backward(int unit) {
 }
 
 at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
-  const bool by_unit = holds_by_unit();
+  const bool by_unit = needs_units();
   next_unit_ = 0;
   if (by_unit && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
   skip_frozen_units(std::ssize(roles_.units));
   if (!by_unit || next_unit_ == std::ssize(roles_.units)) return value;
-  throw Error({.what = "the model does not say which unit it computes, and the strategy holds "
-                       "parameters or gradients by unit",
+  throw Error({.what = "the model does not say which unit it computes, and the strategy needs "
+                       "to know",
                .where = "DataParallel::forward()",
                .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
                .expected = fmt::format("{}, one for each unit", roles_.units.size()),

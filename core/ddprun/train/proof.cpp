@@ -14,6 +14,7 @@
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
 #include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/train/rank_words.h"
 #include "ddprun/train/whole_buffers.h"
 
@@ -240,7 +241,7 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
   const std::string stale = first_of_all(group, own);
   if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
   const auto dtype =
-      buffers.has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
+      buffers.reads().has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
   return {"compute_copy", CheckStatus::passed,
           fmt::format("what the model reads is the parameters in {}, on all ranks",
                       at::toString(dtype))};

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "ddprun/plugin/attention.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 
 namespace ddprun::planted {
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/train/buffer_context.h"
 

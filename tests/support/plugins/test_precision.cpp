@@ -1,4 +1,5 @@
 // A precision with every default, named by its build.
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/precision.h"
 
 namespace {

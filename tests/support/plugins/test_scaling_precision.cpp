@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/precision.h"
 
 namespace {

@@ -2,6 +2,7 @@
 // gradients overflow on a rank; named by its build.
 #include <ATen/ops/full.h>
 
+#include "ddprun/plugin/export.h"
 #include "ddprun/plugin/precision.h"
 
 namespace {

@@ -1,4 +1,6 @@
 // A strategy that does nothing, named by its build, with one option.
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace {

@@ -1,5 +1,7 @@
 // A strategy whose gradients are no mean outside its own slice, as one that shards: it refuses the
 // norm of all of them, and gradients that add up.
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/experiment_fixture.h"
 
 namespace ddprun {

@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/device/cpu_memory.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/model/transformer.h"

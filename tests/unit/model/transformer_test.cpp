@@ -13,6 +13,7 @@
 #include <map>
 #include <tuple>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
 #include "support/plugin_library.h"

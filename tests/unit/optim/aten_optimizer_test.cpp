@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/optim/buffer_dtypes.h"
 
 namespace ddprun {
 namespace {

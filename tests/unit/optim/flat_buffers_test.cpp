@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "support/error_of.h"
 
 namespace ddprun {

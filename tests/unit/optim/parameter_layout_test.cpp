@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/buffer_places.h"
+#include "ddprun/optim/named_tensor.h"
+#include "ddprun/optim/parameter_reads.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -66,15 +69,15 @@ TEST(ParameterLayout, UnitsStandInTheOrderOfTheForwardPass) {
 
 TEST(ParameterLayout, FusedKernelsReadNormsAndEmbeddingInFloat32) {
   const ParameterLayout operators = layout(2);
-  EXPECT_FALSE(operators.has_copy());
-  EXPECT_TRUE(operators.only_float32(operators.all()));
+  EXPECT_FALSE(operators.reads().has_copy());
+  EXPECT_TRUE(operators.reads().only_float32(operators.all()));
   const ParameterLayout fused = layout(2, KernelSet::fused);
-  EXPECT_TRUE(fused.has_copy());
+  EXPECT_TRUE(fused.reads().has_copy());
   const auto& units = fused.units();
-  EXPECT_TRUE(fused.only_float32(units[0].range)) << "the embedding";
-  EXPECT_FALSE(fused.only_float32(units[1].range));
-  EXPECT_EQ(fused.read_in_float32(units[1].range), std::vector{units[1].last});
-  EXPECT_TRUE(fused.read_in_float32(units[3].range).empty());
+  EXPECT_TRUE(fused.reads().only_float32(units[0].range)) << "the embedding";
+  EXPECT_FALSE(fused.reads().only_float32(units[1].range));
+  EXPECT_EQ(fused.reads().in_float32(units[1].range), std::vector{units[1].last});
+  EXPECT_TRUE(fused.reads().in_float32(units[3].range).empty());
 }
 
 TEST(ParameterLayout, AUnitInTwoPlacesIsRefused) {

@@ -19,6 +19,7 @@
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 

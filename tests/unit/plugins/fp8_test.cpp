@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ddprun/base/error.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 

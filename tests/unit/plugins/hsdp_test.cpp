@@ -7,9 +7,11 @@
 #include <tuple>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
+#include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -105,20 +107,12 @@ INSTANTIATE_TEST_SUITE_P(Groups, Hsdp,
                          });
 
 /// The plan of hsdp with two groups, and the work of fsdp within each.
-class Apart : public Strategy {
+class Apart : public test::PassingStrategy {
  public:
+  Apart() : PassingStrategy(test::strategy_of("{name: fsdp}")) {}
   Plan plan(const ParameterLayout& layout, int rank) const override {
     return test::strategy_of("{name: hsdp, shard_ranks: 2}")->plan(layout, rank);
   }
-  void setup(StrategyContext& context) override { inner_->setup(context); }
-  void before_forward() override { inner_->before_forward(); }
-  void before_unit(Pass pass, int unit) override { inner_->before_unit(pass, unit); }
-  void after_unit(Pass pass, int unit) override { inner_->after_unit(pass, unit); }
-  void finish_backward() override { inner_->finish_backward(); }
-  void update() override { inner_->update(); }
-
- private:
-  std::shared_ptr<Strategy> inner_ = test::strategy_of("{name: fsdp}");
 };
 
 TEST(HsdpProof, GroupsThatTrainApartAreFound) {
@@ -165,7 +159,7 @@ TEST(ReshardAfterForward, UnitsThatStayAreComputedAgainInGroupsOfAnySize) {
     EXPECT_TRUE(at::equal(got.parameters, expected.parameters)) << groups;
     EXPECT_EQ(got.off_plan, "") << groups;
   }
-  const auto refusal = test::strategy_of("{name: fsdp}")->unsupported({.recomputed_blocks = 2});
+  const auto refusal = test::strategy_of("{name: fsdp}")->unsupported({.recomputed_units = 2});
   ASSERT_TRUE(refusal);
   EXPECT_THAT(refusal->expected, HasSubstr("reshard_after_forward false"));
 }

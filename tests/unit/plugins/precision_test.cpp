@@ -18,7 +18,9 @@
 #include <thread>
 
 #include "ddprun/model/transformer.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"
 

@@ -9,10 +9,13 @@
 #include <tuple>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/optim/parameter_reads.h"
+#include "ddprun/plugin/sharding.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -43,9 +46,9 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   std::int64_t gathered = 0;    // bytes of parameters
   std::int64_t all = 0;         // likewise, of all units
   const auto bytes = [&](const Unit& unit) {
-    if (layout.only_float32(unit.range)) return 4 * unit.range.size();
+    if (layout.reads().only_float32(unit.range)) return 4 * unit.range.size();
     std::int64_t sum = 2 * unit.range.size();
-    for (const int norm : layout.read_in_float32(unit.range)) {
+    for (const int norm : layout.reads().in_float32(unit.range)) {
       sum += 4 * layout.with_padding(norm).size();
     }
     return sum;
@@ -75,9 +78,11 @@ std::string yaml_of(const std::string& strategy, int ranks) {
 TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
   for (const char* strategy : {"flat", "zero1", "zero2", "fsdp", "fsdp, kept", "hsdp"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
-      for (const int ranks : {2, 3}) {
+      for (const auto& [ranks, unit] :
+           {std::pair{2, UnitSize::block}, {3, UnitSize::block}, {2, UnitSize::layer}}) {
         if (strategy == std::string("hsdp") && ranks % 2 != 0) continue;
         Experiment experiment = experiment_of("", precision, ranks);
+        experiment.model.unit = unit;
         experiment.strategy.options = parse_yaml(yaml_of(strategy, ranks), "test");
         experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
         experiment.train.global_batch = 6;
@@ -89,29 +94,19 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
           EXPECT_EQ(
               ddp.buffers().allocated_bytes() + trainer.data_parallel().optimizer().state_bytes(),
               formula(strategy, copy, ddp.buffers()))
-              << strategy << ", " << precision << ", " << ranks << " ranks";
+              << strategy << ", " << precision << ", " << ranks << " ranks, by " << name_of(unit);
         });
       }
     }
   }
 }
 
-/// A strategy that passes each call on, and overwrites a unit's place with NaN when the unit is let
-/// go.
-class Poisons : public Strategy {
+/// Overwrites a unit's place with NaN when the unit is let go.
+class Poisons : public test::PassingStrategy {
  public:
-  explicit Poisons(std::shared_ptr<Strategy> inner) : inner_(std::move(inner)) {}
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    return inner_->plan(layout, rank);
-  }
-  void setup(StrategyContext& context) override {
-    context_ = &context;
-    inner_->setup(context);
-  }
-  void before_forward() override { inner_->before_forward(); }
-  void before_unit(Pass pass, int unit) override { inner_->before_unit(pass, unit); }
+  using PassingStrategy::PassingStrategy;
   void after_unit(Pass pass, int unit) override {
-    inner_->after_unit(pass, unit);
+    PassingStrategy::after_unit(pass, unit);
     // The last two units are needed again at the begin of backward.
     const auto& units = context_->layout().units();
     if (pass == Pass::forward && unit + 2 >= std::ssize(units)) return;
@@ -121,13 +116,7 @@ class Poisons : public Strategy {
     }
     ++poisoned;
   }
-  void on_gradient(int index) override { inner_->on_gradient(index); }
-  void finish_backward() override { inner_->finish_backward(); }
-  void update() override { inner_->update(); }
   int poisoned = 0;
-
- private:
-  std::shared_ptr<Strategy> inner_;
 };
 
 struct Trained {
@@ -145,12 +134,13 @@ Trained train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   return out;
 }
 
-/// Precision, kernels, micro-batches.
-class LetGo : public testing::TestWithParam<std::tuple<const char*, KernelSet, int>> {};
+/// Precision, kernels, micro-batches, units.
+class LetGo : public testing::TestWithParam<std::tuple<const char*, KernelSet, int, UnitSize>> {};
 
 TEST_P(LetGo, APlaceThatIsPoisonedLeavesGradientsAndParametersEqual) {
-  const auto [precision, kernels, accumulate] = GetParam();
+  const auto [precision, kernels, accumulate, unit] = GetParam();
   Experiment sharded = experiment_of("fsdp", precision, 2);
+  sharded.model.unit = unit;
   sharded.model.kernels = kernels;
   sharded.train.accumulate = accumulate;
   Experiment kept = sharded;
@@ -170,12 +160,41 @@ TEST_P(LetGo, APlaceThatIsPoisonedLeavesGradientsAndParametersEqual) {
 INSTANTIATE_TEST_SUITE_P(Sharding, LetGo,
                          testing::Combine(testing::Values("fp32", "bf16_mixed"),
                                           testing::Values(KernelSet::fused, KernelSet::reference),
-                                          testing::Values(1, 2)),
+                                          testing::Values(1, 2),
+                                          testing::Values(UnitSize::block, UnitSize::layer)),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) + "_" +
                                   name_of(std::get<1>(test.param)) + "_" +
-                                  std::to_string(std::get<2>(test.param));
+                                  std::to_string(std::get<2>(test.param)) + "_" +
+                                  name_of(std::get<3>(test.param));
                          });
+
+TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
+  for (const char* strategy : {"zero1", "zero2", "fsdp", "fsdp, kept"}) {
+    for (const char* precision : {"fp32", "bf16_mixed"}) {
+      Experiment blocks = experiment_of("", precision, 2);
+      blocks.strategy.options = parse_yaml(yaml_of(strategy, 2), "test");
+      blocks.strategy.name = blocks.strategy.options.find("name")->scalar;
+      Experiment layers = blocks;
+      layers.model.unit = UnitSize::layer;
+      test::run_ranks(2, [&](ProcessGroup& group) {
+        const auto parameters = [&](const Experiment& experiment) {
+          Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+          for (int step = 0; step < 3; ++step) {
+            trainer.step(step);
+            EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+          }
+          return full_parameters(trainer.data_parallel());
+        };
+        const auto expected = parameters(blocks), got = parameters(layers);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor))
+              << strategy << ", " << precision << ", " << got[i].name;
+        }
+      });
+    }
+  }
+}
 
 TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
   const Experiment experiment = experiment_of("zero1", "fp32", 1);
@@ -195,7 +214,7 @@ TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
 }
 
 /// One parameter a unit; each rank updates its slice.
-class Slices : public Strategy {
+class OwnsSlices : public Strategy {
  public:
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
@@ -204,7 +223,7 @@ class Slices : public Strategy {
   }
   void finish_backward() override {
     for (const Unit& unit : context_->layout().units()) {
-      context_->reduce_scatter_gradients(unit.range, "gradients").wait();
+      context_->slices().reduce_scatter_gradients(unit.range, "gradients").wait();
     }
   }
   void update() override {
@@ -216,16 +235,18 @@ class Slices : public Strategy {
   virtual Range own(const ParameterLayout& layout, const Unit& unit, int rank) const {
     return layout.slice(unit.range, rank);
   }
-  virtual void send(const Unit& unit) { context_->gather_parameters(unit.range, "slices").wait(); }
-};
-
-class ForgetsToSend : public Slices {
-  void send(const Unit& unit) override {
-    if (unit.name != "b") Slices::send(unit);
+  virtual void send(const Unit& unit) {
+    context_->slices().gather_parameters(unit.range, "slices").wait();
   }
 };
 
-class OwnsTwice : public Slices {
+class ForgetsToSend : public OwnsSlices {
+  void send(const Unit& unit) override {
+    if (unit.name != "b") OwnsSlices::send(unit);
+  }
+};
+
+class OwnsTwice : public OwnsSlices {
   Range own(const ParameterLayout& layout, const Unit& unit, int) const override {
     return layout.slice(unit.range, 0);
   }
@@ -253,7 +274,7 @@ void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int ran
 
 TEST(Sharding, ProofAndClippingKnowWhoOwnsWhat) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    Slices strategy;
+    OwnsSlices strategy;
     Precision precision;
     const auto parameters = two_units();
     DataParallel ddp(parameters, group, strategy, precision, clipping());
@@ -295,7 +316,7 @@ TEST(Sharding, PlansThatLeaveElementsOutAreRefused) {
 }
 
 TEST(Sharding, ARankUpdatesNothingOfOthers) {
-  class UpdatesAll : public Slices {
+  class UpdatesAll : public OwnsSlices {
     void update() override { context_->update(context_->layout().all()); }
   };
   test::run_ranks(2, [](ProcessGroup& group) {

@@ -6,6 +6,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/train/data_parallel.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
@@ -100,7 +101,7 @@ TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
       trainer.step(0);
       const FlatBuffers& buffers = trainer.data_parallel().buffers();
       const std::int64_t p = buffers.all().size();
-      EXPECT_EQ(buffers.allocated_bytes(), (buffers.has_copy() ? 10 : 8) * p);
+      EXPECT_EQ(buffers.allocated_bytes(), (buffers.reads().has_copy() ? 10 : 8) * p);
       std::int64_t& own = owned[group.rank()];
       for (const Range& range : buffers.owned()) own += range.size();
       EXPECT_EQ(trainer.data_parallel().optimizer().state_bytes(), 8 * own);
@@ -108,7 +109,7 @@ TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
 
       std::vector<std::int64_t> read;  // bytes
       for (int i = 0; i < buffers.count(); ++i) {
-        const bool rounded = buffers.has_copy() && !buffers.reads_float32(i);
+        const bool rounded = buffers.reads().has_copy() && !buffers.reads().in_float32(i);
         read.push_back(buffers.range(i).size() * (rounded ? 2 : 4));
       }
       std::vector<std::int64_t> sent;

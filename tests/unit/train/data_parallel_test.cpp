@@ -15,6 +15,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/plugin/run_description.h"
 #include "support/error_of.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"

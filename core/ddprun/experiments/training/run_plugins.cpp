@@ -21,12 +21,12 @@ RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experi
 
 namespace {
 
-std::int64_t most_recomputed(const ModelConfig& model) {
+std::int64_t most_units_recomputed(const ModelConfig& model) {
   std::int64_t most = 0;
   for (const RecomputedBlocks& group : recompute_plan(model.recompute, model.layers)) {
     most = std::max(most, group.size());
   }
-  return most;
+  return most * model.units_per_block();
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ RunDescription describe_run(const Experiment& experiment, Precision& precision) 
           .scales_loss = precision.loss_scaler() != nullptr,
           .kernels = model.kernels,
           .tied_embeddings = model.tie_embeddings && model_parameters(model).front().trained,
-          .recomputed_blocks = most_recomputed(model),
+          .recomputed_units = most_units_recomputed(model),
           .optimizer = experiment.optimizer};
 }
 

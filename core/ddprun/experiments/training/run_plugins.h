@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "ddprun/config/ask_plugin.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 

@@ -1,6 +1,8 @@
 // chunked: after backward, all gradients in a few all-reduces that are under way at the same time.
 #include <vector>
 
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace {

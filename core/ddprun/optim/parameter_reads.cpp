@@ -1,0 +1,83 @@
+// Which dtypes go together, and what is read of the copy.
+#include "ddprun/optim/parameter_reads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/optim/named_tensor.h"
+
+namespace ddprun {
+
+namespace {
+
+/// The rule that the dtypes break; empty: they fit each other.
+std::string broken_rule(const BufferDtypes& dtypes) {
+  if (dtypes.model != at::kFloat &&
+      (dtypes.compute != dtypes.model || dtypes.reduce != dtypes.model)) {
+    return "products and exchanged gradients in the dtype of tensors that are not float32";
+  }
+  if (dtypes.parameters != at::kFloat && dtypes.parameters != dtypes.model) {
+    return "updated parameters in float32 or in the dtype of the tensors";
+  }
+  if (dtypes.moments != at::kFloat && dtypes.moments != dtypes.parameters) {
+    return "moments in float32 or in the dtype of the updated parameters";
+  }
+  return {};
+}
+
+/// The model's tensors are views of a copy, or fused kernels read one.
+bool needs_copy(const BufferDtypes& dtypes, KernelSet kernels) {
+  return dtypes.model != dtypes.parameters ||
+         (kernels == KernelSet::fused && dtypes.compute != at::kFloat);
+}
+
+}  // namespace
+
+void check_dtypes(const BufferDtypes& dtypes) {
+  const std::string rule = broken_rule(dtypes);
+  if (rule.empty()) return;
+  throw ConfigError(
+      {.what = "the precision's dtypes do not fit each other",
+       .where = "precision",
+       .got = fmt::format("tensors in {}, products in {}, gradients in {}, updated "
+                          "parameters in {}, moments in {}",
+                          at::toString(dtypes.model), at::toString(dtypes.compute),
+                          at::toString(dtypes.reduce), at::toString(dtypes.parameters),
+                          at::toString(dtypes.moments)),
+       .expected = rule,
+       .hint = "let the precision's dtypes() keep this rule"});
+}
+
+ParameterReads::ParameterReads(const std::vector<NamedTensor>& parameters,
+                               std::vector<Range> ranges, const BufferDtypes& dtypes,
+                               KernelSet kernels)
+    : dtypes_(dtypes), ranges_(std::move(ranges)), has_copy_(needs_copy(dtypes, kernels)) {
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    // Tensors that are a copy themselves have no other place to be read from.
+    float32_.push_back(parameter->read_in_float32 && dtypes.model == at::kFloat);
+    products_.push_back(!parameter->read_in_float32 || parameter->read_in_products);
+  }
+}
+
+std::vector<int> ParameterReads::in_float32(Range range) const {
+  std::vector<int> found;
+  for (std::size_t index = 0; has_copy_ && index < ranges_.size(); ++index) {
+    if (float32_[index] && range.contains(ranges_[index])) found.push_back(static_cast<int>(index));
+  }
+  return found;
+}
+
+bool ParameterReads::only_float32(Range range) const {
+  for (std::size_t index = 0; has_copy_ && index < ranges_.size(); ++index) {
+    const bool within = ranges_[index].begin < range.end && range.begin < ranges_[index].end;
+    if (within && !float32_[index]) return false;
+  }
+  return true;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,39 @@
+// What reads each parameter, and in which dtype: the updated parameters, or a copy of them.
+#pragma once
+
+#include <vector>
+
+#include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/optim/parameter_layout.h"
+
+namespace ddprun {
+
+/// Indices are those of ParameterLayout.
+class ParameterReads {
+ public:
+  /// `parameters` are in registration order, `ranges` by index.
+  ParameterReads(const std::vector<NamedTensor>& parameters, std::vector<Range> ranges,
+                 const BufferDtypes& dtypes, KernelSet kernels);
+
+  const BufferDtypes& dtypes() const { return dtypes_; }
+  /// True if products read a copy of the parameters.
+  bool has_copy() const { return has_copy_; }
+  /// True if it is read from the updated parameters although there is a copy.
+  bool in_float32(int index) const { return has_copy_ && float32_[index]; }
+  /// True if nothing but its copy is read of it.
+  bool copy_alone(int index) const { return has_copy_ && !float32_[index]; }
+  /// True if products read its copy beside that: a weight that is used twice.
+  bool both(int index) const { return in_float32(index) && products_[index]; }
+  /// Parameters within `range` that are read in float32.
+  std::vector<int> in_float32(Range range) const;
+  /// True if nothing in `range` is read from the copy.
+  bool only_float32(Range range) const;
+
+ private:
+  BufferDtypes dtypes_;
+  std::vector<Range> ranges_;
+  std::vector<bool> float32_, products_;  // by parameter
+  bool has_copy_;
+};
+
+}  // namespace ddprun

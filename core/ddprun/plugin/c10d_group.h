@@ -1,0 +1,17 @@
+// A group's ranks for code that is written against c10d.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace ddprun {
+
+class RankGroup;
+
+/// Its collectives are recorded too, labelled with their c10d names.
+c10::intrusive_ptr<c10d::ProcessGroup> as_c10d(RankGroup& group);
+
+}  // namespace ddprun

@@ -1,0 +1,45 @@
+// The run that a plugin is asked about, for Plugin::unsupported().
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "ddprun/base/error.h"
+#include "ddprun/comm/comm_config.h"
+#include "ddprun/device/device_choice.h"
+#include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/optimizer_config.h"
+#include "ddprun/plugin/plugin.h"
+
+namespace ddprun {
+
+/// Known before any rank starts; describe_run() makes it. All sizes are of one rank.
+struct RunDescription {
+  int world_size = 1;
+  DeviceKind device = DeviceKind::cpu;
+  int compute_capability = 0;  ///< of the least of the host's GPUs, 90 is 9.0; on the CPU 0
+  BackendKind backend = BackendKind::automatic;  ///< as configured
+  /// cuda_graph: a step is captured once, and replayed.
+  ExecutionMode execution = ExecutionMode::eager;
+  std::int64_t micro_batch = 0;     ///< sequences in one forward
+  std::int64_t accumulate = 1;      ///< micro-batches in one step
+  std::int64_t context_length = 0;  ///< tokens in a sequence
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t d_ff = 0;
+  c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
+  bool scales_loss = false;                     ///< the precision's
+  KernelSet kernels = KernelSet::reference;
+  bool tied_embeddings = false;       ///< a trained weight is used by the first unit and the last
+  std::int64_t recomputed_units = 0;  ///< the most that backward computes again at once
+  OptimizerConfig optimizer = {};     ///< as configured
+};
+
+/// A refusal if steps are captured, by strategies that nobody has tried so.
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
+/// A refusal if two units use one weight, by strategies that hold parameters or gradients by unit.
+std::optional<Refusal> refuse_tied_units(const RunDescription& run);
+
+}  // namespace ddprun

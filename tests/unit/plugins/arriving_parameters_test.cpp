@@ -1,0 +1,164 @@
+// Parameters that travel under the next forward: the same training, and nothing is read before it
+// has arrived.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
+#include "support/error_of.h"
+#include "support/experiments.h"
+#include "support/passing_strategy.h"
+#include "support/plugin_registry.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::registry;
+using testing::HasSubstr;
+
+constexpr int kRanks = 2;
+
+Experiment experiment_of(const std::string& precision, bool under_forward) {
+  Experiment experiment = test::small_experiment(kRanks);
+  experiment.strategy.name = "zero1";
+  experiment.strategy.options =
+      parse_yaml(under_forward ? "{name: zero1, gather_under_forward: true, bucket_mb: 0.01}"
+                               : "{name: zero1, bucket_mb: 0.01}",
+                 "test");
+  experiment.precision.name = precision;
+  experiment.attention.name = "eager";
+  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.model.layers = 3;
+  return experiment;
+}
+
+/// The parameters after four steps, an evaluation between two of them.
+std::vector<NamedTensor> train(const Experiment& experiment, ProcessGroup& group,
+                               Strategy& strategy) {
+  Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
+  for (int step = 0; step < 4; ++step) {
+    trainer.step(step);
+    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+    if (step == 1) trainer.last_loss_again();
+  }
+  DataParallel& ddp = trainer.data_parallel();
+  EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+  return full_parameters(ddp);
+}
+
+void expect_equal(const std::vector<NamedTensor>& got, const std::vector<NamedTensor>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor)) << got[i].name;
+  }
+}
+
+/// After an update overwrites with NaN whatever the model would read of other ranks' slices.
+class PoisonsWhatIsOld : public test::PassingStrategy {
+ public:
+  using PassingStrategy::PassingStrategy;
+  void update() override {
+    PassingStrategy::update();
+    FlatBuffers& buffers = dynamic_cast<BufferContext&>(*context_).buffers();
+    for (int index = 0; index < buffers.count(); ++index) {
+      const Range range = buffers.range(index);
+      at::Tensor old = at::ones({range.size()}, at::kBool);
+      for (const Range& own : buffers.owned(range)) {
+        old.narrow(0, own.begin - range.begin, own.size()).fill_(false);
+      }
+      for (const at::Tensor& read : buffers.read(index)) {
+        read.masked_fill_(old, std::nanf(""));
+        ++poisoned;
+      }
+    }
+  }
+  int poisoned = 0;
+};
+
+struct Change {
+  const char* name;
+  void (*make)(Experiment&);
+};
+
+/// Precision, and what else is changed.
+class UnderForward : public testing::TestWithParam<std::tuple<const char*, Change>> {};
+
+TEST_P(UnderForward, TrainsAsParametersDoThatArriveBeforeTheStepEnds) {
+  const auto& [precision, change] = GetParam();
+  Experiment before = experiment_of(precision, false), under = experiment_of(precision, true);
+  change.make(before);
+  change.make(under);
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    const auto plain = make_strategy(registry(), before.strategy);
+    const auto expected = train(before, group, *plain);
+    PoisonsWhatIsOld poisons(make_strategy(registry(), under.strategy));
+    expect_equal(train(under, group, poisons), expected);
+    EXPECT_GT(poisons.poisoned, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ArrivingParameters, UnderForward,
+    testing::Combine(
+        testing::Values("fp32", "bf16_mixed"),
+        testing::Values(
+            Change{"plain", [](Experiment&) {}},
+            Change{"reference", [](Experiment& e) { e.model.kernels = KernelSet::reference; }},
+            Change{"accumulate", [](Experiment& e) { e.train.accumulate = 2; }},
+            Change{"overlap", [](Experiment& e) { e.optimizer.overlap = true; }},
+            Change{"clip", [](Experiment& e) { e.optimizer.clip_norm = 0.1; }},
+            Change{"tied", [](Experiment& e) { e.model.tie_embeddings = true; }},
+            Change{"frozen",
+                   [](Experiment& e) {
+                     e.model.frozen = {"token*", "layers.1.*"};
+                   }},
+            Change{"layers", [](Experiment& e) { e.model.unit = UnitSize::layer; }},
+            Change{"recompute",
+                   [](Experiment& e) { e.model.recompute.form = RecomputeForm::every_block; }})),
+    [](const auto& test) {
+      return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;
+    });
+
+TEST(ArrivingParameters, ParametersThatNeverArriveAreFound) {
+  class GathersNothing : public test::PassingStrategy {
+   public:
+    using PassingStrategy::PassingStrategy;
+    void before_unit(Pass /*pass*/, int /*unit*/) override {}
+  };
+  const Experiment experiment = experiment_of("fp32", true);
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    GathersNothing forgets(make_strategy(registry(), experiment.strategy));
+    Trainer trainer(experiment, test::plugins_with(forgets, registry(), experiment), group);
+    trainer.step(0);
+    EXPECT_THAT(compare_with_plan(trainer.last_records(), trainer.planned()),
+                HasSubstr("planned but did not run"));
+    EXPECT_EQ(check_parameters_equal(trainer.data_parallel(), group).status, CheckStatus::failed);
+  });
+}
+
+TEST(ArrivingParameters, AModelMustSayWhichUnitItComputes) {
+  const Experiment experiment = experiment_of("fp32", true);
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    const auto strategy = make_strategy(registry(), experiment.strategy);
+    Precision precision;
+    const std::vector<NamedTensor> parameters = {{"a", at::ones({5}).requires_grad_(), "a"},
+                                                 {"b", at::ones({7}).requires_grad_(), "b"}};
+    DataParallel ddp(parameters, group, *strategy, precision, OptimizerConfig{});
+    EXPECT_THAT(
+        test::error_of([&] {
+          ddp.forward([&] { return parameters[0].tensor.sum() * parameters[1].tensor.sum(); });
+        }),
+        HasSubstr("call ddp.unit("));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
