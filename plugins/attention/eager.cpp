@@ -9,7 +9,6 @@
 
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/options.h"
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/kernel_node.h"
-#include "ddprun/plugin/options.h"
 #include "ddprun/plugin/run_description.h"
 
 namespace {

@@ -10,9 +10,9 @@ namespace ddprun {
 
 /// Ranks cut each bucket of gradients into equal slices. A bucket is reduce-scattered during
 /// backward, so each rank has the mean of its slice. It updates that slice, and while it updates
-/// the next, all ranks gather the parameters of the one before. What travels is as much as an
-/// all-reduce sends, but moments and updates are a rank's share alone. Buckets are made of whole
-/// units, in the order of backward.
+/// the next, all ranks gather the parameters of the one before; or they gather in the next forward,
+/// before a unit is used. What travels is as much as an all-reduce sends, but moments and updates
+/// are a rank's share alone. Buckets are made of whole units, in the order of backward.
 class Zero1 final : public Strategy {
  public:
   void declare_options(Options& options) override {
@@ -80,7 +80,7 @@ class Zero1 final : public Strategy {
     for (Bucket& bucket : buckets_) {
       bucket.reduced.wait();
       bucket.updated = context_->range_ready(bucket.own);
-      if (bucket.updated && !gather_under_forward_) send(bucket);
+      if (bucket.updated) send_now_or_later(bucket);
       bucket.missing = bucket.count;
     }
     started_ = 0;
@@ -90,11 +90,10 @@ class Zero1 final : public Strategy {
     for (Bucket& bucket : buckets_) {
       if (!bucket.updated) {
         context_->update(bucket.own);
-        if (!gather_under_forward_) send(bucket);
+        send_now_or_later(bucket);
       }
       bucket.updated = false;
     }
-    old_ = gather_under_forward_;
     for (Bucket& bucket : buckets_) bucket.gathered.wait();
   }
 
@@ -132,6 +131,12 @@ class Zero1 final : public Strategy {
   void start_next() {
     Bucket& bucket = buckets_[started_++];
     bucket.reduced = context_->slices().reduce_scatter_gradients(bucket.range, bucket.label);
+  }
+
+  /// The bucket was updated.
+  void send_now_or_later(Bucket& bucket) {
+    old_ = gather_under_forward_;
+    if (!old_) send(bucket);
   }
 
   void send(Bucket& bucket) {

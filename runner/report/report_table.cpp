@@ -6,9 +6,8 @@
 
 #include <algorithm>
 
-#include "runner/report/report_lines.h"
-
 #include "ddprun/base/choice.h"
+#include "runner/report/report_lines.h"
 
 namespace ddprun {
 

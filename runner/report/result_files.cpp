@@ -6,14 +6,13 @@
 
 #include <set>
 
+#include "ddprun/base/choice.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/steps_csv.h"
 #include "runner/report/summary_csv.h"
 #include "runner/report/timeline_file.h"
-
-#include "ddprun/base/choice.h"
 
 namespace ddprun {
 

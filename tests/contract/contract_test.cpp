@@ -84,8 +84,11 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);
   outcome.copy = buffers.compute_copy(buffers.all());
-  if (const FlatBuffers* const frozen = trainer.data_parallel().frozen()) {
-    outcome.frozen = packed(frozen->parameters(frozen->all()), *frozen).to(at::kFloat);
+  if (const FrozenParameters* const frozen = trainer.data_parallel().frozen()) {
+    std::vector<at::Tensor> units;  // in the order of the buffers
+    for (const Unit& unit : frozen->buffers().units()) units.push_back(frozen->whole(unit));
+    std::reverse(units.begin(), units.end());
+    outcome.frozen = packed(at::cat(units), frozen->buffers()).to(at::kFloat);
   }
   return outcome;
 }

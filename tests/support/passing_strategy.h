@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,12 @@ class PassingStrategy : public Strategy {
   void finish_backward() override { inner_->finish_backward(); }
   void update() override { inner_->update(); }
   std::vector<at::Tensor> state() override { return inner_->state(); }
+  at::Tensor kept_back() const override { return inner_->kept_back(); }
+  bool ranks_agree() const override { return inner_->ranks_agree(); }
   bool reports_ranges() const override { return inner_->reports_ranges(); }
+  std::optional<Refusal> unsupported(const RunDescription& run) const override {
+    return inner_->unsupported(run);
+  }
 
  private:
   std::shared_ptr<Strategy> inner_;

@@ -79,6 +79,8 @@ class ProcessGroup final : public RankGroup {
   std::vector<std::string> all_gather_object(const std::string& text);
 
   ProcessGroup& subgroup(const std::vector<int>& ranks) override;
+  /// These ranks as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
+  /// collectives are recorded too, labelled with their c10d names.
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
   /// The collectives completed since the last call, those of subgroups too, in the order of

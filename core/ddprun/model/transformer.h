@@ -34,9 +34,9 @@ class Transformer {
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
   /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight. The
   /// units are the embedding, each block (or its layers, as model.unit says), and the head with its
-  /// norm. Fused kernels read the
-  /// embedding and the norms in float32. What model.frozen names requires no gradient. With
-  /// model.tie_embeddings lm_head.weight is the embedding's tensor once more.
+  /// norm. Fused kernels read the embedding and the norms in float32. What model.frozen names
+  /// requires no gradient. With model.tie_embeddings lm_head.weight is the embedding's tensor once
+  /// more.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// Tells the fused kernels where to read parameters and write gradients: one slot a parameter, in

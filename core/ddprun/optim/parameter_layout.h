@@ -22,7 +22,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Parameters that are used together: an embedding, a block, a head.
+/// Parameters that are used together: an embedding, a block or half of one, a head.
 struct Unit {
   std::string name;
   int first = 0, last = 0;  ///< its parameters, in the order of the buffers

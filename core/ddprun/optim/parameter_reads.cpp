@@ -1,12 +1,8 @@
-// Which dtypes go together, and what is read of the copy.
+// What is read of the copy, and what of the updated parameters.
 #include "ddprun/optim/parameter_reads.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <utility>
 
-#include "ddprun/base/error.h"
 #include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/named_tensor.h"
@@ -15,21 +11,6 @@ namespace ddprun {
 
 namespace {
 
-/// The rule that the dtypes break; empty: they fit each other.
-std::string broken_rule(const BufferDtypes& dtypes) {
-  if (dtypes.model != at::kFloat &&
-      (dtypes.compute != dtypes.model || dtypes.reduce != dtypes.model)) {
-    return "products and exchanged gradients in the dtype of tensors that are not float32";
-  }
-  if (dtypes.parameters != at::kFloat && dtypes.parameters != dtypes.model) {
-    return "updated parameters in float32 or in the dtype of the tensors";
-  }
-  if (dtypes.moments != at::kFloat && dtypes.moments != dtypes.parameters) {
-    return "moments in float32 or in the dtype of the updated parameters";
-  }
-  return {};
-}
-
 /// The model's tensors are views of a copy, or fused kernels read one.
 bool needs_copy(const BufferDtypes& dtypes, KernelSet kernels) {
   return dtypes.model != dtypes.parameters ||
@@ -37,21 +18,6 @@ bool needs_copy(const BufferDtypes& dtypes, KernelSet kernels) {
 }
 
 }  // namespace
-
-void check_dtypes(const BufferDtypes& dtypes) {
-  const std::string rule = broken_rule(dtypes);
-  if (rule.empty()) return;
-  throw ConfigError(
-      {.what = "the precision's dtypes do not fit each other",
-       .where = "precision",
-       .got = fmt::format("tensors in {}, products in {}, gradients in {}, updated "
-                          "parameters in {}, moments in {}",
-                          at::toString(dtypes.model), at::toString(dtypes.compute),
-                          at::toString(dtypes.reduce), at::toString(dtypes.parameters),
-                          at::toString(dtypes.moments)),
-       .expected = rule,
-       .hint = "let the precision's dtypes() keep this rule"});
-}
 
 ParameterReads::ParameterReads(const std::vector<NamedTensor>& parameters,
                                std::vector<Range> ranges, const BufferDtypes& dtypes,

@@ -34,8 +34,12 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
       NamedTensor& first = list[number];
       first.read_in_products |= !first.read_in_float32 || !parameter.read_in_float32;
       first.read_in_float32 |= parameter.read_in_float32;
-      if (!frozen_one && first.unit != parameter.unit) {
-        tied_units = first.name + " and " + parameter.name;
+      if (first.unit != parameter.unit) {
+        if (frozen_one) {
+          frozen_in_two_units = true;
+        } else {
+          tied_units = first.name + " and " + parameter.name;
+        }
       }
     }
     names.push_back(parameter.name);
@@ -55,6 +59,7 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
     const bool has_trained = std::any_of(
         trained.begin(), trained.end(), [&](const NamedTensor& each) { return each.unit == unit; });
     units.push_back(has_trained ? next++ : -1);
+    unit_names.push_back(unit);
   }
 }
 

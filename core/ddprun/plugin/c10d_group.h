@@ -11,7 +11,7 @@ namespace ddprun {
 
 class RankGroup;
 
-/// Its collectives are recorded too, labelled with their c10d names.
+/// For c10d::Reducer and its like: ProcessGroup::as_c10d() of a group of ddprun's own.
 c10::intrusive_ptr<c10d::ProcessGroup> as_c10d(RankGroup& group);
 
 }  // namespace ddprun

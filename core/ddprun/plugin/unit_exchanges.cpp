@@ -1,10 +1,11 @@
 // Units on their way: one neighbour ahead for parameters, one behind for gradients.
 #include "ddprun/plugin/unit_exchanges.h"
-#include "ddprun/base/options.h"
-#include "ddprun/plugin/run_description.h"
 
 #include <cstdlib>
 #include <utility>
+
+#include "ddprun/base/options.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 
@@ -51,9 +52,11 @@ void UnitGradients::finish(const std::function<void(int unit)>& then) {
   }
 }
 
-UnitParameters::UnitParameters(StrategyContext& context, AfterForward after_forward)
+UnitParameters::UnitParameters(StrategyContext& context, AfterForward after_forward,
+                               int first_in_backward)
     : context_(context),
       after_forward_(after_forward),
+      first_in_backward_(first_in_backward),
       there_(count(context)),
       transfers_(count(context)) {}
 
@@ -65,7 +68,11 @@ void UnitParameters::before_forward() {
 void UnitParameters::before_unit(Pass pass, int unit) {
   want(unit);
   transfers_[unit].wait();
-  want(pass == Pass::forward ? unit + 1 : unit - 1);
+  if (pass == Pass::forward) {
+    want(unit + 1);
+  } else if (unit > first_in_backward_) {
+    want(unit - 1);
+  }
 }
 
 void UnitParameters::forget() { there_.assign(there_.size(), false); }
@@ -125,13 +132,16 @@ void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
 
 std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) const {
   if (run.recomputed_units > 1 && reshard_after_forward_) {
-    return Refusal{.reason =
-                       "units that are computed again are gathered once more, and the plan "
-                       "knows of single units only",
-                   .expected =
-                       "model.recompute none, or every_block with model.unit block, or "
-                       "reshard_after_forward false",
-                   .hint = "set `recompute: every_block` under `model:`, or let units stay"};
+    return Refusal{
+        .reason =
+            "units that are computed again are gathered once more, and the plan "
+            "knows of single units only",
+        .expected =
+            "model.recompute none, or every_block with model.unit block, or "
+            "reshard_after_forward false",
+        .hint =
+            "under `model:`, `recompute: every_block` and `unit: block`; or let units stay: "
+            "`reshard_after_forward: false`"};
   }
   if (auto refusal = refuse_tied_units(run)) return refusal;
   return refuse_captured_steps(run);

@@ -13,7 +13,7 @@ namespace ddprun {
 
 /// Reduce-scatters a unit's gradients as soon as backward has left the unit (Rajbhandari et al., SC
 /// 2020, section 5.2). The unit after the next uses the same memory, so it waits for them. A plan
-/// has add_reduce_scatter() of each unit, in each micro-batch.
+/// has plan_reduce_scatter() of each unit, in each micro-batch.
 class UnitGradients {
  public:
   /// For setup(). `context` outlives each call. `arrived` (may be empty) is called once in
@@ -46,8 +46,8 @@ enum class AfterForward : std::uint8_t {
 /// VLDB 2023).
 class UnitParameters {
  public:
-  /// For setup().
-  UnitParameters(StrategyContext& context, AfterForward after_forward);
+  /// For setup(). Backward ends with unit `first_in_backward`.
+  UnitParameters(StrategyContext& context, AfterForward after_forward, int first_in_backward = 0);
 
   void before_unit(Pass pass, int unit);
   void before_forward();
@@ -59,6 +59,7 @@ class UnitParameters {
 
   StrategyContext& context_;
   AfterForward after_forward_;
+  int first_in_backward_;
   std::vector<bool> there_;  // by unit: in its place, or on the way
   std::vector<Transfer> transfers_;
 };

@@ -8,7 +8,6 @@
 
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/parameter_reads.h"
-#include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
 

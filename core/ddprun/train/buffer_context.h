@@ -63,7 +63,7 @@ class BufferContext final : public StrategyContext, public Slices {
   int unit_of(Range range) const;
   /// Where the model reads the parameters of `range`, with this rank's slice in it.
   at::Tensor place_to_gather(Range range) const;
-  /// Renews the copy of what is read from both (ParameterLayout::reads_both()); empty: of nothing.
+  /// Renews the copy of what is read from both (ParameterReads::both()); empty: of nothing.
   std::function<void()> renewed(Range range) const;
   /// Sends what is read in float32 although there is a copy.
   Transfer gather_float32(Range range, std::vector<Work> works, std::string_view label);

@@ -76,15 +76,6 @@ ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
   return group.subgroup(ranks);
 }
 
-/// In the dtype of the model's tensors, and for fused kernels a copy in that of the products.
-std::optional<FlatBuffers> buffers_of_frozen(const std::vector<NamedTensor>& parameters,
-                                             BufferDtypes dtypes, KernelSet kernels) {
-  if (parameters.empty()) return std::nullopt;
-  dtypes.parameters = dtypes.model;  // nobody updates them
-  return FlatBuffers(ParameterLayout(parameters, dtypes, kernels, 1), parameters,
-                     {.gradients = Held::nothing});
-}
-
 }  // namespace
 
 void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where) {
@@ -123,7 +114,10 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
                [this](std::int64_t elements, const at::TensorOptions& options) {
                  return sharers_.allocate(elements, options);
                }),
-      frozen_(buffers_of_frozen(roles_.frozen, buffers_.dtypes(), kernels)),
+      frozen_(roles_.frozen.empty()
+                  ? nullptr
+                  : std::make_unique<FrozenParameters>(roles_, buffers_.dtypes(), kernels,
+                                                       buffers_.holding(), group, sharers_)),
       context_(group, sharers_, buffers_, std::move(preparation.plan)),
       precision_(precision),
       linear_(precision.linear()),
@@ -132,10 +126,6 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
       order_(optimizer.overlap) {
   check_tied_units();
-  if (frozen_) {
-    frozen_->agree_on_values(
-        [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
-  }
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {
@@ -152,7 +142,7 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
 std::vector<ParameterSlot> DataParallel::slots() const {
   const std::vector<ParameterSlot> trained = buffers_.slots();
   std::vector<ParameterSlot> frozen;
-  if (frozen_) frozen = frozen_->slots();
+  if (frozen_) frozen = frozen_->buffers().slots();
   std::vector<ParameterSlot> slots;
   for (const ParameterRoles::Place& place : roles_.places) {
     slots.push_back((place.trained ? trained : frozen)[place.number]);
@@ -195,6 +185,7 @@ bool DataParallel::on_range_ready(Range range) {
 void DataParallel::before_forward(bool last) {
   next_unit_ = 0;
   units_told_ = false;
+  if (frozen_) frozen_->before_forward();
   if (exchanges(last) || buffers_.holding().arrive_by_unit) strategy_.before_forward();
 }
 
@@ -314,6 +305,10 @@ std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches)
     const auto times = each.in == PlannedIn::each_micro_batch ? micro_batches : 1;
     planned.insert(planned.end(), static_cast<std::size_t>(times), each);
   }
+  for (std::int64_t i = 0; frozen_ && i < micro_batches; ++i) {
+    const std::vector<PlannedCollective> of_frozen = frozen_->planned();
+    planned.insert(planned.end(), of_frozen.begin(), of_frozen.end());
+  }
   if (extent_ != StepExtent::step) return planned;
   const auto add_scalar = [&](std::size_t bytes) {
     planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});
@@ -343,6 +338,7 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
 
 void DataParallel::drop_gradients() {
   order_.end();
+  context_.last_micro_batch(true);  // the next begins a step
   buffers_.zero_grad();
 }
 

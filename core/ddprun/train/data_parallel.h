@@ -22,6 +22,7 @@
 #include "ddprun/plugin/strategy.h"
 #include "ddprun/train/asked_plugins.h"
 #include "ddprun/train/buffer_context.h"
+#include "ddprun/train/frozen_parameters.h"
 #include "ddprun/train/step_order.h"
 
 namespace torch::autograd {
@@ -106,8 +107,8 @@ class DataParallel {
   /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
   /// not known), lets the precision convert the parameters, moves them into flat buffers as the
   /// strategy's plan says, calls strategy.setup(), and sets the hooks. `parameters` are in
-  /// registration order, all of the model's: one that requires no gradient is frozen, which each
-  /// rank holds whole, as rank 0 has it; a tensor that comes twice is a tied weight. `extent`: how
+  /// registration order, all of the model's: one that requires no gradient is frozen, as rank 0
+  /// has it (FrozenParameters); a tensor that comes twice is a tied weight. `extent`: how
   /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
   /// strategy is never called, as it has nothing to exchange. `kernels`: what computes the model.
   /// Throws ConfigError, for a refusal and as FlatBuffers and check_overlap() do, and Error if the
@@ -120,8 +121,8 @@ class DataParallel {
   /// What is trained.
   FlatBuffers& buffers() { return buffers_; }
   const FlatBuffers& buffers() const { return buffers_; }
-  /// What is not: whole on each rank, without gradients. Null: all is trained.
-  const FlatBuffers* frozen() const { return frozen_ ? &*frozen_ : nullptr; }
+  /// What is not. Null: all is trained.
+  FrozenParameters* frozen() const { return frozen_.get(); }
   /// Which parameters and units of the model are where.
   const ParameterRoles& roles() const { return roles_; }
   /// How fused kernels read each parameter and where they write its gradient, in registration
@@ -146,8 +147,8 @@ class DataParallel {
   /// Runs `forward`, which uses the parameters of unit `unit` and of no other, and tells the
   /// strategy before and after, in forward and in backward. `forward` returns what the next unit
   /// reads. Units come in order, and again within forward_again(). Models whose strategy holds
-  /// parameters or gradients by unit call it for each, within forward() or evaluate(); with a
-  /// single unit they need not.
+  /// parameters or gradients by unit, or lets parameters arrive by unit, call it for each, within
+  /// forward() or evaluate(); with a single unit they need not.
   at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
   /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
   /// x.to(ddp.parameter_dtype()).
@@ -197,7 +198,7 @@ class DataParallel {
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
-  void enter_backward(int unit);
+  void enter_backward(int models_unit);
   /// Whether the gradients of this micro-batch travel.
   bool exchanges(bool last) const { return last || holds_by_unit_; }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
@@ -211,7 +212,7 @@ class DataParallel {
   ParameterRoles roles_;
   ProcessGroup& sharers_;  // of a whole set of slices
   FlatBuffers buffers_;
-  std::optional<FlatBuffers> frozen_;
+  std::unique_ptr<FrozenParameters> frozen_;  // null: all is trained
   BufferContext context_;
   Precision& precision_;
   Precision::Linear linear_;  // empty: at::linear

@@ -31,8 +31,9 @@ void DataParallel::check_tied_units() const {
                      .hint = "take a strategy that holds parameters and gradients whole"});
 }
 
-/// Units before `models_unit` without anything to train need not be told.
+/// Units before `models_unit` without anything to train need not be told, if they are there whole.
 void DataParallel::skip_frozen_units(std::ptrdiff_t models_unit) {
+  if (frozen_ && frozen_->in_slices()) return;
   while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) ++next_unit_;
 }
 
@@ -47,21 +48,25 @@ at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>
                 " comes next");
     ++next_unit_;
   }
-  const int unit = roles_.units[models_unit];
-  if (unit < 0) return forward();  // all frozen
-  strategy_.before_unit(Pass::forward, unit);
+  const int unit = roles_.units[models_unit];  // -1: all frozen
+  if (frozen_) frozen_->before_unit(Pass::forward, models_unit);
+  if (unit >= 0) strategy_.before_unit(Pass::forward, unit);
   const at::Tensor out = forward();
-  strategy_.after_unit(Pass::forward, unit);
+  if (unit >= 0) strategy_.after_unit(Pass::forward, unit);
   if (!out.requires_grad()) return out;
-  units_told_ = true;
+  units_told_ |= unit >= 0;
   // Its gradient is known when all that comes after the unit has run backward.
-  out.register_hook([this, unit](const at::Tensor&) { enter_backward(unit); });
+  out.register_hook([this, models_unit](const at::Tensor&) { enter_backward(models_unit); });
   return out;
 }
 
-void DataParallel::enter_backward(int unit) {
-  if (unit + 1 < std::ssize(buffers_.units())) strategy_.after_unit(Pass::backward, unit + 1);
-  strategy_.before_unit(Pass::backward, unit);
+void DataParallel::enter_backward(int models_unit) {
+  const int unit = roles_.units[models_unit];
+  if (unit >= 0 && unit + 1 < std::ssize(buffers_.units())) {
+    strategy_.after_unit(Pass::backward, unit + 1);
+  }
+  if (frozen_) frozen_->before_unit(Pass::backward, models_unit);
+  if (unit >= 0) strategy_.before_unit(Pass::backward, unit);
 }
 
 at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {

@@ -75,11 +75,12 @@ at::Tensor loss_with_integer_gradients(DataParallel& data_parallel, const ProofI
   const std::vector<int>& numbers = data_parallel.roles().units;
   at::Tensor loss;
   for (int unit = 0; unit < std::ssize(numbers); ++unit) {
-    const int trained = numbers[unit];
-    if (trained < 0) continue;
+    const int trained = numbers[unit];  // -1: all frozen
     loss = data_parallel.unit(unit, [&] {
       const at::Tensor own =
-          loss_of_unit(buffers, buffers.units()[trained], integers, rank, micro_batch);
+          trained < 0
+              ? at::zeros({}, buffers.parameter(0).options().requires_grad(false))
+              : loss_of_unit(buffers, buffers.units()[trained], integers, rank, micro_batch);
       return loss.defined() ? loss + own : own;
     });
   }

@@ -56,6 +56,16 @@ std::string name_difference(const std::vector<std::string>& names, ProcessGroup&
   return {};
 }
 
+/// Of what the model reads of a parameter.
+std::uint64_t hash_read(const FlatBuffers& buffers, int index) {
+  Hash64 hash;
+  for (const at::Tensor& read : buffers.read(index)) {
+    const std::uint64_t one = hash_flat(read);
+    hash.add(&one, sizeof one);
+  }
+  return hash.value();
+}
+
 /// How many elements of `read` are not those of `master` in its dtype. Each NaN equals another.
 std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
   const at::Tensor expected = master.to(read.scalar_type());
@@ -94,12 +104,25 @@ std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::T
   return {};
 }
 
-/// A hash for each frozen parameter, in the order of the buffers.
-std::vector<std::uint64_t> hash_frozen(const DataParallel& data_parallel) {
-  std::vector<std::uint64_t> hashes;
-  const FlatBuffers* const frozen = data_parallel.frozen();
-  for (int index = 0; frozen != nullptr && index < frozen->count(); ++index) {
-    hashes.push_back(hash_flat(frozen->parameters(frozen->range(index))));
+/// A hash for each frozen parameter, in the order of the buffers: of the values or, with `as_read`,
+/// of what the model reads where they are held in slices.
+std::vector<std::uint64_t> hash_frozen(const DataParallel& data_parallel, bool as_read) {
+  FrozenParameters* const frozen = data_parallel.frozen();
+  if (frozen == nullptr) return {};
+  const FlatBuffers& buffers = frozen->buffers();
+  std::vector<std::uint64_t> hashes(buffers.count());
+  const auto hash_unit = [&](const Unit& unit) {
+    const bool gathered = as_read && frozen->in_slices();
+    const at::Tensor values = gathered ? at::Tensor() : frozen->whole(unit);
+    for (int index = unit.first; index <= unit.last; ++index) {
+      hashes[index] = gathered ? hash_read(buffers, index)
+                               : hash_flat(part_of(values, unit.range, buffers.range(index)));
+    }
+  };
+  if (as_read) {
+    frozen->for_each_unit(hash_unit);
+  } else {
+    for (const Unit& unit : buffers.units()) hash_unit(unit);
   }
   return hashes;
 }
@@ -107,8 +130,9 @@ std::vector<std::uint64_t> hash_frozen(const DataParallel& data_parallel) {
 /// The names that hash_each() has hashes of.
 std::vector<std::string> hashed_names(const DataParallel& data_parallel) {
   std::vector<std::string> names = data_parallel.buffers().names();
-  if (const FlatBuffers* const frozen = data_parallel.frozen()) {
-    names.insert(names.end(), frozen->names().begin(), frozen->names().end());
+  if (const FrozenParameters* const frozen = data_parallel.frozen()) {
+    const std::vector<std::string>& more = frozen->buffers().names();
+    names.insert(names.end(), more.begin(), more.end());
   }
   return names;
 }
@@ -124,15 +148,10 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
         hashes[index] = hash_flat(buffers.parameters(buffers.with_padding(index)));
         continue;
       }
-      Hash64 hash;
-      for (const at::Tensor& read : buffers.read(index)) {
-        const std::uint64_t one = hash_flat(read);
-        hash.add(&one, sizeof one);
-      }
-      hashes[index] = hash.value();
+      hashes[index] = hash_read(buffers, index);
     }
   });
-  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel);
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/true);
   hashes.insert(hashes.end(), frozen.begin(), frozen.end());
   return hashes;
 }
@@ -141,7 +160,7 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
 
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel);
+  const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/false);
   if (buffers.owns_all() && frozen.empty()) return hash_flat(buffers.parameters(buffers.all()));
   Hash64 hash;
   hash.add(frozen.data(), frozen.size() * sizeof frozen[0]);
@@ -233,10 +252,11 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
     const at::Tensor masters = whole_parameters(data_parallel, unit.range);
     if (own.empty()) own = find_stale(buffers, unit, masters);
   });
-  const FlatBuffers* const frozen = data_parallel.frozen();
-  for (std::size_t i = 0; frozen != nullptr && own.empty() && i < frozen->units().size(); ++i) {
-    const Unit& unit = frozen->units()[i];
-    own = find_stale(*frozen, unit, frozen->parameters(unit.range));
+  if (FrozenParameters* const frozen = data_parallel.frozen()) {
+    frozen->for_each_unit([&](const Unit& unit) {
+      const at::Tensor values = frozen->whole(unit);
+      if (own.empty()) own = find_stale(frozen->buffers(), unit, values);
+    });
   }
   const std::string stale = first_of_all(group, own);
   if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};

@@ -33,6 +33,27 @@ at::Tensor whole(const DataParallel& data_parallel, Range range, at::ScalarType 
   return values;
 }
 
+/// A copy of `values`, (elements,), in the shape in which parameter `index` was given.
+at::Tensor as_given(const FlatBuffers& buffers, int index, const at::Tensor& values) {
+  const at::Tensor given = buffers.empty_like(index);
+  return values.clone().as_strided(given.sizes(), given.strides());
+}
+
+/// In registration order.
+std::vector<at::Tensor> whole_frozen(const DataParallel& data_parallel) {
+  std::vector<at::Tensor> all;
+  const FrozenParameters* const frozen = data_parallel.frozen();
+  if (frozen == nullptr) return all;
+  const FlatBuffers& buffers = frozen->buffers();
+  for (const Unit& unit : buffers.units()) {
+    const at::Tensor values = frozen->whole(unit);
+    for (int index = unit.last; index >= unit.first; --index) {
+      all.push_back(as_given(buffers, index, part_of(values, unit.range, buffers.range(index))));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 at::Tensor whole_parameters(const DataParallel& data_parallel, Range range) {
@@ -53,19 +74,15 @@ std::vector<NamedTensor> full_parameters(const DataParallel& data_parallel) {
   std::vector<at::Tensor> trained;
   for (int number = 0; number < buffers.count(); ++number) {
     const int index = buffers.count() - 1 - number;  // buffers are in reverse order
-    const at::Tensor as_given = buffers.empty_like(index);
-    trained.push_back(whole_parameters(data_parallel, buffers.range(index))
-                          .clone()
-                          .as_strided(as_given.sizes(), as_given.strides()));
+    trained.push_back(
+        as_given(buffers, index, whole_parameters(data_parallel, buffers.range(index))));
   }
+  const std::vector<at::Tensor> frozen = whole_frozen(data_parallel);
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < roles.places.size(); ++i) {
     const auto [is_trained, number] = roles.places[i];
-    const FlatBuffers* const frozen = data_parallel.frozen();
-    const at::Tensor values =
-        is_trained ? trained[number]
-                   : frozen->parameter(frozen->count() - 1 - number).detach().clone();
-    all.push_back({.name = roles.names[i], .tensor = values});
+    all.push_back(
+        {.name = roles.names[i], .tensor = is_trained ? trained[number] : frozen[number]});
   }
   return all;
 }

@@ -66,7 +66,9 @@ TEST_P(FrozenAndTied, WhatIsTrainedHasTheGradientsThatItHasWhenAllIs) {
       {"*.ln?.weight", "ln_final.weight"},
       {"*.q_proj.weight"},             // of three products that are one
       {"*.w1.weight", "*.w2.weight"},  // of two
-      {"layers.1.*"},                  // between blocks that are trained
+      {"*.output_proj.weight"},
+      {"token_embeddings.weight", "layers.0.ln1.weight", "layers.0.attn.[qkv]_proj.weight"},
+      {"layers.1.*"},  // between blocks that are trained
       {"token_embeddings.weight", "layers.0.*", "layers.1.*"},
       {"token_embeddings.weight", "layers.*"},
       {"layers.*", "ln_final.weight", "lm_head.weight"}};

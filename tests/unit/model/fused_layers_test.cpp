@@ -113,8 +113,9 @@ TEST_F(FusedLayers, SaveWhereHooksSeeIt) {
   at::Tensor loss;
   const auto& counts =
       test::with_saved_tensor_hooks([&] { loss = model.loss(a_.ids, a_.targets); });
-  // The embedding's ids; each layer's input (3), attention (5) and output (5); the head's (4).
-  EXPECT_EQ(counts.packed, 1 + 2 * (3 + 5 + 5) + 4);
+  // The embedding's ids; each block's input (3), attention (5), its
+  // output (1) and feed-forward (4); the head's (4).
+  EXPECT_EQ(counts.packed, 1 + 2 * (3 + 5 + 1 + 4) + 4);
   loss.backward();
   EXPECT_EQ(counts.unpacked, counts.packed);
   expect_near(model, expected, kBound);

@@ -6,14 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <memory>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/passing_strategy.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -126,6 +130,67 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) {
       return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;
     });
+
+/// When each unit was about to be used in the last forward.
+class NotesUnits : public test::PassingStrategy {
+ public:
+  using PassingStrategy::PassingStrategy;
+  void before_unit(Pass pass, int unit) override {
+    if (pass == Pass::forward) begun_ns[unit] = now_ns();
+    PassingStrategy::before_unit(pass, unit);
+  }
+  std::map<int, std::int64_t> begun_ns;
+};
+
+TEST(ArrivingParameters, AUnitWaitsForItsBucketAlone) {
+  Experiment experiment = experiment_of("fp32", true);
+  experiment.strategy.options =
+      parse_yaml("{name: zero1, gather_under_forward: true, bucket_mb: 0}", "test");
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    NotesUnits notes(make_strategy(registry(), experiment.strategy));
+    Trainer trainer(experiment, test::plugins_with(notes, registry(), experiment), group);
+    trainer.step(0);
+    trainer.step(1);
+    int unit = 0;  // gathered in the order in which forward uses them
+    for (const CollectiveRecord& record : trainer.last_records()) {
+      if (record.kind != CollectiveKind::all_gather) continue;
+      EXPECT_LE(record.enqueue_ns, notes.begun_ns.at(1)) << "all begin before the second unit";
+      EXPECT_GE(record.wait_begin_ns, notes.begun_ns.at(unit)) << unit;
+      if (notes.begun_ns.contains(unit + 1)) {
+        EXPECT_LE(record.wait_end_ns, notes.begun_ns.at(unit + 1)) << unit;
+      }
+      ++unit;
+    }
+    EXPECT_EQ(unit, 5);
+  });
+}
+
+TEST(ArrivingParameters, StepsWithoutAnUpdateGatherAsPlanned) {
+  Experiment experiment = experiment_of("bf16_mixed", true);
+  experiment.train.measure = StepExtent::forward_backward;
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    for (int step = 0; step < 3; ++step) {
+      trainer.step(step);
+      EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+    }
+  });
+}
+
+TEST(ArrivingParameters, AModelOfOneUnitNeedsNoWord) {
+  const Experiment experiment = experiment_of("fp32", true);
+  test::run_ranks(kRanks, [&](ProcessGroup& group) {
+    const auto strategy = make_strategy(registry(), experiment.strategy);
+    Precision precision;
+    const at::Tensor w = at::full({5}, 2.0).requires_grad_();
+    DataParallel ddp({{"w", w}}, group, *strategy, precision, test::plain_sgd());
+    const auto loss = [&] { return w.sum() * (group.rank() + 1); };
+    ddp.backward(ddp.forward(loss));
+    ddp.step(0.5, 0.0);
+    // 2 - 0.5 (1 + 2) / 2
+    EXPECT_FLOAT_EQ(ddp.evaluate([&] { return w.sum(); }).item<float>(), 5 * 1.25F);
+  });
+}
 
 TEST(ArrivingParameters, ParametersThatNeverArriveAreFound) {
   class GathersNothing : public test::PassingStrategy {

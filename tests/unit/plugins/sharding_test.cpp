@@ -71,6 +71,7 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
 /// By the names of formula().
 std::string yaml_of(const std::string& strategy, int ranks) {
   if (strategy == "fsdp, kept") return "{name: fsdp, reshard_after_forward: false}";
+  if (strategy == "zero1") return "{name: zero1, bucket_mb: 0}";
   if (strategy == "hsdp") return "{name: hsdp, shard_ranks: " + std::to_string(ranks / 2) + "}";
   return "{name: " + strategy + "}";
 }
@@ -91,6 +92,7 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
           trainer.step(0);
           const DataParallel& ddp = trainer.data_parallel();
           const bool copy = std::string(precision) != "fp32";
+          EXPECT_EQ(ddp.buffers().units().size(), unit == UnitSize::layer ? 8U : 5U);
           EXPECT_EQ(
               ddp.buffers().allocated_bytes() + trainer.data_parallel().optimizer().state_bytes(),
               formula(strategy, copy, ddp.buffers()))
@@ -175,6 +177,9 @@ TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
       Experiment blocks = experiment_of("", precision, 2);
       blocks.strategy.options = parse_yaml(yaml_of(strategy, 2), "test");
       blocks.strategy.name = blocks.strategy.options.find("name")->scalar;
+      if (strategy != std::string("fsdp")) {
+        blocks.model.recompute.form = RecomputeForm::every_block;
+      }
       Experiment layers = blocks;
       layers.model.unit = UnitSize::layer;
       test::run_ranks(2, [&](ProcessGroup& group) {
@@ -194,6 +199,26 @@ TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
       });
     }
   }
+}
+
+TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
+  Experiment experiment = experiment_of("fsdp", "fp32", 2);
+  experiment.model.unit = UnitSize::layer;
+  experiment.model.recompute.form = RecomputeForm::every_block;
+  const auto attention = make_attention(registry(), experiment.attention);
+  const Transformer model(experiment.model, *attention, 1);
+  const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 2);
+  std::vector<std::string> names;
+  for (const Unit& unit : layout.units()) names.push_back(unit.name);
+  EXPECT_THAT(names, testing::ElementsAre("token_embeddings", "layers.0.attn", "layers.0.ffn",
+                                          "layers.1.attn", "layers.1.ffn", "layers.2.attn",
+                                          "layers.2.ffn", "head"));
+  Precision precision;
+  const RunDescription run = describe_run(experiment, precision);
+  EXPECT_EQ(run.recomputed_units, 2);
+  const auto refusal = make_strategy(registry(), experiment.strategy)->unsupported(run);
+  ASSERT_TRUE(refusal);
+  EXPECT_THAT(refusal->hint, HasSubstr("`unit: block`"));
 }
 
 TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {

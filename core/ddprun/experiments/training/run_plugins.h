@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "ddprun/config/ask_plugin.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 

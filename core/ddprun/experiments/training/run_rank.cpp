@@ -64,9 +64,10 @@ std::string activation_words(const Experiment& experiment, const RunPlugins& plu
 
 /// What rank 0 holds of parameters, gradients and moments.
 std::string held_words(DataParallel& data_parallel) {
-  const FlatBuffers* const frozen = data_parallel.frozen();
-  const auto buffers = static_cast<double>(data_parallel.buffers().allocated_bytes() +
-                                           (frozen == nullptr ? 0 : frozen->allocated_bytes()));
+  const FrozenParameters* const frozen = data_parallel.frozen();
+  const auto buffers =
+      static_cast<double>(data_parallel.buffers().allocated_bytes() +
+                          (frozen == nullptr ? 0 : frozen->buffers().allocated_bytes()));
   const auto moments = static_cast<double>(data_parallel.optimizer().state_bytes());
   return fmt::format("held on rank 0: {:.2f} MB of parameters and gradients, {:.2f} MB of moments",
                      buffers * 1e-6, moments * 1e-6);

@@ -1,0 +1,108 @@
+// Frozen parameters travel as those of fsdp do: a unit before it is used, the next meanwhile.
+#include "ddprun/train/frozen_parameters.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "ddprun/plugin/sharding.h"
+
+namespace ddprun {
+
+namespace {
+
+ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, KernelSet kernels,
+                          int ranks) {
+  dtypes.parameters = dtypes.model;  // nobody updates them
+  return {roles.frozen, dtypes, kernels, ranks};
+}
+
+bool wants_slices(const ParameterRoles& roles, const BufferHolding& trained) {
+  return trained.parameters == Held::by_unit && !trained.place_for_each_unit &&
+         !roles.frozen_in_two_units;
+}
+
+BufferHolding holding_of(const ParameterLayout& layout, bool in_slices, int rank) {
+  BufferHolding holding{.gradients = Held::nothing};
+  if (!in_slices) return holding;
+  holding.parameters = Held::by_unit;
+  for (const Unit& unit : layout.units()) holding.owned.push_back(layout.slice(unit.range, rank));
+  std::reverse(holding.owned.begin(), holding.owned.end());  // by begin
+  return holding;
+}
+
+/// By the model's unit: the number among those that have a frozen parameter, or -1.
+std::vector<int> units_of(const ParameterRoles& roles, const ParameterLayout& layout) {
+  std::vector<int> units;
+  int next = 0;
+  for (const std::string& name : roles.unit_names) {
+    const bool ours = next < std::ssize(layout.units()) && layout.units()[next].name == name;
+    units.push_back(ours ? next++ : -1);
+  }
+  return units;
+}
+
+}  // namespace
+
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes,
+                                   KernelSet kernels, const BufferHolding& trained,
+                                   ProcessGroup& group, ProcessGroup& sharers)
+    : FrozenParameters(roles, layout_of(roles, dtypes, kernels, sharers.size()),
+                       wants_slices(roles, trained), group, sharers) {}
+
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
+                                   bool in_slices, ProcessGroup& group, ProcessGroup& sharers)
+    : sharers_(sharers),
+      buffers_(layout, roles.frozen, holding_of(layout, in_slices, sharers.rank()),
+               [in_slices, &sharers](std::int64_t elements, const at::TensorOptions& options) {
+                 return in_slices ? sharers.allocate(elements, options)
+                                  : allocate_private(elements, options);
+               }),
+      context_(group, sharers, buffers_, {}),
+      units_(units_of(roles, layout)) {
+  buffers_.agree_on_values(
+      [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
+  if (!in_slices) return;
+  for (std::size_t unit = 0; roles.units[unit] < 0; ++unit) {  // up to the first that is trained
+    if (units_[unit] >= 0) ++first_in_backward_;
+  }
+  gathered_.emplace(context_, AfterForward::reshard, first_in_backward_);
+}
+
+void FrozenParameters::before_forward() {
+  if (gathered_) gathered_->before_forward();
+}
+
+void FrozenParameters::before_unit(Pass pass, int models_unit) {
+  if (gathered_ && units_[models_unit] >= 0) gathered_->before_unit(pass, units_[models_unit]);
+}
+
+std::vector<PlannedCollective> FrozenParameters::planned() const {
+  Plan plan;
+  if (!gathered_) return plan.collectives;
+  const auto gather = [&](int unit) { plan_gather(plan, buffers_, buffers_.units()[unit].range); };
+  const int count = static_cast<int>(buffers_.units().size());
+  for (int unit = 0; unit < count; ++unit) gather(unit);
+  // The last two are still there when backward comes.
+  for (int unit = first_in_backward_; unit < count - 2; ++unit) gather(unit);
+  return plan.collectives;
+}
+
+at::Tensor FrozenParameters::whole(const Unit& unit) const {
+  if (!gathered_) return buffers_.parameters(unit.range);
+  const at::Tensor own = buffers_.parameters(context_.own(unit.range));
+  const at::Tensor values = at::empty({unit.range.size()}, own.options());
+  sharers_.all_gather(values, own, "frozen").wait();
+  return values;
+}
+
+void FrozenParameters::for_each_unit(const std::function<void(const Unit&)>& look) {
+  for (int unit = 0; unit < std::ssize(buffers_.units()); ++unit) {
+    if (gathered_) gathered_->before_unit(Pass::forward, unit);
+    look(buffers_.units()[unit]);
+  }
+}
+
+}  // namespace ddprun

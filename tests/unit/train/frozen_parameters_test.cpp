@@ -1,0 +1,140 @@
+// Frozen parameters under strategies that hold parameters by unit: in slices, gathered to be used.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/train/proof.h"
+#include "ddprun/train/whole_buffers.h"
+#include "support/experiments.h"
+#include "support/plugin_registry.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using test::registry;
+
+using Patterns = std::vector<std::string>;
+
+const Patterns kBelow = {"token*", "layers.0.*", "layers.1.*"};             // no backward
+const Patterns kWithin = {"layers.1.*", "layers.2.*", "layers.3.*"};        // with one
+const Patterns kParts = {"*.ffn.*", "*.ln1.*", "lm_head.*", "layers.2.*"};  // of trained units, too
+const Patterns kAllButOne = {"token*",       "layers.[0-2].*",       "layers.3.attn.*",
+                             "layers.3.ln*", "layers.3.ffn.w[12].*", "l?_*"};
+
+Experiment experiment_of(const std::string& strategy, const std::string& precision,
+                         const Patterns& frozen, int ranks) {
+  Experiment experiment = test::small_experiment(ranks);
+  experiment.strategy.options = parse_yaml(strategy, "test");
+  experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
+  experiment.precision.name = precision;
+  experiment.attention.name = "eager";
+  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.model.layers = 4;
+  experiment.model.frozen = frozen;
+  return experiment;
+}
+
+/// All parameters after three steps, an evaluation between two of them.
+std::vector<NamedTensor> train(const Experiment& experiment, ProcessGroup& group, bool in_slices) {
+  Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+  DataParallel& ddp = trainer.data_parallel();
+  EXPECT_EQ(ddp.frozen()->in_slices(), in_slices);
+  for (int step = 0; step < 3; ++step) {
+    trainer.step(step);
+    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+    if (step == 1) trainer.last_loss_again();
+  }
+  EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);
+  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+  const Check equal = check_parameters_equal(ddp, group);
+  EXPECT_EQ(equal.status, CheckStatus::passed) << equal.detail;
+  return full_parameters(ddp);
+}
+
+/// What is frozen, precision, kernels, micro-batches and recomputation.
+struct Case {
+  const char* name;
+  Patterns frozen;
+  const char* precision = "fp32";
+  KernelSet kernels = KernelSet::fused;
+  int accumulate = 1;
+  RecomputeForm recompute = RecomputeForm::none;
+  UnitSize unit = UnitSize::block;
+};
+
+class FrozenInSlices : public testing::TestWithParam<Case> {};
+
+TEST_P(FrozenInSlices, TrainAsWholeOnesDo) {
+  const Case& one = GetParam();
+  for (const char* strategy : {"{name: fsdp}", "{name: hsdp, shard_ranks: 2}"}) {
+    Experiment slices = experiment_of(strategy, one.precision, one.frozen, 2);
+    slices.model.kernels = one.kernels;
+    slices.model.recompute.form = one.recompute;
+    slices.model.unit = one.unit;
+    slices.train.accumulate = one.accumulate;
+    Experiment whole = slices;
+    whole.strategy.name = "zero2";
+    whole.strategy.options = parse_yaml("{name: zero2}", "test");
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      const auto expected = train(whole, group, false);
+      const auto got = train(slices, group, true);
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(got[i].name, expected[i].name);
+        EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor)) << strategy << got[i].name;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FrozenParameters, FrozenInSlices,
+    testing::Values(Case{"below", kBelow}, Case{"within", kWithin}, Case{"parts", kParts},
+                    Case{"all_but_one", kAllButOne}, Case{"below_bf16", kBelow, "bf16_mixed"},
+                    Case{"parts_bf16", kParts, "bf16_mixed"},
+                    Case{"parts_reference", kParts, "fp32", KernelSet::reference},
+                    Case{"within_bf16_true", kWithin, "bf16_true", KernelSet::reference},
+                    Case{"parts_accumulated", kParts, "bf16_mixed", KernelSet::fused, 2},
+                    Case{"parts_by_layer", kParts, "bf16_mixed", KernelSet::fused, 2,
+                         RecomputeForm::none, UnitSize::layer},
+                    Case{"below_recomputed", kBelow, "fp32", KernelSet::fused, 1,
+                         RecomputeForm::every_block},
+                    Case{"parts_recomputed", kParts, "bf16_mixed", KernelSet::fused, 2,
+                         RecomputeForm::every_block}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(FrozenParameters, ARankHoldsItsSliceAndTwoUnits) {
+  for (const int ranks : {2, 3}) {
+    Experiment experiment = experiment_of("{name: fsdp}", "fp32", kWithin, ranks);
+    experiment.train.global_batch = 6;
+    test::run_ranks(ranks, [&](ProcessGroup& group) {
+      Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+      const FlatBuffers& frozen = trainer.data_parallel().frozen()->buffers();
+      ASSERT_EQ(frozen.units().size(), 3U);
+      const std::int64_t p = frozen.all().size();
+      EXPECT_EQ(frozen.allocated_bytes(), 4 * p / ranks + 4 * 2 * p / 3);
+    });
+  }
+}
+
+TEST(FrozenParameters, AreWholeWhereUnitsStayAndWhereTwoUnitsUseOne) {
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    const Experiment stay =
+        experiment_of("{name: fsdp, reshard_after_forward: false}", "fp32", kWithin, 2);
+    train(stay, group, false);
+    Experiment tied = experiment_of("{name: fsdp}", "fp32", {"token*"}, 2);
+    tied.model.tie_embeddings = true;
+    train(tied, group, false);
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
