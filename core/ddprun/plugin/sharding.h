@@ -32,7 +32,8 @@ class Slices {
   /// A 1-D view of what the optimizer will read: of gradients held by unit, the mean of what the
   /// rank owns, with all micro-batches so far.
   virtual at::Tensor mean(Range range) const = 0;
-  /// Whether the backward under way, or the last, is of the last micro-batch of its step.
+  /// Whether the backward under way, or the last, is of the last micro-batch of its step. So before
+  /// a forward: whether it begins a step.
   virtual bool last_micro_batch() const = 0;
 
   /// Averages the gradients of `range`, whole units, over the ranks that share a set of slices

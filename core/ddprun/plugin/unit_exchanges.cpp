@@ -66,19 +66,21 @@ void UnitParameters::before_forward() {
 }
 
 void UnitParameters::before_unit(Pass pass, int unit) {
-  want(unit);
+  start(unit);
   transfers_[unit].wait();
   if (pass == Pass::forward) {
-    want(unit + 1);
+    start(unit + 1);
   } else if (unit > first_in_backward_) {
-    want(unit - 1);
+    start(unit - 1);
   }
 }
 
-void UnitParameters::forget() { there_.assign(there_.size(), false); }
+void UnitParameters::forget() {
+  for (Transfer& transfer : transfers_) transfer.wait();  // their places will be written again
+  there_.assign(there_.size(), false);
+}
 
-/// Starts to gather the unit, unless it is there.
-void UnitParameters::want(int unit) {
+void UnitParameters::start(int unit) {
   if (unit < 0 || unit >= count(context_) || there_[unit]) return;
   const bool shares = after_forward_ == AfterForward::reshard;
   for (int other = 0; shares && other < count(context_); ++other) {

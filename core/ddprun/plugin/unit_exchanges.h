@@ -51,12 +51,12 @@ class UnitParameters {
 
   void before_unit(Pass pass, int unit);
   void before_forward();
+  /// Starts to gather the unit, unless it is there. before_unit() does it for the next one.
+  void start(int unit);
   /// After an update: what lies in the units' places is old.
   void forget();
 
  private:
-  void want(int unit);
-
   StrategyContext& context_;
   AfterForward after_forward_;
   int first_in_backward_;

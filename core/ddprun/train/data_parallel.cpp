@@ -240,13 +240,14 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   gradients_seen_ = 0;
+  units_to_leave_ = static_cast<int>(buffers_.units().size());
   context_.last_micro_batch(last);
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
   {
     const PhaseScope phase(Phase::backward);
     loss.backward();
-    if (std::exchange(units_told_, false)) strategy_.after_unit(Pass::backward, 0);
+    if (std::exchange(units_told_, false)) leave_units_down_to(0);
   }
   if (gradients_seen_ != buffers_.count()) {
     throw Error(

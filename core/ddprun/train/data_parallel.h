@@ -173,8 +173,8 @@ class DataParallel {
   /// Says that a replay of captured work did the step that begin_step() began. A later backward
   /// without begin_step() then updates nothing.
   void step_replayed() { order_.end(); }
-  /// The planned collectives of a step of `micro_batches`: the strategy's, the precision's, and
-  /// those of the norm that clipping needs where ranks own parts.
+  /// The planned collectives of a step of `micro_batches`: the strategy's, the precision's, those
+  /// of frozen parameters, and those of the norm that clipping needs where ranks own parts.
   std::vector<PlannedCollective> planned(std::int64_t micro_batches = 1) const;
   StepExtent extent() const { return extent_; }
   /// What rank `rank` updates.
@@ -195,10 +195,12 @@ class DataParallel {
   bool needs_units() const { return holds_by_unit() || buffers_.holding().arrive_by_unit; }
   void check_tied_units() const;
   void skip_frozen_units(std::ptrdiff_t models_unit);
+  [[noreturn]] void refuse_untold_units() const;
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
   void enter_backward(int models_unit);
+  void leave_units_down_to(int unit);
   /// Whether the gradients of this micro-batch travel.
   bool exchanges(bool last) const { return last || holds_by_unit_; }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
@@ -223,6 +225,7 @@ class DataParallel {
   StepOrder order_;
   int next_unit_ = 0;        // of the forward under way, as the model counts
   bool units_told_ = false;  // in that forward, so that backward tells them
+  int units_to_leave_ = 0;   // of the backward under way: those that the strategy was not told of
   bool again_ = false;       // backward computes units again (forward_again())
   BackwardMarks marks_;      // of the backward under way
   int gradients_seen_ = 0;   // in the backward under way

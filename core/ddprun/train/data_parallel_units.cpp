@@ -2,6 +2,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 
@@ -31,10 +32,24 @@ void DataParallel::check_tied_units() const {
                      .hint = "take a strategy that holds parameters and gradients whole"});
 }
 
+[[noreturn]] void DataParallel::refuse_untold_units() const {
+  const bool slices = frozen_ && frozen_->in_slices();
+  throw Error({.what = "the model does not say which unit it computes, and the strategy needs to "
+                       "know",
+               .where = "DataParallel::forward()",
+               .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
+               .expected = fmt::format("{}, one for each unit{}", roles_.units.size(),
+                                       slices ? ", those that are frozen too" : ""),
+               .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
+}
+
 /// Units before `models_unit` without anything to train need not be told, if they are there whole.
 void DataParallel::skip_frozen_units(std::ptrdiff_t models_unit) {
-  if (frozen_ && frozen_->in_slices()) return;
-  while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) ++next_unit_;
+  const bool whole = !frozen_ || !frozen_->in_slices();
+  while (next_unit_ < models_unit && roles_.units[next_unit_] < 0) {
+    if (!whole) refuse_untold_units();
+    ++next_unit_;
+  }
 }
 
 at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>& forward) {
@@ -49,8 +64,8 @@ at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>
     ++next_unit_;
   }
   const int unit = roles_.units[models_unit];  // -1: all frozen
-  if (frozen_) frozen_->before_unit(Pass::forward, models_unit);
   if (unit >= 0) strategy_.before_unit(Pass::forward, unit);
+  if (frozen_) frozen_->before_unit(Pass::forward, models_unit);
   const at::Tensor out = forward();
   if (unit >= 0) strategy_.after_unit(Pass::forward, unit);
   if (!out.requires_grad()) return out;
@@ -60,13 +75,18 @@ at::Tensor DataParallel::unit(int models_unit, const std::function<at::Tensor()>
   return out;
 }
 
+/// The gradients of this unit and of those behind it are final.
+void DataParallel::leave_units_down_to(int unit) {
+  while (units_to_leave_ > unit) strategy_.after_unit(Pass::backward, --units_to_leave_);
+}
+
 void DataParallel::enter_backward(int models_unit) {
+  const auto trained = std::find_if(roles_.units.rend() - models_unit - 1, roles_.units.rend(),
+                                    [](int number) { return number >= 0; });
+  leave_units_down_to(trained == roles_.units.rend() ? 0 : *trained + 1);
   const int unit = roles_.units[models_unit];
-  if (unit >= 0 && unit + 1 < std::ssize(buffers_.units())) {
-    strategy_.after_unit(Pass::backward, unit + 1);
-  }
-  if (frozen_) frozen_->before_unit(Pass::backward, models_unit);
   if (unit >= 0) strategy_.before_unit(Pass::backward, unit);
+  if (frozen_) frozen_->before_unit(Pass::backward, models_unit);
 }
 
 at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
@@ -75,13 +95,8 @@ at::Tensor DataParallel::whole_loss(const std::function<at::Tensor()>& loss) {
   if (by_unit && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
   skip_frozen_units(std::ssize(roles_.units));
-  if (!by_unit || next_unit_ == std::ssize(roles_.units)) return value;
-  throw Error({.what = "the model does not say which unit it computes, and the strategy needs "
-                       "to know",
-               .where = "DataParallel::forward()",
-               .got = fmt::format("{} calls of DataParallel::unit()", next_unit_),
-               .expected = fmt::format("{}, one for each unit", roles_.units.size()),
-               .hint = "call ddp.unit(i, [&] { return block(x); }) for each unit in order"});
+  if (by_unit && next_unit_ != std::ssize(roles_.units)) refuse_untold_units();
+  return value;
 }
 
 }  // namespace ddprun

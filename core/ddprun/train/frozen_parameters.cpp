@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <iterator>
 
+#include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
@@ -19,9 +21,40 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
   return {roles.frozen, dtypes, kernels, ranks};
 }
 
-bool wants_slices(const ParameterRoles& roles, const BufferHolding& trained) {
-  return trained.parameters == Held::by_unit && !trained.place_for_each_unit &&
-         !roles.frozen_in_two_units;
+/// Bytes of what is read of a unit.
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
+  const ParameterReads& reads = layout.reads();
+  if (reads.only_float32(unit.range)) {
+    return bytes_of(unit.range.size(), layout.dtypes().parameters);
+  }
+  std::int64_t bytes = bytes_of(unit.range.size(), layout.dtypes().compute);
+  for (const int index : reads.in_float32(unit.range)) {
+    bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
+  }
+  return bytes;
+}
+
+/// Whether a slice of everything and room for two neighbouring units are less than all.
+bool slices_are_less(const ParameterLayout& layout) {
+  const std::int64_t all = bytes_of(layout.all().size(), layout.dtypes().parameters);
+  const std::int64_t copy =
+      layout.reads().has_copy() ? bytes_of(layout.all().size(), layout.dtypes().compute) : 0;
+  std::int64_t neighbours = 0, before = 0;
+  for (const Unit& unit : layout.units()) {
+    const std::int64_t bytes = bytes_read(layout, unit);
+    neighbours = std::max(neighbours, before + bytes);
+    before = bytes;
+  }
+  return all / layout.ranks() + neighbours < all + copy;
+}
+
+bool wants_slices(const ParameterRoles& roles, const ParameterLayout& layout,
+                  const BufferHolding& trained) {
+  if (trained.parameters != Held::by_unit || trained.place_for_each_unit) return false;
+  for (int index = 0; index < layout.count(); ++index) {
+    if (layout.reads().both(index)) return false;
+  }
+  return !roles.frozen_in_two_units && slices_are_less(layout);
 }
 
 BufferHolding holding_of(const ParameterLayout& layout, bool in_slices, int rank) {
@@ -49,8 +82,13 @@ std::vector<int> units_of(const ParameterRoles& roles, const ParameterLayout& la
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes,
                                    KernelSet kernels, const BufferHolding& trained,
                                    ProcessGroup& group, ProcessGroup& sharers)
-    : FrozenParameters(roles, layout_of(roles, dtypes, kernels, sharers.size()),
-                       wants_slices(roles, trained), group, sharers) {}
+    : FrozenParameters(roles, layout_of(roles, dtypes, kernels, sharers.size()), trained, group,
+                       sharers) {}
+
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
+                                   const BufferHolding& trained, ProcessGroup& group,
+                                   ProcessGroup& sharers)
+    : FrozenParameters(roles, layout, wants_slices(roles, layout, trained), group, sharers) {}
 
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                                    bool in_slices, ProcessGroup& group, ProcessGroup& sharers)
@@ -72,7 +110,9 @@ FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterL
 }
 
 void FrozenParameters::before_forward() {
-  if (gathered_) gathered_->before_forward();
+  if (!gathered_) return;
+  gathered_->before_forward();
+  gathered_->start(0);
 }
 
 void FrozenParameters::before_unit(Pass pass, int models_unit) {
@@ -82,7 +122,9 @@ void FrozenParameters::before_unit(Pass pass, int models_unit) {
 std::vector<PlannedCollective> FrozenParameters::planned() const {
   Plan plan;
   if (!gathered_) return plan.collectives;
-  const auto gather = [&](int unit) { plan_gather(plan, buffers_, buffers_.units()[unit].range); };
+  const auto gather = [&](int unit) {
+    plan_gather(plan, buffers_, buffers_.units()[unit].range, PlannedIn::each_micro_batch);
+  };
   const int count = static_cast<int>(buffers_.units().size());
   for (int unit = 0; unit < count; ++unit) gather(unit);
   // The last two are still there when backward comes.

@@ -17,13 +17,14 @@
 
 namespace ddprun {
 
-/// The strategy knows nothing of them: they have no gradient and never change. Training thread, or
-/// autograd's in backward.
+/// The strategy knows nothing of them: they have no gradient and never change. What is written to
+/// one in slices is lost. Training thread, or autograd's in backward.
 class FrozenParameters {
  public:
   /// All ranks have them as rank 0 has. `dtypes` and `trained`: of what is trained. In slices if
-  /// that is held by unit and units share their memory; but whole if two units use one of them.
-  /// `sharers`: the ranks that hold everything together, and this one among them.
+  /// that is held by unit, units share their memory, and slices with room for two units are less
+  /// than all; but whole if two units use one of them, or one unit in two dtypes. `sharers`: the
+  /// ranks that hold everything together, and this one among them.
   FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes, KernelSet kernels,
                    const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
 
@@ -35,7 +36,8 @@ class FrozenParameters {
   /// Before unit `models_unit` of the model is used: gathers what is frozen of it, and begins with
   /// the next. May wait.
   void before_unit(Pass pass, int models_unit);
-  /// What before_unit() issues in each micro-batch.
+  /// What these issue in each micro-batch. Units behind the first that is trained are taken to have
+  /// a backward.
   std::vector<PlannedCollective> planned() const;
 
   /// The values of a unit, (unit.range.size(),), in the dtype in which they are kept. All ranks
@@ -45,6 +47,8 @@ class FrozenParameters {
   void for_each_unit(const std::function<void(const Unit&)>& look);
 
  private:
+  FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
+                   const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
   FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout, bool in_slices,
                    ProcessGroup& group, ProcessGroup& sharers);
 

@@ -158,6 +158,24 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
 
 }  // namespace
 
+namespace {
+
+/// What is wrong with the first parameter that has a NaN in what this rank owns; empty: none has.
+std::string without_initial_value(const FlatBuffers& buffers) {
+  for (int index = buffers.count() - 1; index >= 0; --index) {
+    for (const Range& part : buffers.owned(buffers.range(index))) {
+      if (!buffers.parameters(part).isnan().any().item<bool>()) continue;
+      return fmt::format(
+          "{} is not that of rank 0, which alone has initial values: the strategy's "
+          "setup() must broadcast them",
+          buffers.name(index));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/false);
@@ -173,16 +191,9 @@ std::uint64_t hash_parameters(const DataParallel& data_parallel) {
 
 Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group) {
   Check check = check_parameters_equal(data_parallel, group, "initial_parameters_equal");
-  const FlatBuffers& buffers = data_parallel.buffers();
-  std::string own;
-  for (int index = buffers.count() - 1; index >= 0 && own.empty(); --index) {
-    for (const Range& part : buffers.owned(buffers.range(index))) {
-      if (!buffers.parameters(part).isnan().any().item<bool>()) continue;
-      own = fmt::format(
-          "{} is not that of rank 0, which alone has initial values: the strategy's "
-          "setup() must broadcast them",
-          buffers.name(index));
-    }
+  std::string own = without_initial_value(data_parallel.buffers());
+  if (const FrozenParameters* const frozen = data_parallel.frozen(); frozen && own.empty()) {
+    own = without_initial_value(frozen->buffers());
   }
   const std::string unset = first_of_all(group, own);
   if (!unset.empty()) return {check.name, CheckStatus::failed, unset};

@@ -1,4 +1,4 @@
-// Each rank broadcasts what it owns.
+// Each rank broadcasts what it owns; what is frozen is gathered.
 #include "ddprun/train/whole_buffers.h"
 
 #include <ATen/ops/zeros.h>

@@ -37,7 +37,12 @@ TEST(ParameterRoles, SayWhereEachParameterIs) {
   EXPECT_THAT(places, ElementsAre(std::pair{false, 0}, std::pair{true, 0}, std::pair{false, 1},
                                   std::pair{true, 1}, std::pair{false, 0}, std::pair{true, 0}));
   EXPECT_THAT(roles.units, ElementsAre(-1, 0, -1, 1, -1));
-  EXPECT_EQ(roles.tied_units, "b and f") << "what is frozen is whole everywhere";
+  EXPECT_EQ(roles.tied_units, "b and f") << "of what is trained";
+  EXPECT_TRUE(roles.frozen_in_two_units) << "a and e";
+  EXPECT_THAT(roles.unit_names, ElementsAre("1", "2", "3", "4", "5"));
+  const at::Tensor once = frozen();
+  EXPECT_FALSE(ParameterRoles({{"a", once, "1"}, {"b", once, "1"}, {"c", trained(), "2"}})
+                   .frozen_in_two_units);
 }
 
 TEST(ParameterRoles, KnowWhatReadsATiedWeightWhicheverUseComesFirst) {

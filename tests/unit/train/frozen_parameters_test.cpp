@@ -4,15 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
+#include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -23,11 +24,11 @@ using test::registry;
 
 using Patterns = std::vector<std::string>;
 
-const Patterns kBelow = {"token*", "layers.0.*", "layers.1.*"};             // no backward
-const Patterns kWithin = {"layers.1.*", "layers.2.*", "layers.3.*"};        // with one
+const Patterns kBelow = {"token*", "layers.[0-5].*"};                       // no backward
+const Patterns kWithin = {"layers.[1-6].*"};                                // with one
 const Patterns kParts = {"*.ffn.*", "*.ln1.*", "lm_head.*", "layers.2.*"};  // of trained units, too
-const Patterns kAllButOne = {"token*",       "layers.[0-2].*",       "layers.3.attn.*",
-                             "layers.3.ln*", "layers.3.ffn.w[12].*", "l?_*"};
+const Patterns kAllButOne = {"token*",       "layers.[0-6].*",       "layers.7.attn.*",
+                             "layers.7.ln*", "layers.7.ffn.w[12].*", "l?_*"};
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision,
                          const Patterns& frozen, int ranks) {
@@ -37,26 +38,46 @@ Experiment experiment_of(const std::string& strategy, const std::string& precisi
   experiment.precision.name = precision;
   experiment.attention.name = "eager";
   experiment.optimizer = OptimizerConfig{};  // adamw
-  experiment.model.layers = 4;
+  experiment.model.layers = 8;
   experiment.model.frozen = frozen;
   return experiment;
 }
 
-/// All parameters after three steps, an evaluation between two of them.
-std::vector<NamedTensor> train(const Experiment& experiment, ProcessGroup& group, bool in_slices) {
+/// All parameters after three steps, and the loss by them as they were after two.
+struct Trained {
+  std::vector<NamedTensor> parameters;
+  double loss = 0;
+};
+
+Trained train(const Experiment& experiment, ProcessGroup& group, bool in_slices) {
   Trainer trainer(experiment, make_plugins(registry(), experiment), group);
   DataParallel& ddp = trainer.data_parallel();
   EXPECT_EQ(ddp.frozen()->in_slices(), in_slices);
+  EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
+  Trained out;
   for (int step = 0; step < 3; ++step) {
     trainer.step(step);
     EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-    if (step == 1) trainer.last_loss_again();
+    if (step == 1) out.loss = trainer.last_loss_again();
   }
   EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);
   EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
   const Check equal = check_parameters_equal(ddp, group);
   EXPECT_EQ(equal.status, CheckStatus::passed) << equal.detail;
-  return full_parameters(ddp);
+  out.parameters = full_parameters(ddp);
+  return out;
+}
+
+/// `within` 0: bit by bit.
+void expect_equal(const Trained& got, const Trained& expected, double within = 0) {
+  EXPECT_NEAR(got.loss, expected.loss, within);
+  ASSERT_EQ(got.parameters.size(), expected.parameters.size());
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    EXPECT_EQ(got.parameters[i].name, expected.parameters[i].name);
+    EXPECT_TRUE(
+        at::allclose(got.parameters[i].tensor, expected.parameters[i].tensor, within, within))
+        << got.parameters[i].name;
+  }
 }
 
 /// What is frozen, precision, kernels, micro-batches and recomputation.
@@ -74,25 +95,25 @@ class FrozenInSlices : public testing::TestWithParam<Case> {};
 
 TEST_P(FrozenInSlices, TrainAsWholeOnesDo) {
   const Case& one = GetParam();
-  for (const char* strategy : {"{name: fsdp}", "{name: hsdp, shard_ranks: 2}"}) {
-    Experiment slices = experiment_of(strategy, one.precision, one.frozen, 2);
-    slices.model.kernels = one.kernels;
-    slices.model.recompute.form = one.recompute;
-    slices.model.unit = one.unit;
-    slices.train.accumulate = one.accumulate;
-    Experiment whole = slices;
-    whole.strategy.name = "zero2";
-    whole.strategy.options = parse_yaml("{name: zero2}", "test");
-    test::run_ranks(2, [&](ProcessGroup& group) {
-      const auto expected = train(whole, group, false);
-      const auto got = train(slices, group, true);
-      ASSERT_EQ(got.size(), expected.size());
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        EXPECT_EQ(got[i].name, expected[i].name);
-        EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor)) << strategy << got[i].name;
-      }
-    });
-  }
+  Experiment slices = experiment_of("{name: fsdp}", one.precision, one.frozen, 2);
+  slices.model.kernels = one.kernels;
+  slices.model.recompute.form = one.recompute;
+  slices.model.unit = one.unit;
+  slices.train.accumulate = one.accumulate;
+  Experiment whole = slices;
+  whole.strategy.name = "zero2";
+  whole.strategy.options = parse_yaml("{name: zero2}", "test");
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    expect_equal(train(slices, group, true), train(whole, group, false));
+  });
+}
+
+TEST(FrozenParameters, AreInSlicesOfEachGroup) {
+  const std::string groups = "{name: hsdp, shard_ranks: 2}";
+  test::run_ranks(4, [&](ProcessGroup& group) {
+    const Trained expected = train(experiment_of("{name: zero2}", "fp32", kParts, 4), group, false);
+    expect_equal(train(experiment_of(groups, "fp32", kParts, 4), group, true), expected, 1e-5);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -118,21 +139,54 @@ TEST(FrozenParameters, ARankHoldsItsSliceAndTwoUnits) {
     test::run_ranks(ranks, [&](ProcessGroup& group) {
       Trainer trainer(experiment, make_plugins(registry(), experiment), group);
       const FlatBuffers& frozen = trainer.data_parallel().frozen()->buffers();
-      ASSERT_EQ(frozen.units().size(), 3U);
+      ASSERT_EQ(frozen.units().size(), 6U);
       const std::int64_t p = frozen.all().size();
-      EXPECT_EQ(frozen.allocated_bytes(), 4 * p / ranks + 4 * 2 * p / 3);
+      EXPECT_EQ(frozen.allocated_bytes(), 4 * p / ranks + 4 * 2 * p / 6);
     });
   }
 }
 
-TEST(FrozenParameters, AreWholeWhereUnitsStayAndWhereTwoUnitsUseOne) {
+TEST(FrozenParameters, ASliceWithoutRank0sValueIsFound) {
+  const Experiment experiment = experiment_of("{name: fsdp}", "fp32", kWithin, 2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+    DataParallel& ddp = trainer.data_parallel();
+    const FlatBuffers& frozen = ddp.frozen()->buffers();
+    if (group.rank() == 1) frozen.parameters(frozen.owned().back()).fill_(std::nanf(""));
+    const Check check = check_initial_parameters(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, testing::HasSubstr("is not that of rank 0"));
+  });
+}
+
+TEST(FrozenParameters, AUnitThatIsNotToldIsRefused) {
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    const auto strategy = test::strategy_of("{name: fsdp}");
+    Precision precision;
+    std::vector<NamedTensor> parameters;
+    for (const char* unit : {"a", "b", "c", "d", "e"}) {
+      parameters.push_back({unit, at::ones({64}), unit});
+    }
+    parameters.push_back({"w", at::ones({64}).requires_grad_(), "w"});
+    DataParallel ddp(parameters, group, *strategy, precision, test::plain_sgd());
+    ASSERT_TRUE(ddp.frozen()->in_slices());
+    EXPECT_THAT(
+        test::error_of([&] {
+          ddp.forward([&] { return ddp.unit(5, [&] { return parameters[5].tensor.sum(); }); });
+        }),
+        testing::HasSubstr("those that are frozen too"));
+  });
+}
+
+TEST(FrozenParameters, AreWholeWhereSlicesWouldGainNothing) {
   test::run_ranks(2, [&](ProcessGroup& group) {
     const Experiment stay =
         experiment_of("{name: fsdp, reshard_after_forward: false}", "fp32", kWithin, 2);
     train(stay, group, false);
-    Experiment tied = experiment_of("{name: fsdp}", "fp32", {"token*"}, 2);
+    Experiment tied = experiment_of("{name: fsdp}", "fp32", {"token*", "layers.[0-6].*"}, 2);
     tied.model.tie_embeddings = true;
     train(tied, group, false);
+    train(experiment_of("{name: fsdp}", "fp32", {"layers.1.*", "layers.2.*"}, 2), group, false);
   });
 }
 

@@ -46,7 +46,7 @@ class Trainer {
   /// The collectives of the last step, in the order of enqueueing, and when it began.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
   std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
-  /// Those that the strategy and the precision planned for a step.
+  /// Those that are planned for a step (DataParallel::planned()).
   std::vector<PlannedCollective> planned() const { return data_parallel_->planned(micro_batches_); }
   /// What the last step updated with.
   StepScalars last_scalars() const;
