@@ -15,7 +15,6 @@ namespace ddprun {
 class Zero2 final : public Strategy {
  public:
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
-    if (auto refusal = refuse_tied_units(run)) return refusal;
     return refuse_captured_steps(run);
   }
 

@@ -36,20 +36,22 @@ std::int64_t whole_lines(std::int64_t bytes) {
 
 }  // namespace
 
-UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, bool for_all,
+UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector<bool>& stays,
                        const Allocate& allocate, const at::TensorOptions& options)
     : bytes_(bytes) {
-  std::int64_t all = 0, most = whole_lines(bytes.front());
+  std::int64_t shared = 0, before = 0;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
-    begins_.push_back(all);
-    all += whole_lines(bytes[unit]);
-    if (unit > 0) most = std::max(most, whole_lines(bytes[unit - 1]) + whole_lines(bytes[unit]));
+    const std::int64_t own = stays[unit] ? 0 : whole_lines(bytes[unit]);
+    shared = std::max(shared, before + own);
+    before = own;
   }
-  memory_ = allocate(for_all ? all : most, options.dtype(at::kByte));
-  if (for_all) return;
+  std::int64_t end = shared;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
-    begins_[unit] = unit % 2 == 0 ? 0 : most - whole_lines(bytes[unit]);
+    const std::int64_t lines = whole_lines(bytes[unit]);
+    begins_.push_back(stays[unit] ? end : unit % 2 == 0 ? 0 : shared - lines);
+    if (stays[unit]) end += lines;
   }
+  memory_ = allocate(end, options.dtype(at::kByte));
 }
 
 at::Tensor UnitPlaces::place(int unit) const {

@@ -35,14 +35,14 @@ class BufferPlaces {
   std::vector<Part> parts_;
 };
 
-/// Memory for units while they are used. For two that follow each other: the first, third, ... are
-/// at its front, the others at its end. So neighbours never share memory, and it is as large as the
-/// two largest neighbours. Or for all, one after another.
+/// Memory for units while they are used. Some have a place of their own, where they may stay. For
+/// the others there is room for two that follow each other: the first, third, ... are at its front,
+/// the others at its end. So neighbours never share memory, and it is as large as the two largest.
 class UnitPlaces {
  public:
   /// `bytes`: of each unit, in the order of the forward pass.
-  UnitPlaces(const std::vector<std::int64_t>& bytes, bool for_all, const Allocate& allocate,
-             const at::TensorOptions& options);
+  UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector<bool>& stays,
+             const Allocate& allocate, const at::TensorOptions& options);
 
   /// (bytes of the unit,) uint8, on a 64-byte boundary.
   at::Tensor place(int unit) const;

@@ -72,8 +72,12 @@ void FlatBuffers::hold_owned(BufferPlaces& places, at::ScalarType dtype) {
 UnitPlaces FlatBuffers::make_places(const std::function<std::int64_t(const Unit&)>& bytes,
                                     bool for_all, const Allocate& how) {
   std::vector<std::int64_t> sizes;
-  for (const Unit& unit : units()) sizes.push_back(bytes(unit));
-  UnitPlaces places(sizes, for_all, how, options_);
+  std::vector<bool> stays;
+  for (const Unit& unit : units()) {
+    sizes.push_back(bytes(unit));
+    stays.push_back(for_all || unit.used_elsewhere);
+  }
+  UnitPlaces places(sizes, stays, how, options_);
   allocated_bytes_ += places.bytes();
   return places;
 }
@@ -110,7 +114,7 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
   const bool for_all = holding_.place_for_each_unit;
   if (!reads().has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
   const auto copy_bytes = [&](const Unit& unit) {
-    return reads().only_float32(unit.range) ? 0 : bytes_of(unit.range.size(), dtypes().compute);
+    return reads().copy_in(unit.range) ? bytes_of(unit.range.size(), dtypes().compute) : 0;
   };
   // What is read in float32 lies behind the copy, on cache lines.
   const auto float32_ranges = [&](const Unit& unit) {

@@ -17,6 +17,8 @@ struct NamedTensor {
   bool read_in_float32 = false;
   /// With read_in_float32: true if their products read it too, in the dtype that they compute in.
   bool read_in_products = false;
+  /// True if another unit uses it, too: a tied weight.
+  bool used_elsewhere = false;
 };
 
 }  // namespace ddprun

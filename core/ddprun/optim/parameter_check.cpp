@@ -52,8 +52,9 @@ void check_list(const std::vector<NamedTensor>& parameters) {
   std::unordered_set<std::string> names;
   std::unordered_set<std::string> units;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor, unit, in_float32, in_products] = parameters[i];
-    if (!tensor.defined()) {
+    const std::string& name = parameters[i].name;
+    const std::string& unit = parameters[i].unit;
+    if (!parameters[i].tensor.defined()) {
       refuse({.what = "parameter \"" + name + "\" is undefined",
               .got = "an empty handle",
               .expected = "a tensor",

@@ -40,6 +40,7 @@ void ParameterLayout::place(const std::vector<NamedTensor>& parameters) {
     }
     const std::int64_t size = parameter->tensor.numel();
     units_.back().last = count();
+    units_.back().used_elsewhere |= parameter->used_elsewhere;
     unit_of_.push_back(static_cast<int>(units_.size()) - 1);
     names_.push_back(parameter->name);
     ranges_.push_back({end, end + size});

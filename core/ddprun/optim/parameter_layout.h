@@ -25,8 +25,9 @@ struct Range {
 /// Parameters that are used together: an embedding, a block or half of one, a head.
 struct Unit {
   std::string name;
-  int first = 0, last = 0;  ///< its parameters, in the order of the buffers
-  Range range = {};         ///< padding included: as many equal slices as there are ranks
+  int first = 0, last = 0;      ///< its parameters, in the order of the buffers
+  Range range = {};             ///< padding included: as many equal slices as there are ranks
+  bool used_elsewhere = false;  ///< a later unit uses one of them, too: a tied weight
 };
 
 /// Parameter i lies at range(i) of every buffer. Index 0 is the parameter that was registered last,

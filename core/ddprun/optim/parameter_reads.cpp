@@ -1,6 +1,7 @@
 // What is read of the copy, and what of the updated parameters.
 #include "ddprun/optim/parameter_reads.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ddprun/kernels/kernel_set.h"
@@ -36,6 +37,12 @@ std::vector<int> ParameterReads::in_float32(Range range) const {
     if (float32_[index] && range.contains(ranges_[index])) found.push_back(static_cast<int>(index));
   }
   return found;
+}
+
+bool ParameterReads::copy_in(Range range) const {
+  if (!only_float32(range)) return true;
+  const std::vector<int> read = in_float32(range);
+  return std::any_of(read.begin(), read.end(), [&](int index) { return both(index); });
 }
 
 bool ParameterReads::only_float32(Range range) const {

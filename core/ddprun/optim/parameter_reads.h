@@ -26,8 +26,10 @@ class ParameterReads {
   bool both(int index) const { return in_float32(index) && products_[index]; }
   /// Parameters within `range` that are read in float32.
   std::vector<int> in_float32(Range range) const;
-  /// True if nothing in `range` is read from the copy.
+  /// True if all in `range` is read in float32.
   bool only_float32(Range range) const;
+  /// True if something in `range` is read from the copy.
+  bool copy_in(Range range) const;
 
  private:
   BufferDtypes dtypes_;

@@ -34,13 +34,7 @@ ParameterRoles::ParameterRoles(const std::vector<NamedTensor>& parameters) {
       NamedTensor& first = list[number];
       first.read_in_products |= !first.read_in_float32 || !parameter.read_in_float32;
       first.read_in_float32 |= parameter.read_in_float32;
-      if (first.unit != parameter.unit) {
-        if (frozen_one) {
-          frozen_in_two_units = true;
-        } else {
-          tied_units = first.name + " and " + parameter.name;
-        }
-      }
+      first.used_elsewhere |= first.unit != parameter.unit;
     }
     names.push_back(parameter.name);
     places.push_back({!frozen_one, number});

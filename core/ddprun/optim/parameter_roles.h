@@ -27,9 +27,6 @@ struct ParameterRoles {
   /// Of the model's units, in order: the number among those that have a parameter to train, or -1.
   std::vector<int> units;
   std::vector<std::string> unit_names;  ///< likewise
-  /// "a and b": the names of a trained weight that two units use; empty: there is none.
-  std::string tied_units;
-  bool frozen_in_two_units = false;  ///< a frozen weight is
 };
 
 }  // namespace ddprun

@@ -47,15 +47,6 @@ std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
                  .hint = "set `mode: eager` under `execution:`"};
 }
 
-std::optional<Refusal> refuse_tied_units(const RunDescription& run) {
-  if (!run.tied_embeddings) return {};
-  return Refusal{.reason =
-                     "it holds parameters or gradients by unit, and the embedding and the head "
-                     "are two units with one weight",
-                 .expected = "model.tie_embeddings false",
-                 .hint = "take a strategy that holds parameters and gradients whole"};
-}
-
 Precision::~Precision() = default;
 Precision::Guard::~Guard() = default;
 void Precision::convert(const std::vector<NamedTensor>&) {}

@@ -32,14 +32,11 @@ struct RunDescription {
   c10::ScalarType compute_dtype = c10::kFloat;  ///< the precision's; it is asked before the others
   bool scales_loss = false;                     ///< the precision's
   KernelSet kernels = KernelSet::reference;
-  bool tied_embeddings = false;       ///< a trained weight is used by the first unit and the last
   std::int64_t recomputed_units = 0;  ///< the most that backward computes again at once
   OptimizerConfig optimizer = {};     ///< as configured
 };
 
 /// A refusal if steps are captured, by strategies that nobody has tried so.
 std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
-/// A refusal if two units use one weight, by strategies that hold parameters or gradients by unit.
-std::optional<Refusal> refuse_tied_units(const RunDescription& run);
 
 }  // namespace ddprun

@@ -84,7 +84,9 @@ void UnitParameters::start(int unit) {
   if (unit < 0 || unit >= count(context_) || there_[unit]) return;
   const bool shares = after_forward_ == AfterForward::reshard;
   for (int other = 0; shares && other < count(context_); ++other) {
-    if (std::abs(other - unit) > 1) there_[other] = false;
+    if (std::abs(other - unit) > 1 && !unit_of(context_, other).used_elsewhere) {
+      there_[other] = false;
+    }
   }
   there_[unit] = true;
   const Unit& wanted = unit_of(context_, unit);
@@ -127,7 +129,8 @@ void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     const Range range = units[unit].range;
     plan_gather(plan, layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
-    if (keeps || unit + 2 >= units.size()) continue;  // still there when backward comes
+    // Still there when backward comes.
+    if (keeps || units[unit].used_elsewhere || unit + 2 >= units.size()) continue;
     plan_gather(plan, layout, range, PlannedIn::each_micro_batch);
   }
 }
@@ -145,7 +148,6 @@ std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) cons
             "under `model:`, `recompute: every_block` and `unit: block`; or let units stay: "
             "`reshard_after_forward: false`"};
   }
-  if (auto refusal = refuse_tied_units(run)) return refusal;
   return refuse_captured_steps(run);
 }
 

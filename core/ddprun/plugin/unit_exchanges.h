@@ -38,8 +38,10 @@ class UnitGradients {
 
 /// Whether the memory of a unit's parameters serves another when forward has left the unit.
 enum class AfterForward : std::uint8_t {
-  reshard,  ///< there is room for two neighbours: backward gathers again, but for the last two
-  keep,     ///< each unit has its place, and is gathered once a step
+  /// There is room for two neighbours: backward gathers again, but for the last two. What another
+  /// unit uses too stays (Unit::used_elsewhere).
+  reshard,
+  keep,  ///< each unit has its place, and is gathered once a step
 };
 
 /// Gathers a unit's parameters before it is used, while the unit before it computes (Zhao et al.,

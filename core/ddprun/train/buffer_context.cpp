@@ -77,7 +77,14 @@ std::function<void()> BufferContext::renewed(Range range) const {
   std::erase_if(read_twice, [this](int index) { return !buffers_.reads().both(index); });
   if (read_twice.empty()) return {};
   return [this, read_twice] {
-    for (const int index : read_twice) buffers_.parameters_changed(buffers_.range(index));
+    for (const int index : read_twice) {
+      const Range range = buffers_.range(index);
+      if (buffers_.holding().parameters == Held::by_unit) {
+        buffers_.gathered(range).copy_(buffers_.gathered_float32(range));
+      } else {
+        buffers_.parameters_changed(range);
+      }
+    }
   };
 }
 

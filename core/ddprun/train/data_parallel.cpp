@@ -125,7 +125,6 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       clips_(optimizer.clip_norm > 0),
       holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
       order_(optimizer.overlap) {
-  check_tied_units();
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {

@@ -193,7 +193,6 @@ class DataParallel {
   bool holds_by_unit() const;
   /// Whether the strategy must hear of each unit.
   bool needs_units() const { return holds_by_unit() || buffers_.holding().arrive_by_unit; }
-  void check_tied_units() const;
   void skip_frozen_units(std::ptrdiff_t models_unit);
   [[noreturn]] void refuse_untold_units() const;
   void set_hooks();

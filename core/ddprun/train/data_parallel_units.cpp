@@ -7,29 +7,12 @@
 #include <string>
 
 #include "ddprun/base/error.h"
-#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/train/data_parallel.h"
 
 namespace ddprun {
 
 bool DataParallel::holds_by_unit() const {
   return holds_by_unit_ || buffers_.holding().parameters == Held::by_unit;
-}
-
-void DataParallel::check_tied_units() const {
-  std::string twice = roles_.tied_units;
-  for (int index = 0; index < buffers_.count(); ++index) {
-    // Of a unit's place it would be read in two dtypes.
-    if (buffers_.reads().both(index)) twice = buffers_.name(index) + " and products";
-  }
-  if (!holds_by_unit() || twice.empty()) return;
-  throw ConfigError({.what =
-                         "a weight is used twice, and the strategy holds parameters or gradients "
-                         "by unit",
-                     .where = "the model's parameters",
-                     .got = twice + ", one tensor",
-                     .expected = "each parameter used by one unit, in one dtype",
-                     .hint = "take a strategy that holds parameters and gradients whole"});
 }
 
 [[noreturn]] void DataParallel::refuse_untold_units() const {

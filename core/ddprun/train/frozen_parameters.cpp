@@ -24,12 +24,16 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
 /// Bytes of what is read of a unit.
 std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
   const ParameterReads& reads = layout.reads();
+  std::int64_t bytes = 0;
   if (reads.only_float32(unit.range)) {
-    return bytes_of(unit.range.size(), layout.dtypes().parameters);
+    bytes = bytes_of(unit.range.size(), layout.dtypes().parameters);
+  } else {
+    for (const int index : reads.in_float32(unit.range)) {
+      bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
+    }
   }
-  std::int64_t bytes = bytes_of(unit.range.size(), layout.dtypes().compute);
-  for (const int index : reads.in_float32(unit.range)) {
-    bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
+  if (reads.has_copy() && reads.copy_in(unit.range)) {
+    bytes += bytes_of(unit.range.size(), layout.dtypes().compute);
   }
   return bytes;
 }
@@ -48,13 +52,12 @@ bool slices_are_less(const ParameterLayout& layout) {
   return all / layout.ranks() + neighbours < all + copy;
 }
 
-bool wants_slices(const ParameterRoles& roles, const ParameterLayout& layout,
-                  const BufferHolding& trained) {
+bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
   if (trained.parameters != Held::by_unit || trained.place_for_each_unit) return false;
-  for (int index = 0; index < layout.count(); ++index) {
-    if (layout.reads().both(index)) return false;
-  }
-  return !roles.frozen_in_two_units && slices_are_less(layout);
+  const auto& units = layout.units();
+  const bool tied =
+      std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.used_elsewhere; });
+  return !tied && slices_are_less(layout);
 }
 
 BufferHolding holding_of(const ParameterLayout& layout, bool in_slices, int rank) {
@@ -88,7 +91,7 @@ FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtyp
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                                    const BufferHolding& trained, ProcessGroup& group,
                                    ProcessGroup& sharers)
-    : FrozenParameters(roles, layout, wants_slices(roles, layout, trained), group, sharers) {}
+    : FrozenParameters(roles, layout, wants_slices(layout, trained), group, sharers) {}
 
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                                    bool in_slices, ProcessGroup& group, ProcessGroup& sharers)

@@ -23,8 +23,8 @@ class FrozenParameters {
  public:
   /// All ranks have them as rank 0 has. `dtypes` and `trained`: of what is trained. In slices if
   /// that is held by unit, units share their memory, and slices with room for two units are less
-  /// than all; but whole if two units use one of them, or one unit in two dtypes. `sharers`: the
-  /// ranks that hold everything together, and this one among them.
+  /// than all; but whole if two units use one of them. `sharers`: the ranks that hold everything
+  /// together, and this one among them.
   FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes, KernelSet kernels,
                    const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
 

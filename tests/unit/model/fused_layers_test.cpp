@@ -49,7 +49,7 @@ class FusedLayers : public ::testing::Test {
   /// All gradients, flattened, in registration order.
   static std::vector<at::Tensor> gradients(const Transformer& model) {
     std::vector<at::Tensor> all;
-    for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+    for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
       EXPECT_TRUE(tensor.grad().defined()) << name;
       all.push_back(tensor.grad().flatten().clone());
     }
@@ -171,7 +171,7 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
     FlatBuffers buffers(flat.parameters());
     flat.use_memory(buffers.slots());
     for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
-      for (const auto& [name, tensor, unit, wide, twice] : flat.parameters())
+      for (const auto& [name, tensor, unit, wide, twice, elsewhere] : flat.parameters())
         tensor.mutable_grad().reset();
       order(flat);
       expect_near(flat, expected, kBound);

@@ -87,7 +87,7 @@ class Recompute : public ::testing::TestWithParam<KernelSet> {
       (model.loss(tokens.ids, tokens.targets) / 2).backward();
     }
     std::vector<at::Tensor> all;
-    for (const auto& [name, tensor, unit, wide, twice] : model.parameters())
+    for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
       all.push_back(tensor.grad().flatten());
     return at::cat(all);
   }
@@ -140,7 +140,7 @@ TEST_P(Recompute, HooksRunOnceAndInTheOrderOfNone) {
     std::vector<std::string> notes;
     const Transformer model(config_of(GetParam(), recompute), *attention_, 3);
     std::vector<std::shared_ptr<torch::autograd::Node>> nodes;  // autograd keeps none
-    for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+    for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
       nodes.push_back(torch::autograd::impl::grad_accumulator(tensor));
       nodes.back()->add_post_hook(std::make_unique<Note>(notes, name));
     }
@@ -243,7 +243,7 @@ TEST_P(Recompute, SavesWhatTheFormulaSays) {
       Transformer model(config, *attention_, 3);
       FlatBuffers buffers(model.parameters(), {.compute = compute}, allocate_private, GetParam());
       if (GetParam() == KernelSet::fused) model.use_memory(buffers.slots());
-      for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+      for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
         tensor.mutable_grad() = at::zeros_like(tensor);  // they are not what is measured
       }
       ActivationBytes bytes;

@@ -60,7 +60,7 @@ Values to_values(const at::Tensor& tensor) {
 // Norm weights begin as ones, which would hide a missing factor.
 void perturb_norms(const Transformer& model) {
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
     if (tensor.dim() != 1) continue;
     for (std::int64_t i = 0; i < tensor.numel(); ++i)
       tensor[i] = 0.5 + 0.1 * static_cast<double>(i);
@@ -69,7 +69,7 @@ void perturb_norms(const Transformer& model) {
 
 ReferenceTransformer reference_of(const ModelConfig& config, const Transformer& model) {
   test::Parameters parameters;
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters())
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
     parameters[name] = to_values(tensor);
   return {config, parameters};
 }
@@ -109,7 +109,7 @@ TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
   EXPECT_EQ(loss.scalar_type(), at::kFloat);
   EXPECT_NEAR(loss.item<double>(), reference.loss_and_gradients(kIds, kTargets), 1e-6);
   loss.backward();
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
     ASSERT_TRUE(tensor.grad().defined()) << name;
     EXPECT_LT(difference(to_values(tensor.grad()), reference.gradients().at(name)), 2e-6) << name;
   }
@@ -173,7 +173,7 @@ TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
   };
   ASSERT_EQ(model.parameters().size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const auto& [name, tensor, unit, wide, twice] = model.parameters()[i];
+    const auto& [name, tensor, unit, wide, twice, elsewhere] = model.parameters()[i];
     EXPECT_EQ(name, expected[i].first);
     EXPECT_EQ(tensor.sizes(), expected[i].second) << name;
     EXPECT_TRUE(tensor.is_leaf() && tensor.requires_grad()) << name;
@@ -184,7 +184,8 @@ TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
 TEST_F(TransformerTest, ParameterCountIsThatOfTheConfig) {
   const Transformer model(toy(), *attention_, 0);
   std::int64_t count = 0;
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) count += tensor.numel();
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
+    count += tensor.numel();
   EXPECT_EQ(count, toy().parameter_count());
   EXPECT_EQ(model.parameters().size(), 9U * 2 + 3);
 }
@@ -199,7 +200,7 @@ TEST_F(TransformerTest, InitialValuesAreTruncatedNormal) {
                               .layers = 1,
                               .heads = 4};
   const Transformer model(config, *attention_, 7);
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
     const at::Tensor values = tensor.detach().to(at::kDouble);
     if (tensor.dim() == 1) {
       EXPECT_TRUE((values == 1.0).all().item<bool>()) << name;
@@ -229,11 +230,12 @@ TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
   const Transformer shorter(config, *attention_, 5);
   at::set_num_threads(threads);
   std::map<std::string, at::Tensor> by_name;
-  for (const auto& [name, tensor, unit, wide, twice] : model.parameters()) by_name[name] = tensor;
-  for (const auto& [name, tensor, unit, wide, twice] : shorter.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
+    by_name[name] = tensor;
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : shorter.parameters()) {
     EXPECT_TRUE(at::equal(tensor, by_name.at(name))) << name;
   }
-  for (const auto& [name, tensor, unit, wide, twice] : other_seed.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : other_seed.parameters()) {
     if (tensor.dim() == 2) {
       EXPECT_FALSE(at::equal(tensor, by_name.at(name))) << name;
     }

@@ -93,7 +93,8 @@ TEST(UnitPlaces, NeighboursNeverShareMemory) {
     return at::zeros({elements}, options);
   };
   const std::vector<std::int64_t> bytes = {1000, 64, 128, 640, 100};
-  const UnitPlaces ring(bytes, /*for_all=*/false, allocate, at::TensorOptions());
+  const UnitPlaces ring(bytes, std::vector<bool>(bytes.size(), false), allocate,
+                        at::TensorOptions());
   EXPECT_EQ(ring.bytes(), 1024 + 64) << "the two largest neighbours, in whole cache lines";
   for (int unit = 0; unit < 5; ++unit) {
     EXPECT_EQ(ring.place(unit).numel(), bytes[unit]);
@@ -102,8 +103,8 @@ TEST(UnitPlaces, NeighboursNeverShareMemory) {
     ring.place(unit).fill_(2);
     EXPECT_EQ(ring.place(unit - 1).sum().item<std::int64_t>(), bytes[unit - 1]);
   }
-  EXPECT_EQ(UnitPlaces({100}, false, allocate, at::TensorOptions()).bytes(), 128);
-  const UnitPlaces all(bytes, /*for_all=*/true, allocate, at::TensorOptions());
+  EXPECT_EQ(UnitPlaces({100}, {false}, allocate, at::TensorOptions()).bytes(), 128);
+  const UnitPlaces all(bytes, std::vector<bool>(bytes.size(), true), allocate, at::TensorOptions());
   EXPECT_EQ(all.bytes(), 1024 + 64 + 128 + 640 + 128);
   for (int unit = 0; unit < 5; ++unit) all.place(unit).fill_(unit + 1);
   for (int unit = 0; unit < 5; ++unit) {

@@ -37,12 +37,13 @@ TEST(ParameterRoles, SayWhereEachParameterIs) {
   EXPECT_THAT(places, ElementsAre(std::pair{false, 0}, std::pair{true, 0}, std::pair{false, 1},
                                   std::pair{true, 1}, std::pair{false, 0}, std::pair{true, 0}));
   EXPECT_THAT(roles.units, ElementsAre(-1, 0, -1, 1, -1));
-  EXPECT_EQ(roles.tied_units, "b and f") << "of what is trained";
-  EXPECT_TRUE(roles.frozen_in_two_units) << "a and e";
+  EXPECT_TRUE(roles.trained[0].used_elsewhere) << "b and f";
+  EXPECT_FALSE(roles.trained[1].used_elsewhere);
+  EXPECT_TRUE(roles.frozen[0].used_elsewhere) << "a and e";
   EXPECT_THAT(roles.unit_names, ElementsAre("1", "2", "3", "4", "5"));
   const at::Tensor once = frozen();
-  EXPECT_FALSE(ParameterRoles({{"a", once, "1"}, {"b", once, "1"}, {"c", trained(), "2"}})
-                   .frozen_in_two_units);
+  const ParameterRoles within({{"a", once, "1"}, {"b", once, "1"}, {"c", trained(), "2"}});
+  EXPECT_FALSE(within.frozen[0].used_elsewhere);
 }
 
 TEST(ParameterRoles, KnowWhatReadsATiedWeightWhicheverUseComesFirst) {

@@ -69,7 +69,7 @@ TEST_F(PrecisionPlugin, Bf16DtypesOfEveryStage) {
   EXPECT_EQ(logits.scalar_type(), at::kBFloat16);
   EXPECT_EQ(mean.scalar_type(), at::kFloat);
   mean.backward();
-  for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model_.parameters()) {
     EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
     EXPECT_EQ(tensor.grad().scalar_type(), at::kFloat) << name;
   }
@@ -80,7 +80,7 @@ TEST_F(PrecisionPlugin, Bf16LossAndGradientsAreNearFp32) {
   const at::Tensor exact = loss();
   exact.backward();
   std::vector<at::Tensor> gradients;
-  for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
+  for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model_.parameters()) {
     gradients.push_back(tensor.grad().clone());
     tensor.mutable_grad().zero_();
   }
@@ -109,7 +109,7 @@ TEST_F(PrecisionPlugin, Bf16SeesParametersThatChangedBetweenGuards) {
   EXPECT_EQ(guarded(), before);
   {
     const c10::NoGradGuard no_grad;
-    for (const auto& [name, tensor, unit, wide, twice] : model_.parameters()) {
+    for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model_.parameters()) {
       if (name == "lm_head.weight") tensor.mul_(0.5);
     }
   }

@@ -4,10 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ddprun/experiments/training/trainer.h"
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
+#include "support/experiments.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
@@ -108,24 +114,77 @@ TEST(FrozenParameters, AreHeldToWhatTrainedOnesAre) {
   EXPECT_THAT(error(used.detach()), HasSubstr("memory of an earlier parameter"));
 }
 
-TEST(TiedUnits, AreRefusedWhereAUnitIsLetGo) {
-  const auto group = connect_thread(make_thread_store(), 0, 1, {});
-  class : public Strategy {
-    Plan plan(const ParameterLayout& layout, int) const override {
-      Plan plan;
-      plan.holding.gradients = Held::by_unit;
-      plan.holding.owned = {layout.all()};
-      return plan;
-    }
-    void finish_backward() override {}
-  } strategy;
-  Precision precision;
-  const PartlyTrained apart(0), together(0);
-  EXPECT_THAT(test::error_of([&] {
-                DataParallel(apart.parameters("third"), *group, strategy, precision, plain_sgd());
-              }),
-              HasSubstr("used and again, one tensor"));
-  DataParallel(together.parameters("second"), *group, strategy, precision, plain_sgd());
+/// Embedding and head share a weight, with blocks between them.
+class TiedUnits : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+Experiment tied_experiment(const std::string& strategy, const std::string& precision, int ranks) {
+  Experiment experiment = test::small_experiment(ranks);
+  experiment.strategy.options = parse_yaml(strategy, "test");
+  experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
+  experiment.precision.name = precision;
+  experiment.attention.name = "eager";
+  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.model.layers = 4;
+  experiment.model.tie_embeddings = true;
+  experiment.train.accumulate = 2;
+  return experiment;
+}
+
+std::vector<NamedTensor> trained_parameters(const Experiment& experiment, ProcessGroup& group) {
+  Trainer trainer(experiment, make_plugins(test::registry(), experiment), group);
+  DataParallel& ddp = trainer.data_parallel();
+  for (int step = 0; step < 3; ++step) {
+    trainer.step(step);
+    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
+    trainer.last_loss_again();
+  }
+  EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status, CheckStatus::passed);
+  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+  EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+  return full_parameters(ddp);
+}
+
+TEST_P(TiedUnits, TrainAsTheyDoWhereEverythingIsWhole) {
+  const auto [strategy, precision] = GetParam();
+  for (const KernelSet kernels : {KernelSet::fused, KernelSet::reference}) {
+    const bool fuses = std::string(precision) != "bf16_true";
+    if (kernels == KernelSet::fused && !fuses) continue;
+    Experiment by_unit = tied_experiment(strategy, precision, 2);
+    Experiment whole = tied_experiment("{name: bucketed}", precision, 2);
+    by_unit.model.kernels = whole.model.kernels = kernels;
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      const auto expected = trained_parameters(whole, group);
+      const auto got = trained_parameters(by_unit, group);
+      ASSERT_EQ(got.size(), expected.size());
+      // Micro-batches are summed in another order, and in another dtype.
+      const double within = std::string(precision) == "fp32" ? 1e-5 : 4e-3;
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_TRUE(at::allclose(got[i].tensor.to(at::kFloat), expected[i].tensor.to(at::kFloat),
+                                 within, within))
+            << got[i].name;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, TiedUnits,
+    testing::Combine(testing::Values("{name: zero2}", "{name: fsdp}",
+                                     "{name: fsdp, reshard_after_forward: false}",
+                                     "{name: hsdp, shard_ranks: 1}"),
+                     testing::Values("fp32", "bf16_mixed", "bf16_true")));
+
+TEST(TiedUnits, TheirUnitHasAPlaceOfItsOwn) {
+  const Experiment experiment = tied_experiment("{name: fsdp}", "fp32", 2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    Trainer trainer(experiment, make_plugins(test::registry(), experiment), group);
+    const FlatBuffers& buffers = trainer.data_parallel().buffers();
+    const auto& units = buffers.units();
+    ASSERT_TRUE(units[0].used_elsewhere);
+    const std::int64_t own = units[0].range.size(), block = units[1].range.size();
+    // Parameters and gradients: slices, the tied unit, and two blocks.
+    EXPECT_EQ(buffers.allocated_bytes(), 2 * 4 * (buffers.all().size() / 2 + own + 2 * block));
+  });
 }
 
 }  // namespace

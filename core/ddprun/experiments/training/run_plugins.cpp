@@ -48,7 +48,6 @@ RunDescription describe_run(const Experiment& experiment, Precision& precision) 
           .compute_dtype = precision.dtypes().buffers.compute,
           .scales_loss = precision.loss_scaler() != nullptr,
           .kernels = model.kernels,
-          .tied_embeddings = model.tie_embeddings && model_parameters(model).front().trained,
           .recomputed_units = most_units_recomputed(model),
           .optimizer = experiment.optimizer};
 }
