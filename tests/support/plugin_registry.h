@@ -17,11 +17,15 @@ inline const PluginRegistry& registry() {
 }
 
 /// By its YAML: "{name: zero1, bucket_mb: 1}".
-inline std::shared_ptr<Strategy> strategy_of(const std::string& yaml) {
+inline PluginChoice strategy_choice(const std::string& yaml) {
   PluginChoice choice;
+  choice.kind = PluginKind::strategy;
   choice.options = parse_yaml(yaml, "test");
   choice.name = choice.options.find("name")->scalar;
-  return make_strategy(registry(), choice);
+  return choice;
+}
+inline std::shared_ptr<Strategy> strategy_of(const std::string& yaml) {
+  return make_strategy(registry(), strategy_choice(yaml));
 }
 
 /// A registry tries libraries in a forked child. It is made before a test starts threads, since the

@@ -36,15 +36,21 @@ std::int64_t whole_lines(std::int64_t bytes) {
 
 }  // namespace
 
-UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector<bool>& stays,
-                       const Allocate& allocate, const at::TensorOptions& options)
-    : bytes_(bytes) {
+std::int64_t UnitPlaces::shared_bytes(const std::vector<std::int64_t>& bytes,
+                                      const std::vector<bool>& stays) {
   std::int64_t shared = 0, before = 0;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
     const std::int64_t own = stays[unit] ? 0 : whole_lines(bytes[unit]);
     shared = std::max(shared, before + own);
     before = own;
   }
+  return shared;
+}
+
+UnitPlaces::UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector<bool>& stays,
+                       const Allocate& allocate, const at::TensorOptions& options)
+    : bytes_(bytes) {
+  const std::int64_t shared = shared_bytes(bytes, stays);
   std::int64_t end = shared;
   for (std::size_t unit = 0; unit < bytes.size(); ++unit) {
     const std::int64_t lines = whole_lines(bytes[unit]);

@@ -44,6 +44,10 @@ class UnitPlaces {
   UnitPlaces(const std::vector<std::int64_t>& bytes, const std::vector<bool>& stays,
              const Allocate& allocate, const at::TensorOptions& options);
 
+  /// Bytes of the room for two: of units that do not stay.
+  static std::int64_t shared_bytes(const std::vector<std::int64_t>& bytes,
+                                   const std::vector<bool>& stays);
+
   /// (bytes of the unit,) uint8, on a 64-byte boundary.
   at::Tensor place(int unit) const;
   std::int64_t bytes() const { return memory_.numel(); }

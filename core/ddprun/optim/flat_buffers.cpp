@@ -123,13 +123,8 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
     for (const int index : reads().in_float32(unit.range)) ranges.push_back(with_padding(index));
     return ranges;
   };
-  const UnitPlaces places = make_places(
-      [&](const Unit& unit) {
-        std::int64_t bytes = copy_bytes(unit);
-        for (const Range& range : float32_ranges(unit)) bytes += bytes_of(range.size(), at::kFloat);
-        return bytes;
-      },
-      for_all, how);
+  const UnitPlaces places =
+      make_places([this](const Unit& unit) { return bytes_read(*this, unit); }, for_all, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
     const at::Tensor place = places.place(static_cast<int>(i));
     std::int64_t begin = copy_bytes(units()[i]);

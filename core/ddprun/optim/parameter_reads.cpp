@@ -6,6 +6,7 @@
 
 #include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/named_tensor.h"
 
 namespace ddprun {
@@ -51,6 +52,22 @@ bool ParameterReads::only_float32(Range range) const {
     if (within && !float32_[index]) return false;
   }
   return true;
+}
+
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
+  const ParameterReads& reads = layout.reads();
+  std::int64_t bytes = 0;
+  if (reads.only_float32(unit.range)) {
+    bytes = bytes_of(unit.range.size(), layout.dtypes().parameters);
+  } else {
+    for (const int index : reads.in_float32(unit.range)) {
+      bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
+    }
+  }
+  if (reads.has_copy() && reads.copy_in(unit.range)) {
+    bytes += bytes_of(unit.range.size(), layout.dtypes().compute);
+  }
+  return bytes;
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // What reads each parameter, and in which dtype: the updated parameters, or a copy of them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ddprun/optim/buffer_dtypes.h"
@@ -37,5 +38,8 @@ class ParameterReads {
   std::vector<bool> float32_, products_;  // by parameter
   bool has_copy_;
 };
+
+/// Bytes of what is read of a unit, in all dtypes.
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit);
 
 }  // namespace ddprun

@@ -2,6 +2,7 @@
 #include "ddprun/plugin/unit_exchanges.h"
 
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "ddprun/base/options.h"
@@ -59,6 +60,20 @@ UnitParameters::UnitParameters(StrategyContext& context, AfterForward after_forw
       first_in_backward_(first_in_backward),
       there_(count(context)),
       transfers_(count(context)) {}
+
+void UnitParameters::plan(Plan& plan, const ParameterLayout& layout, AfterForward after_forward,
+                          int first_in_backward) {
+  const bool keeps = after_forward == AfterForward::keep;
+  const auto& units = layout.units();
+  for (int unit = 0; unit < std::ssize(units); ++unit) {
+    const Range range = units[unit].range;
+    plan_gather(plan, layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
+    // Still there when backward comes, or not needed there.
+    if (keeps || units[unit].used_elsewhere || unit + 2 >= std::ssize(units)) continue;
+    if (unit < first_in_backward) continue;
+    plan_gather(plan, layout, range, PlannedIn::each_micro_batch);
+  }
+}
 
 void UnitParameters::before_forward() {
   // Shared places hold what backward left there. Others are old where a step begins.
@@ -125,14 +140,7 @@ void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
   const bool keeps = !reshard_after_forward_;
   plan.holding.parameters = plan.holding.gradients = Held::by_unit;
   plan.holding.place_for_each_unit = keeps;
-  const auto& units = layout.units();
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    const Range range = units[unit].range;
-    plan_gather(plan, layout, range, keeps ? PlannedIn::step : PlannedIn::each_micro_batch);
-    // Still there when backward comes.
-    if (keeps || units[unit].used_elsewhere || unit + 2 >= units.size()) continue;
-    plan_gather(plan, layout, range, PlannedIn::each_micro_batch);
-  }
+  UnitParameters::plan(plan, layout, after_forward());
 }
 
 std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) const {

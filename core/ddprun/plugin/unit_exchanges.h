@@ -51,6 +51,10 @@ class UnitParameters {
   /// For setup(). Backward ends with unit `first_in_backward`.
   UnitParameters(StrategyContext& context, AfterForward after_forward, int first_in_backward = 0);
 
+  /// For plan(): what an object made with these issues.
+  static void plan(Plan& plan, const ParameterLayout& layout, AfterForward after_forward,
+                   int first_in_backward = 0);
+
   void before_unit(Pass pass, int unit);
   void before_forward();
   /// Starts to gather the unit, unless it is there. before_unit() does it for the next one.

@@ -300,15 +300,15 @@ at::Tensor DataParallel::agreed_norm() {
 
 std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches) const {
   std::vector<PlannedCollective> planned;
-  for (const PlannedCollective& each : context_.planned()) {
-    if (each.in == PlannedIn::update && extent_ != StepExtent::step) continue;
-    const auto times = each.in == PlannedIn::each_micro_batch ? micro_batches : 1;
-    planned.insert(planned.end(), static_cast<std::size_t>(times), each);
-  }
-  for (std::int64_t i = 0; frozen_ && i < micro_batches; ++i) {
-    const std::vector<PlannedCollective> of_frozen = frozen_->planned();
-    planned.insert(planned.end(), of_frozen.begin(), of_frozen.end());
-  }
+  const auto add = [&](const std::vector<PlannedCollective>& collectives) {
+    for (const PlannedCollective& each : collectives) {
+      if (each.in == PlannedIn::update && extent_ != StepExtent::step) continue;
+      const auto times = each.in == PlannedIn::each_micro_batch ? micro_batches : 1;
+      planned.insert(planned.end(), static_cast<std::size_t>(times), each);
+    }
+  };
+  add(context_.planned());
+  if (frozen_) add(frozen_->planned());
   if (extent_ != StepExtent::step) return planned;
   const auto add_scalar = [&](std::size_t bytes) {
     planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});

@@ -21,34 +21,15 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
   return {roles.frozen, dtypes, kernels, ranks};
 }
 
-/// Bytes of what is read of a unit.
-std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
-  const ParameterReads& reads = layout.reads();
-  std::int64_t bytes = 0;
-  if (reads.only_float32(unit.range)) {
-    bytes = bytes_of(unit.range.size(), layout.dtypes().parameters);
-  } else {
-    for (const int index : reads.in_float32(unit.range)) {
-      bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
-    }
-  }
-  if (reads.has_copy() && reads.copy_in(unit.range)) {
-    bytes += bytes_of(unit.range.size(), layout.dtypes().compute);
-  }
-  return bytes;
-}
-
 /// Whether a slice of everything and room for two neighbouring units are less than all.
 bool slices_are_less(const ParameterLayout& layout) {
   const std::int64_t all = bytes_of(layout.all().size(), layout.dtypes().parameters);
   const std::int64_t copy =
       layout.reads().has_copy() ? bytes_of(layout.all().size(), layout.dtypes().compute) : 0;
-  std::int64_t neighbours = 0, before = 0;
-  for (const Unit& unit : layout.units()) {
-    const std::int64_t bytes = bytes_read(layout, unit);
-    neighbours = std::max(neighbours, before + bytes);
-    before = bytes;
-  }
+  std::vector<std::int64_t> of_units;
+  for (const Unit& unit : layout.units()) of_units.push_back(bytes_read(layout, unit));
+  const std::int64_t neighbours =
+      UnitPlaces::shared_bytes(of_units, std::vector<bool>(of_units.size()));
   return all / layout.ranks() + neighbours < all + copy;
 }
 
@@ -60,9 +41,9 @@ bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
   return !tied && slices_are_less(layout);
 }
 
-BufferHolding holding_of(const ParameterLayout& layout, bool in_slices, int rank) {
+BufferHolding holding_of(const ParameterLayout& layout, const BufferHolding& trained, int rank) {
   BufferHolding holding{.gradients = Held::nothing};
-  if (!in_slices) return holding;
+  if (!wants_slices(layout, trained)) return holding;
   holding.parameters = Held::by_unit;
   for (const Unit& unit : layout.units()) holding.owned.push_back(layout.slice(unit.range, rank));
   std::reverse(holding.owned.begin(), holding.owned.end());  // by begin
@@ -91,21 +72,18 @@ FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtyp
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                                    const BufferHolding& trained, ProcessGroup& group,
                                    ProcessGroup& sharers)
-    : FrozenParameters(roles, layout, wants_slices(layout, trained), group, sharers) {}
-
-FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
-                                   bool in_slices, ProcessGroup& group, ProcessGroup& sharers)
     : sharers_(sharers),
-      buffers_(layout, roles.frozen, holding_of(layout, in_slices, sharers.rank()),
-               [in_slices, &sharers](std::int64_t elements, const at::TensorOptions& options) {
-                 return in_slices ? sharers.allocate(elements, options)
-                                  : allocate_private(elements, options);
-               }),
+      buffers_(layout, roles.frozen, holding_of(layout, trained, sharers.rank()),
+               wants_slices(layout, trained)
+                   ? Allocate([&sharers](std::int64_t elements, const at::TensorOptions& options) {
+                       return sharers.allocate(elements, options);
+                     })
+                   : allocate_private),
       context_(group, sharers, buffers_, {}),
       units_(units_of(roles, layout)) {
   buffers_.agree_on_values(
       [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
-  if (!in_slices) return;
+  if (buffers_.holding().parameters == Held::whole) return;
   for (std::size_t unit = 0; roles.units[unit] < 0; ++unit) {  // up to the first that is trained
     if (units_[unit] >= 0) ++first_in_backward_;
   }
@@ -124,14 +102,9 @@ void FrozenParameters::before_unit(Pass pass, int models_unit) {
 
 std::vector<PlannedCollective> FrozenParameters::planned() const {
   Plan plan;
-  if (!gathered_) return plan.collectives;
-  const auto gather = [&](int unit) {
-    plan_gather(plan, buffers_, buffers_.units()[unit].range, PlannedIn::each_micro_batch);
-  };
-  const int count = static_cast<int>(buffers_.units().size());
-  for (int unit = 0; unit < count; ++unit) gather(unit);
-  // The last two are still there when backward comes.
-  for (int unit = first_in_backward_; unit < count - 2; ++unit) gather(unit);
+  if (gathered_) {
+    UnitParameters::plan(plan, buffers_, AfterForward::reshard, first_in_backward_);
+  }
   return plan.collectives;
 }
 

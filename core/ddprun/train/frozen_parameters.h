@@ -36,7 +36,7 @@ class FrozenParameters {
   /// Before unit `models_unit` of the model is used: gathers what is frozen of it, and begins with
   /// the next. May wait.
   void before_unit(Pass pass, int models_unit);
-  /// What these issue in each micro-batch. Units behind the first that is trained are taken to have
+  /// What these issue. Units behind the first that is trained are taken to have
   /// a backward.
   std::vector<PlannedCollective> planned() const;
 
@@ -49,8 +49,6 @@ class FrozenParameters {
  private:
   FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                    const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
-  FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout, bool in_slices,
-                   ProcessGroup& group, ProcessGroup& sharers);
 
   ProcessGroup& sharers_;
   FlatBuffers buffers_;

@@ -156,10 +156,6 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
   return hashes;
 }
 
-}  // namespace
-
-namespace {
-
 /// What is wrong with the first parameter that has a NaN in what this rank owns; empty: none has.
 std::string without_initial_value(const FlatBuffers& buffers) {
   for (int index = buffers.count() - 1; index >= 0; --index) {

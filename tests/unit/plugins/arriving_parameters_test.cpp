@@ -15,10 +15,10 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
-#include "support/experiments.h"
 #include "support/passing_strategy.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -30,39 +30,17 @@ using testing::HasSubstr;
 constexpr int kRanks = 2;
 
 Experiment experiment_of(const std::string& precision, bool under_forward) {
-  Experiment experiment = test::small_experiment(kRanks);
-  experiment.strategy.name = "zero1";
-  experiment.strategy.options =
-      parse_yaml(under_forward ? "{name: zero1, gather_under_forward: true, bucket_mb: 0.01}"
-                               : "{name: zero1, bucket_mb: 0.01}",
-                 "test");
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  Experiment experiment = test::sharding_experiment(
+      under_forward ? "{name: zero1, gather_under_forward: true, bucket_mb: 0.01}"
+                    : "{name: zero1, bucket_mb: 0.01}",
+      precision, kRanks);
   experiment.model.layers = 3;
   return experiment;
 }
 
-/// The parameters after four steps, an evaluation between two of them.
-std::vector<NamedTensor> train(const Experiment& experiment, ProcessGroup& group,
-                               Strategy& strategy) {
+test::ProvedTraining train(const Experiment& experiment, ProcessGroup& group, Strategy& strategy) {
   Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
-  for (int step = 0; step < 4; ++step) {
-    trainer.step(step);
-    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-    if (step == 1) trainer.last_loss_again();
-  }
-  DataParallel& ddp = trainer.data_parallel();
-  EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
-  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
-  return full_parameters(ddp);
-}
-
-void expect_equal(const std::vector<NamedTensor>& got, const std::vector<NamedTensor>& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor)) << got[i].name;
-  }
+  return test::train_and_prove(trainer, group, 4);
 }
 
 /// After an update overwrites with NaN whatever the model would read of other ranks' slices.
@@ -104,7 +82,7 @@ TEST_P(UnderForward, TrainsAsParametersDoThatArriveBeforeTheStepEnds) {
     const auto plain = make_strategy(registry(), before.strategy);
     const auto expected = train(before, group, *plain);
     PoisonsWhatIsOld poisons(make_strategy(registry(), under.strategy));
-    expect_equal(train(under, group, poisons), expected);
+    test::expect_equal(train(under, group, poisons), expected);
     EXPECT_GT(poisons.poisoned, 0);
   });
 }
@@ -144,8 +122,8 @@ class NotesUnits : public test::PassingStrategy {
 
 TEST(ArrivingParameters, AUnitWaitsForItsBucketAlone) {
   Experiment experiment = experiment_of("fp32", true);
-  experiment.strategy.options =
-      parse_yaml("{name: zero1, gather_under_forward: true, bucket_mb: 0}", "test");
+  experiment.strategy =
+      test::strategy_choice("{name: zero1, gather_under_forward: true, bucket_mb: 0}");
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
     NotesUnits notes(make_strategy(registry(), experiment.strategy));
     Trainer trainer(experiment, test::plugins_with(notes, registry(), experiment), group);

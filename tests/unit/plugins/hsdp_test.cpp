@@ -13,6 +13,7 @@
 #include "support/error_of.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -22,12 +23,7 @@ using test::registry;
 using testing::HasSubstr;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
-  Experiment experiment = test::small_experiment(ranks);
-  experiment.strategy.name = parse_yaml(strategy, "test").find("name")->scalar;
-  experiment.strategy.options = parse_yaml(strategy, "test");
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
   experiment.optimizer.clip_norm = 0.5;
   experiment.train.global_batch = 12;
   experiment.train.accumulate = 2;

@@ -17,6 +17,7 @@
 #include "support/experiments.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -27,11 +28,7 @@ using testing::HasSubstr;
 using test::registry;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
-  Experiment experiment = test::small_experiment(ranks);
-  experiment.strategy.name = strategy;
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  Experiment experiment = test::sharding_experiment("{name: " + strategy + "}", precision, ranks);
   experiment.model.layers = 3;
   return experiment;
 }
@@ -82,10 +79,10 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
       for (const auto& [ranks, unit] :
            {std::pair{2, UnitSize::block}, {3, UnitSize::block}, {2, UnitSize::layer}}) {
         if (strategy == std::string("hsdp") && ranks % 2 != 0) continue;
-        Experiment experiment = experiment_of("", precision, ranks);
+        Experiment experiment =
+            test::sharding_experiment(yaml_of(strategy, ranks), precision, ranks);
+        experiment.model.layers = 3;
         experiment.model.unit = unit;
-        experiment.strategy.options = parse_yaml(yaml_of(strategy, ranks), "test");
-        experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
         experiment.train.global_batch = 6;
         test::run_ranks(ranks, [&](ProcessGroup& group) {
           Trainer trainer(experiment, make_plugins(registry(), experiment), group);
@@ -142,7 +139,7 @@ class LetGo : public testing::TestWithParam<std::tuple<const char*, KernelSet, i
 
 void expect_no_harm_by_poison(const Experiment& sharded) {
   Experiment kept = sharded;
-  kept.strategy.name = "zero2";
+  kept.strategy = test::strategy_choice("{name: zero2}");
   test::run_ranks(2, [&](ProcessGroup& group) {
     const auto whole = make_strategy(registry(), kept.strategy);
     const Trained expected = train(kept, group, *whole);
@@ -181,28 +178,17 @@ INSTANTIATE_TEST_SUITE_P(Sharding, LetGo,
 TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
   for (const char* strategy : {"zero1", "zero2", "fsdp", "fsdp, kept"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
-      Experiment blocks = experiment_of("", precision, 2);
-      blocks.strategy.options = parse_yaml(yaml_of(strategy, 2), "test");
-      blocks.strategy.name = blocks.strategy.options.find("name")->scalar;
+      SCOPED_TRACE(std::string(strategy) + ", " + precision);
+      Experiment blocks = test::sharding_experiment(yaml_of(strategy, 2), precision, 2);
+      blocks.model.layers = 3;
       if (strategy != std::string("fsdp")) {
         blocks.model.recompute.form = RecomputeForm::every_block;
       }
       Experiment layers = blocks;
       layers.model.unit = UnitSize::layer;
       test::run_ranks(2, [&](ProcessGroup& group) {
-        const auto parameters = [&](const Experiment& experiment) {
-          Trainer trainer(experiment, make_plugins(registry(), experiment), group);
-          for (int step = 0; step < 3; ++step) {
-            trainer.step(step);
-            EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-          }
-          return full_parameters(trainer.data_parallel());
-        };
-        const auto expected = parameters(blocks), got = parameters(layers);
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          EXPECT_TRUE(at::equal(got[i].tensor, expected[i].tensor))
-              << strategy << ", " << precision << ", " << got[i].name;
-        }
+        const auto expected = test::train_and_prove(blocks, group, 3);
+        test::expect_equal(test::train_and_prove(layers, group, 3), expected);
       });
     }
   }
@@ -234,9 +220,7 @@ TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
   const Transformer model(experiment.model, *attention, 1);
   const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 1024);
   for (const char* name : {"zero1", "zero1_cs336", "zero2", "fsdp"}) {
-    PluginChoice choice = experiment.strategy;
-    choice.name = name;
-    const auto strategy = make_strategy(registry(), choice);
+    const auto strategy = test::strategy_of(std::string("{name: ") + name + "}");
     std::int64_t owned = 0;
     for (int rank = 0; rank < 1024; ++rank) {
       for (const Range& range : strategy->plan(layout, rank).holding.owned) owned += range.size();

@@ -12,9 +12,9 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
-#include "support/experiments.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -32,52 +32,16 @@ const Patterns kAllButOne = {"token*",       "layers.[0-6].*",       "layers.7.a
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision,
                          const Patterns& frozen, int ranks) {
-  Experiment experiment = test::small_experiment(ranks);
-  experiment.strategy.options = parse_yaml(strategy, "test");
-  experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
   experiment.model.layers = 8;
   experiment.model.frozen = frozen;
   return experiment;
 }
 
-/// All parameters after three steps, and the loss by them as they were after two.
-struct Trained {
-  std::vector<NamedTensor> parameters;
-  double loss = 0;
-};
-
-Trained train(const Experiment& experiment, ProcessGroup& group, bool in_slices) {
+test::ProvedTraining train(const Experiment& experiment, ProcessGroup& group, bool in_slices) {
   Trainer trainer(experiment, make_plugins(registry(), experiment), group);
-  DataParallel& ddp = trainer.data_parallel();
-  EXPECT_EQ(ddp.frozen()->in_slices(), in_slices);
-  EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
-  Trained out;
-  for (int step = 0; step < 3; ++step) {
-    trainer.step(step);
-    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-    if (step == 1) out.loss = trainer.last_loss_again();
-  }
-  EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);
-  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
-  const Check equal = check_parameters_equal(ddp, group);
-  EXPECT_EQ(equal.status, CheckStatus::passed) << equal.detail;
-  out.parameters = full_parameters(ddp);
-  return out;
-}
-
-/// `within` 0: bit by bit.
-void expect_equal(const Trained& got, const Trained& expected, double within = 0) {
-  EXPECT_NEAR(got.loss, expected.loss, within);
-  ASSERT_EQ(got.parameters.size(), expected.parameters.size());
-  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    EXPECT_EQ(got.parameters[i].name, expected.parameters[i].name);
-    EXPECT_TRUE(
-        at::allclose(got.parameters[i].tensor, expected.parameters[i].tensor, within, within))
-        << got.parameters[i].name;
-  }
+  EXPECT_EQ(trainer.data_parallel().frozen()->in_slices(), in_slices);
+  return test::train_and_prove(trainer, group, 3);
 }
 
 /// What is frozen, precision, kernels, micro-batches and recomputation.
@@ -101,18 +65,18 @@ TEST_P(FrozenInSlices, TrainAsWholeOnesDo) {
   slices.model.unit = one.unit;
   slices.train.accumulate = one.accumulate;
   Experiment whole = slices;
-  whole.strategy.name = "zero2";
-  whole.strategy.options = parse_yaml("{name: zero2}", "test");
+  whole.strategy = test::strategy_choice("{name: zero2}");
   test::run_ranks(2, [&](ProcessGroup& group) {
-    expect_equal(train(slices, group, true), train(whole, group, false));
+    test::expect_equal(train(slices, group, true), train(whole, group, false));
   });
 }
 
 TEST(FrozenParameters, AreInSlicesOfEachGroup) {
   const std::string groups = "{name: hsdp, shard_ranks: 2}";
   test::run_ranks(4, [&](ProcessGroup& group) {
-    const Trained expected = train(experiment_of("{name: zero2}", "fp32", kParts, 4), group, false);
-    expect_equal(train(experiment_of(groups, "fp32", kParts, 4), group, true), expected, 1e-5);
+    const auto expected = train(experiment_of("{name: zero2}", "fp32", kParts, 4), group, false);
+    test::expect_equal(train(experiment_of(groups, "fp32", kParts, 4), group, true), expected,
+                       1e-5);
   });
 }
 

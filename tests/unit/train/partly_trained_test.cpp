@@ -13,9 +13,9 @@
 #include "ddprun/train/proof.h"
 #include "ddprun/train/whole_buffers.h"
 #include "support/error_of.h"
-#include "support/experiments.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
+#include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -118,30 +118,11 @@ TEST(FrozenParameters, AreHeldToWhatTrainedOnesAre) {
 class TiedUnits : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 Experiment tied_experiment(const std::string& strategy, const std::string& precision, int ranks) {
-  Experiment experiment = test::small_experiment(ranks);
-  experiment.strategy.options = parse_yaml(strategy, "test");
-  experiment.strategy.name = experiment.strategy.options.find("name")->scalar;
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
   experiment.model.layers = 4;
   experiment.model.tie_embeddings = true;
   experiment.train.accumulate = 2;
   return experiment;
-}
-
-std::vector<NamedTensor> trained_parameters(const Experiment& experiment, ProcessGroup& group) {
-  Trainer trainer(experiment, make_plugins(test::registry(), experiment), group);
-  DataParallel& ddp = trainer.data_parallel();
-  for (int step = 0; step < 3; ++step) {
-    trainer.step(step);
-    EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
-    trainer.last_loss_again();
-  }
-  EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status, CheckStatus::passed);
-  EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
-  EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
-  return full_parameters(ddp);
 }
 
 TEST_P(TiedUnits, TrainAsTheyDoWhereEverythingIsWhole) {
@@ -153,16 +134,10 @@ TEST_P(TiedUnits, TrainAsTheyDoWhereEverythingIsWhole) {
     Experiment whole = tied_experiment("{name: bucketed}", precision, 2);
     by_unit.model.kernels = whole.model.kernels = kernels;
     test::run_ranks(2, [&](ProcessGroup& group) {
-      const auto expected = trained_parameters(whole, group);
-      const auto got = trained_parameters(by_unit, group);
-      ASSERT_EQ(got.size(), expected.size());
+      const auto expected = test::train_and_prove(whole, group, 3);
       // Micro-batches are summed in another order, and in another dtype.
       const double within = std::string(precision) == "fp32" ? 1e-5 : 4e-3;
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        EXPECT_TRUE(at::allclose(got[i].tensor.to(at::kFloat), expected[i].tensor.to(at::kFloat),
-                                 within, within))
-            << got[i].name;
-      }
+      test::expect_equal(test::train_and_prove(by_unit, group, 3), expected, within);
     });
   }
 }
