@@ -49,11 +49,11 @@ DDPRUN_AMX inline void multiply_panels(const bf16* a, const bf16* b, std::int64_
   for (std::int64_t step = 0; step < steps; ++step, a += kStepSize, b += kStepSize) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
-    prefetch_tile(a + 2 * kStepSize);
+    prefetch_tile(b + 2 * kStepSize);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b + 512, 64);
     _tile_dpbf16ps(1, 4, 7);
-    prefetch_tile(a + 2 * kStepSize + 512);
+    prefetch_tile(b + 2 * kStepSize + 512);
     _tile_loadd(5, a + 512, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
@@ -94,13 +94,16 @@ void prefetch_panel(Matrix<T> c, std::int64_t rows) {
   }
 }
 
+// Both functions walk along the rows of c. Their lines mostly come from memory, and it is
+// neighbours in a row that the hardware fetches ahead and that share a page.
+
 /// c (m, n) = the packed block of a times that of b, or c += that if `add`.
 DDPRUN_AMX void multiply_blocks(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
                                 bool add, Matrix<float> c) {
   alignas(64) float sums[kPanel * kPanel];
   configure_tiles();
-  for (std::int64_t column = 0; column < n; column += kPanel) {
-    for (std::int64_t row = 0; row < m; row += kPanel) {
+  for (std::int64_t row = 0; row < m; row += kPanel) {
+    for (std::int64_t column = 0; column < n; column += kPanel) {
       const std::int64_t rows = std::min(kPanel, m - row);
       const std::int64_t columns = std::min(kPanel, n - column);
       const Matrix<float> out = c.from(row, column);
@@ -123,8 +126,8 @@ DDPRUN_AMX void multiply_blocks(const Packed<bf16>& packed, std::int64_t m, std:
                                 Matrix<const float> addend, Matrix<bf16> c) {
   alignas(64) float sums[kPanel * kPanel];
   configure_tiles();
-  for (std::int64_t column = 0; column < n; column += kPanel) {
-    for (std::int64_t row = 0; row < m; row += kPanel) {
+  for (std::int64_t row = 0; row < m; row += kPanel) {
+    for (std::int64_t column = 0; column < n; column += kPanel) {
       const std::int64_t rows = std::min(kPanel, m - row);
       const Matrix<bf16> out = c.from(row, column);
       prefetch_panel(out, rows);
