@@ -68,6 +68,12 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
 }
 
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
+  const auto rounded = [&](at::Tensor& out) {
+    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
+                     operand<at::BFloat16>(dy), operand<at::BFloat16>(x),
+                     result<at::BFloat16>(out));
+  };
+  if (x.scalar_type() == at::kBFloat16 && write_reduced_gradients(slots, rounded)) return;
   add_gradients(slots, x.size(1),
                 [&](bool add, at::Tensor& out) { weight_gradient(dy, x, add, out); });
 }

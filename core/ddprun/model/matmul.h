@@ -22,7 +22,8 @@ void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tens
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out);
 
 /// Adds dy^T x to the gradients of matrices under each other. dy: (rows, sum of out_i), x: (rows,
-/// in), both in the dtype of the products; the sums are float32. Backward, no grad mode.
+/// in), both in the dtype of the products; the sums are float32. Where they are whole and travel in
+/// bfloat16, they are rounded at once. Backward, no grad mode.
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace ddprun

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -153,6 +154,7 @@ void FlatBuffers::hold_gradients(const Allocate& how) {
     }
   }
   if (same_dtype_) gradients_ = reduced_;
+  stand_in_ = at::full({1}, std::numeric_limits<float>::quiet_NaN(), options_);
 }
 
 /// Writes the values that the user's tensors have to their places in `flat`, which holds `range`.
@@ -260,14 +262,34 @@ std::vector<ParameterSlot> FlatBuffers::slots() const {
       slot.compute = shaped(gathered(range).variable_data(), index);
     }
     if (!gradients_.empty()) slot.gradient = shaped(gradients_.view(range), index);
+    slot.reduced = reduced_gradient(index);
     slots.push_back(std::move(slot));
   }
   return slots;
 }
 
+std::optional<ReducedGradient> FlatBuffers::reduced_gradient(int index) const {
+  const bool bfloat16 = dtypes().reduce == at::kBFloat16 && dtypes().compute == at::kBFloat16;
+  if (!bfloat16 || reduced_.empty()) return {};
+  return ReducedGradient{.memory = shaped(reduced_.view(range(index)), index),
+                         .stand_in = stand_in_.expand(shapes_[index].sizes),
+                         .allowed = may_write_reduced_};
+}
+
+bool FlatBuffers::written_reduced(int index) const {
+  const at::Tensor& gradient = tensors_[index].grad();
+  return gradient.defined() && gradient.const_data_ptr() == stand_in_.const_data_ptr();
+}
+
+void FlatBuffers::expect_micro_batches(std::int64_t count) {
+  // Those of gradients held by unit add up in the mean.
+  *may_write_reduced_ = count == 1 || holding_.gradients == Held::by_unit;
+}
+
 bool FlatBuffers::adopt_gradient(int index) {
   at::Tensor& gradient = tensors_[index].mutable_grad();
   if (!gradient.defined()) return false;
+  if (written_reduced(index)) return true;
   const at::Tensor place = gradients_.view(range(index));
   if (gradient.const_data_ptr() != place.const_data_ptr()) {
     const at::Tensor view = shaped(place, index);
@@ -279,7 +301,7 @@ bool FlatBuffers::adopt_gradient(int index) {
 
 void FlatBuffers::finish_gradient(int index) {
   const Range range = this->range(index);
-  if (!same_dtype_) gradients(range).copy_(gradients_.view(range));
+  if (!same_dtype_ && !written_reduced(index)) gradients(range).copy_(gradients_.view(range));
   if (holding_.gradients == Held::whole) return;
   // Another unit's gradients may have lain where this one has padding, which travels along.
   gradients({range.end, with_padding(index).end}).zero_();

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,8 +85,12 @@ class FlatBuffers : public ParameterLayout {
   /// do not have these dtypes.
   std::vector<ParameterSlot> slots() const;
 
+  /// Says before a forward how many micro-batches a step has. If nothing will be added to the
+  /// gradients of one, products may write them as ranks exchange them (ReducedGradient).
+  void expect_micro_batches(std::int64_t count);
   /// Makes .grad of parameter `index` a view of the gradient buffer, with the value that backward
-  /// gave it. Call it after backward wrote or added to .grad. False if .grad is undefined.
+  /// gave it, unless a product wrote it as ranks exchange it. Call it after backward wrote or added
+  /// to .grad. False if .grad is undefined.
   bool adopt_gradient(int index);
   /// Makes gradients(range(index)) hold the gradient in the dtype that ranks exchange. Call it
   /// after the last adopt_gradient() of this parameter, before the exchange.
@@ -121,6 +127,9 @@ class FlatBuffers : public ParameterLayout {
   bool read_by_kernels_alone(int index) const;
   void point_at_gathered(int index);
   at::Tensor shaped(const at::Tensor& flat, int index) const;
+  std::optional<ReducedGradient> reduced_gradient(int index) const;
+  /// True if a product wrote the gradient as ranks exchange it.
+  bool written_reduced(int index) const;
 
   std::vector<at::Tensor> tensors_;
   std::vector<Shape> shapes_;
@@ -135,7 +144,9 @@ class FlatBuffers : public ParameterLayout {
   BufferPlaces reduced_;           // dtypes().reduce: what ranks exchange; may be gradients_
   BufferPlaces mean_;              // dtypes().parameters, by unit: of what this rank owns
   bool same_dtype_ = true;         // of gradients_ and reduced_
-  std::vector<bool> mean_begun_;   // by unit: a micro-batch of this step is in mean_
+  at::Tensor stand_in_;            // (1,) NaN: see ReducedGradient
+  std::shared_ptr<bool> may_write_reduced_ = std::make_shared<bool>(false);
+  std::vector<bool> mean_begun_;  // by unit: a micro-batch of this step is in mean_
   std::int64_t allocated_bytes_ = 0;
 };
 

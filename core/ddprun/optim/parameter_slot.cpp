@@ -92,6 +92,22 @@ void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& pro
   distribute(slots, sum);
 }
 
+bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& out)>& product) {
+  std::vector<at::Tensor> parts;
+  for (const ParameterSlot* slot : slots) {
+    const bool may = slot->trained() && slot->reduced && *slot->reduced->allowed;
+    if (!may || !gradient_is_free(*slot)) return false;
+    parts.push_back(slot->reduced->memory);
+  }
+  at::Tensor whole = as_one_matrix(parts);
+  if (!whole.defined()) return false;
+  product(whole);
+  for (const ParameterSlot* slot : slots) {
+    slot->parameter.mutable_grad() = slot->reduced->stand_in;
+  }
+  return true;
+}
+
 float* gradient_to_add_to(const ParameterSlot& slot) {
   at::Tensor& gradient = slot.parameter.mutable_grad();
   if (!gradient.defined()) {

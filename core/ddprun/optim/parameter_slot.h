@@ -5,9 +5,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 
 namespace ddprun {
+
+/// Where a product may write a gradient as ranks exchange it, instead of in float32.
+struct ReducedGradient {
+  /// bfloat16, contiguous, of the parameter's shape.
+  at::Tensor memory;
+  /// What .grad becomes then, for whoever looks there: NaN, float32, of the parameter's shape.
+  at::Tensor stand_in;
+  /// Whether it may: nothing will be added to the gradients of the backward under way.
+  std::shared_ptr<const bool> allowed;
+};
 
 /// One parameter of a model that computes by fused kernels. Gradients follow PyTorch's convention:
 /// while parameter.grad() is undefined there is none, and the first one is written, not added.
@@ -18,6 +30,7 @@ struct ParameterSlot {
   at::Tensor compute;
   /// Memory for its gradient: float32, contiguous, of its shape. Undefined: allocated when needed.
   at::Tensor gradient;
+  std::optional<ReducedGradient> reduced = {};
 
   /// False: it is frozen, and layers leave its gradient out.
   bool trained() const { return parameter.requires_grad(); }
@@ -38,6 +51,11 @@ using GradientProduct = std::function<void(bool add, at::Tensor& out)>;
 /// these are neighbours in memory, that is one call and in place. What is frozen is left out, and
 /// nothing is computed where all are. Call it in backward, without grad mode.
 void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product);
+
+/// Lets `product` write a bfloat16 matrix (sum of out_i, columns): the gradients of stacked
+/// matrices as ranks exchange them, if all of them may be written so and are neighbours in memory.
+/// False: nothing was done.
+bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& out)>& product);
 
 /// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.
 float* gradient_to_add_to(const ParameterSlot& slot);

@@ -211,6 +211,7 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   {
     const PhaseScope phase(Phase::forward);
     before_forward(micro_batch.last());
+    buffers_.expect_micro_batches(micro_batch.count);
     value = under_precision([&] { return whole_loss(loss); });
   }
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;

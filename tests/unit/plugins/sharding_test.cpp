@@ -214,6 +214,28 @@ TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   EXPECT_THAT(refusal->hint, HasSubstr("`unit: block`"));
 }
 
+// Products write such gradients themselves, but for micro-batches that add up before they travel.
+TEST(Sharding, GradientsInBfloat16AreAlikeHeldWholeOrByUnit) {
+  for (const int accumulate : {1, 2}) {
+    for (const KernelSet kernels : {KernelSet::fused, KernelSet::reference}) {
+      Experiment whole = test::sharding_experiment("{name: bucketed}", "bf16_mixed", 2);
+      whole.precision.options = parse_yaml("{reduce_dtype: bfloat16}", "test");
+      whole.model.kernels = kernels;
+      whole.train.accumulate = accumulate;
+      test::run_ranks(2, [&](ProcessGroup& group) {
+        const auto expected = test::train_and_prove(whole, group, 3);
+        for (const char* strategy : {"{name: zero2}", "{name: fsdp}"}) {
+          SCOPED_TRACE(strategy);
+          Experiment by_unit = whole;
+          by_unit.strategy = test::strategy_choice(strategy);
+          const double within = accumulate == 1 ? 0 : 1e-2;  // the sum is rounded, or its terms
+          test::expect_equal(test::train_and_prove(by_unit, group, 3), expected, within);
+        }
+      });
+    }
+  }
+}
+
 TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
   const Experiment experiment = experiment_of("zero1", "fp32", 1);
   const auto attention = make_attention(registry(), experiment.attention);
