@@ -1,5 +1,6 @@
 // The three products of a linear layer in each dtype, by the core's kernels and by PyTorch's
-// libraries, at the shapes of the peer models: what one thread reaches.
+// libraries, at the shapes of the peer models: what one thread reaches. "step": all layers of
+// peer-small in turn, so that operands and results come from memory, as in a step.
 //     build/release/bin/product_benchmark --benchmark_repetitions=9
 //     --benchmark_enable_random_interleaving --benchmark_report_aggregates_only
 #include <ATen/Parallel.h>
@@ -11,6 +12,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ddprun/kernels/product.h"
 #include "ddprun/model/matmul.h"
@@ -65,30 +67,49 @@ const std::pair<const char*, Product> kProducts[] = {
     {"weight_gradient/core", [](Operands& o) { weight_gradient(o.dy, o.x, false, o.gradient); }},
     {"weight_gradient/library", library_weight_gradient}};
 
-void run(benchmark::State& state, const Layer& layer, at::ScalarType dtype,
-         const Product& product) {
-  Operands operands(layer, dtype);
-  for (auto _ : state) product(operands);
-  state.counters["FLOP/s"] =
-      benchmark::Counter(2.0 * static_cast<double>(layer.rows * layer.in * layer.out),
-                         benchmark::Counter::kIsIterationInvariantRate);
+/// The layers of peer-small for 512 tokens.
+std::vector<Layer> layers_of_a_step() {
+  std::vector<Layer> layers;
+  for (int block = 0; block < 8; ++block) {
+    layers.insert(layers.end(), {{"qkv", 512, 512, 1536},
+                                 {"out", 512, 512, 512},
+                                 {"w1w3", 512, 512, 2688},
+                                 {"w2", 512, 1344, 512}});
+  }
+  layers.push_back({"head", 512, 512, 10000});
+  return layers;
 }
 
-void register_one(const Layer& layer, at::ScalarType dtype, const char* name,
-                  const Product& product) {
-  const std::string title =
-      std::string(layer.name) + (dtype == at::kFloat ? "/fp32/" : "/bf16/") + name;
-  benchmark::RegisterBenchmark(title.c_str(), [&layer, dtype, &product](benchmark::State& state) {
-    run(state, layer, dtype, product);
-  })->Unit(benchmark::kMillisecond);
+void run(benchmark::State& state, const std::vector<Layer>& layers, at::ScalarType dtype,
+         const Product& product) {
+  std::vector<Operands> operands;
+  double operations = 0;
+  for (const Layer& layer : layers) {
+    operands.emplace_back(layer, dtype);
+    operations += 2.0 * static_cast<double>(layer.rows * layer.in * layer.out);
+  }
+  for (auto _ : state) {
+    for (Operands& each : operands) product(each);
+  }
+  state.counters["FLOP/s"] =
+      benchmark::Counter(operations, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void register_each(const std::string& title, const std::vector<Layer>& layers) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [name, product] : kProducts) {
+      const std::string whole = title + (dtype == at::kFloat ? "/fp32/" : "/bf16/") + name;
+      benchmark::RegisterBenchmark(whole.c_str(), [layers, dtype,
+                                                   &product](benchmark::State& state) {
+        run(state, layers, dtype, product);
+      })->Unit(benchmark::kMillisecond);
+    }
+  }
 }
 
 void register_all() {
-  for (const Layer& layer : kLayers) {
-    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-      for (const auto& [name, product] : kProducts) register_one(layer, dtype, name, product);
-    }
-  }
+  for (const Layer& layer : kLayers) register_each(layer.name, {layer});
+  register_each("peer-small/step", layers_of_a_step());
 }
 
 }  // namespace
