@@ -23,7 +23,7 @@ namespace {
 
 using namespace amx;
 
-/// Prefetches a tile that a later step loads. Panels of a stream through the first-level cache, and
+/// Prefetches a tile that a later step loads. Panels of b stream through the first-level cache, and
 /// the hardware does not foresee tile loads.
 DDPRUN_AMX inline void prefetch_tile(const bf16* tile) {
   for (int row = 0; row < kTile; ++row) {

@@ -39,6 +39,16 @@ at::Tensor memory_for_gradient(const ParameterSlot& slot) {
   return slot.gradient.defined() ? slot.gradient : at::empty_like(slot.parameter);
 }
 
+/// Something is to be added to a gradient that was written as ranks exchange it: it becomes
+/// float32.
+void widen(const ParameterSlot& slot) {
+  at::Tensor& gradient = slot.parameter.mutable_grad();
+  if (!slot.reduced || !gradient.defined()) return;
+  if (gradient.const_data_ptr() != slot.reduced->stand_in.const_data_ptr()) return;
+  gradient = memory_for_gradient(slot);
+  gradient.copy_(slot.reduced->memory);
+}
+
 /// Each slot takes its rows of `sum`, or adds them.
 void distribute(Slots slots, const at::Tensor& sum) {
   std::int64_t row = 0;
@@ -71,6 +81,7 @@ bool gradient_is_free(const ParameterSlot& slot) { return !slot.parameter.grad()
 void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& product) {
   const auto trained = [](const ParameterSlot* slot) { return slot->trained(); };
   if (std::none_of(slots.begin(), slots.end(), trained)) return;
+  for (const ParameterSlot* slot : slots) widen(*slot);
   const bool first = gradient_is_free(*slots.front());  // nothing to add to yet
   const bool alike = std::all_of(slots.begin(), slots.end(), [&](const ParameterSlot* slot) {
     return slot->trained() && gradient_is_free(*slot) == first;
@@ -109,6 +120,7 @@ bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& o
 }
 
 float* gradient_to_add_to(const ParameterSlot& slot) {
+  widen(slot);
   at::Tensor& gradient = slot.parameter.mutable_grad();
   if (!gradient.defined()) {
     gradient = memory_for_gradient(slot);

@@ -16,8 +16,9 @@ struct ReducedGradient {
   /// bfloat16, contiguous, of the parameter's shape.
   at::Tensor memory;
   /// What .grad becomes then, for whoever looks there: NaN, float32, of the parameter's shape.
+  /// Fused layers may add to it; a loss that also uses the parameter by ATen's operators may not.
   at::Tensor stand_in;
-  /// Whether it may: nothing will be added to the gradients of the backward under way.
+  /// Whether it may: no other backward adds to the gradients of the one under way.
   std::shared_ptr<const bool> allowed;
 };
 

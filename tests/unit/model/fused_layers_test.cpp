@@ -217,6 +217,24 @@ TEST_F(FusedLayers, WriteWholeGradientsAsRanksExchangeThem) {
   }
 }
 
+TEST_F(FusedLayers, ALossThatUsesTheModelTwiceAddsToWhatWasWrittenAsRanksExchangeIt) {
+  const auto sums = [&](c10::ScalarType reduce) {
+    Transformer model(config_of(KernelSet::fused), *attention_, 3);
+    FlatBuffers buffers(model.parameters(), {.compute = at::kBFloat16, .reduce = reduce},
+                        allocate_private, KernelSet::fused);
+    model.use_memory(buffers.slots());
+    buffers.expect_micro_batches(1);
+    (model.loss(a_.ids, a_.targets) + model.loss(b_.ids, b_.targets)).backward();
+    return gradients(model);
+  };
+  const auto expected = sums(at::kFloat);
+  const auto got = sums(at::kBFloat16);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = ((got[i] - expected[i]).norm() / expected[i].norm()).item<double>();
+    EXPECT_LT(error, 1.0 / 128) << i;  // the first of two terms was rounded
+  }
+}
+
 // bfloat16 keeps 8 bits: two ways of rounding the same products differ by about its own error.
 TEST_F(FusedLayers, Bfloat16IsAsNearToFloat32AsAutocast) {
   const auto backward = [&](const Transformer& model) {
