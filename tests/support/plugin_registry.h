@@ -8,6 +8,7 @@
 
 #include "ddprun/config/registry.h"
 #include "support/experiments.h"
+#include "support/plugin_choice.h"
 
 namespace ddprun::test {
 
@@ -17,13 +18,6 @@ inline const PluginRegistry& registry() {
 }
 
 /// By its YAML: "{name: zero1, bucket_mb: 1}".
-inline PluginChoice strategy_choice(const std::string& yaml) {
-  PluginChoice choice;
-  choice.kind = PluginKind::strategy;
-  choice.options = parse_yaml(yaml, "test");
-  choice.name = choice.options.find("name")->scalar;
-  return choice;
-}
 inline std::shared_ptr<Strategy> strategy_of(const std::string& yaml) {
   return make_strategy(registry(), strategy_choice(yaml));
 }

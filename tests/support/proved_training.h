@@ -69,6 +69,7 @@ inline void expect_equal(const ProvedTraining& got, const ProvedTraining& expect
   ASSERT_EQ(got.parameters.size(), expected.parameters.size());
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     EXPECT_EQ(got.parameters[i].name, expected.parameters[i].name);
+    EXPECT_EQ(got.parameters[i].tensor.scalar_type(), expected.parameters[i].tensor.scalar_type());
     const at::Tensor one = got.parameters[i].tensor.to(at::kFloat);
     const at::Tensor other = expected.parameters[i].tensor.to(at::kFloat);
     EXPECT_TRUE(within > 0 ? at::allclose(one, other, within, within) : at::equal(one, other))

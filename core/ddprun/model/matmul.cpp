@@ -73,7 +73,7 @@ void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x
                      operand<at::BFloat16>(dy), operand<at::BFloat16>(x),
                      result<at::BFloat16>(out));
   };
-  if (x.scalar_type() == at::kBFloat16 && write_reduced_gradients(slots, rounded)) return;
+  if (write_reduced_gradients(slots, rounded)) return;
   add_gradients(slots, x.size(1),
                 [&](bool add, at::Tensor& out) { weight_gradient(dy, x, add, out); });
 }

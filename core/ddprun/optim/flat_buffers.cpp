@@ -114,25 +114,16 @@ void FlatBuffers::point_at_copy() {
 void FlatBuffers::hold_gathered(const Allocate& how) {
   const bool for_all = holding_.place_for_each_unit;
   if (!reads().has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
-  const auto copy_bytes = [&](const Unit& unit) {
-    return reads().copy_in(unit.range) ? bytes_of(unit.range.size(), dtypes().compute) : 0;
-  };
-  // What is read in float32 lies behind the copy, on cache lines.
-  const auto float32_ranges = [&](const Unit& unit) {
-    if (reads().only_float32(unit.range)) return std::vector{unit.range};
-    std::vector<Range> ranges;
-    for (const int index : reads().in_float32(unit.range)) ranges.push_back(with_padding(index));
-    return ranges;
-  };
   const UnitPlaces places =
       make_places([this](const Unit& unit) { return bytes_read(*this, unit); }, for_all, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
     const at::Tensor place = places.place(static_cast<int>(i));
-    std::int64_t begin = copy_bytes(units()[i]);
+    std::int64_t begin = copy_bytes(*this, units()[i]);
     if (begin > 0) {
       gathered_.add(units()[i].range, place.narrow(0, 0, begin).view(dtypes().compute));
     }
-    for (const Range& range : float32_ranges(units()[i])) {
+    // What is read in float32 lies behind the copy, on cache lines.
+    for (const Range& range : ranges_without_copy(*this, units()[i])) {
       const std::int64_t bytes = bytes_of(range.size(), at::kFloat);
       gathered_float32_.add(range, place.narrow(0, begin, bytes).view(at::kFloat));
       begin += bytes;
@@ -277,8 +268,7 @@ std::optional<ReducedGradient> FlatBuffers::reduced_gradient(int index) const {
 }
 
 bool FlatBuffers::written_reduced(int index) const {
-  const at::Tensor& gradient = tensors_[index].grad();
-  return gradient.defined() && gradient.const_data_ptr() == stand_in_.const_data_ptr();
+  return stands_in(stand_in_, tensors_[index].grad());
 }
 
 void FlatBuffers::expect_micro_batches(std::int64_t count) {

@@ -54,18 +54,24 @@ bool ParameterReads::only_float32(Range range) const {
   return true;
 }
 
-std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
-  const ParameterReads& reads = layout.reads();
-  std::int64_t bytes = 0;
-  if (reads.only_float32(unit.range)) {
-    bytes = bytes_of(unit.range.size(), layout.dtypes().parameters);
-  } else {
-    for (const int index : reads.in_float32(unit.range)) {
-      bytes += bytes_of(layout.with_padding(index).size(), at::kFloat);
-    }
+std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit) {
+  if (!layout.reads().has_copy() || !layout.reads().copy_in(unit.range)) return 0;
+  return bytes_of(unit.range.size(), layout.dtypes().compute);
+}
+
+std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit) {
+  if (layout.reads().only_float32(unit.range)) return {unit.range};
+  std::vector<Range> ranges;
+  for (const int index : layout.reads().in_float32(unit.range)) {
+    ranges.push_back(layout.with_padding(index));
   }
-  if (reads.has_copy() && reads.copy_in(unit.range)) {
-    bytes += bytes_of(unit.range.size(), layout.dtypes().compute);
+  return ranges;
+}
+
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
+  std::int64_t bytes = copy_bytes(layout, unit);
+  for (const Range& range : ranges_without_copy(layout, unit)) {
+    bytes += bytes_of(range.size(), layout.dtypes().parameters);
   }
   return bytes;
 }

@@ -39,7 +39,11 @@ class ParameterReads {
   bool has_copy_;
 };
 
-/// Bytes of what is read of a unit, in all dtypes.
+/// Bytes of the copy that is read of a unit; 0: none is.
+std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit);
+/// What is read of a unit from the updated parameters: all of it, or parameters with their padding.
+std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit);
+/// Bytes of both.
 std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit);
 
 }  // namespace ddprun

@@ -43,8 +43,7 @@ at::Tensor memory_for_gradient(const ParameterSlot& slot) {
 /// float32.
 void widen(const ParameterSlot& slot) {
   at::Tensor& gradient = slot.parameter.mutable_grad();
-  if (!slot.reduced || !gradient.defined()) return;
-  if (gradient.const_data_ptr() != slot.reduced->stand_in.const_data_ptr()) return;
+  if (!slot.reduced || !stands_in(slot.reduced->stand_in, gradient)) return;
   gradient = memory_for_gradient(slot);
   gradient.copy_(slot.reduced->memory);
 }
@@ -68,6 +67,10 @@ void distribute(Slots slots, const at::Tensor& sum) {
 }
 
 }  // namespace
+
+bool stands_in(const at::Tensor& stand_in, const at::Tensor& gradient) {
+  return gradient.defined() && gradient.const_data_ptr() == stand_in.const_data_ptr();
+}
 
 at::Tensor stack_weights(Slots slots) {
   std::vector<at::Tensor> parts;

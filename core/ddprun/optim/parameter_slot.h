@@ -22,6 +22,9 @@ struct ReducedGradient {
   std::shared_ptr<const bool> allowed;
 };
 
+/// True if `gradient` is a view of `stand_in`, so that the gradient itself lies elsewhere.
+bool stands_in(const at::Tensor& stand_in, const at::Tensor& gradient);
+
 /// One parameter of a model that computes by fused kernels. Gradients follow PyTorch's convention:
 /// while parameter.grad() is undefined there is none, and the first one is written, not added.
 struct ParameterSlot {
@@ -31,6 +34,7 @@ struct ParameterSlot {
   at::Tensor compute;
   /// Memory for its gradient: float32, contiguous, of its shape. Undefined: allocated when needed.
   at::Tensor gradient;
+  /// Only where the products are in bfloat16.
   std::optional<ReducedGradient> reduced = {};
 
   /// False: it is frozen, and layers leave its gradient out.

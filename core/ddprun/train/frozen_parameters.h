@@ -36,8 +36,7 @@ class FrozenParameters {
   /// Before unit `models_unit` of the model is used: gathers what is frozen of it, and begins with
   /// the next. May wait.
   void before_unit(Pass pass, int models_unit);
-  /// What these issue. Units behind the first that is trained are taken to have
-  /// a backward.
+  /// What these issue. Units behind the first that is trained are taken to have a backward.
   std::vector<PlannedCollective> planned() const;
 
   /// The values of a unit, (unit.range.size(),), in the dtype in which they are kept. All ranks

@@ -13,6 +13,7 @@
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 #include "support/experiments.h"
+#include "support/plugin_choice.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -27,11 +28,7 @@ std::shared_ptr<Attention> attention_of(const std::string& folder, const std::st
   static std::map<std::string, PluginRegistry> registries;
   const PluginRegistry& registry =
       registries.try_emplace(folder, std::vector<std::filesystem::path>{folder}).first->second;
-  PluginChoice choice;
-  choice.kind = PluginKind::attention;
-  choice.options = parse_yaml(yaml, "test");
-  choice.name = choice.options.find("name")->scalar;
-  return make_attention(registry, choice);
+  return make_attention(registry, test::choice_of(PluginKind::attention, yaml));
 }
 
 std::shared_ptr<Attention> built(const std::string& name) {

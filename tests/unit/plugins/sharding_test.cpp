@@ -222,8 +222,8 @@ TEST(Sharding, GradientsInBfloat16AreAlikeHeldWholeOrByUnit) {
       whole.precision.options = parse_yaml("{reduce_dtype: bfloat16}", "test");
       whole.model.kernels = kernels;
       whole.train.accumulate = accumulate;
-      whole.optimizer =
-          test::small_experiment(2).optimizer;  // by the size of gradients, not by AdamW
+      // SGD: AdamW would make the same step of a gradient half as large.
+      whole.optimizer = test::small_experiment(2).optimizer;
       test::run_ranks(2, [&](ProcessGroup& group) {
         const auto expected = test::train_and_prove(whole, group, 3);
         for (const char* strategy : {"{name: zero2}", "{name: fsdp}"}) {
