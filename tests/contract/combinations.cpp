@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <variant>
 
 #include "ddprun/experiments/training/run_plugins.h"
@@ -121,6 +122,18 @@ std::vector<std::string> discovered(PluginKind kind) {
 
 namespace {
 
+/// Without options that the strategy refuses by themselves: the others are tried all the same.
+Combination without_refused_options(Combination combination) {
+  const auto options = std::exchange(combination.strategy_options.map, {});
+  std::vector<std::pair<std::string, ConfigNode>> kept;
+  for (const auto& option : options) {
+    combination.strategy_options.map = {option};
+    if (!refusal(PluginKind::strategy, experiment_of(combination))) kept.push_back(option);
+  }
+  combination.strategy_options.map = std::move(kept);
+  return combination;
+}
+
 /// Its ranks train apart, so it keeps no contract.
 bool is_control(const Experiment& experiment) {
   const std::vector<NamedTensor> parameters = {{"p", at::ones({4}).requires_grad_()}};
@@ -154,7 +167,8 @@ std::vector<Combination> combinations() {
     OtherValues others;
     registry().create(PluginKind::strategy, strategy)->declare_options(others);
     for (std::size_t p = 0; p < precisions.size() && !others.node.map.empty(); ++p) {
-      all.push_back({strategy, precisions[p], attentions[0], 4, others.node, BackendKind::shm});
+      all.push_back(without_refused_options(
+          {strategy, precisions[p], attentions[0], 4, others.node, BackendKind::shm}));
     }
     if (limits.node.map.empty()) continue;
     for (std::size_t p = 0; p < precisions.size(); ++p)

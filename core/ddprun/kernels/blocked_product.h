@@ -41,13 +41,13 @@ struct Packed {
   const E* panel_b(std::int64_t column) const { return b + column * depth; }
 };
 
-/// Calls multiply(a, b, row, column) for each result (m, n) of two panels: all of a's within each
-/// of b's.
+/// Calls multiply(a, b, row, column) for each result (m, n) of two panels, along the rows of the
+/// results: the next one takes the neighbours of lines that were just touched.
 template <class I, class F>
 void for_panels(const Packed<typename I::Element>& packed, std::int64_t m, std::int64_t n,
                 const F& multiply) {
-  for (std::int64_t column = 0; column < n; column += I::kColumns) {
-    for (std::int64_t row = 0; row < m; row += I::kRows) {
+  for (std::int64_t row = 0; row < m; row += I::kRows) {
+    for (std::int64_t column = 0; column < n; column += I::kColumns) {
       multiply(packed.panel_a(row), packed.panel_b(column), row, column);
     }
   }

@@ -21,6 +21,9 @@ struct BufferHolding {
   Held gradients = Held::whole;
   /// Of parameters held by unit: every unit has a place of its own, where it may stay.
   bool place_for_each_unit = false;
+  /// Of parameters held by unit: what is read in float32 beside a copy (beside_copy()) has a place
+  /// of its own on each rank, where it stays.
+  bool replicate_norms = false;
   /// Of parameters held whole: what the model reads of a unit may be old until before_unit().
   bool arrive_by_unit = false;
   /// Into how many slices the units are cut. Ranks n k to n k + n - 1 of n have one of each

@@ -74,6 +74,9 @@ class FlatBuffers : public ParameterLayout {
   /// units and parameters that are read in float32, in that.
   at::Tensor gathered(Range range) const { return gathered_.view(range); }
   at::Tensor gathered_float32(Range range) const { return gathered_float32_.view(range); }
+  /// Where the model reads norms that stay (BufferHolding::replicate_norms): all of beside_copy()
+  /// in its order, with padding, 1-D; undefined if they travel with their units.
+  const at::Tensor& norms() const { return norms_; }
   /// What the model reads of a parameter, as 1-D views.
   std::vector<at::Tensor> read(int index) const;
 
@@ -116,6 +119,9 @@ class FlatBuffers : public ParameterLayout {
   at::Tensor allocate(const Allocate& how, std::int64_t elements, at::ScalarType dtype);
   void hold_parameters(const Allocate& how);
   void hold_gathered(const Allocate& how);
+  void hold_norms(const Allocate& how);
+  /// What is read of a unit in float32, and lies in its place.
+  std::vector<Range> float32_of(const Unit& unit) const;
   void hold_gradients(const Allocate& how);
   void hold_owned(BufferPlaces& places, at::ScalarType dtype);
   UnitPlaces make_places(const std::function<std::int64_t(const Unit&)>& bytes, bool for_all,
@@ -140,11 +146,12 @@ class FlatBuffers : public ParameterLayout {
   BufferPlaces copy_;              // dtypes().compute, or empty
   BufferPlaces gathered_;          // by unit: what the model reads
   BufferPlaces gathered_float32_;  // by unit: beside the copy
-  BufferPlaces gradients_;         // dtypes().model: what backward accumulates
-  BufferPlaces reduced_;           // dtypes().reduce: what ranks exchange; may be gradients_
-  BufferPlaces mean_;              // dtypes().parameters, by unit: of what this rank owns
-  bool same_dtype_ = true;         // of gradients_ and reduced_
-  at::Tensor stand_in_;            // (1,) NaN: see ReducedGradient
+  at::Tensor norms_;
+  BufferPlaces gradients_;  // dtypes().model: what backward accumulates
+  BufferPlaces reduced_;    // dtypes().reduce: what ranks exchange; may be gradients_
+  BufferPlaces mean_;       // dtypes().parameters, by unit: of what this rank owns
+  bool same_dtype_ = true;  // of gradients_ and reduced_
+  at::Tensor stand_in_;     // (1,) NaN: see ReducedGradient
   std::shared_ptr<bool> may_write_reduced_ = std::make_shared<bool>(false);
   std::vector<bool> mean_begun_;  // by unit: a micro-batch of this step is in mean_
   std::int64_t allocated_bytes_ = 0;

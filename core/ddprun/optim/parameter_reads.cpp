@@ -54,6 +54,16 @@ bool ParameterReads::only_float32(Range range) const {
   return true;
 }
 
+std::vector<int> beside_copy(const ParameterLayout& layout) {
+  std::vector<int> found;
+  for (const Unit& unit : layout.units()) {
+    if (layout.reads().only_float32(unit.range)) continue;
+    const std::vector<int> of_unit = layout.reads().in_float32(unit.range);
+    found.insert(found.end(), of_unit.begin(), of_unit.end());
+  }
+  return found;
+}
+
 std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit) {
   if (!layout.reads().has_copy() || !layout.reads().copy_in(unit.range)) return 0;
   return bytes_of(unit.range.size(), layout.dtypes().compute);

@@ -39,6 +39,8 @@ class ParameterReads {
   bool has_copy_;
 };
 
+/// The parameters that are read in float32 beside a copy of others of their unit: norms.
+std::vector<int> beside_copy(const ParameterLayout& layout);
 /// Bytes of the copy that is read of a unit; 0: none is.
 std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit);
 /// What is read of a unit from the updated parameters: all of it, or parameters with their padding.

@@ -19,8 +19,14 @@ void plan_gather(Plan& plan, const ParameterLayout& layout, Range range, Planned
   plan.add(CollectiveKind::all_gather, bytes_of(range.size(), layout.dtypes().compute), in);
   std::int64_t in_float32 = 0;
   for (const int index : layout.reads().in_float32(range)) in_float32 += layout.range(index).size();
-  if (in_float32 == 0) return;
+  if (in_float32 == 0 || plan.holding.replicate_norms) return;
   plan.add(CollectiveKind::all_reduce, bytes_of(in_float32, layout.dtypes().parameters), in);
+}
+
+void plan_gather_norms(Plan& plan, const ParameterLayout& layout, PlannedIn in) {
+  std::int64_t elements = 0;
+  for (const int index : beside_copy(layout)) elements += layout.with_padding(index).size();
+  plan.add(CollectiveKind::all_reduce, bytes_of(elements, layout.dtypes().parameters), in);
 }
 
 void plan_mean_all_reduce(Plan& plan, const ParameterLayout& layout, Range range, PlannedIn in) {

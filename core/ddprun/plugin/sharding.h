@@ -43,6 +43,9 @@ class Slices {
   /// Sends each rank's slice of the updated parameters to all that share the set: on arrival the
   /// model reads them. In the dtypes in which it reads them. Of parameters held by unit: one unit.
   virtual Transfer gather_parameters(Range range, std::string_view label) = 0;
+  /// Of norms that stay (BufferHolding::replicate_norms): sends each rank's slices of all of them
+  /// to all that share the set. gather_parameters() leaves them out.
+  virtual Transfer gather_norms() = 0;
   /// Sends the updated parameter `index` from `owner`, the rank that owns all of it, to all: on
   /// arrival the model reads it. In the dtype in which it reads it, and labelled with its name. Not
   /// of parameters held by unit.
@@ -52,11 +55,13 @@ class Slices {
   ~Slices() = default;
 };
 
-/// For plan(): what reduce_scatter_gradients() and gather_parameters() issue for `range`.
+/// For plan(): what reduce_scatter_gradients(), gather_parameters() and gather_norms() issue. With
+/// plan.holding.replicate_norms a gather leaves norms out.
 void plan_reduce_scatter(Plan& plan, const ParameterLayout& layout, Range range,
                          PlannedIn in = PlannedIn::step);
 void plan_gather(Plan& plan, const ParameterLayout& layout, Range range,
                  PlannedIn in = PlannedIn::update);
+void plan_gather_norms(Plan& plan, const ParameterLayout& layout, PlannedIn in = PlannedIn::step);
 /// An all-reduce of what mean() gives for `range`, of gradients held by unit.
 void plan_mean_all_reduce(Plan& plan, const ParameterLayout& layout, Range range,
                           PlannedIn in = PlannedIn::step);

@@ -44,16 +44,24 @@ enum class AfterForward : std::uint8_t {
   keep,  ///< each unit has its place, and is gathered once a step
 };
 
+/// Which gathers there are.
+struct UnitGathers {
+  AfterForward after_forward = AfterForward::reshard;
+  /// Norms do not travel with their units: all of them are gathered once a step
+  /// (BufferHolding::replicate_norms).
+  bool norms_stay = false;
+  int first_in_backward = 0;  ///< backward ends with this unit
+};
+
 /// Gathers a unit's parameters before it is used, while the unit before it computes (Zhao et al.,
 /// VLDB 2023).
 class UnitParameters {
  public:
-  /// For setup(). Backward ends with unit `first_in_backward`.
-  UnitParameters(StrategyContext& context, AfterForward after_forward, int first_in_backward = 0);
+  /// For setup().
+  UnitParameters(StrategyContext& context, UnitGathers gathers);
 
-  /// For plan(): what an object made with these issues.
-  static void plan(Plan& plan, const ParameterLayout& layout, AfterForward after_forward,
-                   int first_in_backward = 0);
+  /// For plan(), with plan.holding as it will be: what an object made with these issues.
+  static void plan(Plan& plan, const ParameterLayout& layout, UnitGathers gathers);
 
   void before_unit(Pass pass, int unit);
   void before_forward();
@@ -63,18 +71,22 @@ class UnitParameters {
   void forget();
 
  private:
+  void forget_units();
+  void start_norms();
+
   StrategyContext& context_;
-  AfterForward after_forward_;
-  int first_in_backward_;
+  UnitGathers gathers_;
   std::vector<bool> there_;  // by unit: in its place, or on the way
   std::vector<Transfer> transfers_;
+  bool norms_there_ = false;
+  Transfer norms_;
 };
 
 /// What fully sharded strategies have in common: units of parameters are gathered to be used, and
 /// their gradients reduce-scattered.
 class UnitSharding : public Strategy {
  public:
-  /// `reshard_after_forward`. An override calls it.
+  /// `reshard_after_forward`, `replicate_norms`. An override calls it.
   void declare_options(Options& options) override;
   std::optional<Refusal> unsupported(const RunDescription& run) const override;
   void before_forward() override;
@@ -96,9 +108,10 @@ class UnitSharding : public Strategy {
   }
 
  private:
-  AfterForward after_forward() const;
+  UnitGathers gathers(const ParameterLayout& layout) const;
 
   bool reshard_after_forward_ = true;
+  bool replicate_norms_ = false;
   std::optional<UnitParameters> parameters_;  // from begin() on
   std::optional<UnitGradients> gradients_;
 };

@@ -59,7 +59,20 @@ Transfer BufferContext::gather_parameters(Range range, std::string_view label) {
   const at::Tensor own = part_of(place, range, mine);
   std::vector<Work> works = {sharers_.all_gather(place, own, label)};
   if (buffers_.reads().only_float32(range)) return Transfer(std::move(works), renewed(range));
+  if (buffers_.norms().defined()) return Transfer(std::move(works), {});
   return gather_float32(range, std::move(works), label);
+}
+
+Transfer BufferContext::gather_norms() {
+  const at::Tensor& norms = buffers_.norms();
+  // Slices are of unequal size, and some are empty: each rank adds its own to zeros.
+  norms.zero_();
+  for (const int index : beside_copy(buffers_)) {
+    for (const Range& own : buffers_.owned(buffers_.range(index))) {
+      buffers_.gathered_float32(own).copy_(buffers_.parameters(own));
+    }
+  }
+  return Transfer({sharers_.all_reduce(norms, ReduceOp::sum, "norms")}, {});
 }
 
 Transfer BufferContext::broadcast_updated(int index, int owner) {

@@ -51,6 +51,7 @@ class BufferContext final : public StrategyContext, public Slices {
   void broadcast_parameters() override;
   Transfer reduce_scatter_gradients(Range range, std::string_view label) override;
   Transfer gather_parameters(Range range, std::string_view label) override;
+  Transfer gather_norms() override;
   Transfer broadcast_updated(int index, int owner) override;
   void update(Range range) override { optimizer_->update(range); }
   void update_rest() override { optimizer_->update_all(); }

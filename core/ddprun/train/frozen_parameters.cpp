@@ -85,9 +85,9 @@ FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterL
       [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
   if (buffers_.holding().parameters == Held::whole) return;
   for (std::size_t unit = 0; roles.units[unit] < 0; ++unit) {  // up to the first that is trained
-    if (units_[unit] >= 0) ++first_in_backward_;
+    if (units_[unit] >= 0) ++gathers_.first_in_backward;       // those before it have no backward
   }
-  gathered_.emplace(context_, AfterForward::reshard, first_in_backward_);
+  gathered_.emplace(context_, gathers_);
 }
 
 void FrozenParameters::before_forward() {
@@ -102,9 +102,7 @@ void FrozenParameters::before_unit(Pass pass, int models_unit) {
 
 std::vector<PlannedCollective> FrozenParameters::planned() const {
   Plan plan;
-  if (gathered_) {
-    UnitParameters::plan(plan, buffers_, AfterForward::reshard, first_in_backward_);
-  }
+  if (gathered_) UnitParameters::plan(plan, buffers_, gathers_);
   return plan.collectives;
 }
 

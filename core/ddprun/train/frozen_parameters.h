@@ -52,8 +52,8 @@ class FrozenParameters {
   ProcessGroup& sharers_;
   FlatBuffers buffers_;
   BufferContext context_;
-  std::vector<int> units_;                  // by the model's unit: ours, or -1
-  int first_in_backward_ = 0;               // our units before it have no backward
+  std::vector<int> units_;  // by the model's unit: ours, or -1
+  UnitGathers gathers_;
   std::optional<UnitParameters> gathered_;  // empty: whole
 };
 

@@ -4,16 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <tuple>
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/parameter_reads.h"
-#include "ddprun/plugin/sharding.h"
-#include "ddprun/train/proof.h"
+#include "ddprun/train/buffer_context.h"
 #include "ddprun/train/whole_buffers.h"
-#include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
@@ -42,11 +41,14 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   std::int64_t neighbours = 0;  // elements of gradients
   std::int64_t gathered = 0;    // bytes of parameters
   std::int64_t all = 0;         // likewise, of all units
+  std::int64_t norms = 0;       // bytes of what is read in float32 beside a copy
+  for (const int norm : beside_copy(layout)) norms += 4 * layout.with_padding(norm).size();
+  const bool norms_stay = strategy == "fsdp, norms stay";
   const auto bytes = [&](const Unit& unit) {
     if (layout.reads().only_float32(unit.range)) return 4 * unit.range.size();
     std::int64_t sum = 2 * unit.range.size();
     for (const int norm : layout.reads().in_float32(unit.range)) {
-      sum += 4 * layout.with_padding(norm).size();
+      if (!norms_stay) sum += 4 * layout.with_padding(norm).size();
     }
     return sum;
   };
@@ -62,23 +64,31 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   if (strategy == "zero1") return 4 * p + c + 4 * p + 8 * p / n;
   if (strategy == "zero2") return 4 * p + c + 4 * p / n + 4 * neighbours + 8 * p / n;
   if (strategy == "fsdp, kept") return 16 * p / n + 4 * neighbours + all;
-  return 16 * p / n + 4 * neighbours + gathered;
+  return 16 * p / n + 4 * neighbours + gathered + (norms_stay ? norms : 0);
 }
 
 /// By the names of formula().
 std::string yaml_of(const std::string& strategy, int ranks) {
   if (strategy == "fsdp, kept") return "{name: fsdp, reshard_after_forward: false}";
+  if (strategy == "fsdp, norms stay") return "{name: fsdp, replicate_norms: true}";
   if (strategy == "zero1") return "{name: zero1, bucket_mb: 0}";
   if (strategy == "hsdp") return "{name: hsdp, shard_ranks: " + std::to_string(ranks / 2) + "}";
   return "{name: " + strategy + "}";
 }
 
+/// Whether this case is one that a rank runs.
+bool runs(const std::string& strategy, const std::string& precision, int ranks) {
+  if (strategy == "fsdp, norms stay") return precision != "fp32";
+  return strategy != "hsdp" || ranks % 2 == 0;
+}
+
 TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
-  for (const char* strategy : {"flat", "zero1", "zero2", "fsdp", "fsdp, kept", "hsdp"}) {
+  for (const char* strategy :
+       {"flat", "zero1", "zero2", "fsdp", "fsdp, kept", "fsdp, norms stay", "hsdp"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
       for (const auto& [ranks, unit] :
            {std::pair{2, UnitSize::block}, {3, UnitSize::block}, {2, UnitSize::layer}}) {
-        if (strategy == std::string("hsdp") && ranks % 2 != 0) continue;
+        if (!runs(strategy, precision, ranks)) continue;
         Experiment experiment =
             test::sharding_experiment(yaml_of(strategy, ranks), precision, ranks);
         experiment.model.layers = 3;
@@ -98,6 +108,58 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
       }
     }
   }
+}
+
+/// All-reduces that carry parameters, in each step: the plan's, which runs are held to.
+std::ptrdiff_t planned_all_reduces(const Experiment& experiment) {
+  const auto attention = make_attention(registry(), experiment.attention);
+  const Transformer model(experiment.model, *attention, 1);
+  BufferDtypes dtypes;
+  dtypes.compute = at::kBFloat16;
+  const ParameterLayout layout(model.parameters(), dtypes, KernelSet::fused, 2);
+  const Plan plan = make_strategy(registry(), experiment.strategy)->plan(layout, 0);
+  return std::count_if(plan.collectives.begin(), plan.collectives.end(), [](const auto& planned) {
+    return planned.kind == CollectiveKind::all_reduce;
+  });
+}
+
+TEST(Sharding, NormsThatStayTrainAsNormsThatTravelAndTravelOnceAStep) {
+  for (const char* options : {"", ", reshard_after_forward: false"}) {
+    for (const char* strategy : {"{name: fsdp", "{name: hsdp, shard_ranks: 2"}) {
+      for (const int accumulate : {1, 2}) {
+        const std::string start = std::string(strategy) + options;
+        SCOPED_TRACE(start + ", accumulate " + std::to_string(accumulate));
+        Experiment travel = test::sharding_experiment(start + "}", "bf16_mixed", 2);
+        travel.model.layers = 3;
+        travel.train.accumulate = accumulate;
+        Experiment stay = travel;
+        stay.strategy = test::strategy_choice(start + ", replicate_norms: true}");
+        EXPECT_GT(planned_all_reduces(travel), 3);
+        EXPECT_EQ(planned_all_reduces(stay), 1);
+        test::run_ranks(2, [&](ProcessGroup& group) {
+          const auto expected = test::train_and_prove(travel, group, 3);
+          test::expect_equal(test::train_and_prove(stay, group, 3), expected);
+        });
+      }
+    }
+  }
+}
+
+TEST(Sharding, NormsAreNotReplicatedWhereTheyTravelWithMatrices) {
+  Experiment experiment = experiment_of("fsdp", "bf16_mixed", 2);
+  experiment.strategy = test::strategy_choice("{name: fsdp, replicate_norms: true}");
+  const auto refused = [&] {
+    const auto precision = make_precision(registry(), experiment.precision);
+    return make_strategy(registry(), experiment.strategy)
+        ->unsupported(describe_run(experiment, *precision));
+  };
+  EXPECT_FALSE(refused());
+  experiment.model.kernels = KernelSet::reference;
+  ASSERT_TRUE(refused());
+  EXPECT_THAT(refused()->reason, HasSubstr("here nothing is"));
+  experiment.model.kernels = KernelSet::fused;
+  experiment.precision.name = "fp32";
+  EXPECT_TRUE(refused());
 }
 
 /// Overwrites a unit's place with NaN when the unit is let go.
@@ -251,134 +313,6 @@ TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
     }
     EXPECT_EQ(owned, layout.all().size()) << name;
   }
-}
-
-/// One parameter a unit; each rank updates its slice.
-class OwnsSlices : public Strategy {
- public:
-  Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan;
-    for (const Unit& unit : layout.units()) plan.holding.owned.push_back(own(layout, unit, rank));
-    return plan;
-  }
-  void finish_backward() override {
-    for (const Unit& unit : context_->layout().units()) {
-      context_->slices().reduce_scatter_gradients(unit.range, "gradients").wait();
-    }
-  }
-  void update() override {
-    Strategy::update();
-    for (const Unit& unit : context_->layout().units()) send(unit);
-  }
-
- protected:
-  virtual Range own(const ParameterLayout& layout, const Unit& unit, int rank) const {
-    return layout.slice(unit.range, rank);
-  }
-  virtual void send(const Unit& unit) {
-    context_->slices().gather_parameters(unit.range, "slices").wait();
-  }
-};
-
-class ForgetsToSend : public OwnsSlices {
-  void send(const Unit& unit) override {
-    if (unit.name != "b") OwnsSlices::send(unit);
-  }
-};
-
-class OwnsTwice : public OwnsSlices {
-  Range own(const ParameterLayout& layout, const Unit& unit, int) const override {
-    return layout.slice(unit.range, 0);
-  }
-};
-
-std::vector<NamedTensor> two_units() {
-  return {{"a", at::ones({3, 5}).requires_grad_(), "a"},
-          {"b", at::full({7}, 2.0).requires_grad_(), "b"}};
-}
-
-OptimizerConfig clipping() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
-  config.weight_decay = 0.0;
-  config.clip_norm = 0.5;
-  return config;
-}
-
-/// A step with gradients that differ between ranks.
-void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank) {
-  ddp.backward(ddp.forward(
-      [&] { return (parameters[0].tensor.sum() * 2 + parameters[1].tensor.sum()) * (rank + 1); }));
-  ddp.step(0.1, 0.5);
-}
-
-TEST(Sharding, ProofAndClippingKnowWhoOwnsWhat) {
-  test::run_ranks(2, [](ProcessGroup& group) {
-    OwnsSlices strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
-    EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status,
-              CheckStatus::passed);
-    step(ddp, parameters, group.rank());
-    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
-    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
-    // The mean of both ranks is 1.5 times 2 and 1; its norm is clipped to 0.5.
-    const double norm = 1.5 * std::sqrt(15 * 4.0 + 7 * 1.0);
-    EXPECT_TRUE(at::allclose(parameters[1].tensor, at::full({7}, 2.0 - 0.1 * 1.5 * 0.5 / norm)));
-    EXPECT_EQ(hash_parameters(ddp), hash_parameters(ddp));
-  });
-}
-
-TEST(Sharding, ParametersThatWereNotSentAreFound) {
-  test::run_ranks(2, [](ProcessGroup& group) {
-    ForgetsToSend strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    step(ddp, parameters, group.rank());
-    const Check check = check_parameters_equal(ddp, group);
-    EXPECT_EQ(check.status, CheckStatus::failed);
-    EXPECT_THAT(check.detail, HasSubstr("b is not that of rank 0"));
-    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
-  });
-}
-
-TEST(Sharding, PlansThatLeaveElementsOutAreRefused) {
-  test::run_ranks(2, [](ProcessGroup& group) {
-    OwnsTwice strategy;
-    Precision precision;
-    EXPECT_THAT(
-        test::error_of([&] { DataParallel(two_units(), group, strategy, precision, clipping()); }),
-        HasSubstr("do not own each element once"));
-  });
-}
-
-TEST(Sharding, ARankUpdatesNothingOfOthers) {
-  class UpdatesAll : public OwnsSlices {
-    void update() override { context_->update(context_->layout().all()); }
-  };
-  test::run_ranks(2, [](ProcessGroup& group) {
-    UpdatesAll strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
-                HasSubstr("that this rank does not own"));
-  });
-}
-
-TEST(Sharding, AModelMustSayWhichUnitItComputes) {
-  test::run_ranks(2, [](ProcessGroup& group) {
-    const Experiment experiment = experiment_of("fsdp", "fp32", 2);
-    const auto strategy = make_strategy(registry(), experiment.strategy);
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, *strategy, precision, clipping());
-    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
-                HasSubstr("call ddp.unit("));
-  });
 }
 
 }  // namespace

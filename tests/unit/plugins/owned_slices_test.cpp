@@ -1,0 +1,153 @@
+// What the core holds every strategy to whose ranks own parts: proof, norm, updates, units.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ddprun/plugin/sharding.h"
+#include "ddprun/train/proof.h"
+#include "support/error_of.h"
+#include "support/experiments.h"
+#include "support/plugin_registry.h"
+#include "support/proved_training.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+using test::registry;
+
+/// One parameter a unit; each rank updates its slice.
+class OwnsSlices : public Strategy {
+ public:
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan;
+    for (const Unit& unit : layout.units()) plan.holding.owned.push_back(own(layout, unit, rank));
+    return plan;
+  }
+  void finish_backward() override {
+    for (const Unit& unit : context_->layout().units()) {
+      context_->slices().reduce_scatter_gradients(unit.range, "gradients").wait();
+    }
+  }
+  void update() override {
+    Strategy::update();
+    for (const Unit& unit : context_->layout().units()) send(unit);
+  }
+
+ protected:
+  virtual Range own(const ParameterLayout& layout, const Unit& unit, int rank) const {
+    return layout.slice(unit.range, rank);
+  }
+  virtual void send(const Unit& unit) {
+    context_->slices().gather_parameters(unit.range, "slices").wait();
+  }
+};
+
+class ForgetsToSend : public OwnsSlices {
+  void send(const Unit& unit) override {
+    if (unit.name != "b") OwnsSlices::send(unit);
+  }
+};
+
+class OwnsTwice : public OwnsSlices {
+  Range own(const ParameterLayout& layout, const Unit& unit, int) const override {
+    return layout.slice(unit.range, 0);
+  }
+};
+
+std::vector<NamedTensor> two_units() {
+  return {{"a", at::ones({3, 5}).requires_grad_(), "a"},
+          {"b", at::full({7}, 2.0).requires_grad_(), "b"}};
+}
+
+OptimizerConfig clipping() {
+  OptimizerConfig config;
+  config.name = OptimizerKind::sgd;
+  config.weight_decay = 0.0;
+  config.clip_norm = 0.5;
+  return config;
+}
+
+/// A step with gradients that differ between ranks.
+void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank) {
+  ddp.backward(ddp.forward(
+      [&] { return (parameters[0].tensor.sum() * 2 + parameters[1].tensor.sum()) * (rank + 1); }));
+  ddp.step(0.1, 0.5);
+}
+
+TEST(OwnedSlices, ProofAndClippingKnowWhoOwnsWhat) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    OwnsSlices strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status,
+              CheckStatus::passed);
+    step(ddp, parameters, group.rank());
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+    // The mean of both ranks is 1.5 times 2 and 1; its norm is clipped to 0.5.
+    const double norm = 1.5 * std::sqrt(15 * 4.0 + 7 * 1.0);
+    EXPECT_TRUE(at::allclose(parameters[1].tensor, at::full({7}, 2.0 - 0.1 * 1.5 * 0.5 / norm)));
+    EXPECT_EQ(hash_parameters(ddp), hash_parameters(ddp));
+  });
+}
+
+TEST(OwnedSlices, ParametersThatWereNotSentAreFound) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    ForgetsToSend strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    step(ddp, parameters, group.rank());
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("b is not that of rank 0"));
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
+  });
+}
+
+TEST(OwnedSlices, PlansThatLeaveElementsOutAreRefused) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    OwnsTwice strategy;
+    Precision precision;
+    EXPECT_THAT(
+        test::error_of([&] { DataParallel(two_units(), group, strategy, precision, clipping()); }),
+        HasSubstr("do not own each element once"));
+  });
+}
+
+TEST(OwnedSlices, ARankUpdatesNothingOfOthers) {
+  class UpdatesAll : public OwnsSlices {
+    void update() override { context_->update(context_->layout().all()); }
+  };
+  test::run_ranks(2, [](ProcessGroup& group) {
+    UpdatesAll strategy;
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, strategy, precision, clipping());
+    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
+                HasSubstr("that this rank does not own"));
+  });
+}
+
+TEST(OwnedSlices, AModelMustSayWhichUnitItComputes) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    const Experiment experiment = test::sharding_experiment("{name: fsdp}", "fp32", 2);
+    const auto strategy = make_strategy(registry(), experiment.strategy);
+    Precision precision;
+    const auto parameters = two_units();
+    DataParallel ddp(parameters, group, *strategy, precision, clipping());
+    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
+                HasSubstr("call ddp.unit("));
+  });
+}
+
+}  // namespace
+}  // namespace ddprun
