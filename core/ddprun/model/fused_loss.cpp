@@ -17,11 +17,14 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// How many rows of logits exist at a time: enough for the products to run at full speed, and few
-/// enough to save memory.
-std::int64_t chunk_rows(std::int64_t rows) {
-  constexpr std::int64_t kRows = 256;
-  return std::clamp<std::int64_t>((rows + 1) / 2, 1, kRows);
+/// How many rows of logits exist at a time: few enough to save memory, and enough for the products
+/// to run at full speed, since each part of the rows packs the head's weight and adds to its
+/// gradient once more. The parts are alike.
+std::int64_t chunk_rows(std::int64_t rows, std::int64_t row_bytes) {
+  constexpr std::int64_t kFew = 256, kMany = 512, kBytes = 24 * 1048576;
+  const std::int64_t most = std::clamp(kBytes / row_bytes, kFew, kMany);
+  const std::int64_t parts = std::max<std::int64_t>(1, (rows + most - 1) / most);
+  return std::max<std::int64_t>(1, (rows + parts - 1) / parts);
 }
 
 struct HeadLossNode final : FusedNode {
@@ -94,7 +97,7 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
                      const LossGradients& gradients) {
   const bool with_gradients = gradients.dy.defined();
   const std::int64_t rows = y.size(0);
-  const std::int64_t chunk = chunk_rows(rows);
+  const std::int64_t chunk = chunk_rows(rows, head.size(0) * y.element_size());
   const at::Tensor memory = at::empty({chunk, head.size(0)}, y.options());
   double sum = 0.0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {

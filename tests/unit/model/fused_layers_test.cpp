@@ -109,6 +109,17 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
   at::set_num_threads(threads_before);
 }
 
+// More rows than there are logits at a time: the parts add up, the last of them shorter.
+TEST_F(FusedLayers, TheHeadTakesRowsInParts) {
+  const at::Tensor ids = at::randint(kVocab, {31, kTime}, at::kLong);
+  const at::Tensor targets = at::randint(kVocab, {31, kTime}, at::kLong);
+  const auto backward = [&](const Transformer& model) { model.loss(ids, targets).backward(); };
+  const auto expected = reference(backward);
+  const Transformer model(config_of(KernelSet::fused), *attention_, 3);
+  backward(model);
+  expect_near(model, expected, kBound);
+}
+
 TEST_F(FusedLayers, SaveWhereHooksSeeIt) {
   const auto backward = [&](const Transformer& model) {
     model.loss(a_.ids, a_.targets).backward();
