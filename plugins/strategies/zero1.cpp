@@ -16,9 +16,11 @@ namespace ddprun {
 class Zero1 final : public Strategy {
  public:
   void declare_options(Options& options) override {
-    options.option("bucket_mb", &bucket_mb_,
-                   "size at which a bucket of whole units closes, in MiB (2^20 bytes)",
-                   {.min = 0.0});
+    options.option(
+        "bucket_mb", &bucket_mb_,
+        "size at which a bucket of whole units closes, in MiB (2^20 bytes); 0: each unit "
+        "is a bucket",
+        {.min = 0.0});
     options.option("gather_under_forward", &gather_under_forward_,
                    "let parameters travel under the next forward, which waits before a unit for "
                    "its bucket, instead of at the end of the step");
@@ -143,7 +145,7 @@ class Zero1 final : public Strategy {
     bucket.gathered = context_->slices().gather_parameters(bucket.range, bucket.label);
   }
 
-  double bucket_mb_ = 25.0;
+  double bucket_mb_ = 0.0;
   bool gather_under_forward_ = false;
   bool old_ = false;  // what the model would read, until the buckets are gathered
   std::vector<Bucket> buckets_;

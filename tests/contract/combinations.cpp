@@ -50,13 +50,16 @@ class LowerLimits final : public ChosenValues {
   }
 };
 
-/// Other values than the defaults: each switch turned, and 2 where 0 stands for a default.
+/// Other values than the defaults: each switch turned, and 2 or 0.5 where 0 stands for a default.
 class OtherValues final : public ChosenValues {
   bool visit(const OptionSpec& spec, OptionTarget target) override {
     if (const auto* const turned = std::get_if<bool*>(&target)) {
       set(spec.key, **turned ? "false" : "true");
     } else if (std::holds_alternative<std::int64_t*>(target) && spec.limits.min == 0.0) {
       set(spec.key, "2");
+    } else if (const auto* const number = std::get_if<double*>(&target);
+               number != nullptr && spec.limits.min == 0.0 && **number == 0.0) {
+      set(spec.key, "0.5");
     }
     return false;
   }

@@ -61,7 +61,7 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   }
   const std::int64_t c = copy ? 2 * p : 0;
   if (strategy == "flat") return 4 * p + c + 4 * p + 8 * p;
-  if (strategy == "zero1") return 4 * p + c + 4 * p + 8 * p / n;
+  if (strategy.starts_with("zero1")) return 4 * p + c + 4 * p + 8 * p / n;
   if (strategy == "zero2") return 4 * p + c + 4 * p / n + 4 * neighbours + 8 * p / n;
   if (strategy == "fsdp, kept") return 16 * p / n + 4 * neighbours + all;
   return 16 * p / n + 4 * neighbours + gathered + (norms_stay ? norms : 0);
@@ -71,7 +71,7 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
 std::string yaml_of(const std::string& strategy, int ranks) {
   if (strategy == "fsdp, kept") return "{name: fsdp, reshard_after_forward: false}";
   if (strategy == "fsdp, norms stay") return "{name: fsdp, replicate_norms: true}";
-  if (strategy == "zero1") return "{name: zero1, bucket_mb: 0}";
+  if (strategy == "zero1, one bucket") return "{name: zero1, bucket_mb: 25}";
   if (strategy == "hsdp") return "{name: hsdp, shard_ranks: " + std::to_string(ranks / 2) + "}";
   return "{name: " + strategy + "}";
 }
@@ -83,8 +83,8 @@ bool runs(const std::string& strategy, const std::string& precision, int ranks) 
 }
 
 TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
-  for (const char* strategy :
-       {"flat", "zero1", "zero2", "fsdp", "fsdp, kept", "fsdp, norms stay", "hsdp"}) {
+  for (const char* strategy : {"flat", "zero1", "zero1, one bucket", "zero2", "fsdp", "fsdp, kept",
+                               "fsdp, norms stay", "hsdp"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
       for (const auto& [ranks, unit] :
            {std::pair{2, UnitSize::block}, {3, UnitSize::block}, {2, UnitSize::layer}}) {
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Sharding, LetGo,
                          });
 
 TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
-  for (const char* strategy : {"zero1", "zero2", "fsdp", "fsdp, kept"}) {
+  for (const char* strategy : {"zero1", "zero1, one bucket", "zero2", "fsdp", "fsdp, kept"}) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
       SCOPED_TRACE(std::string(strategy) + ", " + precision);
       Experiment blocks = test::sharding_experiment(yaml_of(strategy, 2), precision, 2);
