@@ -97,4 +97,4 @@ class Hsdp final : public UnitSharding {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Hsdp, "hsdp", "fsdp within groups of ranks, all-reduces between them",
-                "1.0")
+                "1.1")

@@ -156,4 +156,4 @@ class Zero1 final : public Strategy {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Zero1, "zero1",
-                "each rank updates a slice of the parameters and sends it to the others", "1.0")
+                "each rank updates a slice of the parameters and sends it to the others", "1.1")

@@ -13,18 +13,20 @@ void ask_plugin(const Plugin& plugin, const PluginChoice& choice, const RunDescr
   const auto refusal = plugin.unsupported(run);
   if (!refusal) return;
   const char* const kind = to_string(choice.kind);
-  throw ConfigError({.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind,
-                                         choice.name, refusal->reason),
-                     .where = choice.options.origin,
-                     .got = fmt::format("{} rank{} on {} with {}, {} heads of {}, context {}, {} "
-                                        "sequences in a micro-batch",
-                                        run.world_size, run.world_size == 1 ? "" : "s",
-                                        name_of(run.device), name_of(run.backend), run.heads,
-                                        run.head_dim, run.context_length, run.micro_batch),
-                     .expected = refusal->expected,
-                     .hint = refusal->hint.empty()
-                                 ? fmt::format("take another {}: `ddprun list` shows them", kind)
-                                 : refusal->hint});
+  throw ConfigError(
+      {.what = fmt::format("{} \"{}\" cannot run in this experiment: {}", kind, choice.name,
+                           refusal->reason),
+       .where = choice.options.origin,
+       .got =
+           fmt::format("{} rank{} on {} with {}, {} kernels, products in {}, {} heads "
+                       "of {}, context {}, {} sequences in a micro-batch",
+                       run.world_size, run.world_size == 1 ? "" : "s", name_of(run.device),
+                       name_of(run.backend), name_of(run.kernels), c10::toString(run.compute_dtype),
+                       run.heads, run.head_dim, run.context_length, run.micro_batch),
+       .expected = refusal->expected,
+       .hint = refusal->hint.empty()
+                   ? fmt::format("take another {}: `ddprun list` shows them", kind)
+                   : refusal->hint});
 }
 
 }  // namespace ddprun
