@@ -11,6 +11,7 @@
 #include "ddprun/train/data_parallel.h"
 #include "ddprun/train/whole_buffers.h"
 #include "plugins_under_test.h"
+#include "support/plain_sgd.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -37,10 +38,8 @@ torch::nn::Sequential make_module() {
 }
 
 OptimizerConfig sgd() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
+  OptimizerConfig config = test::plain_sgd();
   config.lr = 0.1;
-  config.weight_decay = 0.0;
   return config;
 }
 

@@ -23,8 +23,9 @@ using torch::autograd::variable_list;
 std::int64_t chunk_rows(std::int64_t rows, std::int64_t row_bytes) {
   constexpr std::int64_t kFew = 256, kMany = 512, kBytes = 24 * 1048576;
   const std::int64_t most = std::clamp(kBytes / row_bytes, kFew, kMany);
-  const std::int64_t parts = std::max<std::int64_t>(1, (rows + most - 1) / most);
-  return std::max<std::int64_t>(1, (rows + parts - 1) / parts);
+  rows = std::max<std::int64_t>(1, rows);
+  const std::int64_t parts = (rows + most - 1) / most;
+  return (rows + parts - 1) / parts;
 }
 
 struct HeadLossNode final : FusedNode {

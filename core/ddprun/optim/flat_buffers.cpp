@@ -114,13 +114,10 @@ void FlatBuffers::point_at_copy() {
 void FlatBuffers::hold_gathered(const Allocate& how) {
   const bool for_all = holding_.place_for_each_unit;
   if (!reads().has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
-  if (holding_.replicate_norms) hold_norms(how);
-  const auto bytes = [this](const Unit& unit) {
-    std::int64_t sum = copy_bytes(*this, unit);
-    for (const Range& range : float32_of(unit)) sum += bytes_of(range.size(), at::kFloat);
-    return sum;
-  };
-  const UnitPlaces places = make_places(bytes, for_all, how);
+  const bool norms_stay = holding_.replicate_norms;
+  if (norms_stay) hold_norms(how);
+  const UnitPlaces places = make_places(
+      [&](const Unit& unit) { return bytes_read(*this, unit, norms_stay); }, for_all, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
     const at::Tensor place = places.place(static_cast<int>(i));
     std::int64_t begin = copy_bytes(*this, units()[i]);
@@ -128,7 +125,7 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
       gathered_.add(units()[i].range, place.narrow(0, 0, begin).view(dtypes().compute));
     }
     // What is read in float32 lies behind the copy, on cache lines.
-    for (const Range& range : float32_of(units()[i])) {
+    for (const Range& range : ranges_without_copy(*this, units()[i], norms_stay)) {
       const std::int64_t bytes = bytes_of(range.size(), at::kFloat);
       gathered_float32_.add(range, place.narrow(0, begin, bytes).view(at::kFloat));
       begin += bytes;
@@ -137,20 +134,13 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
 }
 
 void FlatBuffers::hold_norms(const Allocate& how) {
-  std::int64_t elements = 0;
-  for (const int index : beside_copy(*this)) elements += with_padding(index).size();
-  norms_ = allocate(how, elements, at::kFloat);
+  const std::vector<Range> ranges = beside_copy(*this);
+  norms_ = allocate(how, elements_of(ranges), at::kFloat);
   std::int64_t begin = 0;
-  for (const int index : beside_copy(*this)) {
-    const Range range = with_padding(index);
+  for (const Range& range : ranges) {
     gathered_float32_.add(range, norms_.narrow(0, begin, range.size()));
     begin += range.size();
   }
-}
-
-std::vector<Range> FlatBuffers::float32_of(const Unit& unit) const {
-  if (norms_.defined() && !reads().only_float32(unit.range)) return {};
-  return ranges_without_copy(*this, unit);
 }
 
 void FlatBuffers::hold_gradients(const Allocate& how) {

@@ -120,8 +120,6 @@ class FlatBuffers : public ParameterLayout {
   void hold_parameters(const Allocate& how);
   void hold_gathered(const Allocate& how);
   void hold_norms(const Allocate& how);
-  /// What is read of a unit in float32, and lies in its place.
-  std::vector<Range> float32_of(const Unit& unit) const;
   void hold_gradients(const Allocate& how);
   void hold_owned(BufferPlaces& places, at::ScalarType dtype);
   UnitPlaces make_places(const std::function<std::int64_t(const Unit&)>& bytes, bool for_all,
@@ -146,12 +144,12 @@ class FlatBuffers : public ParameterLayout {
   BufferPlaces copy_;              // dtypes().compute, or empty
   BufferPlaces gathered_;          // by unit: what the model reads
   BufferPlaces gathered_float32_;  // by unit: beside the copy
-  at::Tensor norms_;
-  BufferPlaces gradients_;  // dtypes().model: what backward accumulates
-  BufferPlaces reduced_;    // dtypes().reduce: what ranks exchange; may be gradients_
-  BufferPlaces mean_;       // dtypes().parameters, by unit: of what this rank owns
-  bool same_dtype_ = true;  // of gradients_ and reduced_
-  at::Tensor stand_in_;     // (1,) NaN: see ReducedGradient
+  at::Tensor norms_;               // float32: see norms()
+  BufferPlaces gradients_;         // dtypes().model: what backward accumulates
+  BufferPlaces reduced_;           // dtypes().reduce: what ranks exchange; may be gradients_
+  BufferPlaces mean_;              // dtypes().parameters, by unit: of what this rank owns
+  bool same_dtype_ = true;         // of gradients_ and reduced_
+  at::Tensor stand_in_;            // (1,) NaN: see ReducedGradient
   std::shared_ptr<bool> may_write_reduced_ = std::make_shared<bool>(false);
   std::vector<bool> mean_begun_;  // by unit: a micro-batch of this step is in mean_
   std::int64_t allocated_bytes_ = 0;

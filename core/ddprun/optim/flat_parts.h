@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "ddprun/optim/parameter_layout.h"
 
@@ -18,6 +19,12 @@ inline Range shared(Range a, Range b) {
 /// A view of the elements `part` of `flat`, (range.size(),), which holds those of `range`.
 inline at::Tensor part_of(const at::Tensor& flat, Range range, Range part) {
   return flat.narrow(0, part.begin - range.begin, part.size());
+}
+
+inline std::int64_t elements_of(const std::vector<Range>& ranges) {
+  std::int64_t sum = 0;
+  for (const Range& range : ranges) sum += range.size();
+  return sum;
 }
 
 inline std::int64_t bytes_of(std::int64_t elements, c10::ScalarType dtype) {

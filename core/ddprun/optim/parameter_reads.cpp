@@ -54,23 +54,15 @@ bool ParameterReads::only_float32(Range range) const {
   return true;
 }
 
-std::vector<int> beside_copy(const ParameterLayout& layout) {
-  std::vector<int> found;
-  for (const Unit& unit : layout.units()) {
-    if (layout.reads().only_float32(unit.range)) continue;
-    const std::vector<int> of_unit = layout.reads().in_float32(unit.range);
-    found.insert(found.end(), of_unit.begin(), of_unit.end());
-  }
-  return found;
-}
-
 std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit) {
   if (!layout.reads().has_copy() || !layout.reads().copy_in(unit.range)) return 0;
   return bytes_of(unit.range.size(), layout.dtypes().compute);
 }
 
-std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit) {
+std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit,
+                                       bool norms_stay) {
   if (layout.reads().only_float32(unit.range)) return {unit.range};
+  if (norms_stay) return {};
   std::vector<Range> ranges;
   for (const int index : layout.reads().in_float32(unit.range)) {
     ranges.push_back(layout.with_padding(index));
@@ -78,12 +70,19 @@ std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit
   return ranges;
 }
 
-std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit) {
-  std::int64_t bytes = copy_bytes(layout, unit);
-  for (const Range& range : ranges_without_copy(layout, unit)) {
-    bytes += bytes_of(range.size(), layout.dtypes().parameters);
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit, bool norms_stay) {
+  const std::int64_t elements = elements_of(ranges_without_copy(layout, unit, norms_stay));
+  return copy_bytes(layout, unit) + bytes_of(elements, layout.dtypes().parameters);
+}
+
+std::vector<Range> beside_copy(const ParameterLayout& layout) {
+  std::vector<Range> ranges;
+  for (const Unit& unit : layout.units()) {
+    if (layout.reads().only_float32(unit.range)) continue;
+    const std::vector<Range> of_unit = ranges_without_copy(layout, unit);
+    ranges.insert(ranges.end(), of_unit.begin(), of_unit.end());
   }
-  return bytes;
+  return ranges;
 }
 
 }  // namespace ddprun

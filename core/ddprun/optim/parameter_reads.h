@@ -39,13 +39,16 @@ class ParameterReads {
   bool has_copy_;
 };
 
-/// The parameters that are read in float32 beside a copy of others of their unit: norms.
-std::vector<int> beside_copy(const ParameterLayout& layout);
 /// Bytes of the copy that is read of a unit; 0: none is.
 std::int64_t copy_bytes(const ParameterLayout& layout, const Unit& unit);
 /// What is read of a unit from the updated parameters: all of it, or parameters with their padding.
-std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit);
+/// `norms_stay`: without what is beside_copy().
+std::vector<Range> ranges_without_copy(const ParameterLayout& layout, const Unit& unit,
+                                       bool norms_stay = false);
 /// Bytes of both.
-std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit);
+std::int64_t bytes_read(const ParameterLayout& layout, const Unit& unit, bool norms_stay = false);
+/// Of all units, the parameters that are read in float32 beside a copy of others of their unit,
+/// with their padding: norms.
+std::vector<Range> beside_copy(const ParameterLayout& layout);
 
 }  // namespace ddprun

@@ -24,8 +24,7 @@ void plan_gather(Plan& plan, const ParameterLayout& layout, Range range, Planned
 }
 
 void plan_gather_norms(Plan& plan, const ParameterLayout& layout, PlannedIn in) {
-  std::int64_t elements = 0;
-  for (const int index : beside_copy(layout)) elements += layout.with_padding(index).size();
+  const std::int64_t elements = elements_of(beside_copy(layout));
   plan.add(CollectiveKind::all_reduce, bytes_of(elements, layout.dtypes().parameters), in);
 }
 

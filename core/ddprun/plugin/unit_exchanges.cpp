@@ -154,11 +154,11 @@ void UnitSharding::update() {
 }
 
 void UnitSharding::hold_units(Plan& plan, const ParameterLayout& layout) const {
-  const bool keeps = !reshard_after_forward_;
+  const UnitGathers gathers = this->gathers(layout);
   plan.holding.parameters = plan.holding.gradients = Held::by_unit;
-  plan.holding.place_for_each_unit = keeps;
-  plan.holding.replicate_norms = gathers(layout).norms_stay;
-  UnitParameters::plan(plan, layout, gathers(layout));
+  plan.holding.place_for_each_unit = gathers.after_forward == AfterForward::keep;
+  plan.holding.replicate_norms = gathers.norms_stay;
+  UnitParameters::plan(plan, layout, gathers);
 }
 
 std::optional<Refusal> UnitSharding::unsupported(const RunDescription& run) const {

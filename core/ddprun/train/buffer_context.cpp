@@ -67,8 +67,8 @@ Transfer BufferContext::gather_norms() {
   const at::Tensor& norms = buffers_.norms();
   // Slices are of unequal size, and some are empty: each rank adds its own to zeros.
   norms.zero_();
-  for (const int index : beside_copy(buffers_)) {
-    for (const Range& own : buffers_.owned(buffers_.range(index))) {
+  for (const Range& range : beside_copy(buffers_)) {
+    for (const Range& own : buffers_.owned(range)) {
       buffers_.gathered_float32(own).copy_(buffers_.parameters(own));
     }
   }

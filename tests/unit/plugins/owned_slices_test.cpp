@@ -10,6 +10,7 @@
 #include "ddprun/train/proof.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
 #include "support/thread_ranks.h"
@@ -66,60 +67,65 @@ std::vector<NamedTensor> two_units() {
 }
 
 OptimizerConfig clipping() {
-  OptimizerConfig config;
-  config.name = OptimizerKind::sgd;
-  config.weight_decay = 0.0;
+  OptimizerConfig config = test::plain_sgd();
   config.clip_norm = 0.5;
   return config;
 }
 
-/// A step with gradients that differ between ranks.
-void step(DataParallel& ddp, const std::vector<NamedTensor>& parameters, int rank) {
-  ddp.backward(ddp.forward(
-      [&] { return (parameters[0].tensor.sum() * 2 + parameters[1].tensor.sum()) * (rank + 1); }));
-  ddp.step(0.1, 0.5);
-}
+/// Two units on one rank.
+struct Training {
+  Training(ProcessGroup& group, Strategy& strategy)
+      : ddp(parameters, group, strategy, precision, clipping()), rank(group.rank()) {}
+
+  /// A step with gradients that differ between ranks.
+  void step() {
+    ddp.backward(ddp.forward([&] {
+      return (parameters[0].tensor.sum() * 2 + parameters[1].tensor.sum()) * (rank + 1);
+    }));
+    ddp.step(0.1, 0.5);
+  }
+
+  Precision precision;
+  std::vector<NamedTensor> parameters = two_units();
+  DataParallel ddp;
+  int rank;
+};
 
 TEST(OwnedSlices, ProofAndClippingKnowWhoOwnsWhat) {
   test::run_ranks(2, [](ProcessGroup& group) {
     OwnsSlices strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    EXPECT_EQ(check_initial_parameters(ddp, group).status, CheckStatus::passed);
-    EXPECT_EQ(check_integer_gradients(ddp, group, {.micro_batches = 2}).status,
+    Training training(group, strategy);
+    EXPECT_EQ(check_initial_parameters(training.ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_integer_gradients(training.ddp, group, {.micro_batches = 2}).status,
               CheckStatus::passed);
-    step(ddp, parameters, group.rank());
-    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
-    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+    training.step();
+    EXPECT_EQ(check_parameters_equal(training.ddp, group).status, CheckStatus::passed);
+    EXPECT_EQ(check_compute_copy(training.ddp, group).status, CheckStatus::passed);
     // The mean of both ranks is 1.5 times 2 and 1; its norm is clipped to 0.5.
     const double norm = 1.5 * std::sqrt(15 * 4.0 + 7 * 1.0);
-    EXPECT_TRUE(at::allclose(parameters[1].tensor, at::full({7}, 2.0 - 0.1 * 1.5 * 0.5 / norm)));
-    EXPECT_EQ(hash_parameters(ddp), hash_parameters(ddp));
+    EXPECT_TRUE(
+        at::allclose(training.parameters[1].tensor, at::full({7}, 2.0 - 0.1 * 1.5 * 0.5 / norm)));
+    EXPECT_EQ(hash_parameters(training.ddp), hash_parameters(training.ddp));
   });
 }
 
 TEST(OwnedSlices, ParametersThatWereNotSentAreFound) {
   test::run_ranks(2, [](ProcessGroup& group) {
     ForgetsToSend strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    step(ddp, parameters, group.rank());
-    const Check check = check_parameters_equal(ddp, group);
+    Training training(group, strategy);
+    training.step();
+    const Check check = check_parameters_equal(training.ddp, group);
     EXPECT_EQ(check.status, CheckStatus::failed);
     EXPECT_THAT(check.detail, HasSubstr("b is not that of rank 0"));
-    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
+    EXPECT_EQ(check_compute_copy(training.ddp, group).status, CheckStatus::failed);
   });
 }
 
 TEST(OwnedSlices, PlansThatLeaveElementsOutAreRefused) {
   test::run_ranks(2, [](ProcessGroup& group) {
     OwnsTwice strategy;
-    Precision precision;
-    EXPECT_THAT(
-        test::error_of([&] { DataParallel(two_units(), group, strategy, precision, clipping()); }),
-        HasSubstr("do not own each element once"));
+    EXPECT_THAT(test::error_of([&] { Training(group, strategy); }),
+                HasSubstr("do not own each element once"));
   });
 }
 
@@ -129,11 +135,8 @@ TEST(OwnedSlices, ARankUpdatesNothingOfOthers) {
   };
   test::run_ranks(2, [](ProcessGroup& group) {
     UpdatesAll strategy;
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, strategy, precision, clipping());
-    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
-                HasSubstr("that this rank does not own"));
+    Training training(group, strategy);
+    EXPECT_THAT(test::error_of([&] { training.step(); }), HasSubstr("that this rank does not own"));
   });
 }
 
@@ -141,11 +144,8 @@ TEST(OwnedSlices, AModelMustSayWhichUnitItComputes) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const Experiment experiment = test::sharding_experiment("{name: fsdp}", "fp32", 2);
     const auto strategy = make_strategy(registry(), experiment.strategy);
-    Precision precision;
-    const auto parameters = two_units();
-    DataParallel ddp(parameters, group, *strategy, precision, clipping());
-    EXPECT_THAT(test::error_of([&] { step(ddp, parameters, group.rank()); }),
-                HasSubstr("call ddp.unit("));
+    Training training(group, *strategy);
+    EXPECT_THAT(test::error_of([&] { training.step(); }), HasSubstr("call ddp.unit("));
   });
 }
 

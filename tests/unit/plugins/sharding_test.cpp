@@ -42,7 +42,7 @@ std::int64_t formula(const std::string& strategy, bool copy, const ParameterLayo
   std::int64_t gathered = 0;    // bytes of parameters
   std::int64_t all = 0;         // likewise, of all units
   std::int64_t norms = 0;       // bytes of what is read in float32 beside a copy
-  for (const int norm : beside_copy(layout)) norms += 4 * layout.with_padding(norm).size();
+  for (const Range& norm : beside_copy(layout)) norms += 4 * norm.size();
   const bool norms_stay = strategy == "fsdp, norms stay";
   const auto bytes = [&](const Unit& unit) {
     if (layout.reads().only_float32(unit.range)) return 4 * unit.range.size();
@@ -110,13 +110,18 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
   }
 }
 
-/// All-reduces that carry parameters, in each step: the plan's, which runs are held to.
-std::ptrdiff_t planned_all_reduces(const Experiment& experiment) {
+/// How the parameters of the experiment's model lie, with fused kernels.
+ParameterLayout layout_of(const Experiment& experiment, int ranks, const BufferDtypes& dtypes) {
   const auto attention = make_attention(registry(), experiment.attention);
   const Transformer model(experiment.model, *attention, 1);
+  return {model.parameters(), dtypes, KernelSet::fused, ranks};
+}
+
+/// All-reduces that carry parameters, in each step: the plan's, which runs are held to.
+std::ptrdiff_t planned_all_reduces(const Experiment& experiment) {
   BufferDtypes dtypes;
   dtypes.compute = at::kBFloat16;
-  const ParameterLayout layout(model.parameters(), dtypes, KernelSet::fused, 2);
+  const ParameterLayout layout = layout_of(experiment, 2, dtypes);
   const Plan plan = make_strategy(registry(), experiment.strategy)->plan(layout, 0);
   return std::count_if(plan.collectives.begin(), plan.collectives.end(), [](const auto& planned) {
     return planned.kind == CollectiveKind::all_reduce;
@@ -260,9 +265,7 @@ TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   Experiment experiment = experiment_of("fsdp", "fp32", 2);
   experiment.model.unit = UnitSize::layer;
   experiment.model.recompute.form = RecomputeForm::every_block;
-  const auto attention = make_attention(registry(), experiment.attention);
-  const Transformer model(experiment.model, *attention, 1);
-  const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 2);
+  const ParameterLayout layout = layout_of(experiment, 2, {});
   std::vector<std::string> names;
   for (const Unit& unit : layout.units()) names.push_back(unit.name);
   EXPECT_THAT(names, testing::ElementsAre("token_embeddings", "layers.0.attn", "layers.0.ffn",
@@ -302,9 +305,7 @@ TEST(Sharding, GradientsInBfloat16AreAlikeHeldWholeOrByUnit) {
 
 TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
   const Experiment experiment = experiment_of("zero1", "fp32", 1);
-  const auto attention = make_attention(registry(), experiment.attention);
-  const Transformer model(experiment.model, *attention, 1);
-  const ParameterLayout layout(model.parameters(), {}, KernelSet::fused, 1024);
+  const ParameterLayout layout = layout_of(experiment, 1024, {});
   for (const char* name : {"zero1", "zero1_cs336", "zero2", "fsdp"}) {
     const auto strategy = test::strategy_of(std::string("{name: ") + name + "}");
     std::int64_t owned = 0;
