@@ -10,6 +10,7 @@
 
 #include "ddprun/device/device.h"
 #include "ddprun/device/product_speed.h"
+#include "ddprun/kernels/product_path.h"
 #include "ddprun/kernels/simd_level.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/speed.h"
@@ -56,8 +57,9 @@ Observation cores() {
 
 Observation products() {
   const std::string path = bf16_products();
-  const char* const gains =
-      path == "float32" ? " (no instructions for it: it saves memory, and no time)" : "";
+  const char* const gains = widens(kernels::product_path())
+                                ? " (no instructions for it: it saves memory, and no time)"
+                                : "";
   return {"products", Health::ok,
           fmt::format("bfloat16 by {}{}, float32 by {}", path, gains, fact("float32 products"))};
 }

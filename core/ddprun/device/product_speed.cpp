@@ -1,17 +1,44 @@
 // One product after another between marks.
 #include "ddprun/device/product_speed.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device.h"
+#include "ddprun/kernels/product.h"
 
 namespace ddprun {
+
+namespace {
+
+/// out = a a by the core's kernels, a (n, n) and out of T.
+template <class T>
+void square_by_core(const at::Tensor& a, at::Tensor& out) {
+  using kernels::Op;
+  const std::int64_t n = a.size(0);
+  const kernels::Matrix<const T> in = {a.const_data_ptr<T>(), n};
+  const kernels::Matrix<T> square = {out.data_ptr<T>(), n};
+  if constexpr (std::is_same_v<T, float>) {
+    kernels::product(Op::plain, Op::plain, n, n, n, in, in, /*add=*/false, square);
+  } else {
+    kernels::product(Op::plain, Op::plain, n, n, n, in, in, square);
+  }
+}
+
+void square(const at::Tensor& a, at::Tensor& out) {
+  if (a.is_cpu() && a.scalar_type() == at::kFloat) return square_by_core<float>(a, out);
+  if (a.is_cpu() && a.scalar_type() == at::kBFloat16) return square_by_core<at::BFloat16>(a, out);
+  at::mm_out(out, a, a);
+}
+
+}  // namespace
 
 double product_flops(Device& device, c10::ScalarType dtype) {
   constexpr std::int64_t kLimitNs = 300'000'000;
@@ -19,13 +46,14 @@ double product_flops(Device& device, c10::ScalarType dtype) {
   const c10::NoGradGuard no_grad;
   const at::Tensor a =
       at::ones({order, order}, at::TensorOptions(device.torch_device()).dtype(dtype));
-  at::Tensor product = at::mm(a, a);  // the first one prepares
+  at::Tensor product = at::empty_like(a);
+  square(a, product);  // the first one prepares
   device.synchronize();
   std::int64_t best_ns = std::numeric_limits<std::int64_t>::max();
   const std::int64_t begin_ns = now_ns();
   while (now_ns() - begin_ns < kLimitNs) {
     const Mark begin = device.mark();
-    product = at::mm(a, a);
+    square(a, product);
     const Mark end = device.mark();
     const std::int64_t end_ns = device.time_of(end);  // waits
     best_ns = std::min(best_ns, std::max<std::int64_t>(end_ns - device.time_of(begin), 1));

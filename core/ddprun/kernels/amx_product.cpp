@@ -193,12 +193,12 @@ bool has_amx() {
 
 void amx_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                  Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
-  blocked_product<ByAmx, float>(op_a, op_b, m, n, k, a, b, add, c);
+  blocked_product<ByAmx>(op_a, op_b, m, n, k, a, b, add, c);
 }
 
 void amx_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                  Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
-  blocked_product<ByAmx, bf16>(op_a, op_b, m, n, k, a, b, false, c);
+  blocked_product<ByAmx>(op_a, op_b, m, n, k, a, b, false, c);
 }
 
 #else

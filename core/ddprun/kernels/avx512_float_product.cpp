@@ -135,7 +135,7 @@ struct FloatsByAvx512 {
 
 void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                     Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
-  blocked_product<FloatsByAvx512, float>(op_a, op_b, m, n, k, a, b, add, c);
+  blocked_product<FloatsByAvx512>(op_a, op_b, m, n, k, a, b, add, c);
 }
 
 #else

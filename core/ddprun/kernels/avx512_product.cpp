@@ -53,7 +53,7 @@ DDPRUN_AVX512 void pack_columns(const Source<bf16>& source, bf16* out) {
   }
 }
 
-struct ByAvx512 {
+struct ByAvx512 : ByPanels<ByAvx512> {
   using Element = bf16;
   static constexpr std::int64_t kRows = 12;
   static constexpr std::int64_t kColumns = 32;
@@ -102,37 +102,18 @@ struct ByAvx512 {
       write_row(sums[row][0], sums[row][1], columns, c.data + row * c.stride);
     }
   }
-
-  template <typename T>
-  static void multiply_all(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
-                           Matrix<const float> addend, Matrix<T> c) {
-    for_panels<ByAvx512>(packed, m, n, [&](auto* a, auto* b, auto row, auto column) {
-      multiply_panels(a, b, packed.depth, m - row, n - column,
-                      addend.data == nullptr ? addend : addend.from(row, column),
-                      c.from(row, column));
-    });
-  }
-
-  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n, bool add,
-                       Matrix<float> c) {
-    multiply_all(packed, m, n, {add ? c.data : nullptr, c.stride}, c);
-  }
-  static void multiply(const Packed<bf16>& packed, std::int64_t m, std::int64_t n,
-                       Matrix<const float> addend, Matrix<bf16> c) {
-    multiply_all(packed, m, n, addend, c);
-  }
 };
 
 }  // namespace
 
 void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                     Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
-  blocked_product<ByAvx512, float>(op_a, op_b, m, n, k, a, b, add, c);
+  blocked_product<ByAvx512>(op_a, op_b, m, n, k, a, b, add, c);
 }
 
 void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                     Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c) {
-  blocked_product<ByAvx512, bf16>(op_a, op_b, m, n, k, a, b, false, c);
+  blocked_product<ByAvx512>(op_a, op_b, m, n, k, a, b, false, c);
 }
 
 #else

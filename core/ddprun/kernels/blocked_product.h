@@ -53,6 +53,34 @@ void for_panels(const Packed<typename I::Element>& packed, std::int64_t m, std::
   }
 }
 
+/// Both forms of an inner kernel's multiply() (below), for one that has
+/// multiply_panels(a, b, depth, m, n, addend, c): at most (kRows, kColumns) of c, float32 or
+/// bfloat16 = the product of two panels, plus addend if there is one.
+template <class I>
+struct ByPanels {
+  template <class E>
+  static void multiply(const Packed<E>& packed, std::int64_t m, std::int64_t n, bool add,
+                       Matrix<float> c) {
+    multiply_all(packed, m, n, {add ? c.data : nullptr, c.stride}, c);
+  }
+  template <class E>
+  static void multiply(const Packed<E>& packed, std::int64_t m, std::int64_t n,
+                       Matrix<const float> addend, Matrix<bf16> c) {
+    multiply_all(packed, m, n, addend, c);
+  }
+
+ private:
+  template <class E, typename T>
+  static void multiply_all(const Packed<E>& packed, std::int64_t m, std::int64_t n,
+                           Matrix<const float> addend, Matrix<T> c) {
+    for_panels<I>(packed, m, n, [&](auto* a, auto* b, auto row, auto column) {
+      I::multiply_panels(a, b, packed.depth, m - row, n - column,
+                         addend.data == nullptr ? addend : addend.from(row, column),
+                         c.from(row, column));
+    });
+  }
+};
+
 /// Memory of a thread, aligned to cache lines. It grows and is kept.
 template <typename T>
 class Workspace {
@@ -76,7 +104,7 @@ class Workspace {
 };
 
 // An inner kernel `I` is a struct of static members:
-//   Element              of a and b: bf16 or float
+//   Element              of packed a and b: bf16 or float; a wider one than theirs widens them
 //   kRows, kColumns      of a panel of a, and of b
 //   kStep                of which every depth is a multiple; what is missing counts as zero
 //   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements
@@ -93,10 +121,9 @@ Source<E> block_of(Op op, const Source<E>& source, std::int64_t row, std::int64_
 }
 
 /// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
-template <class I, typename T>
+template <class I, typename S, typename T>
 void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                   const Source<typename I::Element>& a, const Source<typename I::Element>& b,
-                   bool add, Matrix<T> c) {
+                   const Source<S>& a, const Source<S>& b, bool add, Matrix<T> c) {
   using E = typename I::Element;
   static thread_local Workspace<E> left, right;
   static thread_local Workspace<float> partial;
@@ -117,7 +144,7 @@ void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_
     for (std::int64_t from = 0; from < k; from += I::kBlockK) {
       const std::int64_t deep = std::min(I::kBlockK, k - from);
       if (!keep_a) pack_a(from, packed_a);
-      const Source<E> b_block = op_b == Op::plain ? b.from(from, column, deep, columns)
+      const Source<S> b_block = op_b == Op::plain ? b.from(from, column, deep, columns)
                                                   : b.from(column, from, columns, deep);
       I::pack_right(op_b, b_block, packed_b);
       const Packed<E> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
@@ -138,11 +165,9 @@ void multiply_rows(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_
 }
 
 /// product() on the calling thread, by the inner kernel I. T: float, or bf16 and not `add`.
-template <class I, typename T>
+template <class I, typename S, typename T>
 void blocked_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                     Matrix<const typename I::Element> a, Matrix<const typename I::Element> b,
-                     bool add, Matrix<T> c) {
-  using E = typename I::Element;
+                     Matrix<const S> a, Matrix<const S> b, bool add, Matrix<T> c) {
   if (k == 0) {
     for (std::int64_t row = 0; row < m && !add; ++row) {
       std::fill_n(c.data + row * c.stride, n, T(0));
@@ -151,12 +176,12 @@ void blocked_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int6
   }
   const bool a_lies = op_a == Op::plain;
   const bool b_lies = op_b == Op::plain;
-  const Source<E> left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
-  const Source<E> right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
+  const Source<S> left = {a.data, a.stride, a_lies ? m : k, a_lies ? k : m};
+  const Source<S> right = {b.data, b.stride, b_lies ? k : n, b_lies ? n : k};
   for (std::int64_t row = 0; row < m; row += I::kBlockM) {
     const std::int64_t rows = std::min(I::kBlockM, m - row);
-    multiply_rows<I, T>(op_a, op_b, rows, n, k, block_of(op_a, left, row, 0, rows, k), right, add,
-                        c.from(row));
+    multiply_rows<I>(op_a, op_b, rows, n, k, block_of(op_a, left, row, 0, rows, k), right, add,
+                     c.from(row));
   }
 }
 

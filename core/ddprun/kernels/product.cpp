@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/avx2_product.h"
 #include "ddprun/kernels/avx512_float_product.h"
 #include "ddprun/kernels/avx512_product.h"
 #include "ddprun/kernels/blocked_product.h"
@@ -83,6 +84,19 @@ void for_parts(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
   });
 }
 
+/// product() on the calling thread by the kernel of a path that has one of its own.
+template <class... Arguments>
+void by_own(ProductPath path, const Arguments&... arguments) {
+  switch (path) {
+    case ProductPath::amx:
+      return amx_product(arguments...);
+    case ProductPath::avx512_bf16:
+      return avx512_product(arguments...);
+    default:
+      return avx2_product(arguments...);
+  }
+}
+
 constexpr std::int64_t kConverted = 65536;  // values worth a thread's start
 
 /// op(matrix) (rows, columns) in float32, as it lies, without gaps between rows.
@@ -115,12 +129,15 @@ void by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
-  if (float_path() == FloatPath::library) {
+  const FloatPath path = float_path();
+  if (path == FloatPath::library) {
     return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
   }
   for_parts(op_a, op_b, m, n, k, a, b, c,
             [&](auto rows, auto columns, auto left, auto right, auto out) {
-              avx512_product(op_a, op_b, rows, columns, k, left, right, add, out);
+              path == FloatPath::avx512
+                  ? avx512_product(op_a, op_b, rows, columns, k, left, right, add, out)
+                  : avx2_product(op_a, op_b, rows, columns, k, left, right, add, out);
             });
 }
 
@@ -150,9 +167,7 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
   if (path == ProductPath::library) return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
   for_parts(op_a, op_b, m, n, k, a, b, c,
             [&](auto rows, auto columns, auto left, auto right, auto out) {
-              path == ProductPath::amx
-                  ? amx_product(op_a, op_b, rows, columns, k, left, right, add, out)
-                  : avx512_product(op_a, op_b, rows, columns, k, left, right, add, out);
+              by_own(path, op_a, op_b, rows, columns, k, left, right, add, out);
             });
 }
 
@@ -161,11 +176,10 @@ void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
   const ProductPath path = product_path();
   if (path == ProductPath::float32) return product_by_floats(op_a, op_b, m, n, k, a, b, c);
   if (path == ProductPath::library) return product_by_aten(op_a, op_b, m, n, k, a, b, c);
-  for_parts(
-      op_a, op_b, m, n, k, a, b, c, [&](auto rows, auto columns, auto left, auto right, auto out) {
-        path == ProductPath::amx ? amx_product(op_a, op_b, rows, columns, k, left, right, out)
-                                 : avx512_product(op_a, op_b, rows, columns, k, left, right, out);
-      });
+  for_parts(op_a, op_b, m, n, k, a, b, c,
+            [&](auto rows, auto columns, auto left, auto right, auto out) {
+              by_own(path, op_a, op_b, rows, columns, k, left, right, out);
+            });
 }
 
 void product_by_floats(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,

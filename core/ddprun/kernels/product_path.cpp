@@ -21,6 +21,14 @@ bool is_intel() {
 #endif
 }
 
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+#else
+  return false;
+#endif
+}
+
 constexpr auto kNames = choice_names(ProductPath{});
 
 std::string forced_name() {
@@ -42,14 +50,23 @@ ProductPath choose() {
   for (const auto path : {ProductPath::amx, ProductPath::avx512_bf16}) {
     if (has(path)) return path;
   }
-  return ProductPath::float32;
+  return has_avx2() && !is_intel() ? ProductPath::avx2 : ProductPath::float32;
+}
+
+FloatPath choose_for_floats() {
+  const ProductPath path = product_path();
+  if (path == ProductPath::avx2) return FloatPath::avx2;
+  if (path == ProductPath::library || is_intel()) return FloatPath::library;
+  if (has_avx512_bf16()) return FloatPath::avx512;
+  return has_avx2() ? FloatPath::avx2 : FloatPath::library;
 }
 
 }  // namespace
 
 bool has(ProductPath path) {
   if (path == ProductPath::amx) return has_amx();
-  return path != ProductPath::avx512_bf16 || has_avx512_bf16();
+  if (path == ProductPath::avx512_bf16) return has_avx512_bf16();
+  return path != ProductPath::avx2 || has_avx2();
 }
 
 ProductPath product_path() {
@@ -58,10 +75,7 @@ ProductPath product_path() {
 }
 
 FloatPath float_path() {
-  static const FloatPath chosen =
-      has_avx512_bf16() && !is_intel() && product_path() != ProductPath::library
-          ? FloatPath::avx512
-          : FloatPath::library;
+  static const FloatPath chosen = choose_for_floats();
   return chosen;
 }
 

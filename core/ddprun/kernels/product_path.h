@@ -12,30 +12,37 @@ namespace ddprun::kernels {
 enum class ProductPath : std::uint8_t {
   amx,          ///< tiles of Intel's AMX
   avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4, Intel from Cooper Lake on
+  avx2,         ///< operands are widened while they are packed, and multiplied as float32
   float32,      ///< operands are widened, and multiplied as float32: any CPU
   library,      ///< MKL's own, or ATen's; nowhere the default
 };
 constexpr auto choice_names(ProductPath) {
-  return std::array{"amx", "avx512_bf16", "float32", "library"};
+  return std::array{"amx", "avx512_bf16", "avx2", "float32", "library"};
+}
+
+/// Whether the path multiplies bfloat16 as float32: then bfloat16 saves memory, and no time.
+constexpr bool widens(ProductPath path) {
+  return path == ProductPath::avx2 || path == ProductPath::float32;
 }
 
 /// Whether this CPU has the path's instructions.
 bool has(ProductPath path);
 
 /// That of this process: the one that the variable DDPRUN_PRODUCTS names, else the first of the
-/// list that the CPU has. Chosen at the first call. Throws c10::Error where refused_products() has
-/// words.
+/// list that the CPU has; Intel's without instructions for bfloat16 take float32, as MKL is the
+/// faster there. Chosen at the first call. Throws c10::Error where refused_products() has words.
 ProductPath product_path();
 
 /// How products of float32 matrices are computed.
 enum class FloatPath : std::uint8_t {
   avx512,   ///< our own: on CPUs for which MKL has a lesser kernel (AMD from Zen 4 on)
+  avx2,     ///< our own: on other CPUs than Intel's
   library,  ///< MKL's, or ATen's
 };
-constexpr auto choice_names(FloatPath) { return std::array{"avx512", "library"}; }
+constexpr auto choice_names(FloatPath) { return std::array{"avx512", "avx2", "library"}; }
 
-/// That of this process: the library's where DDPRUN_PRODUCTS says `library`. Throws as
-/// product_path().
+/// That of this process: product_path() if that is `avx2` or `library`, else what is the fastest
+/// here. Throws as product_path().
 FloatPath float_path();
 
 /// What is wrong with the value of DDPRUN_PRODUCTS on this CPU; empty: nothing.

@@ -5,8 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <cmath>
+
 #include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/amx_product.h"
+#include "ddprun/kernels/avx2_product.h"
 #include "ddprun/kernels/avx512_float_product.h"
 #include "ddprun/kernels/avx512_product.h"
 #include "ddprun/kernels/avx512_tile_product.h"
@@ -205,7 +209,7 @@ TEST(ProductsByAvx512, OfFloatsMatchDouble) {
   check_fences<float>(kernels::avx512_product);
 }
 
-/// Products of this project's own, by the CPU's instructions for bfloat16.
+/// Products of bfloat16 by kernels of this project's own.
 void check_own(ToFloat<bf16> product, ToBf16 rounded) {
   check<bf16>(product, kSmall, 1e-6);
   check(rounded, kSmall);
@@ -225,6 +229,49 @@ TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
   check_fences(kernels::avx512_product, kernels::avx512_product);
 }
 
+TEST(ProductsByAvx2, MatchDoubleAndTouchNothingOutside) {
+  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
+  check_own(kernels::avx2_product, kernels::avx2_product);
+  check_fences(kernels::avx2_product, kernels::avx2_product);
+}
+
+TEST(ProductsByAvx2, OfFloatsMatchDouble) {
+  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
+  check<float>(kernels::avx2_product, kSmall, 1e-6);
+  check<float>(kernels::avx2_product, kBlocked, 1e-6);
+  check_fences<float>(kernels::avx2_product);
+}
+
+// Widening is exact, and the order of additions is the same.
+TEST(ProductsByAvx2, OfBfloat16HaveTheBitsOfWidenedOnes) {
+  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
+  for_each_product<bf16>(kBlocked, [](Operands<bf16>& x) {
+    const auto [m, n, k] = x.sizes;
+    Array<float> wide_a(x.a.values()), wide_b(x.b.values());
+    Array<float> narrow(at::zeros({m, n})), wide(at::zeros({m, n}));
+    kernels::avx2_product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), false, {narrow.data(), n});
+    kernels::avx2_product(x.op_a, x.op_b, m, n, k, {wide_a.data(), x.left().stride},
+                          {wide_b.data(), x.right().stride}, false, {wide.data(), n});
+    EXPECT_TRUE(at::equal(narrow.values(), wide.values()));
+  });
+}
+
+// The largest bits that a NaN of bfloat16 can have, infinity times zero, and infinity.
+TEST(ProductsByAvx2, RoundedKeepNaNAndInfinity) {
+  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
+  const auto bits = [](std::uint16_t value) { return bf16(value, bf16::from_bits()); };
+  const std::array a = {bits(0x7FFF), bits(0xFFFF), bits(0x7F80), bits(0xFF80)};
+  for (const bf16 b : {bf16(1.0F), bf16(0.0F)}) {
+    std::array<bf16, 4> c{};
+    kernels::avx2_product(Op::plain, Op::plain, 4, 1, 1, {a.data(), 1}, {&b, 1}, {c.data(), 1});
+    for (std::size_t i = 0; i < c.size(); ++i) {
+      const float exact = static_cast<float>(a[i]) * static_cast<float>(b);
+      const auto rounded = static_cast<float>(c[i]);
+      EXPECT_TRUE(std::isnan(exact) ? std::isnan(rounded) : rounded == exact) << i;
+    }
+  }
+}
+
 TEST(ProductPath, IsTheOneThatTheVariableNames) {
   const auto refused = [](const char* name) {
     ::setenv("DDPRUN_PRODUCTS", name, 1);
@@ -236,6 +283,7 @@ TEST(ProductPath, IsTheOneThatTheVariableNames) {
   EXPECT_EQ(refused("float32"), "");
   EXPECT_EQ(refused("library"), "");
   EXPECT_EQ(refused("AMX"), "no such path");
+  EXPECT_EQ(refused("avx2").empty(), kernels::has(kernels::ProductPath::avx2));
   EXPECT_EQ(refused("amx").empty(), kernels::has_amx());
   EXPECT_EQ(refused("avx512_bf16").empty(), kernels::has_avx512_bf16());
   EXPECT_TRUE(kernels::has(kernels::product_path()));

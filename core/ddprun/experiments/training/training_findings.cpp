@@ -5,9 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/groups.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/kernels/product_path.h"
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/finding.h"
 
@@ -266,8 +268,8 @@ std::vector<Finding> repeated(const Rows& rows) {
 std::vector<Finding> widened(const Rows& rows) {
   const auto wide = std::ranges::find_if(rows, [](const RowRuns& row) {
     const RankResult& rank = run_of(row).ranks.front();
-    return rank.products == "float32" && rank.matmul_dtype == "bfloat16" &&
-           rank.device_name.empty();
+    const auto path = choice_of<kernels::ProductPath>(rank.products);
+    return path && widens(*path) && rank.matmul_dtype == "bfloat16" && rank.device_name.empty();
   });
   if (wide == rows.end()) return {};
   return {
