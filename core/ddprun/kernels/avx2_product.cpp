@@ -67,8 +67,7 @@ DDPRUN_AVX2 inline void transpose(Matrix<const S> in, float* out, std::int64_t s
   __m256 x[4];  // x[i]: row i, and row i + 4
   for (int i = 0; i < 4; ++i) {
     const __m128 low = load_four(in.data + i * in.stride);
-    const __m128 high =
-        i + 4 < lanes ? load_four(in.data + (i + 4) * in.stride) : _mm_setzero_ps();
+    const __m128 high = i + 4 < lanes ? load_four(in.data + (i + 4) * in.stride) : _mm_setzero_ps();
     x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
   }
   const __m256 a = _mm256_unpacklo_ps(x[0], x[1]);
@@ -134,8 +133,7 @@ DDPRUN_AVX2 inline void store(__m256 values, float* to) { _mm256_storeu_ps(to, v
 DDPRUN_AVX2 inline void store(__m256 values, bf16* to) {
   const __m256i bits = _mm256_castps_si256(values);
   const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded =
-      _mm256_add_epi32(bits, _mm256_add_epi32(last, _mm256_set1_epi32(0x7FFF)));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(last, _mm256_set1_epi32(0x7FFF)));
   const __m256i high = _mm256_srli_epi32(rounded, 16);
   const __m128i packed =
       _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));

@@ -125,42 +125,42 @@ std::int64_t heads_at_a_time(const AttentionShape& shape) {
 
 }  // namespace
 
-template <class T>
-void flash_forward(const AttentionShape& shape, const AttentionInputs<T>& in, const HeadsOf<T>& out,
+template <class S, class T>
+void flash_forward(const AttentionShape& shape, const AttentionInputs<S>& in, const HeadsOf<S>& out,
                    float* log_sum_exp) {
   const std::int64_t all = shape.batch * shape.heads;
   const std::int64_t tiles = tiles_of(shape.queries, kKeptTile);
   const std::int64_t threads = threads_for(all * tiles);
-  const Scratch scratch(threads, forward_tile_scratch<T>(shape.width));
+  const Scratch scratch(threads, forward_tile_scratch<S, T>(shape.width));
   const HeadShape head_sizes = head_shape(shape);
   for_each_unit(all * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
     const std::int64_t head = unit / tiles;
     const std::int64_t tile = tiles - 1 - unit % tiles;  // the longest first
-    forward_tile<T>(head_sizes, head_of(in, shape.heads, head), tile * kKeptTile,
-                    head_of(out, shape.heads, head), log_sum_exp + head * shape.queries,
-                    scratch.of_thread(thread));
+    forward_tile<S, T>(head_sizes, head_of(in, shape.heads, head), tile * kKeptTile,
+                       head_of(out, shape.heads, head), log_sum_exp + head * shape.queries,
+                       scratch.of_thread(thread));
   });
 }
 
-template <class T>
-void flash_backward(const AttentionShape& shape, const AttentionInputs<T>& in,
-                    const AttentionGradients<T>& gradients) {
+template <class S, class T>
+void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
+                    const AttentionGradients<S>& gradients) {
   const std::int64_t all = shape.batch * shape.heads;
   const std::int64_t tiles = tiles_of(shape.keys, kKeptTile);
   const std::int64_t query_tiles = tiles_of(shape.queries, kPassingTile);
   const std::int64_t together = heads_at_a_time(shape);
   const std::int64_t threads = threads_for(together * tiles);
   const at::Tensor delta = row_sums(shape, gradients);
-  const Scratch scratch(threads, backward_tile_scratch<T>(shape.width));
-  const QueryGradientSums<T> sums(shape, together);
+  const Scratch scratch(threads, backward_tile_scratch<S, T>(shape.width));
+  const QueryGradientSums<S> sums(shape, together);
   const HeadShape head_sizes = head_shape(shape);
   for (std::int64_t first = 0; first < all; first += together) {
     const std::int64_t heads = std::min(together, all - first);
     std::vector<std::atomic<std::int64_t>> turns(heads * query_tiles);
     for_each_unit(heads * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
       const std::int64_t head = first + unit % heads;
-      const Matrix<T> dq = head_of(gradients.dq, shape.heads, head);
-      const HeadGradients<T> of_head = {
+      const Matrix<S> dq = head_of(gradients.dq, shape.heads, head);
+      const HeadGradients<S> of_head = {
           .dout = head_of(gradients.dout, shape.heads, head),
           .log_sum_exp = gradients.log_sum_exp + head * shape.queries,
           .delta = delta.const_data_ptr<float>() + head * shape.queries,
@@ -169,19 +169,20 @@ void flash_backward(const AttentionShape& shape, const AttentionInputs<T>& in,
           .dk = head_of(gradients.dk, shape.heads, head),
           .dv = head_of(gradients.dv, shape.heads, head),
           .turns = turns.data() + unit % heads * query_tiles};
-      backward_tile<T>(head_sizes, head_of(in, shape.heads, head), unit / heads * kKeptTile,
-                       of_head, scratch.of_thread(thread));
+      backward_tile<S, T>(head_sizes, head_of(in, shape.heads, head), unit / heads * kKeptTile,
+                          of_head, scratch.of_thread(thread));
     });
   }
 }
 
-template void flash_forward<float>(const AttentionShape&, const AttentionInputs<float>&,
-                                   const HeadsOf<float>&, float*);
-template void flash_forward<bf16>(const AttentionShape&, const AttentionInputs<bf16>&,
-                                  const HeadsOf<bf16>&, float*);
-template void flash_backward<float>(const AttentionShape&, const AttentionInputs<float>&,
-                                    const AttentionGradients<float>&);
-template void flash_backward<bf16>(const AttentionShape&, const AttentionInputs<bf16>&,
-                                   const AttentionGradients<bf16>&);
+#define DDPRUN_FLASH(S, T)                                                             \
+  template void flash_forward<S, T>(const AttentionShape&, const AttentionInputs<S>&,  \
+                                    const HeadsOf<S>&, float*);                        \
+  template void flash_backward<S, T>(const AttentionShape&, const AttentionInputs<S>&, \
+                                     const AttentionGradients<S>&)
+
+DDPRUN_FLASH(float, float);
+DDPRUN_FLASH(bf16, float);
+DDPRUN_FLASH(bf16, bf16);
 
 }  // namespace ddprun::kernels

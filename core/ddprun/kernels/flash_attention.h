@@ -32,11 +32,12 @@ struct AttentionInputs {
 };
 
 /// out = softmax(scale * q k^T) v, and log_sum_exp (batch, heads, queries) of each query's scaled
-/// scores. T is float or bf16; sums are float32. Tiles of queries are spread over the threads, so
-/// that one head uses all of them. Memory beside the arguments: some tiles a thread, whatever the
-/// lengths. The bits do not depend on the number of threads.
-template <class T>
-void flash_forward(const AttentionShape& shape, const AttentionInputs<T>& in, const HeadsOf<T>& out,
+/// scores. S is float or bf16, and T, in which it is multiplied, S or float; sums are float32.
+/// Tiles of queries are spread over the threads, so that one head uses all of them. Memory beside
+/// the arguments: some tiles a thread, whatever the lengths. The bits do not depend on the number
+/// of threads.
+template <class S, class T>
+void flash_forward(const AttentionShape& shape, const AttentionInputs<S>& in, const HeadsOf<S>& out,
                    float* log_sum_exp);
 
 template <class T>
@@ -49,8 +50,8 @@ struct AttentionGradients {
 /// The gradients, from what forward computed. Scores are computed again. Tiles of keys are spread
 /// over the threads. Memory beside the arguments: some tiles a thread, a float32 a query, and in
 /// bf16 the float32 sums of dq for as many heads as there are threads, or a few MB.
-template <class T>
-void flash_backward(const AttentionShape& shape, const AttentionInputs<T>& in,
-                    const AttentionGradients<T>& gradients);
+template <class S, class T>
+void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
+                    const AttentionGradients<S>& gradients);
 
 }  // namespace ddprun::kernels

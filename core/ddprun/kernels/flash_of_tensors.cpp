@@ -8,18 +8,21 @@
 #include <type_traits>
 
 #include "ddprun/kernels/flash_attention.h"
+#include "ddprun/kernels/product_path.h"
 
 namespace ddprun::kernels {
 
 namespace {
 
-/// Calls f with a value of the dtype's C++ type.
+/// Calls f with values of the dtype's C++ type and of the type that is multiplied.
 template <typename F>
-void with_type(at::ScalarType dtype, const F& f) {
+void with_types(at::ScalarType dtype, const F& f) {
   if (dtype == at::kFloat) {
-    f(float{});
+    f(float{}, float{});
+  } else if (widens(product_path())) {
+    f(bf16{}, float{});
   } else {
-    f(bf16{});
+    f(bf16{}, bf16{});
   }
 }
 
@@ -69,10 +72,11 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
   const at::Tensor out = empty_heads(shape, shape.queries, q.options());
   const at::Tensor log_sum_exp =
       at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
-  with_type(q.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    flash_forward<T>(shape, {heads_of<const T>(q), heads_of<const T>(k), heads_of<const T>(v)},
-                     heads_of<T>(out), log_sum_exp.mutable_data_ptr<float>());
+  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+    using S = decltype(stored);
+    flash_forward<S, decltype(multiplied)>(
+        shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)}, heads_of<S>(out),
+        log_sum_exp.mutable_data_ptr<float>());
   });
   return {out.narrow(3, 0, q_in.size(3)), log_sum_exp};
 }
@@ -91,11 +95,12 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
   const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
   const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
-  with_type(q.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    flash_backward<T>(shape, {heads_of<const T>(q), heads_of<const T>(k), heads_of<const T>(v)},
-                      {heads_of<const T>(out), heads_of<const T>(dout), sums, heads_of<T>(dq),
-                       heads_of<T>(dk), heads_of<T>(dv)});
+  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+    using S = decltype(stored);
+    flash_backward<S, decltype(multiplied)>(
+        shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)},
+        {heads_of<const S>(out), heads_of<const S>(dout), sums, heads_of<S>(dq), heads_of<S>(dk),
+         heads_of<S>(dv)});
   });
   return {dq.narrow(3, 0, width), dk.narrow(3, 0, width), dv.narrow(3, 0, width)};
 }

@@ -46,8 +46,22 @@ class Arena {
   std::int64_t bytes_ = 0;
 };
 
-/// Rows one after another. Those of a tensor of several heads lie some KB apart, where many of them
-/// share a set of the cache; they are copied to `memory`.
+/// Rows in the type that is multiplied: where they lie, or widened to `memory`.
+template <class T>
+Matrix<const T> multiplied(std::int64_t /*rows*/, std::int64_t /*width*/, Matrix<const T> in,
+                           T* /*memory*/) {
+  return in;
+}
+Matrix<const float> multiplied(std::int64_t rows, std::int64_t width, Matrix<const bf16> in,
+                               float* memory) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    to_float(width, in.from(row).data, memory + row * width);
+  }
+  return {memory, width};
+}
+
+/// The same one after another. Those of a tensor of several heads lie some KB apart, where many of
+/// them share a set of the cache; they are copied to `memory`.
 template <class T>
 Matrix<const T> dense(std::int64_t rows, std::int64_t width, Matrix<const T> in, T* memory) {
   if (in.stride == width) return in;
@@ -56,6 +70,10 @@ Matrix<const T> dense(std::int64_t rows, std::int64_t width, Matrix<const T> in,
                 static_cast<std::size_t>(width) * sizeof(T));
   }
   return {memory, width};
+}
+Matrix<const float> dense(std::int64_t rows, std::int64_t width, Matrix<const bf16> in,
+                          float* memory) {
+  return multiplied(rows, width, in, memory);
 }
 
 /// Rows as a left operand that sums along them, where they lie.
@@ -77,7 +95,8 @@ Left<Pair> along_rounded_rows(std::int64_t rows, std::int64_t width, const float
 }
 
 /// Rows as an operand that sums down the columns.
-Matrix<const float> down_columns(std::int64_t rows, std::int64_t width, Matrix<const float> in,
+template <class S>
+Matrix<const float> down_columns(std::int64_t rows, std::int64_t width, Matrix<const S> in,
                                  float* memory) {
   return dense(rows, width, in, memory);
 }
@@ -104,6 +123,11 @@ Right<E> row_a_lane(std::int64_t rows, std::int64_t steps, const Left<E>& along,
   return {memory, lanes};
 }
 
+/// Memory for rows of S that multiplied() widens.
+template <class S, class T>
+T* take_widened(Arena& arena, std::int64_t rows, std::int64_t width) {
+  return std::is_same_v<S, T> ? nullptr : arena.take<T>(rows * width);
+}
 /// Memory for rows that are summed down the columns.
 template <class T>
 Element<T>* take_steps(Arena& arena, std::int64_t rows, std::int64_t width) {
@@ -128,7 +152,7 @@ void write_rows(std::int64_t rows, std::int64_t width, Matrix<const float> from,
   }
 }
 
-template <class T>
+template <class S, class T>
 struct ForwardScratch {
   using E = Element<T>;
 
@@ -140,6 +164,7 @@ struct ForwardScratch {
         v(take_steps<T>(arena, kPassingTile, width)),
         sums(arena.take<float>(width * kKeptTile)),
         rows(arena.take<float>(kKeptTile * width)),
+        widened(take_widened<S, T>(arena, kKeptTile, width)),
         running{arena.take<float>(kKeptTile), arena.take<float>(kKeptTile)},
         factor(arena.take<float>(kKeptTile)),
         log_sum_exp(arena.take<float>(kKeptTile)),
@@ -152,18 +177,20 @@ struct ForwardScratch {
   E* v;
   float* sums;  // (width, queries): of probabilities and values
   float* rows;  // (queries, width): the same, transposed
+  T* widened;   // (queries, width)
   RunningSoftmax running;
   float *factor, *log_sum_exp;
   std::int64_t bytes;
 };
 
-template <class T>
+template <class S, class T>
 struct BackwardScratch {
   using E = Element<T>;
 
   BackwardScratch(std::int64_t width, Arena arena)
       : k(arena.take<E>(steps_of<T>(width) * kKeptTile)),
         v(arena.take<E>(steps_of<T>(width) * kKeptTile)),
+        widened(take_widened<S, T>(arena, kKeptTile, width)),
         k_rows(take_steps<T>(arena, kKeptTile, width)),
         q_rows(arena.take<T>(kPassingTile * width)),
         dout_rows(arena.take<T>(kPassingTile * width)),
@@ -177,6 +204,7 @@ struct BackwardScratch {
         bytes(arena.bytes()) {}
 
   E *k, *v;                 // (steps of width, keys)
+  T* widened;               // (keys, width)
   E* k_rows;                // keys, to be summed down the columns
   T *q_rows, *dout_rows;    // (queries, width)
   float *dk, *dv;           // (keys, width)
@@ -195,24 +223,24 @@ void wait_for(const std::atomic<std::int64_t>& turn, std::int64_t tile) {
 }
 
 /// A tile of keys in backward, with what stays the same for all tiles of queries.
-template <class T>
+template <class S, class T>
 class KeyTile {
   using E = Element<T>;
 
  public:
-  KeyTile(const HeadShape& shape, const HeadInputs<T>& in, std::int64_t first,
-          const HeadGradients<T>& gradients, const BackwardScratch<T>& memory)
+  KeyTile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
+          const HeadGradients<S>& gradients, const BackwardScratch<S, T>& memory)
       : shape_(shape),
         in_(in),
         first_(first),
         keys_(std::min(kKeptTile, shape.keys - first)),
         gradients_(gradients),
         memory_(memory),
-        k_(row_a_lane(keys_, steps(shape.width), along_rows(in.k.from(first)), kKeptTile,
-                      memory.k)),
-        v_(row_a_lane(keys_, steps(shape.width), along_rows(in.v.from(first)), kKeptTile,
-                      memory.v)),
-        k_rows_(as_right(down_columns(keys_, shape.width, in.k.from(first), memory.k_rows))) {}
+        v_(row_a_lane(keys_, steps(shape.width), along_rows(of_keys(in.v)), kKeptTile, memory.v)) {
+    const Matrix<const T> k = of_keys(in.k);
+    k_ = row_a_lane(keys_, steps(shape.width), along_rows(k), kKeptTile, memory.k);
+    k_rows_ = as_right(down_columns(keys_, shape.width, k, memory.k_rows));
+  }
 
   void run() {
     const std::int64_t begin = shape_.causal ? first_ / kPassingTile * kPassingTile : 0;
@@ -233,6 +261,11 @@ class KeyTile {
 
  private:
   static std::int64_t steps(std::int64_t terms) { return steps_of<T>(terms); }
+
+  /// The rows of this tile's keys. What is widened stays until the next call.
+  Matrix<const T> of_keys(Matrix<const S> all) const {
+    return multiplied(keys_, shape_.width, all.from(first_), memory_.widened);
+  }
 
   /// Probabilities and the scores' gradients.
   void compute_scores(std::int64_t query, std::int64_t rows, Matrix<const T> q,
@@ -282,33 +315,33 @@ class KeyTile {
   }
 
   const HeadShape& shape_;
-  const HeadInputs<T>& in_;
+  const HeadInputs<S>& in_;
   std::int64_t first_, keys_;
-  const HeadGradients<T>& gradients_;
-  const BackwardScratch<T>& memory_;
-  Right<E> k_, v_, k_rows_;
+  const HeadGradients<S>& gradients_;
+  const BackwardScratch<S, T>& memory_;
+  Right<E> v_, k_, k_rows_;
 };
 
 }  // namespace
 
-template <class T>
+template <class S, class T>
 std::int64_t forward_tile_scratch(std::int64_t width) {
-  return ForwardScratch<T>(width, Arena(nullptr)).bytes;
+  return ForwardScratch<S, T>(width, Arena(nullptr)).bytes;
 }
-template <class T>
+template <class S, class T>
 std::int64_t backward_tile_scratch(std::int64_t width) {
-  return BackwardScratch<T>(width, Arena(nullptr)).bytes;
+  return BackwardScratch<S, T>(width, Arena(nullptr)).bytes;
 }
 
-template <class T>
-void forward_tile(const HeadShape& shape, const HeadInputs<T>& in, std::int64_t first,
-                  Matrix<T> out, float* log_sum_exp, std::byte* scratch) {
-  const ForwardScratch<T> memory(shape.width, Arena(scratch));
+template <class S, class T>
+void forward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
+                  Matrix<S> out, float* log_sum_exp, std::byte* scratch) {
+  const ForwardScratch<S, T> memory(shape.width, Arena(scratch));
   const std::int64_t queries = std::min(kKeptTile, shape.queries - first);
   const std::int64_t end = shape.causal ? std::min(first + queries, shape.keys) : shape.keys;
   const std::int64_t steps = steps_of<T>(shape.width);
-  const Right<Element<T>> q =
-      row_a_lane(queries, steps, along_rows(in.q.from(first)), kKeptTile, memory.q);
+  const Matrix<const T> q_rows = multiplied(queries, shape.width, in.q.from(first), memory.widened);
+  const Right<Element<T>> q = row_a_lane(queries, steps, along_rows(q_rows), kKeptTile, memory.q);
   std::fill_n(memory.running.largest, kKeptTile, -std::numeric_limits<float>::infinity());
   std::fill_n(memory.running.sum, kKeptTile, 0.0F);
   for (std::int64_t key = 0; key < end; key += kPassingTile) {
@@ -334,24 +367,23 @@ void forward_tile(const HeadShape& shape, const HeadInputs<T>& in, std::int64_t 
   std::copy_n(memory.log_sum_exp, queries, log_sum_exp + first);
 }
 
-template <class T>
-void backward_tile(const HeadShape& shape, const HeadInputs<T>& in, std::int64_t first,
-                   const HeadGradients<T>& gradients, std::byte* scratch) {
-  const BackwardScratch<T> memory(shape.width, Arena(scratch));
-  KeyTile<T>(shape, in, first, gradients, memory).run();
+template <class S, class T>
+void backward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
+                   const HeadGradients<S>& gradients, std::byte* scratch) {
+  const BackwardScratch<S, T> memory(shape.width, Arena(scratch));
+  KeyTile<S, T>(shape, in, first, gradients, memory).run();
 }
 
-template std::int64_t forward_tile_scratch<float>(std::int64_t);
-template std::int64_t forward_tile_scratch<bf16>(std::int64_t);
-template std::int64_t backward_tile_scratch<float>(std::int64_t);
-template std::int64_t backward_tile_scratch<bf16>(std::int64_t);
-template void forward_tile<float>(const HeadShape&, const HeadInputs<float>&, std::int64_t,
-                                  Matrix<float>, float*, std::byte*);
-template void forward_tile<bf16>(const HeadShape&, const HeadInputs<bf16>&, std::int64_t,
-                                 Matrix<bf16>, float*, std::byte*);
-template void backward_tile<float>(const HeadShape&, const HeadInputs<float>&, std::int64_t,
-                                   const HeadGradients<float>&, std::byte*);
-template void backward_tile<bf16>(const HeadShape&, const HeadInputs<bf16>&, std::int64_t,
-                                  const HeadGradients<bf16>&, std::byte*);
+#define DDPRUN_FLASH_TILES(S, T)                                                          \
+  template std::int64_t forward_tile_scratch<S, T>(std::int64_t);                         \
+  template std::int64_t backward_tile_scratch<S, T>(std::int64_t);                        \
+  template void forward_tile<S, T>(const HeadShape&, const HeadInputs<S>&, std::int64_t,  \
+                                   Matrix<S>, float*, std::byte*);                        \
+  template void backward_tile<S, T>(const HeadShape&, const HeadInputs<S>&, std::int64_t, \
+                                    const HeadGradients<S>&, std::byte*)
+
+DDPRUN_FLASH_TILES(float, float);
+DDPRUN_FLASH_TILES(bf16, float);
+DDPRUN_FLASH_TILES(bf16, bf16);
 
 }  // namespace ddprun::kernels

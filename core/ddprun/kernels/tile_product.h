@@ -47,7 +47,8 @@ void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
                   const Left<float>& left, const Right<float>& right, bool add, Matrix<float> c);
 
 /// The same of pairs, by AMX or by AVX-512's bfloat16 instructions where that is the
-/// product_path(). Else it is tile_product_by_floats().
+/// product_path(). Else it is tile_product_by_floats(), which is slower than widening whole tiles
+/// and multiplying floats.
 void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps, const Left<Pair>& left,
                   const Right<Pair>& right, bool add, Matrix<float> c);
 
