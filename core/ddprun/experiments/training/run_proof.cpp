@@ -11,6 +11,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/rank/heap.h"
 #include "ddprun/train/proof.h"
 
 namespace ddprun {
@@ -90,10 +91,13 @@ void RunProof::finish() {
   const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
   finish_plan();
   updates ? finish_scalars() : finish_loss();
+  give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_ - 1));
 }
 
 void RunProof::look_again(const std::string& when) {
+  // The blocks of a check would seldom fit where those of a step lie, and the heap would grow.
+  const LargeBlocksMapped apart;
   check_parameters(when);
   if (trainer_.data_parallel().extent() != StepExtent::step) check_unchanged(when);
   look(when);
