@@ -38,8 +38,8 @@ void measure(benchmark::State& state, std::int64_t bytes, const Body& body) {
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
-/// As many as peer-small's. No power of two: arrays so far apart share sets of the caches, and every
-/// pass takes twice as long (AMD, Zen 3).
+/// As many as peer-small's. No power of two: arrays so far apart share sets of the caches, and
+/// every pass takes twice as long (AMD, Zen 3).
 constexpr std::int64_t kParameters = 35151872;
 
 /// An array of a model's size, far larger than any cache, in pages of 4 KiB or of 2 MiB.

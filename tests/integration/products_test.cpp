@@ -51,6 +51,9 @@ TEST_P(ForcedProducts, TrainAsFloat32DoesAndStandInTheResult) {
   EXPECT_THAT(run.out, HasSubstr("✓ proved"));
   const json result = result_of(path);
   EXPECT_EQ(result["environment"]["products"], path);
+  if (path == "library") {  // that of float32 matrices too
+    EXPECT_EQ(result["environment"]["float32 products"], path);
+  }
   for (const json& rank : result["rows"][0]["ranks"]) EXPECT_EQ(rank["products"], path);
 
   ASSERT_EQ(path == "float32" ? 0 : train("float32").status, 0);

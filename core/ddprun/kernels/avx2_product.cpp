@@ -28,7 +28,6 @@ DDPRUN_AVX2 inline __m256 load(const bf16* from) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 
-DDPRUN_AVX2 inline __m128 load_four(const float* from) { return _mm_loadu_ps(from); }
 DDPRUN_AVX2 inline __m128 load_four(const bf16* from) {
   const __m128i halves = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
   return _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(halves), 16));
@@ -48,13 +47,13 @@ DDPRUN_AVX2 inline void write(float* to, __m256 values) {
 
 /// `rows` rows of `width` values each, from (row, column) on. At the matrix's end it is a copy in
 /// `padded`, with zeros for what is missing; else the values where they lie.
-template <class S>
-inline Matrix<const S> whole_rows(const Source<S>& source, std::int64_t row, std::int64_t column,
-                                  std::int64_t rows, std::int64_t width, S* padded) {
-  const S* const from = source.data + row * source.stride + column;
+inline Matrix<const bf16> whole_rows(const Source<bf16>& source, std::int64_t row,
+                                     std::int64_t column, std::int64_t rows, std::int64_t width,
+                                     bf16* padded) {
+  const bf16* const from = source.data + row * source.stride + column;
   if (row + rows <= source.rows && column + width <= source.columns) return {from, source.stride};
   const std::int64_t present = std::min(width, source.columns - column);
-  std::fill_n(padded, rows * width, S(0));
+  std::fill_n(padded, rows * width, bf16(0));
   for (std::int64_t i = 0; i < std::min(rows, source.rows - row); ++i) {
     std::copy_n(from + i * source.stride, present, padded + i * width);
   }
@@ -62,8 +61,8 @@ inline Matrix<const S> whole_rows(const Source<S>& source, std::int64_t row, std
 }
 
 /// 4 rows of out, each of `lanes` values, `stride` apart = 8 rows of 4 values, transposed.
-template <int lanes, class S>
-DDPRUN_AVX2 inline void transpose(Matrix<const S> in, float* out, std::int64_t stride) {
+template <int lanes>
+DDPRUN_AVX2 inline void transpose(Matrix<const bf16> in, float* out, std::int64_t stride) {
   __m256 x[4];  // x[i]: row i, and row i + 4
   for (int i = 0; i < 4; ++i) {
     const __m128 low = load_four(in.data + i * in.stride);
@@ -81,11 +80,11 @@ DDPRUN_AVX2 inline void transpose(Matrix<const S> in, float* out, std::int64_t s
 }
 
 /// A panel of `width` rows, with k along them: out[k][row].
-template <int width, class S>
-DDPRUN_AVX2 void pack_rows(const Source<S>& source, float* out) {
+template <int width>
+DDPRUN_AVX2 void pack_rows(const Source<bf16>& source, float* out) {
   constexpr int kPart = width < kLanes ? width : static_cast<int>(kLanes);
   const std::int64_t depth = round_up(source.columns, kDeep);
-  alignas(32) S padded[kPart * kDeep];
+  alignas(32) bf16 padded[kPart * kDeep];
   for (std::int64_t row = 0; row < source.rows; row += width) {
     for (std::int64_t column = 0; column < source.columns; column += kDeep) {
       float* const to = out + row * depth + column * width;
@@ -98,17 +97,17 @@ DDPRUN_AVX2 void pack_rows(const Source<S>& source, float* out) {
 }
 
 /// A panel of `width` columns, with k along them: out[k][column].
-template <int width, class S>
-DDPRUN_AVX2 void pack_columns(const Source<S>& source, float* out) {
+template <int width>
+DDPRUN_AVX2 void pack_columns(const Source<bf16>& source, float* out) {
   constexpr std::int64_t kWide = width < kLanes ? kLanes : width;
   const std::int64_t depth = round_up(source.rows, kDeep);
-  alignas(32) S padded[kDeep * kWide];
+  alignas(32) bf16 padded[kDeep * kWide];
   for (std::int64_t row = 0; row < source.rows; row += kDeep) {
     for (std::int64_t column = 0; column < source.columns; column += width) {
       const auto in = whole_rows(source, row, column, kDeep, kWide, padded);
       float* to = out + column * depth + row * width;
       for (int i = 0; i < kDeep; ++i, to += width) {
-        const S* const from = in.data + i * in.stride;
+        const bf16* const from = in.data + i * in.stride;
         if constexpr (width < kLanes) {
           write<width>(to, load(from));
         } else {
@@ -159,12 +158,10 @@ struct ByAvx2 : ByPanels<ByAvx2> {
   static constexpr std::int64_t kBlockM = 768;
   static constexpr std::int64_t kKept = 512 * 1024;
 
-  template <class S>
-  static void pack_left(Op op, const Source<S>& source, float* out) {
+  static void pack_left(Op op, const Source<bf16>& source, float* out) {
     op == Op::plain ? pack_rows<kRows>(source, out) : pack_columns<kRows>(source, out);
   }
-  template <class S>
-  static void pack_right(Op op, const Source<S>& source, float* out) {
+  static void pack_right(Op op, const Source<bf16>& source, float* out) {
     op == Op::plain ? pack_columns<kColumns>(source, out) : pack_rows<kColumns>(source, out);
   }
 
@@ -207,10 +204,6 @@ struct ByAvx2 : ByPanels<ByAvx2> {
 }  // namespace
 
 void avx2_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                  Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
-  blocked_product<ByAvx2>(op_a, op_b, m, n, k, a, b, add, c);
-}
-void avx2_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
                   Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c) {
   blocked_product<ByAvx2>(op_a, op_b, m, n, k, a, b, add, c);
 }
@@ -221,10 +214,6 @@ void avx2_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t
 
 #else
 
-void avx2_product(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const float>,
-                  Matrix<const float>, bool, Matrix<float>) {
-  TORCH_INTERNAL_ASSERT(false, "avx2_product() without AVX2");
-}
 void avx2_product(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const bf16>,
                   Matrix<const bf16>, bool, Matrix<float>) {
   TORCH_INTERNAL_ASSERT(false, "avx2_product() without AVX2");

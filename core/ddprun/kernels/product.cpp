@@ -129,15 +129,12 @@ void by_aten(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k, M
 
 void product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
              Matrix<const float> a, Matrix<const float> b, bool add, Matrix<float> c) {
-  const FloatPath path = float_path();
-  if (path == FloatPath::library) {
+  if (float_path() == FloatPath::library) {
     return product_by_library(op_a, op_b, m, n, k, a, b, add, c);
   }
   for_parts(op_a, op_b, m, n, k, a, b, c,
             [&](auto rows, auto columns, auto left, auto right, auto out) {
-              path == FloatPath::avx512
-                  ? avx512_product(op_a, op_b, rows, columns, k, left, right, add, out)
-                  : avx2_product(op_a, op_b, rows, columns, k, left, right, add, out);
+              avx512_product(op_a, op_b, rows, columns, k, left, right, add, out);
             });
 }
 

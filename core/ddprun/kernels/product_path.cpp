@@ -53,14 +53,6 @@ ProductPath choose() {
   return has_avx2() && !is_intel() ? ProductPath::avx2 : ProductPath::float32;
 }
 
-FloatPath choose_for_floats() {
-  const ProductPath path = product_path();
-  if (path == ProductPath::avx2) return FloatPath::avx2;
-  if (path == ProductPath::library || is_intel()) return FloatPath::library;
-  if (has_avx512_bf16()) return FloatPath::avx512;
-  return has_avx2() ? FloatPath::avx2 : FloatPath::library;
-}
-
 }  // namespace
 
 bool has(ProductPath path) {
@@ -75,7 +67,10 @@ ProductPath product_path() {
 }
 
 FloatPath float_path() {
-  static const FloatPath chosen = choose_for_floats();
+  static const FloatPath chosen =
+      has_avx512_bf16() && !is_intel() && product_path() != ProductPath::library
+          ? FloatPath::avx512
+          : FloatPath::library;
   return chosen;
 }
 

@@ -36,13 +36,12 @@ ProductPath product_path();
 /// How products of float32 matrices are computed.
 enum class FloatPath : std::uint8_t {
   avx512,   ///< our own: on CPUs for which MKL has a lesser kernel (AMD from Zen 4 on)
-  avx2,     ///< our own: on other CPUs than Intel's
   library,  ///< MKL's, or ATen's
 };
-constexpr auto choice_names(FloatPath) { return std::array{"avx512", "avx2", "library"}; }
+constexpr auto choice_names(FloatPath) { return std::array{"avx512", "library"}; }
 
-/// That of this process: product_path() if that is `avx2` or `library`, else what is the fastest
-/// here. Throws as product_path().
+/// That of this process: the library's where DDPRUN_PRODUCTS says `library`. Throws as
+/// product_path().
 FloatPath float_path();
 
 /// What is wrong with the value of DDPRUN_PRODUCTS on this CPU; empty: nothing.

@@ -44,12 +44,12 @@ std::vector<at::Tensor> results(const AttentionShape& shape, bool side_by_side,
   kernels::flash_forward<S, T>(shape, in, heads(out), log_sum_exp.data());
   Array<S> same_out(out_of_bf16.defined() ? out_of_bf16 : out.values());
   kernels::flash_backward<S, T>(
-      shape, in,
-      {read(same_out), read(dout), log_sum_exp.data(), heads(dq), heads(dk), heads(dv)});
+      shape, in, {read(same_out), read(dout), log_sum_exp.data(), heads(dq), heads(dk), heads(dv)});
   return {out.values(), log_sum_exp.values(), dq.values(), dk.values(), dv.values()};
 }
 
-const AttentionShape kShapes[] = {{1, 2, 70, 70, 48, true, 0.3F}, {1, 3, 130, 130, 16, false, 0.5F}};
+const AttentionShape kShapes[] = {{1, 2, 70, 70, 48, true, 0.3F},
+                                  {1, 3, 130, 130, 16, false, 0.5F}};
 
 class Flash : public test::EveryTarget {};
 INSTANTIATE_TEST_SUITE_P(, Flash, test::every_target(), test::target_name);

@@ -235,27 +235,6 @@ TEST(ProductsByAvx2, MatchDoubleAndTouchNothingOutside) {
   check_fences(kernels::avx2_product, kernels::avx2_product);
 }
 
-TEST(ProductsByAvx2, OfFloatsMatchDouble) {
-  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
-  check<float>(kernels::avx2_product, kSmall, 1e-6);
-  check<float>(kernels::avx2_product, kBlocked, 1e-6);
-  check_fences<float>(kernels::avx2_product);
-}
-
-// Widening is exact, and the order of additions is the same.
-TEST(ProductsByAvx2, OfBfloat16HaveTheBitsOfWidenedOnes) {
-  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
-  for_each_product<bf16>(kBlocked, [](Operands<bf16>& x) {
-    const auto [m, n, k] = x.sizes;
-    Array<float> wide_a(x.a.values()), wide_b(x.b.values());
-    Array<float> narrow(at::zeros({m, n})), wide(at::zeros({m, n}));
-    kernels::avx2_product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), false, {narrow.data(), n});
-    kernels::avx2_product(x.op_a, x.op_b, m, n, k, {wide_a.data(), x.left().stride},
-                          {wide_b.data(), x.right().stride}, false, {wide.data(), n});
-    EXPECT_TRUE(at::equal(narrow.values(), wide.values()));
-  });
-}
-
 // The largest bits that a NaN of bfloat16 can have, infinity times zero, and infinity.
 TEST(ProductsByAvx2, RoundedKeepNaNAndInfinity) {
   if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
