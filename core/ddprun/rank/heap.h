@@ -9,8 +9,8 @@ void keep_freed_memory();
 
 /// As long as this object lives, malloc maps large blocks for themselves and gives them back when
 /// they are freed. For building a model: the memory of its first parameters would leave holes in
-/// the heap as large as itself, among which the steps' blocks then spread. Afterwards malloc keeps
-/// what is freed.
+/// the heap as large as itself, among which the steps' blocks then spread. And for checks between
+/// steps, whose blocks fit nowhere among those. Afterwards malloc keeps what is freed.
 class LargeBlocksMapped {
  public:
   LargeBlocksMapped();
@@ -19,8 +19,9 @@ class LargeBlocksMapped {
   LargeBlocksMapped& operator=(const LargeBlocksMapped&) = delete;
 };
 
-/// Gives the system what is free in the heap. Called once: after the model was built and checked,
-/// and before the steps whose memory malloc is to keep.
+/// Gives the system what is free in the heap. Called where no step's memory is lost by it: after
+/// the model was built and checked, before the steps whose memory malloc is to keep, and after the
+/// last.
 void give_back_freed_memory();
 
 }  // namespace ddprun
