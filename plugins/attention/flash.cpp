@@ -2,10 +2,10 @@
 // backward.
 #include <memory>
 
-#include "ddprun/kernels/flash_of_tensors.h"
+#include "ddprun/kernels/attention/flash_of_tensors.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/parts/kernel_node.h"
 #include "ddprun/plugin/run_description.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // bf16_mixed: matrix products in bfloat16, by the fused kernels or by PyTorch's autocast;
 // parameters, gradients, norms and loss stay float32.
-#include "ddprun/plugin/autocast.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/autocast.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 

@@ -9,9 +9,9 @@
 
 #include <limits>
 
-#include "ddprun/plugin/autocast.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/autocast.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/float32_products.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/float32_products.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <utility>
 
-#include "ddprun/plugin/autocast.h"
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/kernel_node.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/autocast.h"
+#include "ddprun/plugin/parts/kernel_node.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 

@@ -1,8 +1,8 @@
 // Strategy "fsdp": parameters, gradients and moments are kept in parts (Rajbhandari et al., SC
 // 2020, section 5.3; Zhao et al., VLDB 2023: fully sharded data parallelism).
 #include "ddprun/plugin/export.h"
+#include "ddprun/plugin/parts/unit_exchanges.h"
 #include "ddprun/plugin/strategy.h"
-#include "ddprun/plugin/unit_exchanges.h"
 
 namespace ddprun {
 

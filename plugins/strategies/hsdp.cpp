@@ -6,9 +6,9 @@
 
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/unit_exchanges.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
-#include "ddprun/plugin/unit_exchanges.h"
 
 namespace ddprun {
 

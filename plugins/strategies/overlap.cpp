@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/gradient_reductions.h"
+#include "ddprun/plugin/parts/gradient_reductions.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {

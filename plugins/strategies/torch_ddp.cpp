@@ -4,10 +4,10 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "ddprun/plugin/c10d_group.h"
 #include "ddprun/plugin/dtypes.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
+#include "ddprun/plugin/parts/c10d_group.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 

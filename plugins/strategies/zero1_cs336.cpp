@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/gradient_reductions.h"
+#include "ddprun/plugin/parts/gradient_reductions.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"

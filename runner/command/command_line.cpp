@@ -17,7 +17,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/base/text.h"
-#include "ddprun/comm/launch_environment.h"
+#include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/batch.h"
 #include "runner/command/commands.h"

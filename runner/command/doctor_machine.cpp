@@ -10,7 +10,7 @@
 
 #include "ddprun/device/device.h"
 #include "ddprun/device/product_speed.h"
-#include "ddprun/kernels/product_path.h"
+#include "ddprun/kernels/product/product_path.h"
 #include "ddprun/kernels/simd_level.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/speed.h"

@@ -10,7 +10,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/own_library.h"
-#include "ddprun/comm/mpi_library.h"
+#include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch_environment.h"
+#include "ddprun/comm/launch/launch_environment.h"
 #include "runner/launch/launch_agreement.h"
 
 namespace ddprun {

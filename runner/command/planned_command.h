@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "runner/command/request.h"
 #include "runner/launch/plan.h"
 

@@ -8,7 +8,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/rank/heap.h"
 #include "ddprun/rank/memory_limit.h"
 #include "runner/launch/joined_failure.h"

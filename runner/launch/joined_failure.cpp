@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 
 namespace ddprun {
 

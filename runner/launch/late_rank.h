@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ddprun/comm/launch_board.h"
+#include "ddprun/comm/store/launch_board.h"
 #include "runner/launch/rank_process.h"
 
 namespace ddprun {

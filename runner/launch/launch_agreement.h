@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "runner/launch/plan.h"
 
 namespace ddprun {

@@ -12,7 +12,7 @@
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
-#include "ddprun/comm/mpi_library.h"
+#include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"

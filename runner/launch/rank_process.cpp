@@ -17,7 +17,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/group/recording_backend.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/memory_words.h"
 #include "runner/launch/uncaught.h"

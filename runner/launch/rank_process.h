@@ -11,8 +11,8 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch_board.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/launch_board.h"
 #include "ddprun/config/run_context.h"
 #include "runner/launch/signal_watch.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/group/collective.h"
 
 namespace ddprun {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
-#include "ddprun/kernels/convert.h"
-#include "ddprun/kernels/optimizer.h"
+#include "ddprun/kernels/rows/convert.h"
+#include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/model/model_config.h"
 #include "ddprun/optim/optimizer.h"
 

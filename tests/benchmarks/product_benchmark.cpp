@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/kernels/product.h"
+#include "ddprun/kernels/product/product.h"
 #include "ddprun/model/matmul.h"
 
 namespace ddprun {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 
 namespace ddprun::test {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "ddprun/config/experiment.h"
+#include "ddprun/parallel/data_parallel.h"
+#include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/run_description.h"
-#include "ddprun/train/data_parallel.h"
-#include "ddprun/train/whole_buffers.h"
 #include "plugins_under_test.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "ddprun/base/descriptor.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {

@@ -6,7 +6,7 @@
 
 #include "ddprun/base/descriptor.h"
 #include "ddprun/base/own_library.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {

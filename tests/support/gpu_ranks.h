@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/rank/emulated_ranks.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 
 namespace ddprun::test {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
-#include "ddprun/train/proof.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"
 

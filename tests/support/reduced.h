@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 
 namespace ddprun::test {
 

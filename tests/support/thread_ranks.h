@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 
 namespace ddprun::test {
 

@@ -2,7 +2,7 @@
 #include "ddprun/config/collectives_config.h"
 
 #include "ddprun/base/options.h"
-#include "ddprun/comm/backend_support.h"
+#include "ddprun/comm/backends/backend_support.h"
 
 namespace ddprun {
 

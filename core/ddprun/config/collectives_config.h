@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/group/collective.h"
 
 namespace ddprun {
 

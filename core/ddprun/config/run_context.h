@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 
 namespace ddprun {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ddprun/comm/comm_config.h"
+#include "ddprun/comm/group/comm_config.h"
 #include "ddprun/device/device_choice.h"
 
 namespace ddprun {

@@ -19,8 +19,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/future_work.h"
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/cuda/nccl_memory.h"
 
 namespace ddprun::cuda {

@@ -12,7 +12,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device.h"
-#include "ddprun/kernels/product.h"
+#include "ddprun/kernels/product/product.h"
 
 namespace ddprun {
 

@@ -21,7 +21,7 @@
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/kernels/product_path.h"
+#include "ddprun/kernels/product/product_path.h"
 
 namespace ddprun {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ddprun/kernels/convert.h"
+#include "ddprun/kernels/rows/convert.h"
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/parts/kernel_node.h"
 
 namespace ddprun::fused {
 

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "ddprun/kernels/product.h"
+#include "ddprun/kernels/product/product.h"
 
 namespace ddprun {
 

@@ -12,7 +12,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/model/random_state.h"
-#include "ddprun/plugin/kernel_node.h"
+#include "ddprun/plugin/parts/kernel_node.h"
 
 namespace ddprun {
 

@@ -3,8 +3,8 @@
 
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/mpi_library.h"
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/mpi/mpi_backend.h"
 #include "ddprun/mpi/mpi_session.h"
 

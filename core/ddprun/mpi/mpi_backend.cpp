@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "ddprun/base/private_memory.h"
-#include "ddprun/comm/collective_arguments.h"
-#include "ddprun/comm/gloo_backend.h"
+#include "ddprun/comm/backends/collective_arguments.h"
+#include "ddprun/comm/backends/gloo_backend.h"
 
 namespace ddprun::mpi {
 

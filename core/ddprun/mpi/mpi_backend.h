@@ -6,8 +6,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
-#include "ddprun/comm/comm_config.h"
-#include "ddprun/comm/task_queue.h"
+#include "ddprun/comm/backends/task_queue.h"
+#include "ddprun/comm/group/comm_config.h"
 #include "ddprun/mpi/mpi_session.h"
 
 namespace ddprun::mpi {

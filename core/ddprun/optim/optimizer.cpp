@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/kernels/optimizer.h"
+#include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"

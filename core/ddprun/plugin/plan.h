@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ddprun/comm/collective_kind.h"
+#include "ddprun/comm/store/collective_kind.h"
 #include "ddprun/optim/buffer_holding.h"
 
 namespace ddprun {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/comm_config.h"
+#include "ddprun/comm/group/comm_config.h"
 #include "ddprun/device/device_choice.h"
 #include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/optimizer_config.h"

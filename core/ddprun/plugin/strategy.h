@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ddprun/comm/rank_group.h"
+#include "ddprun/comm/group/rank_group.h"
 #include "ddprun/optim/parameter_layout.h"
 #include "ddprun/plugin/plan.h"
 #include "ddprun/plugin/plugin.h"

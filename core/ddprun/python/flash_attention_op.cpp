@@ -12,7 +12,7 @@
 #include <string>
 #include <tuple>
 
-#include "ddprun/kernels/flash_of_tensors.h"
+#include "ddprun/kernels/attention/flash_of_tensors.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/world_config.h"
 
 namespace ddprun {

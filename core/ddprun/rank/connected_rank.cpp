@@ -4,8 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/host_layout.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/host_layout.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/emulated_ranks.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/run_context.h"
 #include "ddprun/rank/affinity.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/world_config.h"
 
 namespace ddprun {

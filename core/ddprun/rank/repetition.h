@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/config/repeat_config.h"
 
 namespace ddprun {

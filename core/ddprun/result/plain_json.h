@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/group/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/result/check.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/result/plain_json.h"
 
 namespace ddprun {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/group/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"

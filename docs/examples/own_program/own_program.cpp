@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <exception>
 
-#include "ddprun/comm/launch_environment.h"
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/launch_environment.h"
+#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/config/registry.h"
-#include "ddprun/train/data_parallel.h"
-#include "ddprun/train/proof.h"
+#include "ddprun/parallel/data_parallel.h"
+#include "ddprun/proof/proof.h"
 
 namespace {
 

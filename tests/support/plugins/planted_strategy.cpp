@@ -5,10 +5,10 @@
 #include <array>
 #include <stdexcept>
 
+#include "ddprun/parallel/buffer_context.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/strategy.h"
-#include "ddprun/train/buffer_context.h"
 
 namespace ddprun::planted {
 

@@ -1,6 +1,6 @@
 // The hierarchical backend on emulated hosts against gloo between all ranks: every collective, type
 // and operation, at odd sizes, in shared memory and outside of it.
-#include "ddprun/comm/hierarchical_backend.h"
+#include "ddprun/comm/backends/hierarchical_backend.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/shm_reduce.h"
+#include "ddprun/comm/backends/shm_reduce.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

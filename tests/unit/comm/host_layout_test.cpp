@@ -1,5 +1,5 @@
 // Which places of ranks allow collectives host by host, and the words for those that do not.
-#include "ddprun/comm/host_layout.h"
+#include "ddprun/comm/launch/host_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A rank's place as the variables of launchers tell it, and what is wrong with them.
-#include "ddprun/comm/launch_environment.h"
+#include "ddprun/comm/launch/launch_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

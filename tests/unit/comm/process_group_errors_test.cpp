@@ -11,7 +11,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

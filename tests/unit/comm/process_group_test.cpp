@@ -1,5 +1,5 @@
 // Every collective at one to four ranks against the expected values.
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/all_gather_object.h"
+#include "ddprun/comm/store/all_gather_object.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // The records of collectives: what ran, when it could start and ended, who waited, and how many are
 // kept.
-#include "ddprun/comm/recording_backend.h"
+#include "ddprun/comm/group/recording_backend.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>

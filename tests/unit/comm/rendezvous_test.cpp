@@ -1,5 +1,5 @@
 // How ranks find each other: real processes that meet, fail, die and leave.
-#include "ddprun/comm/rendezvous.h"
+#include "ddprun/comm/launch/rendezvous.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch_board.h"
+#include "ddprun/comm/store/launch_board.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {

@@ -1,6 +1,6 @@
 // The shm backend against a simple oracle: every collective, type and operation, at odd sizes, in
 // shared memory and outside of it; bit for bit.
-#include "ddprun/comm/shm_backend.h"
+#include "ddprun/comm/backends/shm_backend.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/shm_reduce.h"
+#include "ddprun/comm/backends/shm_reduce.h"
 #include "support/reduced.h"
 #include "support/thread_ranks.h"
 

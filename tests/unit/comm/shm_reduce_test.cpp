@@ -1,5 +1,5 @@
 // The shm backend's reduction loops at every SIMD level, against ATen, bit for bit.
-#include "ddprun/comm/shm_reduce.h"
+#include "ddprun/comm/backends/shm_reduce.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

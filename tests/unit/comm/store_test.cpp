@@ -1,6 +1,6 @@
 // The store that ranks meet in: its client and its server, each alone and with c10d's, and what
 // else may listen at its port.
-#include "ddprun/comm/store_client.h"
+#include "ddprun/comm/store/store_client.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/rendezvous.h"
-#include "ddprun/comm/store_server.h"
+#include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/store_server.h"
 
 namespace ddprun {
 namespace {

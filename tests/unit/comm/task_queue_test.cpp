@@ -1,5 +1,5 @@
 // The queue of collectives: order, failures, and tasks that never end.
-#include "ddprun/comm/task_queue.h"
+#include "ddprun/comm/backends/task_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "ddprun/comm/backend_support.h"
-#include "ddprun/comm/gloo_backend.h"
+#include "ddprun/comm/backends/backend_support.h"
+#include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/experiments/collectives/measure_trial.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"

@@ -8,7 +8,7 @@
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/train/proof.h"
+#include "ddprun/proof/proof.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"

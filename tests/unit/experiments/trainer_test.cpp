@@ -12,8 +12,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
-#include "ddprun/train/proof.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"
 #include "support/sanitizers.h"

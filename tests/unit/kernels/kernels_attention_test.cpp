@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ddprun/kernels/softmax.h"
+#include "ddprun/kernels/rows/softmax.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

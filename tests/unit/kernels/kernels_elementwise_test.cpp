@@ -2,8 +2,8 @@
 // copies.
 #include <bit>
 
-#include "ddprun/kernels/convert.h"
-#include "ddprun/kernels/optimizer.h"
+#include "ddprun/kernels/rows/convert.h"
+#include "ddprun/kernels/rows/optimizer.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

@@ -1,5 +1,5 @@
 // Matrix products by every path against double.
-#include "ddprun/kernels/product.h"
+#include "ddprun/kernels/product/product.h"
 
 #include <ATen/Parallel.h>
 #include <sys/mman.h>
@@ -9,12 +9,11 @@
 #include <cmath>
 
 #include "ddprun/base/mapped_memory.h"
-#include "ddprun/kernels/amx_product.h"
-#include "ddprun/kernels/avx2_product.h"
-#include "ddprun/kernels/avx512_float_product.h"
-#include "ddprun/kernels/avx512_product.h"
-#include "ddprun/kernels/avx512_tile_product.h"
-#include "ddprun/kernels/product_path.h"
+#include "ddprun/kernels/product/product_amx.h"
+#include "ddprun/kernels/product/product_avx2.h"
+#include "ddprun/kernels/product/product_avx512.h"
+#include "ddprun/kernels/product/product_avx512_float.h"
+#include "ddprun/kernels/product/product_path.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

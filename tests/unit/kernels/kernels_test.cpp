@@ -5,11 +5,11 @@
 
 #include <limits>
 
-#include "ddprun/kernels/cross_entropy.h"
-#include "ddprun/kernels/embedding.h"
-#include "ddprun/kernels/rms_norm.h"
-#include "ddprun/kernels/rope.h"
-#include "ddprun/kernels/swiglu.h"
+#include "ddprun/kernels/rows/cross_entropy.h"
+#include "ddprun/kernels/rows/embedding.h"
+#include "ddprun/kernels/rows/rms_norm.h"
+#include "ddprun/kernels/rows/rope.h"
+#include "ddprun/kernels/rows/swiglu.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

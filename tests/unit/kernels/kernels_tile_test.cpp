@@ -1,10 +1,11 @@
 // Products of tiles against double at every SIMD level and by each instruction, and the layouts.
 #include <array>
 
-#include "ddprun/kernels/amx_tile_product.h"
-#include "ddprun/kernels/avx512_tile_product.h"
-#include "ddprun/kernels/tile_layout.h"
-#include "ddprun/kernels/tile_product.h"
+#include "ddprun/kernels/attention/tile_layout.h"
+#include "ddprun/kernels/attention/tile_product.h"
+#include "ddprun/kernels/attention/tile_product_amx.h"
+#include "ddprun/kernels/attention/tile_product_avx512.h"
+#include "ddprun/kernels/product/product_avx512.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/measure/phase.h"
 #include "support/ddprun_command.h"
 #include "support/nvtx_record.h"

@@ -12,8 +12,8 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
-#include "ddprun/train/proof.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/passing_strategy.h"
 #include "support/plain_sgd.h"

@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/run_description.h"
-#include "ddprun/train/proof.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"

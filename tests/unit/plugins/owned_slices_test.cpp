@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "ddprun/plugin/sharding.h"
-#include "ddprun/train/proof.h"
+#include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/plain_sgd.h"

@@ -19,7 +19,7 @@
 
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/buffer_dtypes.h"
-#include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/parts/autocast.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 

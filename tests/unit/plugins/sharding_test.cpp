@@ -11,8 +11,8 @@
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/parameter_reads.h"
-#include "ddprun/train/buffer_context.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/parallel/buffer_context.h"
+#include "ddprun/parallel/whole_buffers.h"
 #include "support/experiments.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"

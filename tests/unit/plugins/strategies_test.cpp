@@ -6,8 +6,8 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/run_description.h"
-#include "ddprun/train/data_parallel.h"
 #include "support/experiments.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"

@@ -12,8 +12,8 @@
 
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/optim/parameter_reads.h"
-#include "ddprun/train/proof.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"

@@ -13,8 +13,8 @@
 #include "ddprun/experiments/attention/attention_work.h"
 #include "ddprun/experiments/attention/measure_attention.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/parallel/named_plugins.h"
 #include "ddprun/rank/connected_rank.h"
-#include "ddprun/train/named_plugins.h"
 
 namespace ddprun {
 

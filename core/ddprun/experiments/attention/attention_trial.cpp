@@ -6,7 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ddprun/train/named_plugins.h"
+#include "ddprun/parallel/named_plugins.h"
 
 namespace ddprun {
 

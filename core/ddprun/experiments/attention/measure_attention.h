@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/config/attention_config.h"
 #include "ddprun/config/repeat_config.h"
 #include "ddprun/plugin/attention.h"

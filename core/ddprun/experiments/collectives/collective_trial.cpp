@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/host_layout.h"
+#include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/device/device.h"
 
 namespace ddprun {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "ddprun/comm/process_group.h"
+#include "ddprun/comm/group/process_group.h"
 #include "ddprun/config/collectives_config.h"
 
 namespace ddprun {

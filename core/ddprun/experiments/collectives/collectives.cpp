@@ -7,8 +7,8 @@
 #include <map>
 
 #include "ddprun/base/groups.h"
-#include "ddprun/comm/backend_support.h"
-#include "ddprun/comm/collective.h"
+#include "ddprun/comm/backends/backend_support.h"
+#include "ddprun/comm/group/collective.h"
 #include "ddprun/measure/line_fit.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/backend_support.h"
+#include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/collectives/collectives.h"

@@ -5,7 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/ScalarType.h>
 
-#include "ddprun/plugin/autocast.h"
+#include "ddprun/plugin/parts/autocast.h"
 
 namespace ddprun {
 

@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/train/proof.h"
+#include "ddprun/proof/proof.h"
 
 namespace ddprun {
 

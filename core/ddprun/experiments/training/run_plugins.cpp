@@ -7,7 +7,7 @@
 
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
-#include "ddprun/train/named_plugins.h"
+#include "ddprun/parallel/named_plugins.h"
 
 namespace ddprun {
 

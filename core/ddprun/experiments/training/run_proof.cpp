@@ -11,8 +11,8 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/proof/proof.h"
 #include "ddprun/rank/heap.h"
-#include "ddprun/train/proof.h"
 
 namespace ddprun {
 

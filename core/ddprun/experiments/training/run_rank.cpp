@@ -15,9 +15,9 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/model/activation_memory.h"
+#include "ddprun/proof/proof.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/rank/heap.h"
-#include "ddprun/train/proof.h"
 
 namespace ddprun {
 

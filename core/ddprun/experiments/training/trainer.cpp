@@ -14,8 +14,8 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/train/named_plugins.h"
-#include "ddprun/train/whole_buffers.h"
+#include "ddprun/parallel/named_plugins.h"
+#include "ddprun/parallel/whole_buffers.h"
 
 namespace ddprun {
 

@@ -9,8 +9,8 @@
 #include "ddprun/data/data.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/model/transformer.h"
+#include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/rank_result.h"
-#include "ddprun/train/data_parallel.h"
 
 namespace ddprun {
 

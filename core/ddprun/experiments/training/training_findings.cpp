@@ -9,7 +9,7 @@
 #include "ddprun/base/groups.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/kernels/product_path.h"
+#include "ddprun/kernels/product/product_path.h"
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/finding.h"
 

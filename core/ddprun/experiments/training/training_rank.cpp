@@ -7,7 +7,7 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/training_check.h"
 #include "ddprun/experiments/training/verify_rank.h"
-#include "ddprun/train/data_parallel.h"
+#include "ddprun/parallel/data_parallel.h"
 
 namespace ddprun {
 

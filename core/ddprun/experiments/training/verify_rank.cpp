@@ -9,10 +9,10 @@
 
 #include "ddprun/experiments/training/one_process.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
 #include "ddprun/rank/emulated_ranks.h"
-#include "ddprun/train/proof.h"
-#include "ddprun/train/whole_buffers.h"
 
 namespace ddprun {
 

@@ -1,0 +1,175 @@
+// The gloo backend: PyTorch's ProcessGroupGloo with a bandwidth-optimal reduce-scatter and an end
+// that cannot hang.
+#include "ddprun/comm/backends/gloo_backend.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "ddprun/base/private_memory.h"
+#include "ddprun/comm/backends/batch_threads.h"
+#include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/store/no_sigpipe.h"
+
+namespace ddprun {
+
+namespace {
+
+/// PyTorch's flight recorder, on by default, costs time in every collective. It inserts into a
+/// global map without a lock, which ranks that are threads of one process do not survive. It reads
+/// its size once, at the first collective. So the size is set here, while the library is loaded and
+/// no thread runs. A size that the user has set stands.
+[[maybe_unused]] const int kFlightRecorderOff =
+    ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// output = op over the rows of `parts` (ranks, elements).
+void reduce_rows(at::Tensor output, const at::Tensor& parts, c10d::ReduceOp::RedOpType op) {
+  if (op == c10d::ReduceOp::MAX) {
+    at::amax_out(output, parts, 0);
+  } else {
+    at::sum_out(output, parts, 0);
+    if (op == c10d::ReduceOp::AVG) output.div_(parts.size(0));
+  }
+}
+
+class GlooBackend final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  /// The base class waits for what is queued. After a peer's death that could take until the
+  /// timeout; without connections it fails at once. After a barrier nothing is queued.
+  /// The vptr is not checked: the headers' gloo::Context has one, and the one inside libtorch_cpu
+  /// has none. Its functions may be called, but its members must not be touched.
+  __attribute__((no_sanitize("vptr"))) ~GlooBackend() override {
+    const NoSigpipe no_sigpipe;
+    for (const auto& context : contexts_) context->closeConnections();
+    for (int peer = 0; peer < getSize(); ++peer) {
+      if (peer != getRank()) fail_posted(peer);
+    }
+  }
+
+  /// ProcessGroupGloo all-reduces a copy of the whole input, which puts 2(n-1)/n of its bytes on
+  /// the wire. Here every rank sends each other rank that rank's slice, (n-1)/n of the bytes. It
+  /// reduces what it gets on gloo's thread, in rank order.
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
+    const auto op = options.reduceOp.op_;
+    TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::MAX,
+                "reduce-scatter over gloo does sum, avg and max");
+    at::Tensor parts = at::empty({getSize(), output.numel()}, input.options());
+    at::Tensor slices = input.view({getSize(), output.numel()});
+    std::vector<std::int64_t> equal_slices;
+    c10d::AllToAllOptions exchange;
+    exchange.timeout = options.timeout;
+    const auto exchanged =
+        alltoall_base(parts, slices, equal_slices, equal_slices, exchange)->getFuture();
+    const auto reduce = [output = output.view({-1}), parts, op](c10::ivalue::Future& arrived) {
+      arrived.value();  // throws what went wrong
+      reduce_rows(output, parts, op);
+      return c10::IValue(std::vector<at::Tensor>{output});
+    };
+    return c10::make_intrusive<FutureWork>(exchanged->then(reduce, exchanged->elementType()));
+  }
+
+  /// ProcessGroupGloo gathers into a buffer of its own and copies from there. Here every rank
+  /// broadcasts its slice in place: the same bytes on the wire, several slices at a time.
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override {
+    const std::vector<at::Tensor>& slices = outputs.at(0);
+    const at::Tensor& mine = slices.at(getRank());
+    if (mine.data_ptr() != inputs.at(0).data_ptr()) mine.copy_(inputs[0].view(mine.sizes()));
+    const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
+    c10::List<FuturePtr> sent(c10::FutureType::create(tensors));
+    for (int root = 0; root < getSize(); ++root) {
+      std::vector<at::Tensor> slice = {slices[root]};
+      c10d::BroadcastOptions from;
+      from.rootRank = root;
+      from.timeout = options.timeout;
+      sent.push_back(broadcast(slice, from)->getFuture());
+    }
+    const auto gathered = [slices, sent](c10::ivalue::Future& all) {
+      all.value();  // throws what went wrong
+      // All are done, but LibTorch counts them by an atomic that ThreadSanitizer does not see.
+      for (const FuturePtr& each : sent) each->wait();
+      return c10::IValue(slices);
+    };
+    return c10::make_intrusive<FutureWork>(c10::collectAll(sent)->then(gathered, tensors));
+  }
+
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override {
+    std::vector<std::vector<at::Tensor>> slices = {
+        output.view({getSize(), input.numel()}).unbind()};
+    std::vector<at::Tensor> inputs = {input};
+    return allgather(slices, inputs, options);
+  }
+
+  at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
+    return allocate_private(elements, options);
+  }
+
+ private:
+  /// A closed connection refuses new messages, but does not tell those who already wait on it
+  /// (gloo's Pair::close). Refusing a message does tell them. So one more message is tried over
+  /// each context (tag modulo their number).
+  void fail_posted(int peer) {
+    std::vector<at::Tensor> nothing = {at::zeros({1})};
+    for (std::size_t tag = 0; tag < contexts_.size(); ++tag) {
+      try {
+        ProcessGroupGloo::send(nothing, peer, static_cast<int>(tag));
+      } catch (const std::exception&) {  // that is the point
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::milliseconds(
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000.0)));
+}
+
+c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    const std::string& where,
+                                                    const std::string& address,
+                                                    const CommConfig& config) {
+  const NoSigpipe no_sigpipe;  // for gloo's threads, which start here
+  const BatchThreads batch_threads;
+  auto options = c10d::ProcessGroupGloo::Options::create(to_milliseconds(config.timeout_s));
+  options->threads = static_cast<int>(config.gloo_threads);
+  try {
+    options->devices.push_back(
+        config.interface.empty()
+            ? c10d::ProcessGroupGloo::createDeviceForHostname(address)
+            : c10d::ProcessGroupGloo::createDeviceForInterface(config.interface));
+  } catch (const std::exception& failure) {
+    const std::string asked =
+        config.interface.empty() ? "address " + address : "interface " + config.interface;
+    throw_comm_error(
+        failure,
+        {.what = "gloo cannot listen on this host's network",
+         .where = where + ", " + asked,
+         .expected = "an address of this host that the other ranks can reach",
+         .hint = "`interface` under `world:` chooses; `ip -br address` lists what is there"});
+  }
+  try {
+    return c10::make_intrusive<GlooBackend>(store, rank, world_size, options);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw_comm_error(failure, {.what = "gloo could not connect this rank to the others",
+                               .where = where,
+                               .expected = "connections from and to every rank"});
+  }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,42 @@
+// Hands collectives in shared memory to their thread, and allocates that memory.
+#include "ddprun/comm/backends/shm_queue.h"
+
+#include <ATen/Functions.h>
+
+#include "ddprun/base/private_memory.h"
+
+namespace ddprun {
+
+ShmQueue::ShmQueue(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+                   std::chrono::milliseconds timeout, std::shared_ptr<ShmAllocations> allocations)
+    : collectives_(store, place, timeout, std::move(allocations)),
+      tasks_([this] { collectives_.mark_failed(); }) {}
+
+ShmQueue::~ShmQueue() {
+  if (tasks_.busy()) collectives_.abort();
+}
+
+c10::intrusive_ptr<c10d::Work> ShmQueue::submit(std::vector<at::Tensor> results, Run run) {
+  return tasks_.submit(std::move(results), [this, run = std::move(run)] { run(collectives_); });
+}
+
+at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& options) {
+  TORCH_CHECK(options.device().is_cpu() && elements >= 0, "shared memory is on the CPU");
+  const auto bytes = elements * static_cast<std::int64_t>(options.dtype().itemsize());
+  const ShmPlace& place = collectives_.place();
+  if (bytes == 0 || place.size == 1) return allocate_private(elements, options);
+  int number = -1;
+  submit({}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); })->wait();
+  const auto allocations = collectives_.allocations();
+  std::byte* const data = allocations->part(number, place.rank);
+  c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::kCPU);  // as allocators do
+  return at::from_blob(
+      data, {elements},
+      [allocations, number, bytes](void* mine) {
+        c10::reportMemoryUsageToProfiler(mine, -bytes, 0, 0, c10::kCPU);
+        allocations->release(number);
+      },
+      options);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,41 @@
+// The thread that runs collectives in shared memory, in the order of the calls.
+#pragma once
+
+#include <functional>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "ddprun/comm/backends/shm_collectives.h"
+#include "ddprun/comm/backends/task_queue.h"
+
+namespace ddprun {
+
+/// Runs what is submitted, one at a time. After a failure here or on a peer, everything later fails
+/// with the same words. Any thread may submit.
+class ShmQueue {
+ public:
+  using Run = std::function<void(ShmCollectives&)>;
+
+  /// Throws as ShmCollectives does.
+  ShmQueue(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+           std::chrono::milliseconds timeout,
+           std::shared_ptr<ShmAllocations> allocations = std::make_shared<ShmAllocations>());
+  /// Makes what is under way or queued fail, here and on the other ranks.
+  ~ShmQueue();
+  ShmQueue(const ShmQueue&) = delete;
+  ShmQueue& operator=(const ShmQueue&) = delete;
+
+  /// Queues `run`. The work's future gives `results`. What `run` captures lives until it is done.
+  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results, Run run);
+
+  /// Zeroed memory that collectives reach without a copy. All ranks must call it; it blocks.
+  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
+  const std::shared_ptr<ShmAllocations>& allocations() const { return collectives_.allocations(); }
+
+ private:
+  ShmCollectives collectives_;
+  TaskQueue tasks_;  // last: its thread uses the above
+};
+
+}  // namespace ddprun

@@ -1,0 +1,252 @@
+// The process group: checks its arguments, hands collectives to the recording backend.
+#include "ddprun/comm/group/process_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/launch_board.h"
+#include "ddprun/device/device.h"
+
+namespace ddprun {
+
+struct Work::State {
+  c10::intrusive_ptr<RecordedWork> work;
+};
+
+void Work::wait() {
+  if (state_) state_->work->wait();
+}
+
+namespace {
+
+c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::avg:
+      return c10d::ReduceOp::AVG;
+    case ReduceOp::max:
+      return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::UNUSED;
+}
+
+/// The tensor as the backend may write it: a leaf that requires grad must not be changed in place
+/// under autograd.
+at::Tensor writable(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? tensor.detach() : tensor;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text = c10::toString(tensor.scalar_type());
+  text += " tensor of " + std::to_string(tensor.numel()) + " elements";
+  return tensor.is_contiguous() ? text : text + ", not contiguous";
+}
+
+}  // namespace
+
+class ProcessGroup::Impl {
+ public:
+  Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
+       int workers, GroupOrigin origin, Device& device)
+      : device_(device),
+        backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers, device,
+                                                       origin.place)),
+        store_(std::move(store)),
+        origin_(std::move(origin)) {}
+  /// c10d code may hold the recording backend for longer; the connections end here.
+  ~Impl() { backend_->release(); }
+
+  Work start(CollectiveKind kind, const at::Tensor& payload, std::string_view label,
+             const RecordingBackend::Call& call) {
+    const auto bytes = static_cast<std::int64_t>(payload.nbytes());
+    return Work(
+        std::make_shared<Work::State>(Work::State{backend_->record(kind, bytes, label, call)}));
+  }
+
+  /// `whole`: n slices of the size of `slice`, or the tensor itself where n is 1.
+  void check(CollectiveKind kind, std::string_view label, const at::Tensor& whole,
+             const at::Tensor& slice, int n) const {
+    if (whole.is_contiguous() && slice.is_contiguous() &&
+        whole.scalar_type() == slice.scalar_type() && whole.numel() == slice.numel() * n) {
+      return;
+    }
+    throw CommError(
+        {.what = "a collective was called with tensors that it cannot take",
+         .where = backend_->place() + ", " + name_of(kind) + " '" + std::string(label) + "'",
+         .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
+         .expected = n == 1 ? "a contiguous tensor"
+                            : "contiguous tensors of one type, one of them " + std::to_string(n) +
+                                  " times the size of the other",
+         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
+  }
+
+  /// For subgroup(): some of the ranks, in order, each once, and this one among them.
+  void check_members(const std::vector<int>& ranks) const {
+    const bool inside = !ranks.empty() && ranks.front() >= 0 && ranks.back() < backend_->getSize();
+    const bool rising = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
+    const bool mine = std::ranges::find(ranks, backend_->getRank()) != ranks.end();
+    if (inside && rising && mine && origin_.subgroup) return;
+    throw CommError({.what = "these ranks cannot be a group",
+                     .where = backend_->place() + ", subgroup()",
+                     .got = fmt::format("[{}]", fmt::join(ranks, ", ")),
+                     .expected = "some of the ranks, in order, each once, and this one among them",
+                     .hint = "the strategy that asks for the group is at fault"});
+  }
+
+  std::vector<std::string> all_gather_object(const std::string& text);
+  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
+
+  Device& device_;
+  c10::intrusive_ptr<RecordingBackend> backend_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  GroupOrigin origin_;
+  /// By their ranks, in the order in which they were made.
+  std::vector<std::pair<std::vector<int>, std::unique_ptr<ProcessGroup>>> subgroups_;
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
+  std::int64_t rounds_ = 0;  // of all_gather_object()
+};
+
+std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string& text) {
+  const std::string round = "all_gather_object/" + std::to_string(rounds_++);
+  LaunchBoard::announce(backend_->getSize(), "all_gather_object", 0, "");
+  try {
+    return ddprun::all_gather_object(*store_, round, backend_->getRank(), backend_->getSize(), text,
+                                     backend_->getBackendOptions()->timeout);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+                               .where = backend_->place() + ", " + round,
+                               .expected = "a message of every rank"});
+  }
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
+  if (!c10d_group_) {
+    const auto type = c10d::ProcessGroup::strToBackendType(backend_->getBackendName());
+    c10d_group_ =
+        c10::make_intrusive<c10d::ProcessGroup>(store_, backend_->getRank(), backend_->getSize());
+    c10d_group_->setBackend(device_.torch_device().type(), type,
+                            c10::intrusive_ptr<c10d::Backend>(backend_));
+    c10d_group_->setDefaultBackend(type);
+  }
+  return c10d_group_;
+}
+
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
+                           c10::intrusive_ptr<c10d::Store> store, int workers, GroupOrigin origin,
+                           Device& device)
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers, std::move(origin),
+                                   device)) {}
+ProcessGroup::~ProcessGroup() = default;
+
+int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
+int ProcessGroup::size() const { return impl_->backend_->getSize(); }
+Device& ProcessGroup::device() const { return impl_->device_; }
+std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
+const std::string& ProcessGroup::backend_reason() const { return impl_->origin_.reason; }
+int ProcessGroup::ranks_per_host() const { return impl_->origin_.ranks_per_host; }
+
+at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions& options) {
+  return impl_->backend_->allocateTensor(elements, options);
+}
+
+Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  impl_->check(CollectiveKind::all_reduce, label, tensor, tensor, 1);
+  return impl_->start(CollectiveKind::all_reduce, tensor, label, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors = {writable(tensor)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend.allreduce(tensors, options);
+  });
+}
+
+Work ProcessGroup::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
+  impl_->check(CollectiveKind::broadcast, label, tensor, tensor, 1);
+  return impl_->start(CollectiveKind::broadcast, tensor, label, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors = {writable(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend.broadcast(tensors, options);
+  });
+}
+
+Work ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                  std::string_view label) {
+  impl_->check(CollectiveKind::reduce_scatter, label, input, output, size());
+  return impl_->start(CollectiveKind::reduce_scatter, input, label, [&](c10d::Backend& backend) {
+    at::Tensor slice = writable(output);
+    at::Tensor whole = writable(input);
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_c10d(op);
+    return backend._reduce_scatter_base(slice, whole, options);
+  });
+}
+
+Work ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input,
+                              std::string_view label) {
+  impl_->check(CollectiveKind::all_gather, label, output, input, size());
+  return impl_->start(CollectiveKind::all_gather, output, label, [&](c10d::Backend& backend) {
+    at::Tensor whole = writable(output).view({-1});
+    at::Tensor slice = writable(input).view({-1});
+    return backend._allgather_base(whole, slice, {});
+  });
+}
+
+void ProcessGroup::barrier(std::string_view label) {
+  impl_->backend_
+      ->record(CollectiveKind::barrier, 0, label,
+               [](c10d::Backend& backend) { return backend.barrier({}); })
+      ->wait();
+  impl_->device_.synchronize();
+}
+
+std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text) {
+  return impl_->all_gather_object(text);
+}
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
+
+ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
+  impl_->check_members(ranks);
+  if (static_cast<int>(ranks.size()) == size()) return *this;
+  auto& known = impl_->subgroups_;
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const auto& each) { return each.first == ranks; });
+  if (found != known.end()) return *found->second;
+  known.emplace_back(ranks, impl_->origin_.subgroup(ranks));
+  return *known.back().second;
+}
+
+std::vector<CollectiveRecord> ProcessGroup::take_records() {
+  std::vector<CollectiveRecord> records = impl_->backend_->take_records();
+  if (impl_->subgroups_.empty()) return records;
+  for (const auto& [ranks, group] : impl_->subgroups_) {
+    const auto more = group->take_records();
+    records.insert(records.end(), more.begin(), more.end());
+  }
+  std::stable_sort(records.begin(), records.end(),
+                   [](const auto& a, const auto& b) { return a.enqueue_ns < b.enqueue_ns; });
+  return records;
+}
+
+void ProcessGroup::replay() {
+  impl_->backend_->replay();
+  for (const auto& [ranks, group] : impl_->subgroups_) group->replay();
+}
+
+void ProcessGroup::shutdown() {
+  for (const auto& [ranks, group] : impl_->subgroups_) group->shutdown();
+  barrier("shutdown");
+  impl_->backend_->shutdown();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,63 @@
+// The collectives between the ranks of a run, as a strategy calls them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ddprun/comm/store/collective_kind.h"
+
+namespace ddprun {
+
+/// A handle of a collective under way. Copies are handles of the same collective.
+class Work {
+ public:
+  struct State;
+  Work() = default;  ///< an empty handle: wait() returns at once
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// Blocks until the result is in the tensor. On a GPU, the current stream waits instead of the
+  /// caller. Throws CommError if the collective failed.
+  void wait();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A call returns at once. Its tensors must be contiguous and on the group's device, and must stay
+/// alive and untouched until wait(). Every rank must make the same calls in the same order. One
+/// thread at a time may call: the training thread, or autograd's while the training thread waits in
+/// backward. A failure (a dead peer, a timeout) throws CommError that names the collective, its
+/// label and this rank.
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// In place: tensor = op over the ranks' tensors. ReduceOp::avg is the sum, divided once by
+  /// size(): exact wherever the mean is. The division is part of the recorded time.
+  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) = 0;
+  /// In place: tensor = tensor of rank `root`.
+  virtual Work broadcast(const at::Tensor& tensor, int root, std::string_view label) = 0;
+  /// output = this rank's slice of op over the ranks' inputs. There are size() equal slices, in
+  /// rank order. `output` may be this rank's slice of `input`.
+  virtual Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                              std::string_view label) = 0;
+  /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's part
+  /// of `output`.
+  virtual Work all_gather(const at::Tensor& output, const at::Tensor& input,
+                          std::string_view label) = 0;
+
+  /// Some of these ranks, in order and this one among them, as a group of their own, in which
+  /// ranks[i] is rank i. Those ranks call it, and ranks that are in several groups in one order. It
+  /// blocks. All of the ranks are this group itself. The group lives as long as this one, which has
+  /// its records, too. Throws CommError, and ConfigError if the backend joins all ranks or none
+  /// (mpi).
+  virtual RankGroup& subgroup(const std::vector<int>& ranks) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,291 @@
+// Records collectives: when each was called, got a thread, was done, and was waited for.
+#include "ddprun/comm/group/recording_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "ddprun/base/failure.h"
+#include "ddprun/comm/store/launch_board.h"
+
+namespace ddprun {
+
+namespace {
+
+/// A worker that is still busy.
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+std::string place_of(int rank, int size) {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(size);
+}
+
+/// What reaches the caller as it is: our own, and memory that ran out, which is this rank's own
+/// doing and no failure of the communication.
+bool passes(const std::exception& failure) {
+  return dynamic_cast<const CommError*>(&failure) != nullptr || says_out_of_memory(failure);
+}
+
+bool says_peer_gone(const std::string& message) {
+  constexpr std::array kParts{"by peer", "Broken pipe",        "onnection closed", "ailed to recv",
+                              "is gone", "has left the group", "gave up"};
+  return !says_timeout(message) && std::ranges::any_of(kParts, [&message](const char* part) {
+    return message.find(part) != std::string::npos;
+  });
+}
+
+std::string hint_for(const std::string& message) {
+  if (says_timeout(message)) {
+    return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
+           "allows";
+  }
+  if (says_peer_gone(message)) return "another rank ended; its own message says why";
+  return "see the messages of the other ranks";
+}
+
+}  // namespace
+
+bool says_timeout(const std::string& message) {
+  return message.find("imed out") != std::string::npos ||
+         message.find("imeout") != std::string::npos ||
+         message.find(" within ") != std::string::npos;  // our own words
+}
+
+void throw_comm_error(const std::exception& failure, ErrorText text) {
+  text.got = first_line_of(failure);
+  if (text.hint.empty()) text.hint = hint_for(text.got);
+  const bool gone = dynamic_cast<const PeerGoneError*>(&failure) != nullptr;
+  if (gone || says_peer_gone(text.got)) throw PeerGoneError(std::move(text));
+  throw CommError(std::move(text));
+}
+
+bool RecordedWork::wait(std::chrono::milliseconds timeout) {
+  TORCH_CHECK(timeout == kNoTimeout,
+              "a recorded collective ends by its backend's timeout, not by wait's");
+  Mark not_waited = 0;
+  const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
+  {
+    const LaunchBoard::Wait waiting;
+    future_->wait();
+  }
+  if (first) {
+    entry_->wait_end = device_.mark();
+    entry_->release_span();
+  }
+  if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
+  return true;
+}
+
+RecordedWork::~RecordedWork() {
+  if (entry_->wait_begin == 0) entry_->release_span();
+}
+
+RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
+                                   Device& device, std::string group)
+    : Backend(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      name_(inner_->getBackendName()),
+      group_(std::move(group)),
+      device_(device),
+      worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
+
+std::string RecordingBackend::place() const { return group_ + place_of(getRank(), getSize()); }
+
+c10d::Backend& RecordingBackend::inner() const {
+  if (inner_) return *inner_;
+  throw CommError({.what = "the process group is shut down",
+                   .where = place(),
+                   .got = "a collective after shutdown()",
+                   .expected = "collectives before it only",
+                   .hint = "shut the group down when all work is done"});
+}
+
+c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, std::int64_t bytes,
+                                                          std::string_view label,
+                                                          const Call& call) {
+  LaunchBoard::announce(getSize(), name_of(kind), bytes, label);
+  auto entry = std::make_shared<CollectiveEntry>();
+  entry->record.kind = kind;
+  entry->record.bytes = bytes;
+  entry->record.ranks = getSize();
+  entry->record.label = label;
+  entry->span.emplace(name_of(kind), entry->record.label, bytes);
+  entry->enqueue = device_.mark();
+  const auto describe = [place = place(), entry] {
+    return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
+  };
+  c10::intrusive_ptr<c10::ivalue::Future> done;
+  try {
+    done = call(inner())->getFuture();
+  } catch (const std::exception& failure) {
+    if (passes(failure)) throw;
+    throw_comm_error(failure,
+                     {.what = "a collective could not be started",
+                      .where = describe(),
+                      .expected = "a backend that takes the tensors, and ranks that live"});
+  }
+  // Runs on the backend's thread when the operation is over (or here if it already is); for a GPU
+  // here, on a stream that waits for the operation.
+  const auto finish = [entry, describe, &device = device_](c10::ivalue::Future& operation) {
+    entry->end.store(device.mark(), std::memory_order_release);
+    LaunchBoard::note_progress();
+    entry->release_span();
+    try {
+      return operation.value();
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception& failure) {
+      throw_comm_error(failure, {.what = "a collective failed",
+                                 .where = describe(),
+                                 .expected = "the same call on every rank, in time"});
+    }
+  };
+  if (device_.capturing()) {
+    captured_.push_back(entry);
+  } else {
+    if (entries_.size() >= kKeptRecords) {  // nobody takes them
+      done_.clear();
+      collect();
+    }
+    entries_.push_back(entry);
+  }
+  return c10::make_intrusive<RecordedWork>(device_, std::move(entry),
+                                           done->then(finish, done->elementType()));
+}
+
+void RecordingBackend::shutdown() {
+  try {
+    inner().shutdown();
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw_comm_error(failure, {.what = "the group could not end in order",
+                               .where = place(),
+                               .expected = "every rank at the end of the run"});
+  }
+  release();
+}
+
+std::vector<CollectiveRecord> RecordingBackend::take_records() {
+  collect();
+  return std::exchange(done_, {});
+}
+
+void RecordingBackend::replay() {
+  for (const auto& captured : captured_) {
+    auto entry = std::make_shared<CollectiveEntry>();
+    entry->record = captured->record;
+    entry->enqueue = captured->enqueue;
+    entry->end = captured->end.load();
+    entry->wait_begin = captured->wait_begin.load();
+    entry->wait_end = captured->wait_end.load();
+    entries_.push_back(std::move(entry));
+  }
+}
+
+std::int64_t RecordingBackend::time_or_zero(Mark mark) const {
+  return mark == 0 ? 0 : device_.time_of(mark);
+}
+
+void RecordingBackend::collect() {
+  // The backend's threads take collectives in order, each when it is free: which one took which,
+  // and so when it began, follows from the ends. A collective under way keeps its thread; those
+  // behind it can be done all the same.
+  std::vector<std::int64_t> free_ns = worker_free_ns_;
+  bool all_before_done = true;
+  std::size_t finished = 0;
+  for (const auto& entry : entries_) {
+    const auto worker = std::min_element(free_ns.begin(), free_ns.end());
+    if (*worker == kNever) break;
+    const Mark end = entry->end.load(std::memory_order_acquire);
+    const std::int64_t enqueue_ns = device_.time_of(entry->enqueue);
+    const std::int64_t start_ns = std::max(enqueue_ns, *worker);
+    const std::int64_t end_ns = end == 0 ? 0 : device_.time_of(end);
+    *worker = end == 0 ? kNever : end_ns;
+    if (end != 0 && !entry->taken) {
+      CollectiveRecord record = entry->record;
+      record.enqueue_ns = enqueue_ns;
+      record.start_ns = std::min(start_ns, end_ns);
+      record.end_ns = end_ns;
+      record.wait_begin_ns = time_or_zero(entry->wait_begin);
+      record.wait_end_ns = time_or_zero(entry->wait_end);
+      done_.push_back(std::move(record));
+      entry->taken = true;
+    }
+    all_before_done = all_before_done && end != 0;
+    if (all_before_done) {
+      ++finished;
+      worker_free_ns_ = free_ns;
+    }
+  }
+  entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(finished));
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::broadcast(std::vector<at::Tensor>& tensors,
+                                                           const c10d::BroadcastOptions& options) {
+  return record(CollectiveKind::broadcast, bytes_of(tensors), "c10d.broadcast",
+                [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce(std::vector<at::Tensor>& tensors,
+                                                           const c10d::AllreduceOptions& options) {
+  return record(CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce",
+                [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce_coalesced(
+    std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  return record(
+      CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce_coalesced",
+      [&](c10d::Backend& backend) { return backend.allreduce_coalesced(tensors, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::allgather(
+    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
+  return record(
+      CollectiveKind::all_gather, bytes_of(inputs) * getSize(), "c10d.allgather",
+      [&](c10d::Backend& backend) { return backend.allgather(outputs, inputs, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  return record(
+      CollectiveKind::all_gather, bytes_of({output}), "c10d._allgather_base",
+      [&](c10d::Backend& backend) { return backend._allgather_base(output, input, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  return record(
+      CollectiveKind::reduce_scatter, bytes_of({input}), "c10d._reduce_scatter_base",
+      [&](c10d::Backend& backend) { return backend._reduce_scatter_base(output, input, options); });
+}
+
+c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOptions& options) {
+  return record(CollectiveKind::barrier, 0, "c10d.barrier",
+                [&](c10d::Backend& backend) { return backend.barrier(options); });
+}
+
+at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions options) {
+  LaunchBoard::announce(getSize(), "allocate", elements * options.dtype().itemsize(), "");
+  const LaunchBoard::Wait waiting;
+  try {
+    return inner().allocateTensor(elements, options);
+  } catch (const std::exception& failure) {
+    if (passes(failure)) throw;
+    throw_comm_error(failure, {.what = "the group could not allocate memory for its collectives",
+                               .where = place() + ", " + std::to_string(elements) +
+                                        " elements of " + std::string(options.dtype().name()),
+                               .expected = "memory for the parameters and gradients of all ranks",
+                               .hint = "a smaller model, or fewer ranks on this host"});
+  }
+}
+
+}  // namespace ddprun

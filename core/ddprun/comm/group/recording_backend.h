@@ -1,0 +1,150 @@
+// A c10d::Backend that passes each collective on to another backend, and records when it ran.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "ddprun/base/error.h"
+#include "ddprun/comm/group/collective.h"
+#include "ddprun/device/device.h"
+#include "ddprun/measure/profiler_range.h"
+
+namespace ddprun {
+
+/// A collective, from its call until its record is taken. The backend's thread and the thread that
+/// waits write the atomics; the rest is fixed at the call. Marks become times when the record is
+/// taken.
+struct CollectiveEntry {
+  /// Without its times.
+  CollectiveRecord record;
+  /// The call. On a GPU, the mark is behind the work that computes the tensors.
+  Mark enqueue = 0;
+  /// The result was there; 0: not yet, or on a GPU not yet enqueued.
+  std::atomic<Mark> end = 0;
+  std::atomic<Mark> wait_begin = 0;
+  std::atomic<Mark> wait_end = 0;
+  bool taken = false;
+
+  /// What a profiler shows of the collective. It begins at the call. It ends when the collective is
+  /// done (on a GPU: enqueued) and, if someone waits, when the first wait is over.
+  std::optional<ProfilerSpan> span;
+  /// Called twice: when the operation is done, and when the first wait is over or none can come.
+  void release_span() {
+    if (--span_holders == 0) span.reset();
+  }
+  std::atomic<int> span_holders = 2;
+};
+
+/// The c10d::Work of a recorded collective. Its future completes after the record is complete, and
+/// carries a failure as CommError. So code that waits for the future alone (c10d::Reducer) finds
+/// the record complete, and throws our error.
+class RecordedWork final : public c10d::Work {
+ public:
+  RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
+               c10::intrusive_ptr<c10::ivalue::Future> future)
+      : device_(device), entry_(std::move(entry)), future_(std::move(future)) {}
+  ~RecordedWork() override;
+
+  bool isCompleted() override { return future_->completed(); }
+  bool isSuccess() const override { return future_->hasValue(); }
+  std::exception_ptr exception() const override { return future_->exception_ptr(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  /// Waits for the result; on a GPU, the current stream waits instead of the caller. The times of
+  /// the first call are recorded. No `timeout` may be given: the backend's own ends the wait.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+
+ private:
+  Device& device_;
+  std::shared_ptr<CollectiveEntry> entry_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/// Wraps another backend. Everything that a ProcessGroup sends goes through here: its own methods
+/// call record(), and c10d code that holds this object as its backend calls the overrides.
+class RecordingBackend final : public c10d::Backend {
+ public:
+  /// `inner`: its Works must supply futures. A future completes on the CPU when the result is
+  /// there, and on a GPU when the operation is enqueued. `workers`: how many collectives `inner`
+  /// runs at a time. `device`: of the tensors; it outlives this object. `group`:
+  /// which ranks these are, before their numbers in place().
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device,
+                   std::string group = {});
+
+  /// Records that are kept if nobody takes them: the last 65,536 at least.
+  static constexpr std::size_t kKeptRecords = 65'536;
+
+  using Call = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
+  /// Starts a collective by `call` and records it. Throws CommError if it could not be started.
+  c10::intrusive_ptr<RecordedWork> record(CollectiveKind kind, std::int64_t bytes,
+                                          std::string_view label, const Call& call);
+  /// The records of all collectives that are done and were not taken before, in the order of the
+  /// calls.
+  std::vector<CollectiveRecord> take_records();
+  /// Says that the captured collectives have run once more: the next take_records() has a record of
+  /// each. A capture alone makes no records.
+  void replay();
+  /// Ends the wrapped backend in order. All ranks call it, with no collective under way. Throws
+  /// CommError.
+  void shutdown() override;
+  /// Drops the wrapped backend at once; later collectives throw CommError. A second call does
+  /// nothing.
+  void release() { inner_.reset(); }
+  /// "rank 1 of 2", "of ranks 1, 3: rank 1 of 2"
+  std::string place() const;
+
+  const std::string getBackendName() const override { return name_; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return inner().getBackendOptions(); }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
+      std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
+  /// The wrapped backend's memory; not recorded. Throws CommError.
+  at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
+
+ private:
+  c10d::Backend& inner() const;
+  std::int64_t time_or_zero(Mark mark) const;
+  /// Moves the records of what is done from entries_ to done_.
+  void collect();
+
+  c10::intrusive_ptr<c10d::Backend> inner_;
+  const std::string name_;
+  const std::string group_;
+  Device& device_;
+  std::deque<std::shared_ptr<CollectiveEntry>> entries_;
+  /// Collectives of the captured work: replay() copies them to entries_.
+  std::vector<std::shared_ptr<CollectiveEntry>> captured_;
+  /// Records not taken yet, older than entries_.
+  std::vector<CollectiveRecord> done_;
+  /// For each of the backend's threads: when it ended the last collective dropped from entries_.
+  std::vector<std::int64_t> worker_free_ns_;
+};
+
+/// Whether the words are of a wait that lasted too long.
+bool says_timeout(const std::string& message);
+
+/// Throws a CommError of this failure, a PeerGoneError where another rank left. The first line of
+/// its message is `got`; where the text has no hint, the message suggests one.
+[[noreturn]] void throw_comm_error(const std::exception& failure, ErrorText text);
+
+}  // namespace ddprun

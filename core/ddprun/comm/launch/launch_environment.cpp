@@ -1,0 +1,178 @@
+// Reads a rank's place from the variables of the launcher that started it: torchrun, Slurm, Open
+// MPI.
+#include "ddprun/comm/launch/launch_environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr int kDefaultPort = 29500;  // as torchrun's
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+constexpr const char* kHint = "torchrun, srun or mpirun sets it for the ranks that it starts";
+
+[[noreturn]] void refuse_missing(const std::string& name, const std::string& expected,
+                                 const std::string& hint = kHint) {
+  throw ConfigError({.what = "a variable of the launcher is missing",
+                     .where = "environment variable " + name,
+                     .got = "not set",
+                     .expected = expected,
+                     .hint = hint});
+}
+
+[[noreturn]] void refuse_value(const std::string& name, const std::string& got,
+                               const std::string& expected) {
+  throw ConfigError({.what = "a variable of the launcher is wrong",
+                     .where = "environment variable " + name,
+                     .got = "'" + got + "'",
+                     .expected = expected,
+                     .hint = kHint});
+}
+
+int parse(const std::string& name, const std::string& text, int min, int max) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
+    const std::string upper =
+        max == std::numeric_limits<int>::max() ? "" : " to " + std::to_string(max);
+    refuse_value(name, text.empty() ? "(empty)" : text,
+                 "a whole number from " + std::to_string(min) + upper);
+  }
+  return value;
+}
+
+std::optional<int> number(const char* name, int min, int max = std::numeric_limits<int>::max()) {
+  const auto text = variable(name);
+  return text ? std::optional<int>(parse(name, *text, min, max)) : std::nullopt;
+}
+
+int required(const char* name, int min, int max = std::numeric_limits<int>::max()) {
+  const auto value = number(name, min, max);
+  if (!value) refuse_missing(name, "a whole number from " + std::to_string(min));
+  return *value;
+}
+
+/// The variables of rank and size, the rank below the size.
+void read_rank(RankInfo& info, const char* rank, const char* size) {
+  info.world_size = required(size, 1);
+  info.rank = required(rank, 0, info.world_size - 1);
+}
+
+void read_local_rank(RankInfo& info, const char* rank, const char* size) {
+  info.local_size = required(size, 1, info.world_size);
+  info.local_rank = required(rank, 0, info.local_size - 1);
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+RankInfo from_torchrun() {
+  RankInfo info;
+  info.launcher = "torchrun";
+  read_rank(info, "RANK", "WORLD_SIZE");
+  const auto address = variable("MASTER_ADDR");
+  if (!address || address->empty()) refuse_missing("MASTER_ADDR", "the host of rank 0");
+  info.master_addr = *address;
+  info.master_port = required("MASTER_PORT", 1, 65535);
+  info.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (variable("LOCAL_RANK") && variable("LOCAL_WORLD_SIZE")) {
+    read_local_rank(info, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  } else if (is_loopback(info.master_addr)) {  // all ranks are on this host
+    info.local_size = info.world_size;
+    info.local_rank = number("LOCAL_RANK", 0, info.local_size - 1).value_or(info.rank);
+  } else if (variable("LOCAL_RANK") || variable("LOCAL_WORLD_SIZE")) {
+    refuse_missing(variable("LOCAL_RANK") ? "LOCAL_WORLD_SIZE" : "LOCAL_RANK",
+                   "both or none of the two",
+                   "none means one rank a host, as Kubernetes starts them");
+  }
+  return info;
+}
+
+/// The first host of a Slurm list: "node[03-05,9],gpu1" -> "node03".
+std::string first_host(const std::string& list) {
+  const auto end = list.find_first_of("[,");
+  if (end == std::string::npos || list[end] == ',') return list.substr(0, end);
+  const auto digits_end = list.find_first_of("-,]", end + 1);
+  return list.substr(0, end) + list.substr(end + 1, digits_end - end - 1);
+}
+
+/// Entry `node` of Slurm's list of tasks a node: "4(x2),3" is 4, 4, 3.
+int tasks_on_node(const char* name, const std::string& list, int node) {
+  std::size_t begin = 0;
+  while (begin < list.size()) {
+    const auto comma = std::min(list.find(',', begin), list.size());
+    const std::string item = list.substr(begin, comma - begin);
+    const auto bracket = item.find("(x");
+    const int tasks = parse(name, item.substr(0, bracket), 1, std::numeric_limits<int>::max());
+    const int nodes =
+        bracket == std::string::npos || item.back() != ')'
+            ? 1
+            : parse(name, item.substr(bracket + 2, item.size() - bracket - 3), 1, 1 << 20);
+    if (node < nodes) return tasks;
+    node -= nodes;
+    begin = comma + 1;
+  }
+  refuse_value(name, list, "the number of tasks of each node, such as 4(x2),3");
+}
+
+RankInfo from_slurm() {
+  RankInfo info;
+  info.launcher = "slurm";
+  const bool step = variable("SLURM_STEP_NUM_TASKS").has_value();
+  read_rank(info, "SLURM_PROCID", step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
+  const char* layout = step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
+  const auto tasks = variable(layout);
+  if (!tasks)
+    refuse_missing(layout, "the number of tasks of each node", "start the ranks with srun");
+  info.local_size = tasks_on_node(layout, *tasks, number("SLURM_NODEID", 0).value_or(0));
+  info.local_rank = required("SLURM_LOCALID", 0, info.local_size - 1);
+  const char* nodes = step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+  if (const auto address = variable("MASTER_ADDR")) {
+    info.master_addr = *address;
+  } else if (info.local_size < info.world_size) {
+    const auto list = variable(nodes);
+    if (!list || list->empty()) refuse_missing(nodes, "the hosts of the job", "or set MASTER_ADDR");
+    info.master_addr = first_host(*list);
+  }
+  // A port of the job's own: two jobs may share a host.
+  const int job_port = 15000 + number("SLURM_JOB_ID", 0).value_or(0) % 15000;
+  info.master_port = number("MASTER_PORT", 1, 65535).value_or(job_port);
+  return info;
+}
+
+RankInfo from_open_mpi() {
+  RankInfo info;
+  info.launcher = "openmpi";
+  read_rank(info, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  read_local_rank(info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (const auto address = variable("MASTER_ADDR")) {
+    info.master_addr = *address;
+  } else if (info.local_size < info.world_size) {
+    refuse_missing("MASTER_ADDR", "the host of rank 0",
+                   "mpirun -x MASTER_ADDR=host -x MASTER_PORT=port");
+  }
+  info.master_port = number("MASTER_PORT", 1, 65535).value_or(kDefaultPort);
+  return info;
+}
+
+}  // namespace
+
+std::optional<RankInfo> rank_info_from_environment() {
+  if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun();
+  if (variable("SLURM_PROCID")) return from_slurm();
+  if (variable("OMPI_COMM_WORLD_RANK") || variable("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
+  return std::nullopt;
+}
+
+}  // namespace ddprun

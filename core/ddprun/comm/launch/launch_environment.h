@@ -1,0 +1,17 @@
+// A rank's place in a launch that another program made, as the environment tells it.
+#pragma once
+
+#include <optional>
+
+#include "ddprun/comm/launch/rendezvous.h"
+
+namespace ddprun {
+
+/// Reads the variables of the launch that this process belongs to: torchrun's (RANK, WORLD_SIZE,
+/// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE), Slurm's
+/// (SLURM_PROCID, SLURM_NTASKS, ...) or Open MPI's (OMPI_COMM_WORLD_RANK, ...), in this order;
+/// nothing if none is there. Throws ConfigError naming the variable if one is missing or malformed,
+/// or rank >= world size.
+std::optional<RankInfo> rank_info_from_environment();
+
+}  // namespace ddprun

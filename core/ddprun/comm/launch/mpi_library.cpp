@@ -1,0 +1,53 @@
+// The handshake with libddprun_mpi, and who may ask for it.
+#include "ddprun/comm/launch/mpi_library.h"
+
+#include <filesystem>
+
+#include "ddprun/base/build_id.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/launch/launch_environment.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr const char* kName = "mpi";
+constexpr const char* kNoun = "the library of backend mpi";
+
+}  // namespace
+
+const MpiDescriptor& load_mpi_library() {
+  const std::filesystem::path file = own_library_file(kName);
+  if (!std::filesystem::exists(file)) {
+    throw ConfigError({.what = "this ddprun was built without MPI",
+                       .where = "world.backend",
+                       .got = "no " + file.string(),
+                       .expected = "another backend",
+                       .hint = "install Open MPI (Debian: libopenmpi-dev, openmpi-bin), then "
+                               "configure and build again"});
+  }
+  const auto& descriptor = *static_cast<const MpiDescriptor*>(
+      own_library_symbol(file, "ddprun_mpi_v1", kNoun, "backend mpi"));
+  check_own_library(descriptor.library,
+                    {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}, kNoun, file);
+  return descriptor;
+}
+
+void check_mpi(const std::string& where) {
+  try {
+    load_mpi_library();
+  } catch (const ConfigError& error) {
+    ErrorText text = error.text();
+    text.where = where;
+    throw ConfigError(std::move(text));
+  }
+  const auto launch = rank_info_from_environment();
+  if (launch && (launch->launcher == "openmpi" || launch->launcher == "slurm")) return;
+  throw ConfigError({.what = "backend mpi joins ranks that MPI's launcher started",
+                     .where = where,
+                     .got = launch ? "a launch of " + launch->launcher : "a run without a launcher",
+                     .expected = "a launch of mpirun, or of Slurm's srun with MPI",
+                     .hint = "mpirun -n 2 --bind-to none ddprun FILE.yaml"});
+}
+
+}  // namespace ddprun

@@ -1,0 +1,79 @@
+// How ranks find each other: a store that rank 0 or the launcher serves, then the process group.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/group/comm_config.h"
+#include "ddprun/comm/group/process_group.h"
+#include "ddprun/comm/launch/host_layout.h"
+
+namespace ddprun {
+
+/// RankInfo::launcher of ranks that ddprun started itself, on this host and for one run.
+inline constexpr const char* kOwnLauncher = "ddprun";
+
+/// A rank's place in the world, and where rank 0's store listens.
+struct RankInfo {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_size = 1;  ///< ranks on this host
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  /// The store's socket, already bound and listening; only rank 0 of a launch of our own has it.
+  int listen_fd = -1;
+  /// The launcher (torchrun's agent) serves the store, not rank 0.
+  bool agent_store = false;
+  /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
+  std::string launcher = kOwnLauncher;
+};
+
+/// Returns a listening TCP socket on 127.0.0.1, and its port. The caller owns the descriptor.
+std::pair<int, int> listen_on_free_port();
+
+/// Connects this rank to all others, on config.backend. `auto` takes shm if all ranks are on this
+/// host, and hierarchical if there are several hosts of several ranks each, provided that shared
+/// memory can join the ranks of a host. Otherwise it takes gloo. The group says which and why.
+///
+/// `run_id` keeps apart the keys of runs that share a store: the store of a joined launch stays
+/// open until the process ends. `host` is equal on the ranks of one host and different elsewhere.
+/// `device` is what the ranks compute on; if it has a backend of its own, the group takes that. It
+/// outlives the group.
+///
+/// Throws CommError naming the address and the ranks that did not come within config.timeout_s.
+/// Throws ConfigError if shm or hierarchical is asked for and the ranks' hosts do not allow it.
+std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
+                                      const std::string& run_id,
+                                      const std::string& host = host_identity(),
+                                      Device& device = cpu_device());
+
+/// One decision for all ranks of a launch that was joined, while no group connects them. Each rank
+/// calls it with its own text. `decide` is called on the last one that comes, with the texts of all
+/// in rank order; its result, which is not empty, is returned on every rank. Throws CommError if a
+/// rank does not come within `timeout_s`; it says what the ranks meet for, `topic`.
+std::string decide_in_launch(
+    const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
+    const std::function<std::string(const std::vector<std::string>&)>& decide);
+/// Ends that on all ranks with `decision`, at once, whoever has come. Returns the decision that
+/// holds, which is another one's if that came first.
+std::string impose_in_launch(const RankInfo& info, const std::string& topic,
+                             const std::string& decision, double timeout_s);
+/// Waits until all ranks have heard the decision, because this process may serve the store and end.
+void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s);
+
+/// For tests: `world_size` groups over one in-process store, one for each thread that plays a rank.
+/// Every thread calls it with the same `store` (make_thread_store()). Only ranks and sizes of
+/// `info` count.
+c10::intrusive_ptr<c10d::Store> make_thread_store();
+std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                             int world_size, const CommConfig& config,
+                                             Device& device = cpu_device());
+std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store,
+                                             const RankInfo& info, const CommConfig& config,
+                                             const std::string& host,
+                                             Device& device = cpu_device());
+
+}  // namespace ddprun

@@ -1,0 +1,62 @@
+// One key a rank in the store for its text, and one to say that it has read the others.
+#include "ddprun/comm/store/all_gather_object.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <iterator>
+
+#include "ddprun/base/error.h"
+#include "ddprun/comm/store/store_texts.h"
+
+namespace ddprun {
+
+void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
+                    std::chrono::milliseconds timeout, const std::string& where,
+                    const std::vector<int>& members) {
+  try {
+    return store.wait(keys, timeout);
+  } catch (const CommError&) {
+    throw;
+  } catch (const c10::Error&) {  // the time is over
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < std::ssize(keys); ++rank) {
+    if (!store.check({keys[rank]})) missing.push_back(members.empty() ? rank : members[rank]);
+  }
+  throw CommError(
+      {.what = "not all ranks came",
+       .where = where,
+       .got = fmt::format(
+           "{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(), keys.size(),
+           std::round(static_cast<double>(timeout.count()) * 1e-2) * 0.1, fmt::join(missing, ", ")),
+       .expected = "all of them",
+       .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
+}
+
+std::vector<std::string> all_gather_object(c10d::Store& store, const std::string& round, int rank,
+                                           int size, const std::string& text,
+                                           std::chrono::milliseconds timeout,
+                                           const std::vector<int>& members) {
+  std::vector<std::string> keys;
+  std::vector<std::string> read;
+  for (int peer = 0; peer < size; ++peer) {
+    keys.push_back(fmt::format("{}/{}", round, peer));
+    read.push_back(fmt::format("{}/{}/read", round, peer));
+  }
+  const std::string where = fmt::format("rank {} of {}, {}", rank, size, round);
+  post_text(store, keys[rank], text);
+  wait_for_ranks(store, keys, timeout, where, members);
+  std::vector<std::string> texts;
+  for (const auto& key : keys) texts.push_back(fetch_text(store, key));
+  leave_word(store, read[rank]);
+  if (rank == 0) {  // nobody needs the keys any more when all have read them
+    wait_for_ranks(store, read, timeout, where, members);
+    for (const auto& key : keys) remove_text(store, key);
+    for (const auto& key : read) store.deleteKey(key);
+  }
+  return texts;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,228 @@
+// One seat a rank, which the rank alone writes, without locks.
+#include "ddprun/comm/store/launch_board.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Calls that are kept: more than a strategy has under way at a time.
+constexpr std::uint64_t kKept = 64;
+
+/// What a rank does outside of phases: literals of this library, as phases' names are, so they are
+/// at one address in all processes that were forked from one.
+constexpr const char* kCheck = "the check before step 0";
+constexpr const char* kAfterStep = "after step";
+
+template <std::size_t N>
+void copy_text(char (&to)[N], std::string_view from) {
+  const std::size_t size = std::min(from.size(), N - 1);
+  std::memcpy(to, from.data(), size);
+  to[size] = '\0';
+}
+
+/// Two ranks made calls of one number that differ. `phase`: where `rank` was.
+CommError different_calls_error(const std::string& phase, int rank, const MeetingCall& call,
+                                int other_rank, const MeetingCall& other) {
+  return CommError({.what = "the ranks called different collectives",
+                    .where = "call " + std::to_string(call.number) + " of each, " + phase +
+                             " of rank " + std::to_string(rank),
+                    .got = "rank " + std::to_string(rank) + ": " + call.text() + "; rank " +
+                           std::to_string(other_rank) + ": " + other.text(),
+                    .expected = "the same calls in the same order on every rank",
+                    .hint = "one of the two left a collective out, or made one of its own: see the "
+                            "strategy"});
+}
+
+/// The first call of `a` that `b` made otherwise.
+std::optional<std::pair<MeetingCall, MeetingCall>> first_difference(const RankCalls& a,
+                                                                    const RankCalls& b) {
+  for (const MeetingCall& call : a.calls) {
+    const auto other = std::ranges::find(b.calls, call.number, &MeetingCall::number);
+    if (other != b.calls.end() && !same_call(call, *other)) return {{call, *other}};
+  }
+  return {};
+}
+
+}  // namespace
+
+MeetingCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
+                      std::string_view label) {
+  MeetingCall call{.number = number, .bytes = bytes};
+  copy_text(call.kind, kind);
+  copy_text(call.label, label);
+  return call;
+}
+
+bool same_call(const MeetingCall& a, const MeetingCall& b) {
+  return a.bytes == b.bytes && std::string_view(a.kind) == b.kind &&
+         std::string_view(a.label) == b.label;
+}
+
+std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (const auto calls = first_difference(ranks[0], ranks[rank])) {
+      return different_calls_error(ranks[0].phase, 0, calls->first, static_cast<int>(rank),
+                                   calls->second);
+    }
+  }
+  return {};
+}
+
+/// A word is written by its rank alone. A call is written before its number, so who reads the
+/// number before and after has read one call.
+struct LaunchBoard::Seat {
+  struct Entry {
+    std::atomic<std::uint64_t> number;
+    MeetingCall call;
+  };
+  std::atomic<const char*> phase;
+  std::atomic<std::int64_t> steps;
+  std::atomic<int> waits;  ///< that are under way
+  std::atomic<std::int64_t> wait_begin_ns;
+  std::atomic<std::int64_t> progress_ns;
+  std::atomic<std::uint64_t> calls;
+  Entry entries[kKept];
+};
+
+namespace {
+
+LaunchBoard* own_board = nullptr;
+int own_rank = -1;
+
+}  // namespace
+
+std::string MeetingCall::text() const {
+  std::string text = kind;
+  if (label[0] != '\0') text += " '" + std::string(label) + "'";
+  return bytes == 0 ? text : text + " of " + std::to_string(bytes) + " bytes";
+}
+
+LaunchBoard::LaunchBoard(int ranks)
+    : ranks_(ranks),
+      memory_(::mmap(nullptr, ranks * sizeof(Seat), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  if (memory_ == MAP_FAILED) {
+    throw std::system_error(errno, std::generic_category(), "memory that ranks share");
+  }
+}
+
+LaunchBoard::~LaunchBoard() { ::munmap(memory_, ranks_ * sizeof(Seat)); }
+
+LaunchBoard::Seat& LaunchBoard::seat(int rank) const { return static_cast<Seat*>(memory_)[rank]; }
+
+void LaunchBoard::sit_down(int rank) {
+  Seat& own = seat(rank);
+  own.phase = nullptr;
+  own.steps = 0;
+  own.waits = 0;
+  own.wait_begin_ns = 0;
+  own.progress_ns = 0;
+  own.calls = 0;
+  for (Seat::Entry& entry : own.entries) entry.number = 0;
+  own_board = this;
+  own_rank = rank;
+}
+
+RankStatus LaunchBoard::status(int rank) const {
+  const Seat& from = seat(rank);
+  RankStatus status;
+  const char* const phase = from.phase;
+  const std::string step = std::to_string(from.steps - 1);
+  if (phase == nullptr) {
+    status.phase = "at the start";
+  } else if (phase == kAfterStep) {
+    status.phase = "after step " + step;
+  } else {
+    status.phase = std::string("in ") + phase;
+    if (phase == to_string(Phase::step)) {
+      status.phase += " " + step;
+    } else if (from.steps > 0) {
+      status.phase += " of step " + step;
+    }
+  }
+  if (from.waits > 0) {
+    status.waiting_since_ns = std::max(from.wait_begin_ns.load(), from.progress_ns.load());
+  }
+  const std::uint64_t calls = from.calls;
+  if (const auto last = call(rank, calls)) status.last = *last;
+  status.last.number = calls;
+  return status;
+}
+
+std::optional<MeetingCall> LaunchBoard::call(int rank, std::uint64_t number) const {
+  Seat::Entry& entry = seat(rank).entries[number % kKept];
+  if (number == 0 || entry.number.load() != number) return {};
+  const MeetingCall copy = entry.call;
+  // A load would not keep the copy before it, and ThreadSanitizer knows no fences.
+  if (entry.number.fetch_add(0) != number) return {};
+  return copy;
+}
+
+RankCalls LaunchBoard::recent_calls(int rank) const {
+  RankCalls recent{status(rank).phase, {}};
+  const std::uint64_t last = seat(rank).calls;
+  for (std::uint64_t number = last < kKept ? 1 : last - kKept + 1; number <= last; ++number) {
+    if (const auto found = call(rank, number)) recent.calls.push_back(*found);
+  }
+  return recent;
+}
+
+LaunchBoard::Wait::Wait() {
+  if (own_board == nullptr) return;
+  Seat& own = own_board->seat(own_rank);
+  if (own.waits == 0) own.wait_begin_ns = now_ns();
+  ++own.waits;  // last: who sees it finds the time
+}
+
+LaunchBoard::Wait::~Wait() {
+  if (own_board != nullptr) --own_board->seat(own_rank).waits;
+}
+
+void LaunchBoard::PhaseWriter::begin(Phase phase) {
+  if (own_board == nullptr) return;
+  Seat& own = own_board->seat(own_rank);
+  own.phase = to_string(phase);
+  if (phase == Phase::step) ++own.steps;
+}
+
+void LaunchBoard::PhaseWriter::end(Phase phase) {
+  if (own_board == nullptr) return;
+  Seat& own = own_board->seat(own_rank);
+  own.phase = own.steps == 0 ? kCheck : phase == Phase::step ? kAfterStep : to_string(Phase::step);
+}
+
+void LaunchBoard::note_progress() {
+  if (own_board != nullptr) own_board->seat(own_rank).progress_ns = now_ns();
+}
+
+void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
+                           std::string_view label) {
+  if (own_board == nullptr || own_board->ranks_ != size) return;
+  Seat& own = own_board->seat(own_rank);
+  const MeetingCall call = make_call(own.calls + 1, kind, bytes, label);
+  Seat::Entry& entry = own.entries[call.number % kKept];
+  entry.number = 0;
+  entry.call = call;
+  // Sequentially consistent: of two ranks one at least sees the other's call.
+  entry.number = call.number;
+  own.calls = call.number;
+  for (int peer = 0; peer < size; ++peer) {
+    const auto other = own_board->call(peer, call.number);
+    if (!other || same_call(call, *other)) continue;
+    throw different_calls_error(own_board->status(own_rank).phase, own_rank, call, peer, *other);
+  }
+}
+
+}  // namespace ddprun

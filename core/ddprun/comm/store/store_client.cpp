@@ -1,0 +1,301 @@
+// Requests of a store over a socket that never blocks without a limit.
+#include "ddprun/comm/store/store_client.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
+#include "ddprun/comm/store/launch_board.h"
+
+namespace ddprun {
+
+namespace {
+
+using c10d::detail::CheckResponseType;
+using c10d::detail::QueryType;
+using c10d::detail::WaitResponseType;
+using std::chrono::milliseconds;
+
+/// Between attempts to connect, while nobody listens yet.
+constexpr milliseconds kRetry{50};
+/// For one attempt to connect to one address of the host.
+constexpr std::int64_t kAttemptNs = 2'000'000'000;
+/// poll() counts in milliseconds that fit an int.
+constexpr std::int64_t kLongestPollNs = 1'000'000'000;
+/// For the answer to a wait that is given up.
+constexpr std::int64_t kCancelNs = 1'000'000'000;
+/// c10d's TCPStore puts this before every key.
+constexpr const char* kKeyPrefix = "/";
+
+/// A request: its kind, then its fields.
+class Request {
+ public:
+  explicit Request(QueryType query) { value(query); }
+  template <typename T>
+  Request& value(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    return *this;
+  }
+  template <typename Text>
+  Request& text(const Text& text) {
+    value(static_cast<std::uint64_t>(text.size()));
+    bytes_.append(text.begin(), text.end());
+    return *this;
+  }
+  Request& key(const std::string& key) { return text(kKeyPrefix + key); }
+  Request& keys(const std::vector<std::string>& keys) {
+    value(static_cast<std::uint64_t>(keys.size()));
+    for (const std::string& each : keys) key(each);
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+/// Returns whether `fd` has one of `events` before the deadline.
+bool ready_before(int fd, short events, std::int64_t deadline_ns) {
+  while (true) {
+    const std::int64_t left_ns = std::max<std::int64_t>(0, deadline_ns - now_ns());
+    const std::int64_t left_ms = (std::min(left_ns, kLongestPollNs) + 999'999) / 1'000'000;
+    pollfd watched{fd, events, 0};
+    if (::poll(&watched, 1, static_cast<int>(left_ms)) > 0) return true;
+    if (left_ns == 0) return false;
+  }
+}
+
+/// A socket that is connected to this address, or none; then errno says why.
+Descriptor connect_to(const addrinfo& address, std::int64_t deadline_ns) {
+  Descriptor fd(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0) return fd;
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
+  if (errno != EINPROGRESS) return Descriptor();
+  if (!ready_before(fd.get(), POLLOUT, std::min(deadline_ns, now_ns() + kAttemptNs))) {
+    errno = ETIMEDOUT;
+    return Descriptor();
+  }
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  errno = error;
+  return error == 0 ? std::move(fd) : Descriptor();
+}
+
+std::int64_t nanoseconds(milliseconds time) { return std::chrono::nanoseconds(time).count(); }
+
+}  // namespace
+
+StoreClient::StoreClient(StorePlace place, milliseconds timeout,
+                         std::unique_ptr<StoreServer> server)
+    : Store(timeout), server_(std::move(server)), place_(std::move(place)) {
+  const LaunchBoard::Wait waiting;
+  connect(now_ns() + nanoseconds(timeout));
+}
+
+void StoreClient::connect(std::int64_t deadline_ns) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed =
+      ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(found, &::freeaddrinfo);
+  std::string cause = failed != 0 ? ::gai_strerror(failed) : "";
+  while (failed == 0) {
+    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+      socket_ = connect_to(*each, deadline_ns);
+      if (socket_.get() < 0) {
+        cause = std::strerror(errno);
+      } else if (greet(deadline_ns)) {
+        return;
+      } else {
+        cause = "what listens there closes the connection";
+      }
+    }
+    if (now_ns() >= deadline_ns) break;
+    std::this_thread::sleep_for(kRetry);
+  }
+  throw CommError(
+      {.what = "the store of this run cannot be reached",
+       .where = place_.where,
+       .got = cause + (failed == 0 ? fmt::format(", for {:g} s", timeout_.count() * 1e-3) : ""),
+       .expected = fmt::format("a store at {}, port {}", place_.host, place_.port),
+       .hint = place_.server + " serves it: is it running, and are MASTER_ADDR and "
+                               "MASTER_PORT its own?"});
+}
+
+bool StoreClient::greet(std::int64_t deadline_ns) {
+  const auto nonce = static_cast<std::uint32_t>(::getpid());
+  std::uint32_t echo = 0;
+  try {
+    send(Request(QueryType::VALIDATE).value(c10d::detail::validationMagicNumber).bytes() +
+         Request(QueryType::PING).value(nonce).bytes());
+    if (!receive(&echo, sizeof echo, deadline_ns)) fail_silent(timeout_.count());
+  } catch (const CommError&) {
+    if (now_ns() >= deadline_ns) throw;
+    failure_ = nullptr;  // a server that ends, of an earlier run: the next one may come
+    return false;
+  }
+  if (echo == nonce) return true;
+  throw CommError({.what = "what answers at the store's port is no store",
+                   .where = place_.where,
+                   .got = fmt::format("the bytes {:#010x}", echo),
+                   .expected = "the store that " + place_.server + " serves",
+                   .hint = "another program has the port: choose another MASTER_PORT"});
+}
+
+void StoreClient::fail_silent(std::int64_t limit_ms) {
+  failure_ = std::make_exception_ptr(
+      CommError({.what = "the store of this run does not answer",
+                 .where = place_.where,
+                 .got = fmt::format("no word of {} within {:g} s", place_.server,
+                                    static_cast<double>(limit_ms) * 1e-3),
+                 .expected = "an answer to every request",
+                 .hint = place_.server + " serves it: it is stopped or hangs, or another program "
+                                         "has its port"}));
+  std::rethrow_exception(failure_);
+}
+
+void StoreClient::fail_lost(const std::string& cause) {
+  failure_ = std::make_exception_ptr(
+      PeerGoneError({.what = "the store of this run was lost",
+                     .where = place_.where,
+                     .got = cause,
+                     .expected = "the store of " + place_.server + ", until all ranks are done",
+                     .hint = place_.server + " ended; its own message says why"}));
+  std::rethrow_exception(failure_);
+}
+
+void StoreClient::send(const std::string& request) {
+  if (failure_) std::rethrow_exception(failure_);
+  const std::int64_t deadline_ns = now_ns() + nanoseconds(timeout_);
+  for (std::size_t sent = 0; sent < request.size();) {
+    const ssize_t n =
+        ::send(socket_.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+    if (n >= 0) {
+      sent += static_cast<std::size_t>(n);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!ready_before(socket_.get(), POLLOUT, deadline_ns)) fail_silent(timeout_.count());
+    } else if (errno != EINTR) {
+      fail_lost(std::strerror(errno));
+    }
+  }
+}
+
+bool StoreClient::receive(void* data, std::size_t size, std::int64_t deadline_ns) {
+  for (std::size_t received = 0; received < size;) {
+    const ssize_t n =
+        ::recv(socket_.get(), static_cast<char*>(data) + received, size - received, 0);
+    if (n > 0) {
+      received += static_cast<std::size_t>(n);
+    } else if (n == 0) {
+      fail_lost("the connection was closed");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!ready_before(socket_.get(), POLLIN, deadline_ns)) return false;
+    } else if (errno != EINTR) {
+      fail_lost(std::strerror(errno));
+    }
+  }
+  return true;
+}
+
+template <typename T>
+T StoreClient::answer() {
+  T value{};
+  if (!receive(&value, sizeof value, now_ns() + nanoseconds(timeout_))) {
+    fail_silent(timeout_.count());
+  }
+  return value;
+}
+
+std::vector<std::uint8_t> StoreClient::answer_bytes() {
+  std::vector<std::uint8_t> bytes(answer<std::uint64_t>());
+  if (!receive(bytes.data(), bytes.size(), now_ns() + nanoseconds(timeout_))) {
+    fail_silent(timeout_.count());
+  }
+  return bytes;
+}
+
+c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
+  return c10::make_intrusive<StoreClient>(place_, timeout_);
+}
+
+void StoreClient::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+  const std::lock_guard lock(mutex_);
+  send(Request(QueryType::SET).key(key).text(value).bytes());
+}
+
+std::vector<std::uint8_t> StoreClient::compareSet(const std::string& key,
+                                                  const std::vector<std::uint8_t>& current,
+                                                  const std::vector<std::uint8_t>& desired) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  send(Request(QueryType::COMPARE_SET).key(key).text(current).text(desired).bytes());
+  return answer_bytes();
+}
+
+std::vector<std::uint8_t> StoreClient::get(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  wait_locked({key}, timeout_);
+  send(Request(QueryType::GET).key(key).bytes());
+  return answer_bytes();
+}
+
+std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  send(Request(QueryType::ADD).key(key).value(value).bytes());
+  return answer<std::int64_t>();
+}
+
+bool StoreClient::deleteKey(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  send(Request(QueryType::DELETE_KEY).key(key).bytes());
+  return answer<std::int64_t>() == 1;
+}
+
+bool StoreClient::check(const std::vector<std::string>& keys) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  send(Request(QueryType::CHECK).keys(keys).bytes());
+  return answer<CheckResponseType>() == CheckResponseType::READY;
+}
+
+std::int64_t StoreClient::getNumKeys() {
+  C10_THROW_ERROR(NotImplementedError, "this store does not count its keys");
+}
+
+void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  wait_locked(keys, timeout);
+}
+
+void StoreClient::wait_locked(const std::vector<std::string>& keys, milliseconds timeout) {
+  send(Request(QueryType::WAIT).keys(keys).bytes());
+  WaitResponseType ended{};
+  if (receive(&ended, sizeof ended, now_ns() + nanoseconds(timeout))) return;
+  send(Request(QueryType::CANCEL_WAIT).bytes());
+  const std::int64_t deadline_ns = now_ns() + kCancelNs;
+  do {  // the keys may have come before the server read that
+    if (!receive(&ended, sizeof ended, deadline_ns)) fail_silent(timeout.count());
+  } while (ended != WaitResponseType::WAIT_CANCELED);
+  C10_THROW_ERROR(DistStoreError, fmt::format("timed out after {} ms waiting for {}",
+                                              timeout.count(), fmt::join(keys, ", ")));
+}
+
+}  // namespace ddprun

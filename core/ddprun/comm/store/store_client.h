@@ -1,0 +1,75 @@
+// A c10d::Store over TCP in which every answer has a time limit.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "ddprun/base/descriptor.h"
+#include "ddprun/comm/store/store_server.h"
+
+namespace ddprun {
+
+/// Where a run's store is, and how errors speak of it.
+struct StorePlace {
+  std::string host;
+  int port = 0;
+  std::string where;   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
+  std::string server;  ///< who serves it: "rank 0", "the launcher's agent"
+};
+
+/// Speaks the protocol of c10d's TCPStore, so it reaches StoreServer and the store of torchrun's
+/// agent. TCPStore itself waits without limit for a server that has accepted it and says nothing,
+/// and asks the name service for the server's name.
+///
+/// Errors are CommError that names the server, but a key that does not come in time is c10d's
+/// DistStoreError. After a CommError every later call throws the same.
+class StoreClient final : public c10d::Store {
+ public:
+  /// Connects; tries until a store answers. `timeout` limits that, and later each answer. `server`
+  /// is the store's, on the rank that serves it; it ends with this object.
+  StoreClient(StorePlace place, std::chrono::milliseconds timeout,
+              std::unique_ptr<StoreServer> server = nullptr);
+
+  c10::intrusive_ptr<Store> clone() override;
+  using Store::set;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
+  using Store::compareSet;
+  std::vector<std::uint8_t> compareSet(const std::string& key,
+                                       const std::vector<std::uint8_t>& current,
+                                       const std::vector<std::uint8_t>& desired) override;
+  std::vector<std::uint8_t> get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t value) override;
+  bool deleteKey(const std::string& key) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::int64_t getNumKeys() override;
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+
+ private:
+  void connect(std::int64_t deadline_ns);
+  /// Returns whether a store answers at the other end; if nothing does in time, throws.
+  bool greet(std::int64_t deadline_ns);
+  void send(const std::string& request);
+  /// Fills `data`. Returns false if no byte came until then.
+  bool receive(void* data, std::size_t size, std::int64_t deadline_ns);
+  /// As receive(), within the time limit of an answer.
+  template <typename T>
+  T answer();
+  std::vector<std::uint8_t> answer_bytes();
+  void wait_locked(const std::vector<std::string>& keys, std::chrono::milliseconds timeout);
+  [[noreturn]] void fail_silent(std::int64_t limit_ms);
+  [[noreturn]] void fail_lost(const std::string& cause);
+
+  const std::unique_ptr<StoreServer> server_;
+  const StorePlace place_;
+  std::mutex mutex_;
+  Descriptor socket_;
+  std::exception_ptr failure_;  ///< what every later call throws
+};
+
+}  // namespace ddprun

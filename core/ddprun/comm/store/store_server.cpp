@@ -1,0 +1,269 @@
+// One poll loop over all connections: requests in, answers out, waits that a new key ends.
+#include "ddprun/comm/store/store_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <string>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
+#include <unordered_map>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using c10d::detail::CheckResponseType;
+using c10d::detail::QueryType;
+using c10d::detail::WaitResponseType;
+
+/// More than any client of ours sends in one text; what claims more is no client.
+constexpr std::uint64_t kLongestText = std::uint64_t{64} << 20;
+/// How long new connections wait while the process has no descriptor left.
+constexpr int kNoDescriptorPauseMs = 100;
+
+/// Reads the fields of one request from the bytes that have come so far.
+class Request {
+ public:
+  explicit Request(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T value() {
+    T result{};
+    if (const std::string_view raw = take(sizeof(T)); !raw.empty()) {
+      std::memcpy(&result, raw.data(), sizeof(T));
+    }
+    return result;
+  }
+  std::string text() {
+    const auto length = value<std::uint64_t>();
+    malformed_ = malformed_ || length > kLongestText;
+    return malformed_ ? "" : std::string(take(length));
+  }
+  std::vector<std::string> texts() {
+    const auto count = value<std::uint64_t>();
+    std::vector<std::string> result;
+    while (whole_ && !malformed_ && result.size() < count) result.push_back(text());
+    return result;
+  }
+  bool whole() const { return whole_ && !malformed_; }
+  bool malformed() const { return malformed_; }
+  std::size_t size() const { return taken_; }
+
+ private:
+  std::string_view take(std::size_t size) {
+    whole_ = whole_ && bytes_.size() - taken_ >= size;
+    if (!whole_) return {};
+    const std::string_view part = bytes_.substr(taken_, size);
+    taken_ += size;
+    return part;
+  }
+
+  std::string_view bytes_;
+  std::size_t taken_ = 0;
+  bool whole_ = true;
+  bool malformed_ = false;
+};
+
+struct Connection {
+  explicit Connection(Descriptor connected) : socket(std::move(connected)) {}
+  Descriptor socket;
+  std::string in;
+  std::string out;
+  std::vector<std::string> awaited;  ///< keys of the wait that is under way
+  bool closed = false;
+
+  template <typename T>
+  void answer(T value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  void answer_text(const std::string& text) {
+    answer(static_cast<std::uint64_t>(text.size()));
+    out += text;
+  }
+};
+
+class Loop {
+ public:
+  Loop(Descriptor listener, int stop) : listener_(std::move(listener)), stop_(stop) {
+    ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);  // who knocks may be gone before accept()
+  }
+
+  void run() {
+    while (wait_for_events()) {
+      connections_.remove_if([](const Connection& each) { return each.closed; });
+    }
+  }
+
+ private:
+  /// Handles what happens next. Returns false when the server is to end.
+  bool wait_for_events() {
+    std::vector<pollfd> fds = {{stop_, POLLIN, 0},
+                               {descriptors_left_ ? listener_.get() : -1, POLLIN, 0}};
+    for (const Connection& each : connections_) {
+      const bool sends = !each.out.empty();
+      fds.push_back({each.socket.get(), static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN), 0});
+    }
+    ::poll(fds.data(), fds.size(), descriptors_left_ ? -1 : kNoDescriptorPauseMs);
+    if (fds[0].revents != 0) return false;
+    std::size_t index = 2;
+    for (Connection& each : connections_) {
+      if (fds[index++].revents != 0) receive(each);
+    }
+    descriptors_left_ = true;
+    if (fds[1].revents != 0) accept_one();
+    for (Connection& each : connections_) send(each);
+    return true;
+  }
+
+  void accept_one() {
+    Descriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted.get() >= 0) {
+      connections_.emplace_back(std::move(accepted));
+    } else {
+      descriptors_left_ = errno != EMFILE && errno != ENFILE;
+    }
+  }
+
+  void receive(Connection& from) {
+    char buffer[65536];
+    while (!from.closed) {
+      const ssize_t n = ::recv(from.socket.get(), buffer, sizeof buffer, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (n <= 0) {
+        from.closed = true;
+        return;
+      }
+      from.in.append(buffer, static_cast<std::size_t>(n));
+    }
+    std::size_t done = 0;
+    while (!from.closed && done < from.in.size()) {
+      Request request(std::string_view(from.in).substr(done));
+      serve(from, request);
+      from.closed = from.closed || request.malformed();
+      if (!request.whole()) break;
+      done += request.size();
+    }
+    from.in.erase(0, done);
+  }
+
+  void send(Connection& to) {
+    while (!to.closed && !to.out.empty()) {
+      const ssize_t n = ::send(to.socket.get(), to.out.data(), to.out.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        to.closed = errno != EAGAIN && errno != EWOULDBLOCK;
+        return;
+      }
+      to.out.erase(0, static_cast<std::size_t>(n));
+    }
+  }
+
+  /// Does nothing unless the request is whole.
+  void serve(Connection& client, Request& request) {
+    const auto query = request.value<QueryType>();
+    switch (query) {
+      case QueryType::VALIDATE:
+        client.closed = request.value<std::uint32_t>() != c10d::detail::validationMagicNumber &&
+                        request.whole();
+        return;
+      case QueryType::PING:
+        if (const auto nonce = request.value<std::uint32_t>(); request.whole()) {
+          client.answer(nonce);
+        }
+        return;
+      case QueryType::CANCEL_WAIT:
+        client.awaited.clear();
+        return client.answer(WaitResponseType::WAIT_CANCELED);
+      case QueryType::WAIT:
+        if (auto keys = request.texts(); request.whole()) {
+          client.awaited = std::move(keys);
+          end_waits();
+        }
+        return;
+      case QueryType::CHECK:
+        if (const auto keys = request.texts(); request.whole()) {
+          client.answer(all_there(keys) ? CheckResponseType::READY : CheckResponseType::NOT_READY);
+        }
+        return;
+      case QueryType::SET:
+      case QueryType::GET:
+      case QueryType::ADD:
+      case QueryType::COMPARE_SET:
+      case QueryType::DELETE_KEY:
+        return serve_key(query, client, request);
+      default:  // what StoreClient never asks
+        client.closed = true;
+    }
+  }
+
+  /// The requests that are about one key.
+  void serve_key(QueryType query, Connection& client, Request& request) {
+    const std::string key = request.text();
+    const bool compares = query == QueryType::COMPARE_SET;
+    const std::string expected = compares ? request.text() : "";
+    const std::string value = compares || query == QueryType::SET ? request.text() : "";
+    const auto delta = query == QueryType::ADD ? request.value<std::int64_t>() : 0;
+    if (!request.whole()) return;
+    if (query == QueryType::GET) {
+      const auto found = values_.find(key);
+      return client.answer_text(found == values_.end() ? "" : found->second);
+    }
+    if (query == QueryType::DELETE_KEY) {
+      return client.answer(static_cast<std::int64_t>(values_.erase(key)));
+    }
+    if (query == QueryType::SET) values_[key] = value;
+    if (query == QueryType::ADD) {
+      std::string& sum = values_[key];
+      sum = std::to_string(delta + std::strtoll(sum.c_str(), nullptr, 10));
+      client.answer(static_cast<std::int64_t>(std::strtoll(sum.c_str(), nullptr, 10)));
+    }
+    if (compares) {
+      if (values_.contains(key) ? values_[key] == expected : expected.empty()) values_[key] = value;
+      client.answer_text(values_.contains(key) ? values_[key] : expected);
+    }
+    end_waits();
+  }
+
+  bool all_there(const std::vector<std::string>& keys) const {
+    return std::all_of(keys.begin(), keys.end(),
+                       [this](const std::string& key) { return values_.contains(key); });
+  }
+
+  void end_waits() {
+    for (Connection& each : connections_) {
+      if (each.awaited.empty() || !all_there(each.awaited)) continue;
+      each.awaited.clear();
+      each.answer(WaitResponseType::STOP_WAITING);
+    }
+  }
+
+  Descriptor listener_;
+  int stop_;
+  bool descriptors_left_ = true;
+  std::list<Connection> connections_;
+  std::unordered_map<std::string, std::string> values_;
+};
+
+}  // namespace
+
+StoreServer::StoreServer(Descriptor listener)
+    : stop_(::eventfd(0, EFD_CLOEXEC)),
+      thread_([loop = std::make_shared<Loop>(std::move(listener), stop_.get())] { loop->run(); }) {}
+
+StoreServer::~StoreServer() {
+  const std::uint64_t one = 1;
+  while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,108 @@
+// Lays tensors out as the kernels take them.
+#include "ddprun/kernels/attention/flash_of_tensors.h"
+
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "ddprun/kernels/attention/flash_attention.h"
+#include "ddprun/kernels/product/product_path.h"
+
+namespace ddprun::kernels {
+
+namespace {
+
+/// Calls f with values of the dtype's C++ type and of the type that is multiplied.
+template <typename F>
+void with_types(at::ScalarType dtype, const F& f) {
+  if (dtype == at::kFloat) {
+    f(float{}, float{});
+  } else if (widens(product_path())) {
+    f(bf16{}, float{});
+  } else {
+    f(bf16{}, bf16{});
+  }
+}
+
+/// (batch, heads, time, width) laid out as (batch, time, heads, width), as projections want it.
+at::Tensor empty_heads(const AttentionShape& shape, std::int64_t time,
+                       const at::TensorOptions& options) {
+  return at::empty({shape.batch, time, shape.heads, shape.width}, options).transpose(1, 2);
+}
+
+std::int64_t padded(std::int64_t width) {
+  return (width + kAttentionWidthUnit - 1) / kAttentionWidthUnit * kAttentionWidthUnit;
+}
+
+/// The tensor as the kernels take it: rows contiguous, padded with zeros to a width that they have,
+/// and, so that pairs of bfloat16 lie alike in all of them, an even number of values apart.
+at::Tensor with_rows(const at::Tensor& tensor) {
+  const std::int64_t missing = padded(tensor.size(3)) - tensor.size(3);
+  if (missing > 0) return at::constant_pad_nd(tensor, {0, missing}).contiguous();
+  return tensor.stride(3) == 1 && tensor.stride(2) % 2 == 0 ? tensor : tensor.contiguous();
+}
+
+template <typename T>
+HeadsOf<T> heads_of(const at::Tensor& tensor) {
+  return {static_cast<std::remove_const_t<T>*>(tensor.data_ptr()), tensor.stride(0),
+          tensor.stride(1), tensor.stride(2)};
+}
+
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, bool causal, double scale) {
+  const double factor = scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  return {q.size(0),
+          q.size(1),
+          q.size(2),
+          k.size(2),
+          padded(q.size(3)),
+          causal,
+          static_cast<float>(factor)};
+}
+
+}  // namespace
+
+FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
+                          bool causal, double scale) {
+  const AttentionShape shape = shape_of(q_in, k_in, causal, scale);
+  const at::Tensor q = with_rows(q_in);
+  const at::Tensor k = with_rows(k_in);
+  const at::Tensor v = with_rows(v_in);
+  const at::Tensor out = empty_heads(shape, shape.queries, q.options());
+  const at::Tensor log_sum_exp =
+      at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
+  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+    using S = decltype(stored);
+    flash_forward<S, decltype(multiplied)>(
+        shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)}, heads_of<S>(out),
+        log_sum_exp.mutable_data_ptr<float>());
+  });
+  return {out.narrow(3, 0, q_in.size(3)), log_sum_exp};
+}
+
+FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
+                              const at::Tensor& k_in, const at::Tensor& v_in,
+                              const FlashOutput& forward, bool causal, double scale) {
+  const AttentionShape shape = shape_of(q_in, k_in, causal, scale);
+  const std::int64_t width = q_in.size(3);
+  const at::Tensor q = with_rows(q_in);
+  const at::Tensor k = with_rows(k_in);
+  const at::Tensor v = with_rows(v_in);
+  const at::Tensor out = with_rows(forward.out);
+  const at::Tensor dout = with_rows(dout_in);
+  const at::Tensor dq = empty_heads(shape, shape.queries, q.options());
+  const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
+  const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
+  const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
+  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+    using S = decltype(stored);
+    flash_backward<S, decltype(multiplied)>(
+        shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)},
+        {heads_of<const S>(out), heads_of<const S>(dout), sums, heads_of<S>(dq), heads_of<S>(dk),
+         heads_of<S>(dv)});
+  });
+  return {dq.narrow(3, 0, width), dk.narrow(3, 0, width), dv.narrow(3, 0, width)};
+}
+
+}  // namespace ddprun::kernels

@@ -1,0 +1,187 @@
+// Products of tiles by vectors of float32: a block of c stays in registers over all steps.
+#include "ddprun/kernels/attention/tile_product.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "ddprun/kernels/attention/tile_product_amx.h"
+#include "ddprun/kernels/attention/tile_product_avx512.h"
+#include "ddprun/kernels/product/product_path.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ddprun/kernels/attention/tile_product.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "ddprun/kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::kernels::HWY_NAMESPACE {
+
+/// Rows of a block of two vectors: what leaves registers for the operands, of which pairs need
+/// more.
+template <class E>
+constexpr int kRows = HWY_TARGET <= HWY_AVX3 ? 12 : (std::is_same_v<E, float> ? 6 : 4);
+
+/// sums[row][v] += left * right of one step: `spread` makes a vector of a left element, `load` one
+/// of right elements.
+template <int rows, int vectors, class E, class Spread, class Load>
+HWY_INLINE void multiply_terms(const E* left, std::int64_t row_stride, const E* right,
+                               const Spread& spread, const Load& load,
+                               Vector (&sums)[rows][vectors]) {
+  const std::size_t lanes = hn::Lanes(kFloats);
+  Vector b[vectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) b[v] = load(right + v * lanes);
+#pragma GCC unroll 12
+  for (int row = 0; row < rows; ++row) {
+    const Vector a = spread(left + row * row_stride);
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) sums[row][v] = hn::MulAdd(a, b[v], sums[row][v]);
+  }
+}
+
+template <int rows, int vectors>
+HWY_INLINE void multiply_step(const float* left, std::int64_t row_stride, const float* right,
+                              Vector (&sums)[rows][vectors]) {
+  multiply_terms(
+      left, row_stride, right, [](const float* from) HWY_ATTR { return hn::Set(kFloats, *from); },
+      [](const float* from) HWY_ATTR { return hn::LoadU(kFloats, from); }, sums);
+}
+
+HWY_INLINE Vector first_halves(hn::Vec<Bits> pairs) {
+  return hn::BitCast(kFloats, hn::ShiftLeft<16>(pairs));
+}
+HWY_INLINE Vector second_halves(hn::Vec<Bits> pairs) {
+  return hn::BitCast(kFloats, hn::And(pairs, hn::Set(kBits, 0xFFFF0000u)));
+}
+HWY_INLINE hn::Vec<Bits> load_pairs(const Pair* from) {
+  return hn::LoadU(kBits, reinterpret_cast<const std::uint32_t*>(from));
+}
+HWY_INLINE hn::Vec<Bits> broadcast_pair(const Pair* from) {
+  std::uint32_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return hn::Set(kBits, bits);
+}
+
+/// The same of pairs, all first halves before all second ones: fewer registers.
+template <int rows, int vectors>
+HWY_INLINE void multiply_step(const Pair* left, std::int64_t row_stride, const Pair* right,
+                              Vector (&sums)[rows][vectors]) {
+  multiply_terms(
+      left, row_stride, right,
+      [](const Pair* from) HWY_ATTR { return first_halves(broadcast_pair(from)); },
+      [](const Pair* from) HWY_ATTR { return first_halves(load_pairs(from)); }, sums);
+  multiply_terms(
+      left, row_stride, right,
+      [](const Pair* from) HWY_ATTR { return second_halves(broadcast_pair(from)); },
+      [](const Pair* from) HWY_ATTR { return second_halves(load_pairs(from)); }, sums);
+}
+
+/// One block of c: (rows, vectors * Lanes).
+template <int rows, int vectors, class E>
+HWY_NOINLINE void multiply_block(std::int64_t steps, const Left<E>& left, const Right<E>& right,
+                                 bool add, Matrix<float> c) {
+  const std::size_t lanes = hn::Lanes(kFloats);
+  const std::int64_t row_stride = left.row_stride;
+  Vector sums[rows][vectors];
+#pragma GCC unroll 12
+  for (int row = 0; row < rows; ++row) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) sums[row][v] = hn::Zero(kFloats);
+  }
+  const E* a = left.data;
+  const E* b = right.data;
+  for (std::int64_t step = 0; step < steps; ++step, a += left.step_stride, b += right.stride) {
+    multiply_step<rows, vectors>(a, row_stride, b, sums);
+  }
+#pragma GCC unroll 12
+  for (int row = 0; row < rows; ++row) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      float* const to = c.data + row * c.stride + v * lanes;
+      const Vector sum = sums[row][v];
+      hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, to), sum) : sum, kFloats, to);
+    }
+  }
+}
+
+/// multiply_block() for a number of rows that is known at run time: 1 to `most`.
+template <int most, int vectors, class E>
+HWY_INLINE void multiply_rows(std::int64_t rows, std::int64_t steps, const Left<E>& left,
+                              const Right<E>& right, bool add, Matrix<float> c) {
+  if constexpr (most > 1) {
+    if (rows < most) return multiply_rows<most - 1, vectors>(rows, steps, left, right, add, c);
+  }
+  multiply_block<most, vectors>(steps, left, right, add, c);
+}
+
+template <int vectors, class E>
+HWY_INLINE void multiply_lanes(std::int64_t rows, std::int64_t steps, const Left<E>& left,
+                               const Right<E>& right, bool add, Matrix<float> c) {
+  for (std::int64_t row = 0; row < rows; row += kRows<E>) {
+    multiply_rows<kRows<E>, vectors>(rows - row, steps, left.from(row), right, add, c.from(row));
+  }
+}
+
+template <class E>
+HWY_INLINE void multiply_tiles(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
+                               const Left<E>& left, const Right<E>& right, bool add,
+                               Matrix<float> c) {
+  const auto width = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  std::int64_t lane = 0;
+  for (; lane + 2 * width <= lanes; lane += 2 * width) {
+    multiply_lanes<2>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
+  }
+  for (; lane < lanes; lane += width) {
+    multiply_lanes<1>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
+  }
+}
+
+/// Sums of at most so many products are rounded one by one; such sums are added to c. Longer ones
+/// would be large next to what they take in, and lose its last bits.
+constexpr std::int64_t kSteps = 32;
+
+void multiply_floats(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
+                     const Left<float>& left, const Right<float>& right, bool add,
+                     Matrix<float> c) {
+  for (std::int64_t step = 0; step == 0 || step < steps; step += kSteps) {
+    multiply_tiles(rows, lanes, std::min(kSteps, steps - step), left.from_step(step),
+                   right.from_step(step), add || step > 0, c);
+  }
+}
+void multiply_pairs(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
+                    const Left<Pair>& left, const Right<Pair>& right, bool add, Matrix<float> c) {
+  multiply_tiles(rows, lanes, steps, left, right, add, c);
+}
+
+}  // namespace ddprun::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ddprun::kernels {
+
+HWY_EXPORT(multiply_floats);
+HWY_EXPORT(multiply_pairs);
+
+void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
+                  const Left<float>& left, const Right<float>& right, bool add, Matrix<float> c) {
+  HWY_DYNAMIC_DISPATCH(multiply_floats)(rows, lanes, steps, left, right, add, c);
+}
+
+void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps, const Left<Pair>& left,
+                  const Right<Pair>& right, bool add, Matrix<float> c) {
+  static const auto chosen = product_path() == ProductPath::amx           ? amx_tile_product
+                             : product_path() == ProductPath::avx512_bf16 ? avx512_tile_product
+                                                                          : tile_product_by_floats;
+  chosen(rows, lanes, steps, left, right, add, c);
+}
+
+void tile_product_by_floats(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
+                            const Left<Pair>& left, const Right<Pair>& right, bool add,
+                            Matrix<float> c) {
+  HWY_DYNAMIC_DISPATCH(multiply_pairs)(rows, lanes, steps, left, right, add, c);
+}
+
+}  // namespace ddprun::kernels
+#endif

@@ -1,0 +1,100 @@
+// SwiGLU and its gradient, with the sigmoid computed in registers.
+#include "ddprun/kernels/rows/swiglu.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ddprun/kernels/rows/swiglu.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "ddprun/kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::kernels::HWY_NAMESPACE {
+
+/// 1 / (1 + e^-x), at least e^-87, which is not subnormal.
+HWY_INLINE Vector sigmoid(Vector x) {
+  const Vector one = hn::Set(kFloats, 1.0f);
+  const Vector limit = hn::Set(kFloats, -87.0f);
+  // Max is not used, because at some levels it drops a NaN.
+  const Vector bounded = hn::IfThenElse(hn::Lt(x, limit), limit, x);
+  return hn::Div(one, hn::Add(one, exp(hn::Neg(bounded))));
+}
+
+template <class T>
+HWY_INLINE void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* const ups = up_gate + row * 2 * width;
+    const T* const gates = ups + width;
+    T* const h_row = h + row * width;
+    for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const Vector gate = load(gates + i, lanes);
+      const Vector silu = hn::Mul(gate, sigmoid(gate));
+      store(hn::Mul(silu, load(ups + i, lanes)), h_row + i, lanes);
+    });
+  }
+}
+void swiglu_float(std::int64_t rows, std::int64_t width, const float* up_gate, float* h) {
+  swiglu(rows, width, up_gate, h);
+}
+void swiglu_bf16(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h) {
+  swiglu(rows, width, up_gate, h);
+}
+
+/// With s = sigmoid(gate): silu' = s (1 + gate (1 - s)).
+template <class T>
+HWY_INLINE void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh,
+                                const T* up_gate, T* d_up_gate, T* h) {
+  const Vector one = hn::Set(kFloats, 1.0f);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* const ups = up_gate + row * 2 * width;
+    T* const d_ups = d_up_gate + row * 2 * width;
+    const T* const dh_row = dh + row * width;
+    for_vectors(0, width, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const Vector up = load(ups + i, lanes);
+      const Vector gate = load(ups + width + i, lanes);
+      const Vector dh_here = load(dh_row + i, lanes);
+      const Vector s = sigmoid(gate);
+      const Vector silu = hn::Mul(gate, s);
+      const Vector slope = hn::Mul(s, hn::MulAdd(gate, hn::Sub(one, s), one));
+      store(hn::Mul(dh_here, silu), d_ups + i, lanes);
+      store(hn::Mul(hn::Mul(dh_here, up), slope), d_ups + width + i, lanes);
+      if (h != nullptr) store(hn::Mul(silu, up), h + row * width + i, lanes);
+    });
+  }
+}
+void swiglu_backward_float(std::int64_t rows, std::int64_t width, const float* dh,
+                           const float* up_gate, float* d_up_gate, float* h) {
+  swiglu_backward(rows, width, dh, up_gate, d_up_gate, h);
+}
+void swiglu_backward_bf16(std::int64_t rows, std::int64_t width, const bf16* dh,
+                          const bf16* up_gate, bf16* d_up_gate, bf16* h) {
+  swiglu_backward(rows, width, dh, up_gate, d_up_gate, h);
+}
+
+}  // namespace ddprun::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ddprun::kernels {
+
+HWY_EXPORT(swiglu_float);
+HWY_EXPORT(swiglu_bf16);
+HWY_EXPORT(swiglu_backward_float);
+HWY_EXPORT(swiglu_backward_bf16);
+
+void swiglu(std::int64_t rows, std::int64_t width, const float* up_gate, float* h) {
+  HWY_DYNAMIC_DISPATCH(swiglu_float)(rows, width, up_gate, h);
+}
+void swiglu(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h) {
+  HWY_DYNAMIC_DISPATCH(swiglu_bf16)(rows, width, up_gate, h);
+}
+void swiglu_backward(std::int64_t rows, std::int64_t width, const float* dh, const float* up_gate,
+                     float* d_up_gate, float* h) {
+  HWY_DYNAMIC_DISPATCH(swiglu_backward_float)(rows, width, dh, up_gate, d_up_gate, h);
+}
+void swiglu_backward(std::int64_t rows, std::int64_t width, const bf16* dh, const bf16* up_gate,
+                     bf16* d_up_gate, bf16* h) {
+  HWY_DYNAMIC_DISPATCH(swiglu_backward_bf16)(rows, width, dh, up_gate, d_up_gate, h);
+}
+
+}  // namespace ddprun::kernels
+#endif

@@ -1,0 +1,141 @@
+// Asks the plugins before the first of them acts, and holds plans against each other.
+#include "ddprun/parallel/asked_plugins.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/device/device.h"
+#include "ddprun/device/device_library.h"
+#include "ddprun/optim/parameter_check.h"
+#include "ddprun/plugin/run_description.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Lets the precision convert all parameters.
+void convert(const ParameterRoles& roles, Precision& precision) {
+  std::vector<NamedTensor> parameters = roles.trained;
+  parameters.insert(parameters.end(), roles.frozen.begin(), roles.frozen.end());
+  precision.convert(parameters);
+  check_tensors(parameters);
+}
+
+/// For programs of one's own: an experiment's plugins were asked before any rank started.
+void check_supported(const Plugin& plugin, const char* kind, const RunDescription& run) {
+  const auto refusal = plugin.unsupported(run);
+  if (!refusal) return;
+  throw ConfigError(
+      {.what = fmt::format("the {} cannot run here: {}", kind, refusal->reason),
+       .where = "DataParallel",
+       .got = fmt::format("{} rank{} on {}", run.world_size, run.world_size == 1 ? "" : "s",
+                          name_of(run.device)),
+       .expected = refusal->expected,
+       .hint = refusal->hint.empty() ? fmt::format("take another {}", kind) : refusal->hint});
+}
+
+[[noreturn]] void refuse_ownership(std::int64_t element, const ParameterLayout& layout) {
+  throw Error(
+      {.what = "the ranks' plans do not own each element once",
+       .where = "the strategy's plan()",
+       .got = fmt::format("element {} of {} owned by none or by two", element, layout.all().end),
+       .expected = "owned ranges that make up the whole buffer",
+       .hint = "ParameterLayout::slice() cuts whole units into equal parts; a rank that owns "
+               "nothing names an empty range"});
+}
+
+bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
+
+/// By rank.
+using Owned = std::vector<std::vector<Range>>;
+
+/// Nothing if every element is owned once by the ranks from `first` on, `shards` of them.
+std::optional<std::int64_t> element_out_of_place(const Owned& owned, const ParameterLayout& layout,
+                                                 int first, int shards) {
+  std::vector<Range> all;
+  for (int rank = first; rank < first + shards; ++rank) {
+    if (owned[rank].empty()) all.push_back(layout.all());
+    std::copy_if(owned[rank].begin(), owned[rank].end(), std::back_inserter(all),
+                 [](const Range& range) { return range.size() > 0; });
+  }
+  std::sort(all.begin(), all.end(), by_begin);
+  all.push_back({layout.all().end, layout.all().end});  // up to here nothing may be missing
+  std::int64_t end = 0;
+  for (const Range& range : all) {
+    if (range.begin != end) return std::min(range.begin, end);
+    end = range.end;
+  }
+  return std::nullopt;
+}
+
+Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int rank) {
+  Plan plan;
+  Owned owned;
+  for (int each = 0; each < layout.ranks(); ++each) {
+    Plan of_each = strategy.plan(layout, each);
+    owned.push_back(of_each.holding.owned);
+    if (each == rank) plan = std::move(of_each);
+  }
+  std::sort(plan.holding.owned.begin(), plan.holding.owned.end(), by_begin);
+  const bool in_parts =
+      std::any_of(owned.begin(), owned.end(), [](const auto& ranges) { return !ranges.empty(); });
+  const bool uneven = plan.holding.shards != 0 && layout.ranks() % plan.holding.shards != 0;
+  if (!in_parts || uneven) return plan;  // check_shards() refuses it, on all ranks
+  const int shards = plan.holding.shards == 0 ? layout.ranks() : plan.holding.shards;
+  for (int first = 0; first < layout.ranks(); first += shards) {
+    const auto element = element_out_of_place(owned, layout, first, shards);
+    if (element) refuse_ownership(*element, layout);
+  }
+  return plan;
+}
+
+RunDescription describe(const ProcessGroup& group, Precision& precision,
+                        const OptimizerConfig& optimizer, KernelSet kernels) {
+  RunDescription run;
+  run.world_size = group.size();
+  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
+  run.compute_capability = compute_capability(run.device);
+  run.compute_dtype = precision.dtypes().buffers.compute;
+  run.scales_loss = precision.loss_scaler() != nullptr;
+  run.optimizer = optimizer;
+  run.kernels = kernels;
+  return run;
+}
+
+}  // namespace
+
+Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
+                    const Strategy& strategy, Precision& precision,
+                    const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels) {
+  ParameterRoles roles(parameters);
+  const RunDescription run = describe(group, precision, optimizer, kernels);
+  check_supported(precision, "precision", run);
+  check_supported(strategy, "strategy", run);
+  convert(roles, precision);
+  ParameterLayout layout(roles.trained, precision.dtypes().buffers, kernels, group.size(),
+                         group.ranks_per_host());
+  Plan plan{.holding = {.gradients = Held::nothing}};
+  if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
+  return {std::move(roles), std::move(layout), std::move(plan)};
+}
+
+void check_shards(ProcessGroup& group, int shards) {
+  const std::vector<std::string> all = group.all_gather_object(std::to_string(shards));
+  const bool equal = std::all_of(all.begin(), all.end(),
+                                 [&](const std::string& other) { return other == all[0]; });
+  if (equal && group.size() % shards == 0) return;
+  throw ConfigError(
+      {.what = "the ranks cannot be cut into groups of one size",
+       .where = "the strategy's plan()",
+       .got = fmt::format("{} ranks, which plan groups of {}", group.size(), fmt::join(all, ", ")),
+       .expected = "one size on all ranks, which divides their number",
+       .hint = "hosts with unequal numbers of ranks need a size that is given"});
+}
+
+}  // namespace ddprun

@@ -1,0 +1,353 @@
+// Data parallelism for any model: hooks tell the strategy of each final gradient, then the
+// optimizer runs.
+#include "ddprun/parallel/data_parallel.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/linear.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/measure/phase.h"
+#include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/parallel/asked_plugins.h"
+
+namespace ddprun {
+
+/// Runs on the autograd thread after a parameter's gradient was accumulated, or written by a fused
+/// kernel: a hook of the parameter's node, as c10d::Reducer has it, runs for both.
+class DataParallel::Hook : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(DataParallel& owner, int index) : owner_(owner), index_(index) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    owner_.on_accumulated(index_);
+    return outputs;
+  }
+
+ private:
+  DataParallel& owner_;
+  int index_;
+};
+
+namespace {
+
+[[noreturn]] void refuse_own_products() {
+  throw Error({.what = "the model does not let the precision compute its linear layers",
+               .where = "DataParallel::forward()",
+               .got = "no call of DataParallel::linear()",
+               .expected = "a call for each product of a linear layer",
+               .hint = "call ddp.linear(x, weight) where the model calls "
+                       "torch::nn::functional::linear(x, weight), or take another precision"});
+}
+
+/// ATen's words for operands of different dtypes do not say whose they are.
+[[noreturn]] void explain_dtypes(const c10::Error& error, at::ScalarType parameters) {
+  throw Error({.what = "the model computes with tensors of different dtypes",
+               .where = "DataParallel::forward()",
+               .got = error.what_without_backtrace(),
+               .expected = std::string("tensors in the dtype of the parameters, ") +
+                           at::toString(parameters),
+               .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
+}
+
+}  // namespace
+
+namespace {
+
+/// The ranks that own every element once, and this one among them.
+ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
+  if (shards == 0) return group;
+  check_shards(group, shards);
+  std::vector<int> ranks(shards);
+  std::iota(ranks.begin(), ranks.end(), group.rank() / shards * shards);
+  return group.subgroup(ranks);
+}
+
+}  // namespace
+
+void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where) {
+  if (precision.loss_scaler() != nullptr) {
+    throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
+                       .where = where,
+                       .got = "a precision that scales it",
+                       .expected = "a precision that leaves gradients as they are",
+                       .hint = "parameters are updated before their gradients could be scaled "
+                               "back: take another precision, or remove optimizer.overlap"});
+  }
+  if (strategy.reports_ranges()) return;
+  throw ConfigError({.what = "optimizer.overlap needs a strategy that reports which gradients have "
+                             "arrived while others travel",
+                     .where = where,
+                     .got = "a strategy that does not",
+                     .expected = "a strategy whose reports_ranges() is true",
+                     .hint = "take another strategy, remove optimizer.overlap, or let the strategy "
+                             "call range_ready()"});
+}
+
+DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
+                           Strategy& strategy, Precision& precision,
+                           const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels)
+    : DataParallel(prepare(parameters, group, strategy, precision, optimizer, extent, kernels),
+                   group, strategy, precision, optimizer, extent, kernels) {}
+
+DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
+                           Precision& precision, const OptimizerConfig& optimizer,
+                           StepExtent extent, KernelSet kernels)
+    : extent_(extent),
+      strategy_(strategy),
+      roles_(std::move(preparation.roles)),
+      sharers_(sharers_of(group, preparation.plan.holding.shards)),
+      buffers_(preparation.layout, roles_.trained, preparation.plan.holding,
+               [this](std::int64_t elements, const at::TensorOptions& options) {
+                 return sharers_.allocate(elements, options);
+               }),
+      frozen_(roles_.frozen.empty()
+                  ? nullptr
+                  : std::make_unique<FrozenParameters>(roles_, buffers_.dtypes(), kernels,
+                                                       buffers_.holding(), group, sharers_)),
+      context_(group, sharers_, buffers_, std::move(preparation.plan)),
+      precision_(precision),
+      linear_(precision.linear()),
+      optimizer_(make_optimizer(optimizer, buffers_)),
+      clips_(optimizer.clip_norm > 0),
+      holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
+      order_(optimizer.overlap) {
+  if (extent == StepExtent::forward) return;
+  context_.update_by(*optimizer_);
+  if (optimizer.overlap) {
+    check_overlap(strategy, precision, "optimizer.overlap");
+    context_.on_range_ready([this](Range range) { return on_range_ready(range); });
+  }
+  strategy_.setup(context_);
+  if (!context_.parameters_agreed() && buffers_.holding().parameters == Held::by_unit) {
+    buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
+  }
+  set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
+}
+
+std::vector<ParameterSlot> DataParallel::slots() const {
+  const std::vector<ParameterSlot> trained = buffers_.slots();
+  std::vector<ParameterSlot> frozen;
+  if (frozen_) frozen = frozen_->buffers().slots();
+  std::vector<ParameterSlot> slots;
+  for (const ParameterRoles::Place& place : roles_.places) {
+    slots.push_back((place.trained ? trained : frozen)[place.number]);
+  }
+  return slots;
+}
+
+void DataParallel::set_hooks() {
+  for (int index = 0; index < buffers_.count(); ++index) {
+    auto node = torch::autograd::impl::grad_accumulator(buffers_.parameter(index));
+    const auto key = node->add_post_hook(std::make_unique<Hook>(*this, index));
+    hooks_.emplace_back(std::move(node), key);
+  }
+}
+
+DataParallel::~DataParallel() {
+  for (const auto& [node, key] : hooks_) node->del_post_hook(key);
+}
+
+void DataParallel::on_accumulated(int index) {
+  if (!buffers_.adopt_gradient(index)) return;
+  const bool exchanged = exchanges(order_.phase() == StepPhase::last_backward);
+  if (exchanged) buffers_.finish_gradient(index);
+  if (++gradients_seen_ == buffers_.count()) {
+    marks_.last_gradient = context_.process_group().device().mark();
+  }
+  if (exchanged) strategy_.on_gradient(index);
+}
+
+bool DataParallel::on_range_ready(Range range) {
+  if (!context_.last_micro_batch() || !order_.may_update()) return false;
+  const ProfilerRange profiled("update");
+  Device& device = context_.process_group().device();
+  const Mark begin = device.mark();
+  optimizer_->update(range);
+  marks_.updates.emplace_back(begin, device.mark());
+  return true;
+}
+
+void DataParallel::before_forward(bool last) {
+  next_unit_ = 0;
+  units_told_ = false;
+  if (frozen_) frozen_->before_forward();
+  if (exchanges(last) || buffers_.holding().arrive_by_unit) strategy_.before_forward();
+}
+
+at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
+  linear_called_ = true;
+  return linear_ ? linear_(x, weight) : at::linear(x, weight);
+}
+
+at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss) {
+  const auto guard = precision_.forward_guard();
+  try {
+    const at::Tensor value = loss();
+    if (linear_ && !linear_called_) refuse_own_products();
+    return value;
+  } catch (const c10::Error& error) {
+    const bool dtypes = std::string_view(error.msg()).find("dtype") != std::string_view::npos;
+    if (parameter_dtype() == at::kFloat || !dtypes) throw;
+    explain_dtypes(error, parameter_dtype());
+  }
+}
+
+Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch) {
+  at::Tensor value;
+  {
+    const PhaseScope phase(Phase::forward);
+    before_forward(micro_batch.last());
+    buffers_.expect_micro_batches(micro_batch.count);
+    value = under_precision([&] { return whole_loss(loss); });
+  }
+  at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
+  if (LossScaler* const scaler = precision_.loss_scaler()) root = scaler->scale(root);
+  return {value, std::move(root), micro_batch.last()};
+}
+
+at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
+  const PhaseScope phase(Phase::forward);
+  const c10::AutoGradMode no_gradients(false);
+  return under_precision([&] { return whole_loss(loss); });
+}
+
+at::Tensor DataParallel::forward_again(const std::function<at::Tensor()>& part) {
+  const ProfilerRange profiled("forward again");
+  const bool nested = std::exchange(again_, true);
+  const at::Tensor out = under_precision(part);
+  again_ = nested;
+  return out;
+}
+
+BackwardMarks DataParallel::backward(const Loss& loss) {
+  return backward_as_is(loss.root_, loss.last_);
+}
+
+BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
+  order_.start_backward(last);
+  gradients_seen_ = 0;
+  units_to_leave_ = static_cast<int>(buffers_.units().size());
+  context_.last_micro_batch(last);
+  Device& device = context_.process_group().device();
+  marks_ = {.begin = device.mark()};
+  {
+    const PhaseScope phase(Phase::backward);
+    loss.backward();
+    if (std::exchange(units_told_, false)) leave_units_down_to(0);
+  }
+  if (gradients_seen_ != buffers_.count()) {
+    throw Error(
+        {.what = "backward did not reach every parameter",
+         .where = "DataParallel::backward",
+         .got = std::to_string(gradients_seen_) + " gradients",
+         .expected = std::to_string(buffers_.count()) + ", one for each parameter that is trained",
+         .hint = "freeze a parameter that the loss does not depend on: "
+                 "requires_grad_(false)"});
+  }
+  if (exchanges(last)) finish_backward(last);
+  marks_.synchronized = device.mark();
+  return std::move(marks_);
+}
+
+void DataParallel::finish_backward(bool last) {
+  const PhaseScope phase(Phase::synchronize);
+  if (last) order_.start_synchronizing();
+  strategy_.finish_backward();
+  if (last) order_.end_synchronizing(marks_.updates.size());
+}
+
+void DataParallel::begin_step(double lr) {
+  optimizer_->begin_step(lr);
+  order_.begin(lr);
+}
+
+GradientScale DataParallel::agreed_scale() {
+  LossScaler* const scaler = precision_.loss_scaler();
+  if (scaler == nullptr) return {};
+  std::vector<at::Tensor> gradients;
+  for (const Range& own : buffers_.owned()) gradients.push_back(buffers_.mean(own));
+  GradientScale scale = scaler->gradient_scale(gradients);
+  TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
+  context_.process_group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
+  return scale;
+}
+
+std::vector<Range> DataParallel::owned_by(int rank) const {
+  auto owned = strategy_.plan(buffers_, rank).holding.owned;
+  return owned.empty() ? std::vector{buffers_.all()} : owned;
+}
+
+at::Tensor DataParallel::agreed_norm() {
+  at::Tensor norm = gradient_norm(buffers_);
+  if (buffers_.owns_all()) return norm;
+  const at::Tensor squares = norm.square();
+  sharers_.all_reduce(squares, ReduceOp::sum, "norm").wait();
+  return squares.sqrt();
+}
+
+std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches) const {
+  std::vector<PlannedCollective> planned;
+  const auto add = [&](const std::vector<PlannedCollective>& collectives) {
+    for (const PlannedCollective& each : collectives) {
+      if (each.in == PlannedIn::update && extent_ != StepExtent::step) continue;
+      const auto times = each.in == PlannedIn::each_micro_batch ? micro_batches : 1;
+      planned.insert(planned.end(), static_cast<std::size_t>(times), each);
+    }
+  };
+  add(context_.planned());
+  if (frozen_) add(frozen_->planned());
+  if (extent_ != StepExtent::step) return planned;
+  const auto add_scalar = [&](std::size_t bytes) {
+    planned.push_back({CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes)});
+  };
+  if (precision_.loss_scaler() != nullptr) add_scalar(sizeof(float));
+  if (clips_ && !buffers_.owns_all()) add_scalar(sizeof(double));
+  return planned;
+}
+
+StepOutcome DataParallel::step(double lr, double clip_norm) {
+  const PhaseScope phase(Phase::optimizer);
+  if (!order_.complete(lr, clip_norm)) optimizer_->begin_step(lr);
+  StepOutcome outcome;
+  GradientScale scale = agreed_scale();
+  outcome.overflow = scale.overflow;
+  if (clip_norm > 0.0) {
+    outcome.norm = agreed_norm();
+    if (scale.factor.defined()) outcome.norm = outcome.norm * scale.factor;
+    const at::Tensor clip = outcome.norm.reciprocal().mul(clip_norm).clamp_max(1.0);
+    scale.factor = (scale.factor.defined() ? clip * scale.factor : clip).to(at::kFloat);
+  }
+  if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
+  strategy_.update();
+  buffers_.zero_grad();
+  return outcome;
+}
+
+void DataParallel::drop_gradients() {
+  order_.end();
+  context_.last_micro_batch(true);  // the next begins a step
+  buffers_.zero_grad();
+}
+
+bool StepOutcome::skipped() const { return overflow.defined() && overflow.item<float>() > 0.0F; }
+
+std::optional<double> StepOutcome::gradient_norm() const {
+  if (!norm.defined() || skipped()) return std::nullopt;
+  return norm.item<double>();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,236 @@
+// Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. ddprun's
+// step loop calls it, and so can a training loop of your own.
+//
+// Family: data_parallel.cpp data_parallel_units.cpp
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/device/device.h"
+#include "ddprun/optim/parameter_roles.h"
+#include "ddprun/optim/step_extent.h"
+#include "ddprun/parallel/asked_plugins.h"
+#include "ddprun/parallel/buffer_context.h"
+#include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/parallel/step_order.h"
+#include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace ddprun {
+
+/// The marks of one micro-batch's backward, in the order of time. They are marks of the group's
+/// device: its time_of() turns them into times once the step is over.
+struct BackwardMarks {
+  Mark begin = 0;
+  /// The last gradient was final: `backward` ends, exposed communication begins.
+  Mark last_gradient = 0;
+  /// Every gradient is the mean: exposed communication ends.
+  Mark synchronized = 0;
+  /// The updates between the last two marks, begin and end of each (optimizer.overlap).
+  std::vector<std::pair<Mark, Mark>> updates = {};
+};
+
+/// How a step ended. Both calls wait for the device.
+struct StepOutcome {
+  /// True if gradients overflowed: the parameters are then as before the step.
+  bool skipped() const;
+  /// The norm before clipping; empty if nothing was clipped or the step was skipped.
+  std::optional<double> gradient_norm() const;
+
+  at::Tensor overflow = {};  ///< as GradientScale::overflow
+  at::Tensor norm = {};      ///< float64 scalar (), or undefined
+};
+
+/// One of the micro-batches of a step, whose gradients add up. The backward of the last
+/// synchronizes.
+struct MicroBatch {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+  bool last() const { return index + 1 == count; }
+};
+
+/// What forward() leaves for backward(): a loss that was computed as the precision says.
+class Loss {
+ public:
+  /// The loss as the model returned it, detached.
+  const at::Tensor& value() const { return value_; }
+
+ private:
+  friend class DataParallel;
+  Loss(const at::Tensor& value, at::Tensor root, bool last)
+      : value_(value.detach()), root_(std::move(root)), last_(last) {}
+
+  at::Tensor value_;
+  at::Tensor root_;  // where backward starts: divided by the micro-batches, and scaled
+  bool last_;
+};
+
+/// The parameters of a torch::nn::Module, in registration order.
+template <class Module>
+std::vector<NamedTensor> named_parameters(const Module& module) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& entry : module.named_parameters()) {
+    parameters.push_back({entry.key(), entry.value()});
+  }
+  return parameters;
+}
+
+/// Checks what `optimizer.overlap` needs: a strategy that reports ranges, and a precision that does
+/// not scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
+void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where);
+
+/// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
+/// `precision` outlive it. After an exception it must not be used again, because collectives may
+/// still be under way.
+///     DataParallel ddp(named_parameters(*model), group, *strategy, *precision, optimizer_config);
+///     const Loss loss = ddp.forward([&] { return mse_loss(model->forward(x), y); });
+///     ddp.backward(loss);
+///     ddp.step(lr, clip_norm);
+/// A model calls linear() for its linear layers, which some precisions compute themselves. Two
+/// cases need begin_step(lr) before the backward that synchronizes: optimizer.overlap, and a step
+/// that is to be captured. StepOrder refuses calls that come out of order.
+class DataParallel {
+ public:
+  /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
+  /// not known), lets the precision convert the parameters, moves them into flat buffers as the
+  /// strategy's plan says, calls strategy.setup(), and sets the hooks. `parameters` are in
+  /// registration order, all of the model's: one that requires no gradient is frozen, as rank 0
+  /// has it (FrozenParameters); a tensor that comes twice is a tied weight. `extent`: how
+  /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
+  /// strategy is never called, as it has nothing to exchange. `kernels`: what computes the model.
+  /// Throws ConfigError, for a refusal and as FlatBuffers and check_overlap() do, and Error if the
+  /// plans of the ranks do not own every element.
+  DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
+               Precision& precision, const OptimizerConfig& optimizer,
+               StepExtent extent = StepExtent::step, KernelSet kernels = KernelSet::reference);
+  ~DataParallel();
+
+  /// What is trained.
+  FlatBuffers& buffers() { return buffers_; }
+  const FlatBuffers& buffers() const { return buffers_; }
+  /// What is not. Null: all is trained.
+  FrozenParameters* frozen() const { return frozen_.get(); }
+  /// Which parameters and units of the model are where.
+  const ParameterRoles& roles() const { return roles_; }
+  /// How fused kernels read each parameter and where they write its gradient, in registration
+  /// order. Throws ConfigError as FlatBuffers::slots().
+  std::vector<ParameterSlot> slots() const;
+  const BufferContext& context() const { return context_; }
+  Strategy& strategy() { return strategy_; }
+  Optimizer& optimizer() { return *optimizer_; }
+
+  /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with
+  /// the precision switched on. Throws Error if the precision computes linear layers itself and
+  /// `loss` did not call linear(), and if dtypes do not fit the parameters'.
+  Loss forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch = {});
+  /// The same without gradients, for evaluation: returns what `loss` returned.
+  at::Tensor evaluate(const std::function<at::Tensor()>& loss);
+  /// For parts of a model that backward computes again: calls `part` with the precision switched
+  /// on, as forward() does. Its time is backward's. Call it from a node's backward.
+  at::Tensor forward_again(const std::function<at::Tensor()>& part);
+  /// x (..., in), weight (out, in): x weight^T (..., out) as the precision computes it. Call it
+  /// within forward(), forward_again() or evaluate().
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+  /// Runs `forward`, which uses the parameters of unit `unit` and of no other, and tells the
+  /// strategy before and after, in forward and in backward. `forward` returns what the next unit
+  /// reads. Units come in order, and again within forward_again(). Models whose strategy holds
+  /// parameters or gradients by unit, or lets parameters arrive by unit, call it for each, within
+  /// forward() or evaluate(); with a single unit they need not.
+  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
+  /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
+  /// x.to(ddp.parameter_dtype()).
+  at::ScalarType parameter_dtype() const { return precision_.dtypes().buffers.model; }
+
+  /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
+  /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
+  /// (still scaled; step() scales it back). Throws Error if a parameter got no gradient; with
+  /// optimizer.overlap also if the strategy reported no range.
+  BackwardMarks backward(const Loss& loss);
+  /// Tells the learning rate of a step before the backward that synchronizes. With
+  /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
+  /// is never captured: a replayed step takes the rate of the latest call.
+  void begin_step(double lr);
+  /// Clips to `clip_norm` (0: no clipping), updates the parameters that backward has not updated,
+  /// and unsets the gradients. Does not wait for a GPU. Throws Error if no backward synchronized;
+  /// if begin_step() was called with another `lr`; with optimizer.overlap also if it was not
+  /// called, or if `clip_norm` is not 0.
+  StepOutcome step(double lr, double clip_norm);
+  /// Ends a step without an update: unsets the gradients.
+  void drop_gradients();
+  /// Says that a replay of captured work did the step that begin_step() began. A later backward
+  /// without begin_step() then updates nothing.
+  void step_replayed() { order_.end(); }
+  /// The planned collectives of a step of `micro_batches`: the strategy's, the precision's, those
+  /// of frozen parameters, and those of the norm that clipping needs where ranks own parts.
+  std::vector<PlannedCollective> planned(std::int64_t micro_batches = 1) const;
+  StepExtent extent() const { return extent_; }
+  /// What rank `rank` updates.
+  std::vector<Range> owned_by(int rank) const;
+
+  /// For checks that make gradients of their own, in which the precision has no part: the calls
+  /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
+  void before_forward(bool last);
+  BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
+
+ private:
+  class Hook;
+  DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
+               Precision& precision, const OptimizerConfig& optimizer, StepExtent extent,
+               KernelSet kernels);
+  bool holds_by_unit() const;
+  /// Whether the strategy must hear of each unit.
+  bool needs_units() const { return holds_by_unit() || buffers_.holding().arrive_by_unit; }
+  void skip_frozen_units(std::ptrdiff_t models_unit);
+  [[noreturn]] void refuse_untold_units() const;
+  void set_hooks();
+  void on_accumulated(int index);
+  bool on_range_ready(Range range);
+  void enter_backward(int models_unit);
+  void leave_units_down_to(int unit);
+  /// Whether the gradients of this micro-batch travel.
+  bool exchanges(bool last) const { return last || holds_by_unit_; }
+  at::Tensor under_precision(const std::function<at::Tensor()>& loss);
+  at::Tensor whole_loss(const std::function<at::Tensor()>& loss);
+  void finish_backward(bool last);
+  GradientScale agreed_scale();
+  at::Tensor agreed_norm();
+
+  StepExtent extent_;
+  Strategy& strategy_;
+  ParameterRoles roles_;
+  ProcessGroup& sharers_;  // of a whole set of slices
+  FlatBuffers buffers_;
+  std::unique_ptr<FrozenParameters> frozen_;  // null: all is trained
+  BufferContext context_;
+  Precision& precision_;
+  Precision::Linear linear_;  // empty: at::linear
+  bool linear_called_ = false;
+  std::unique_ptr<Optimizer> optimizer_;
+  bool clips_;
+  bool holds_by_unit_;  // gradients: they travel in each micro-batch
+  StepOrder order_;
+  int next_unit_ = 0;        // of the forward under way, as the model counts
+  bool units_told_ = false;  // in that forward, so that backward tells them
+  int units_to_leave_ = 0;   // of the backward under way: those that the strategy was not told of
+  bool again_ = false;       // backward computes units again (forward_again())
+  BackwardMarks marks_;      // of the backward under way
+  int gradients_seen_ = 0;   // in the backward under way
+  /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd
+  /// itself keeps no reference to these nodes.
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,124 @@
+// Frozen parameters travel as those of fsdp do: a unit before it is used, the next meanwhile.
+#include "ddprun/parallel/frozen_parameters.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/parameter_reads.h"
+#include "ddprun/plugin/sharding.h"
+
+namespace ddprun {
+
+namespace {
+
+ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, KernelSet kernels,
+                          int ranks) {
+  dtypes.parameters = dtypes.model;  // nobody updates them
+  return {roles.frozen, dtypes, kernels, ranks};
+}
+
+/// Whether a slice of everything and room for two neighbouring units are less than all.
+bool slices_are_less(const ParameterLayout& layout) {
+  const std::int64_t all = bytes_of(layout.all().size(), layout.dtypes().parameters);
+  const std::int64_t copy =
+      layout.reads().has_copy() ? bytes_of(layout.all().size(), layout.dtypes().compute) : 0;
+  std::vector<std::int64_t> of_units;
+  for (const Unit& unit : layout.units()) of_units.push_back(bytes_read(layout, unit));
+  const std::int64_t neighbours =
+      UnitPlaces::shared_bytes(of_units, std::vector<bool>(of_units.size()));
+  return all / layout.ranks() + neighbours < all + copy;
+}
+
+bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
+  if (trained.parameters != Held::by_unit || trained.place_for_each_unit) return false;
+  const auto& units = layout.units();
+  const bool tied =
+      std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.used_elsewhere; });
+  return !tied && slices_are_less(layout);
+}
+
+BufferHolding holding_of(const ParameterLayout& layout, const BufferHolding& trained, int rank) {
+  BufferHolding holding{.gradients = Held::nothing};
+  if (!wants_slices(layout, trained)) return holding;
+  holding.parameters = Held::by_unit;
+  for (const Unit& unit : layout.units()) holding.owned.push_back(layout.slice(unit.range, rank));
+  std::reverse(holding.owned.begin(), holding.owned.end());  // by begin
+  return holding;
+}
+
+/// By the model's unit: the number among those that have a frozen parameter, or -1.
+std::vector<int> units_of(const ParameterRoles& roles, const ParameterLayout& layout) {
+  std::vector<int> units;
+  int next = 0;
+  for (const std::string& name : roles.unit_names) {
+    const bool ours = next < std::ssize(layout.units()) && layout.units()[next].name == name;
+    units.push_back(ours ? next++ : -1);
+  }
+  return units;
+}
+
+}  // namespace
+
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes,
+                                   KernelSet kernels, const BufferHolding& trained,
+                                   ProcessGroup& group, ProcessGroup& sharers)
+    : FrozenParameters(roles, layout_of(roles, dtypes, kernels, sharers.size()), trained, group,
+                       sharers) {}
+
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
+                                   const BufferHolding& trained, ProcessGroup& group,
+                                   ProcessGroup& sharers)
+    : sharers_(sharers),
+      buffers_(layout, roles.frozen, holding_of(layout, trained, sharers.rank()),
+               wants_slices(layout, trained)
+                   ? Allocate([&sharers](std::int64_t elements, const at::TensorOptions& options) {
+                       return sharers.allocate(elements, options);
+                     })
+                   : allocate_private),
+      context_(group, sharers, buffers_, {}),
+      units_(units_of(roles, layout)) {
+  buffers_.agree_on_values(
+      [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
+  if (buffers_.holding().parameters == Held::whole) return;
+  for (std::size_t unit = 0; roles.units[unit] < 0; ++unit) {  // up to the first that is trained
+    if (units_[unit] >= 0) ++gathers_.first_in_backward;       // those before it have no backward
+  }
+  gathered_.emplace(context_, gathers_);
+}
+
+void FrozenParameters::before_forward() {
+  if (!gathered_) return;
+  gathered_->before_forward();
+  gathered_->start(0);
+}
+
+void FrozenParameters::before_unit(Pass pass, int models_unit) {
+  if (gathered_ && units_[models_unit] >= 0) gathered_->before_unit(pass, units_[models_unit]);
+}
+
+std::vector<PlannedCollective> FrozenParameters::planned() const {
+  Plan plan;
+  if (gathered_) UnitParameters::plan(plan, buffers_, gathers_);
+  return plan.collectives;
+}
+
+at::Tensor FrozenParameters::whole(const Unit& unit) const {
+  if (!gathered_) return buffers_.parameters(unit.range);
+  const at::Tensor own = buffers_.parameters(context_.own(unit.range));
+  const at::Tensor values = at::empty({unit.range.size()}, own.options());
+  sharers_.all_gather(values, own, "frozen").wait();
+  return values;
+}
+
+void FrozenParameters::for_each_unit(const std::function<void(const Unit&)>& look) {
+  for (int unit = 0; unit < std::ssize(buffers_.units()); ++unit) {
+    if (gathered_) gathered_->before_unit(Pass::forward, unit);
+    look(buffers_.units()[unit]);
+  }
+}
+
+}  // namespace ddprun

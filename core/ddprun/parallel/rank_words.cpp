@@ -1,0 +1,16 @@
+// Words of all ranks.
+#include "ddprun/parallel/rank_words.h"
+
+#include <fmt/format.h>
+
+namespace ddprun {
+
+std::string first_of_all(ProcessGroup& group, const std::string& own) {
+  const auto all = group.all_gather_object(own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);
+  }
+  return {};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,190 @@
+// The check of gradients by small integers.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/maximum.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "ddprun/base/text.h"
+#include "ddprun/parallel/rank_words.h"
+#include "ddprun/proof/integer_loss.h"
+#include "ddprun/proof/proof.h"
+#include "ddprun/proof/proof_integers.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
+
+/// How the gradients of a range compare with the integers.
+struct Compared {
+  std::int64_t wrong = 0;    // beyond the bound
+  std::int64_t rounded = 0;  // within the bound, but not equal
+
+  /// A friend, since nothing calls it where loops are serial (ThreadSanitizer).
+  friend Compared operator+(Compared a, Compared b) {
+    return {a.wrong + b.wrong, a.rounded + b.rounded};
+  }
+};
+
+/// What the gradients of a backward with integers should be.
+struct Expected {
+  const ProofIntegers& integers;
+  std::optional<int> own_rank = {};  ///< the integers of that rank alone; nothing: the mean of all
+  at::Tensor kept_back = {};         ///< (elements,): what is missing of them; undefined: nothing
+};
+
+/// Relative to the largest of a parameter's values: what is sent and what is kept back are products
+/// and differences in float32, which round.
+constexpr float kKeptBackTolerance = 1e-4F;
+
+Compared compare(const FlatBuffers& buffers, Range range, const Expected& should) {
+  const ProofIntegers& integers = should.integers;
+  const std::optional<int> own_rank = should.own_rank;
+  at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
+  float tolerance = 0;
+  if (should.kept_back.defined()) {
+    const at::Tensor missing =
+        should.kept_back.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
+    tolerance =
+        kKeptBackTolerance * at::maximum(gradients.abs().max(), missing.abs().max()).item<float>();
+    gradients = gradients + missing;
+  }
+  const float* const got = gradients.const_data_ptr<float>();
+  const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
+    integers.for_each(
+        {range.begin + begin, range.begin + end},
+        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+          const float value = got[element - range.begin];
+          const float expected = own_rank ? integers.own(both, *own_rank) : integers.mean(both);
+          if (value == expected) return;
+          const float bound = own_rank ? 0.0F : integers.bound(both) + tolerance;
+          ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
+        });
+    return sum;
+  };
+  return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, Compared{}, count,
+                             std::plus<>());
+}
+
+/// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the
+/// bound only.
+std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::int64_t& rounded) {
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range range = buffers.range(index);
+    Compared compared;
+    for (const Range& part : buffers.owned(range)) {
+      compared = compared + compare(buffers, part, should);
+    }
+    rounded += compared.rounded;
+    if (compared.wrong > 0) {
+      return fmt::format("{} of {} gradients of {} differ from the exact mean",
+                         with_thousands(compared.wrong), with_thousands(range.size()),
+                         buffers.name(index));
+    }
+    for (const Range& part : buffers.owned({range.end, buffers.with_padding(index).end})) {
+      if (buffers.mean(part).count_nonzero().item<std::int64_t>() == 0) continue;
+      return fmt::format("the padding behind the gradient of {} is not zero", buffers.name(index));
+    }
+  }
+  return {};
+}
+
+/// What a strategy leaves for the next step, put back after backwards that are no steps.
+class StrategyState {
+ public:
+  explicit StrategyState(Strategy& strategy)
+      : tensors_(strategy.state()), kept_back_(strategy.kept_back()) {
+    if (kept_back_.defined()) tensors_.push_back(kept_back_);
+    for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
+  }
+
+  /// By how much the mean over the ranks of what they keep back has grown since; undefined if they
+  /// keep nothing. All ranks call it.
+  at::Tensor since(ProcessGroup& group) const {
+    if (!kept_back_.defined()) return {};
+    at::Tensor grown = kept_back_ - before_.back();
+    group.all_reduce(grown, ReduceOp::avg, "kept back").wait();
+    return grown;
+  }
+
+  void put_back() {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(before_[i]);
+  }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  at::Tensor kept_back_;
+  std::vector<at::Tensor> before_;
+};
+
+constexpr const char* kName = "integer_gradients";
+
+Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
+  const std::string how = rounded == 0
+                              ? "equal"
+                              : fmt::format("are within the rounding bound ({} are not equal) of",
+                                            with_thousands(rounded));
+  return {
+      kName, CheckStatus::passed,
+      fmt::format("all {} gradients {} the exact mean over {} rank{}",
+                  with_thousands(buffers.parameter_count()), how, ranks, ranks == 1 ? "" : "s")};
+}
+
+/// Of a lossy strategy, whose gradients are the mean with what is kept back, if that is `known`.
+Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
+                       const GradientHashes& hashes, bool known) {
+  const Check equal = check_gradients_equal(buffers, group, hashes);
+  if (equal.status == CheckStatus::failed) return {kName, equal.status, equal.detail};
+  return {
+      kName, CheckStatus::declared,
+      fmt::format(
+          "all {} gradients are equal on all ranks, {}", with_thousands(buffers.parameter_count()),
+          known ? fmt::format("and with what is kept back the mean over {} ranks", group.size())
+                : "and what is not sent of them is lost")};
+}
+
+}  // namespace
+
+Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
+                              IntegerRound round) {
+  FlatBuffers& buffers = data_parallel.buffers();
+  const int size = group.size();
+  const int me = group.rank();
+  const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
+  StrategyState kept(data_parallel.strategy());
+  for (int i = 0; i < round.micro_batches; ++i) {
+    const bool last = i + 1 == round.micro_batches;
+    data_parallel.before_forward(last);
+    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
+  }
+  const Agreement agreement = data_parallel.context().agreement();
+  const bool lossy = agreement == Agreement::lossy;
+  Expected should{.integers = integers};
+  if (!lossy && agreement != Agreement::exact) should.own_rank = me;
+  if (lossy) should.kept_back = kept.since(group);
+  const bool known = !lossy || should.kept_back.defined();  // else what was not sent is lost
+  std::int64_t rounded = 0;
+  const std::string own = known ? find_wrong(buffers, should, rounded) : "";
+  const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
+  buffers.zero_grad();
+  kept.put_back();
+
+  const std::string wrong = first_of_all(group, own);
+  if (!wrong.empty()) return {kName, CheckStatus::failed, wrong};
+  if (agreement == Agreement::exact) return exact_mean(buffers, size, rounded);
+  if (lossy) return equal_everywhere(buffers, group, hashes, known);
+  if (agreement == Agreement::none) {
+    return {kName, CheckStatus::control,
+            "gradients stay each rank's own, as the strategy declares"};
+  }
+  return {kName, CheckStatus::declared,
+          "gradients are each rank's own, and parameters are equal each time the ranks meet"};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,62 @@
+// The checks by which each run proves itself: exact gradients, equal parameters, the planned
+// collectives.
+//
+// Family: proof.cpp integer_proof.cpp
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ddprun/parallel/data_parallel.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// XXH3 of the updated parameters' bytes, of all ranks together. Equal parameters hash equal on all
+/// machines of one byte order. All ranks call it.
+std::uint64_t hash_parameters(const DataParallel& data_parallel);
+
+/// One of the times at which check_integer_gradients() is made.
+struct IntegerRound {
+  int micro_batches = 1;     ///< 2: the first of two accumulates, as in a step with accumulation
+  std::uint64_t number = 0;  ///< other integers for each number
+};
+
+/// Fills every gradient with small integers that differ by rank (ProofIntegers), through a real
+/// backward with the strategy's hooks, and compares what each rank owns of the result with the
+/// exact mean; the padding between gradients must stay zero. It needs the memory of the largest
+/// parameter, not of the model; with a strategy that keeps something back, three times that. It
+/// leaves the gradients unset, and parameters, moments, the strategy's state, loss scale and random
+/// numbers untouched. All ranks must call it, between steps. Where the strategy promises less than
+/// the mean (Agreement), the check is of what it promises, and at best `declared`.
+Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
+                              IntegerRound round = {});
+
+/// Compares the hash of the updated parameters over all ranks or, where ranks own parts, of what
+/// the model reads. A failure names the first parameter that differs, and the ranks.
+Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
+                             const std::string& name = "parameters_equal");
+
+/// A hash for each gradient, in the order of the buffers. None where ranks own parts.
+using GradientHashes = std::vector<std::uint64_t>;
+GradientHashes hash_gradients(const FlatBuffers& buffers);
+/// Compares them over all ranks ("gradients_equal"); a failure names the first parameter and the
+/// ranks. Where ranks own parts there is nothing to compare.
+Check check_gradients_equal(const FlatBuffers& buffers, ProcessGroup& group,
+                            const GradientHashes& own);
+
+/// The same after the strategy's setup ("initial_parameters_equal"). It fails also for a NaN, which
+/// Trainer gives all ranks but 0.
+Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group);
+
+/// Compares what the model reads with what the updated parameters of all ranks round to, on each
+/// rank: the model's own tensors, and the copy in the dtype of the matrix products where there is
+/// one. What is held by unit is gathered by the strategy for that.
+Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group);
+
+/// Compares one step's collectives (kind and payload, in any order) with the strategy's plan.
+/// Returns the difference in words, or an empty text.
+std::string compare_with_plan(const std::vector<CollectiveRecord>& records,
+                              const std::vector<PlannedCollective>& planned);
+
+}  // namespace ddprun

@@ -1,0 +1,142 @@
+// The integers of the proof are right at any number of ranks: pure arithmetic, no rank runs.
+#include "ddprun/proof/proof_integers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+namespace ddprun {
+namespace {
+
+constexpr std::array kDtypes = {at::kFloat, at::kBFloat16};
+
+float rounded(float value, at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? static_cast<float>(at::BFloat16(value)) : value;
+}
+
+/// What ranks get for an element if they add in `dtype`, and divide before or after.
+struct Reduction {
+  bool divide_first = false;
+  bool by_reciprocal = false;
+
+  float operator()(const ProofIntegers::Contributions& both, int ranks,
+                   at::ScalarType dtype) const {
+    const auto divide = [&](float value) {
+      const auto size = static_cast<float>(ranks);
+      return rounded(by_reciprocal ? value * (1.0F / size) : value / size, dtype);
+    };
+    float sum = 0;
+    // All other ranks add zero, which changes nothing. The order of two is the same either way.
+    for (const auto& each : both) {
+      const float gradient = rounded(static_cast<float>(each.value * ranks), dtype);
+      sum = rounded(sum + (divide_first ? divide(gradient) : gradient), dtype);
+    }
+    return divide_first ? sum : divide(sum);
+  }
+};
+
+TEST(ProofIntegers, EveryWayToReduceIsWithinTheBoundUpTo4096Ranks) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (int ranks = 1; ranks <= 4096; ++ranks) {
+      const ProofIntegers integers(ranks, 1, dtype, 7);
+      for (std::int64_t element = 0; element < 64; ++element) {
+        const auto both = integers.contributions(element);
+        const float mean = integers.mean(both);
+        for (const bool divide_first : {false, true}) {
+          for (const bool by_reciprocal : {false, true}) {
+            const float got = Reduction{divide_first, by_reciprocal}(both, ranks, dtype);
+            ASSERT_LE(std::abs(got - mean), integers.bound(both))
+                << ranks << " ranks, " << dtype << ", element " << element;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ProofIntegers, AreExactInBfloat16UpTo128Ranks) {
+  for (int ranks = 1; ranks <= 128; ++ranks) {
+    const ProofIntegers integers(ranks, 1, at::kBFloat16, 0);
+    EXPECT_TRUE(integers.exact()) << ranks;
+    EXPECT_EQ(integers.bound(integers.contributions(0)), 0.0F);
+  }
+}
+
+TEST(ProofIntegers, HaveABoundBelowOneWhereBfloat16IsNotExact) {
+  const ProofIntegers integers(257, 1, at::kBFloat16, 0);
+  EXPECT_FALSE(integers.exact());
+  EXPECT_EQ(integers.range(), 1);
+  EXPECT_GT(integers.bound(integers.contributions(0)), 0.0F);
+  EXPECT_LT(integers.bound(integers.contributions(0)), 0.1F)
+      << "a missing rank changes the mean by 1";
+  EXPECT_TRUE(ProofIntegers(4096, 1, at::kBFloat16, 0).exact()) << "a power of two costs no bits";
+}
+
+TEST(ProofIntegers, PartialSumsInFloat32AreExactUpTo4096Ranks) {
+  for (int ranks = 1; ranks <= 4096; ++ranks) {
+    const ProofIntegers integers(ranks, 1, at::kFloat, 0);
+    EXPECT_LE(2.0 * integers.range() * ranks, 0x1p24) << ranks;
+  }
+}
+
+TEST(ProofIntegers, EachRankTakesPartInEachRunOfAsManyElements) {
+  for (const int ranks : {1, 2, 3, 8, 128, 1000}) {
+    const ProofIntegers integers(ranks, 1, at::kBFloat16, 3);
+    for (std::int64_t block = 0; block < 5; ++block) {
+      std::set<int> seen;
+      for (std::int64_t i = 0; i < ranks; ++i) {
+        const auto both = integers.contributions(block * ranks + i);
+        seen.insert(both[0].rank);
+        EXPECT_TRUE(ranks == 1 || both[0].rank != both[1].rank);
+      }
+      EXPECT_EQ(std::ssize(seen), ranks);
+    }
+  }
+}
+
+TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
+  for (const int ranks : {1, 2, 5}) {
+    const ProofIntegers integers(ranks, 2, at::kFloat, 11);
+    std::set<float> means;
+    bool first_micro_batch_counts = false;
+    for (std::int64_t element = 0; element < 100; ++element) {
+      const auto both = integers.contributions(element);
+      float sum = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const float early = integers.gradient(both, rank, 0);
+        const float late = integers.gradient(both, rank, 1);
+        EXPECT_EQ(early + late, integers.own(both, rank));
+        first_micro_batch_counts = first_micro_batch_counts || early != 0;
+        sum += early + late;
+      }
+      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(both));
+      means.insert(integers.mean(both));
+    }
+    EXPECT_GT(means.size(), 50U) << "elements that were swapped must show";
+    EXPECT_TRUE(first_micro_batch_counts);
+  }
+}
+
+TEST(ProofIntegers, ARangeHasTheIntegersOfItsElements) {
+  const ProofIntegers integers(5, 2, at::kFloat, 13);
+  std::int64_t next = 7;
+  integers.for_each({7, 61}, [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+    EXPECT_EQ(element, next++);
+    EXPECT_EQ(both, integers.contributions(element));
+  });
+  EXPECT_EQ(next, 61);
+}
+
+TEST(ProofIntegers, AnotherRoundHasOtherIntegers) {
+  const ProofIntegers one(4, 1, at::kFloat, 1);
+  const ProofIntegers two(4, 1, at::kFloat, 2);
+  int equal = 0;
+  for (std::int64_t element = 0; element < 1000; ++element) {
+    if (one.mean(one.contributions(element)) == two.mean(two.contributions(element))) ++equal;
+  }
+  EXPECT_LT(equal, 50);
+}
+
+}  // namespace
+}  // namespace ddprun

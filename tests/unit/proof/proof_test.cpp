@@ -1,0 +1,346 @@
+// The proofs must fail when they should: each test breaks a strategy in one way and expects to be
+// told.
+#include "ddprun/proof/proof.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+/// A right strategy whose parts tests replace.
+class OneByOne : public Strategy {
+ public:
+  Plan plan(const ParameterLayout& layout, int) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
+    }
+    return plan;
+  }
+  void finish_backward() override {
+    for (int i = 0; i < context_->layout().count(); ++i) reduce(i);
+  }
+
+ protected:
+  virtual void reduce(int i) {
+    const ParameterLayout& layout = context_->layout();
+    context_->group().all_reduce(context_->gradients(layout.range(i)), op_, layout.name(i)).wait();
+  }
+  ReduceOp op_ = ReduceOp::avg;
+};
+
+class ForgetsOne : public OneByOne {
+  void reduce(int i) override {
+    if (i != 1) OneByOne::reduce(i);
+  }
+};
+
+class Sums : public OneByOne {
+ public:
+  Sums() { op_ = ReduceOp::sum; }
+};
+
+class WritesPadding : public OneByOne {
+  void finish_backward() override {
+    OneByOne::finish_backward();
+    context_->gradients({7, 8}).fill_(1);
+  }
+};
+
+class DropsTheFirstMicroBatch : public OneByOne {
+  void before_forward() override { context_->gradients(context_->layout().all()).zero_(); }
+};
+
+class Unsynchronized : public OneByOne {
+  Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
+  void setup(StrategyContext& context) override { context_ = &context; }
+  void reduce(int) override {}
+};
+
+std::vector<NamedTensor> two_parameters() {
+  std::vector<NamedTensor> parameters = {{"first", at::ones({3, 5})}, {"second", at::ones({7})}};
+  for (auto& parameter : parameters) parameter.tensor.requires_grad_(true);
+  return parameters;
+}
+
+/// Runs the check with a strategy of that type on two ranks; both ranks must agree.
+template <class S>
+Check integer_check(IntegerRound round = {}) {
+  std::vector<Check> checks(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    S strategy;
+    Precision precision;
+    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    checks[group.rank()] = check_integer_gradients(ddp, group, round);
+    EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
+    EXPECT_EQ(ddp.buffers().parameter(0).sum().item<float>(), 7.0F);
+  });
+  EXPECT_EQ(checks[0].status, checks[1].status);
+  EXPECT_EQ(checks[0].detail, checks[1].detail);
+  return checks[0];
+}
+
+TEST(IntegerGradients, PassForAMean) {
+  const Check check = integer_check<OneByOne>();
+  EXPECT_EQ(check.status, CheckStatus::passed);
+  EXPECT_EQ(check.detail, "all 22 gradients equal the exact mean over 2 ranks");
+}
+
+TEST(IntegerGradients, CatchAForgottenParameter) {
+  const Check check = integer_check<ForgetsOne>();
+  EXPECT_EQ(check.status, CheckStatus::failed);
+  EXPECT_THAT(check.detail, HasSubstr("gradients of first differ from the exact mean"));
+}
+
+TEST(IntegerGradients, CatchASumInsteadOfAMean) {
+  EXPECT_EQ(integer_check<Sums>().status, CheckStatus::failed);
+}
+
+TEST(IntegerGradients, CatchAWriteToThePadding) {
+  EXPECT_THAT(integer_check<WritesPadding>().detail,
+              HasSubstr("the padding behind the gradient of second is not zero"));
+}
+
+TEST(IntegerGradients, WithAccumulationCatchAMicroBatchThatWasDropped) {
+  EXPECT_EQ(integer_check<OneByOne>({.micro_batches = 2}).status, CheckStatus::passed);
+  EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>().status, CheckStatus::passed);
+  EXPECT_EQ(integer_check<DropsTheFirstMicroBatch>({.micro_batches = 2}).status,
+            CheckStatus::failed);
+}
+
+/// Sends a half of each gradient, and keeps the other back.
+class SendsHalf : public OneByOne {
+ public:
+  Plan plan(const ParameterLayout& layout, int rank) const override {
+    Plan plan = OneByOne::plan(layout, rank);
+    plan.agreement = Agreement::lossy;
+    return plan;
+  }
+  void setup(StrategyContext& context) override {
+    OneByOne::setup(context);
+    kept_ = at::zeros({context.layout().all().size()});
+  }
+  void finish_backward() override {
+    const at::Tensor gradients = context_->gradients(context_->layout().all());
+    kept_.add_(gradients);
+    gradients.copy_(kept_ / 2);
+    kept_.sub_(gradients);
+    OneByOne::finish_backward();
+  }
+  at::Tensor kept_back() const override { return kept_; }
+
+ protected:
+  at::Tensor kept_;
+};
+
+class LosesTheOtherHalf : public SendsHalf {
+  void finish_backward() override {
+    SendsHalf::finish_backward();
+    kept_.narrow(0, context_->layout().range(1).begin, 1).zero_();
+  }
+};
+
+class SendsHalfByOneRank : public SendsHalf {
+  void finish_backward() override {
+    SendsHalf::finish_backward();
+    if (context_->group().rank() == 0) return;
+    const at::Tensor first = context_->gradients({0, 1});
+    kept_.narrow(0, 0, 1).add_(first * 2);  // nothing is lost
+    first.zero_();
+  }
+};
+
+TEST(IntegerGradients, OfALossyStrategyAreWithWhatIsKeptBackTheMean) {
+  const Check check = integer_check<SendsHalf>();
+  EXPECT_EQ(check.status, CheckStatus::declared);
+  EXPECT_THAT(check.detail, HasSubstr("with what is kept back the mean over 2 ranks"));
+  EXPECT_THAT(integer_check<LosesTheOtherHalf>().detail,
+              HasSubstr("gradients of first differ from the exact mean"));
+  EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
+}
+
+/// What it declares holds, but for one element on rank 1.
+class MeetsAllButOne : public OneByOne {
+ public:
+  Plan plan(const ParameterLayout&, int) const override {
+    return {.agreement = Agreement::periodic};
+  }
+  void finish_backward() override {}
+  void update() override {
+    const at::Tensor parameters = context_->parameters(context_->layout().all());
+    parameters.add_(context_->group().rank() + 1);
+    context_->group().all_reduce(parameters, ReduceOp::avg, "meeting").wait();
+    if (context_->group().rank() == 1) parameters.narrow(0, 0, 1).add_(1e-6);
+    context_->parameters_changed(context_->layout().all());
+  }
+};
+
+TEST(ParametersEqual, AreLookedAtWhereAPeriodicStrategySaysThatRanksMeet) {
+  EXPECT_EQ(integer_check<MeetsAllButOne>().status, CheckStatus::declared);
+  test::run_ranks(2, [](ProcessGroup& group) {
+    MeetsAllButOne strategy;
+    Precision precision;
+    const auto parameters = two_parameters();
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+    ddp.backward(
+        ddp.forward([&] { return parameters[0].tensor.sum() + parameters[1].tensor.sum(); }));
+    ddp.step(0.1, 0);
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("second is not that of rank 0 on rank 1"));
+  });
+}
+
+TEST(IntegerGradients, AreAControlWithoutSynchronization) {
+  EXPECT_EQ(integer_check<Unsynchronized>().status, CheckStatus::control);
+}
+
+/// The most bytes of tensors on the CPU that exist at a time, beyond those of before.
+class PeakMemory : public c10::MemoryReportingInfoBase {
+ public:
+  bool memoryProfilingEnabled() const override { return true; }
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device) override {
+    held_ += bytes;
+    peak_ = std::max(peak_, held_);
+  }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t held_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+TEST(IntegerGradients, TakeTheMemoryOfAParameterAndNotOfTheModel) {
+  static constexpr std::int64_t kParameterBytes = 4 * 64 * 1024;
+  test::run_ranks(2, [](ProcessGroup& group) {
+    std::vector<NamedTensor> parameters;
+    for (int i = 0; i < 8; ++i) {
+      parameters.push_back({std::to_string(i), at::ones({64, 1024}).requires_grad_()});
+    }
+    OneByOne strategy;
+    Precision precision;
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    const auto memory = std::make_shared<PeakMemory>();
+    {
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
+      EXPECT_EQ(check_integer_gradients(ddp, group).status, CheckStatus::passed);
+    }
+    EXPECT_GE(memory->peak(), kParameterBytes) << "what the check allocates was not seen";
+    EXPECT_LE(memory->peak(), 2 * kParameterBytes);
+  });
+}
+
+TEST(ParametersEqual, CatchesADriftingRank) {
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    OneByOne strategy;
+    Precision precision;
+    DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_parameters_equal(ddp, group).status, CheckStatus::passed);
+    if (group.rank() == 1) {
+      auto flat = ddp.buffers().parameters(ddp.buffers().range(0)).detach();
+      flat[3] += 1e-7;
+    }
+    const Check check = check_parameters_equal(ddp, group);
+    EXPECT_EQ(check.status, CheckStatus::failed);
+    EXPECT_THAT(check.detail, HasSubstr("second is not that of rank 0 on rank 1; hashes"));
+  });
+}
+
+/// Computes in bfloat16, with a copy of the parameters or with tensors of that dtype.
+struct Bfloat16 : Precision {
+  explicit Bfloat16(bool tensors) : tensors(tensors) {}
+  PrecisionDtypes dtypes() const override {
+    const at::ScalarType rest = tensors ? at::kBFloat16 : at::kFloat;
+    return {.buffers = {.compute = at::kBFloat16, .reduce = rest, .model = rest}};
+  }
+  bool tensors;
+};
+
+TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
+  for (const bool tensors : {false, true}) {
+    test::run_ranks(2, [tensors](ProcessGroup& group) {
+      OneByOne strategy;
+      Bfloat16 precision(tensors);
+      DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{},
+                       StepExtent::step, tensors ? KernelSet::reference : KernelSet::fused);
+      FlatBuffers& buffers = ddp.buffers();
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+      buffers.parameters(buffers.range(1)).detach().mul_(1.0001);
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed) << "rounds to the same";
+      if (group.rank() == 1) buffers.parameters(buffers.range(0)).detach()[2] = std::nanf("");
+      const Check check = check_compute_copy(ddp, group);
+      EXPECT_EQ(check.status, CheckStatus::failed);
+      EXPECT_THAT(check.detail,
+                  HasSubstr("rank 1: 1 of 7 elements of second that the model reads"));
+      buffers.parameters_changed(buffers.all());
+      EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed) << "a NaN is a NaN";
+    });
+  }
+}
+
+TEST(ComputeCopy, InFloat32TheModelReadsTheBufferItself) {
+  test::run_ranks(1, [](ProcessGroup& group) {
+    OneByOne strategy;
+    Precision precision;
+    auto parameters = two_parameters();
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
+    parameters[0].tensor.set_data(at::zeros({3, 5}));
+    EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::failed);
+  });
+}
+
+TEST(Plan, EqualCollectivesInAnyOrderMatch) {
+  std::vector<CollectiveRecord> records(2);
+  records[0].kind = records[1].kind = CollectiveKind::all_reduce;
+  records[0].bytes = 64;
+  records[1].bytes = 128;
+  EXPECT_EQ(compare_with_plan(
+                records, {{CollectiveKind::all_reduce, 128}, {CollectiveKind::all_reduce, 64}}),
+            "");
+}
+
+TEST(Plan, NamesWhatIsMissingAndWhatIsTooMuch) {
+  std::vector<CollectiveRecord> records(1);
+  records[0].kind = CollectiveKind::broadcast;
+  records[0].bytes = 64;
+  EXPECT_EQ(compare_with_plan(records, {{CollectiveKind::all_reduce, 4096}}),
+            "1 all_reduce of 4,096 bytes were planned but did not run; "
+            "1 broadcast of 64 bytes ran but were not planned");
+}
+
+TEST(HashParameters, DependsOnEveryElementAndItsPlace) {
+  const auto group = connect_thread(make_thread_store(), 0, 1, {});
+  OneByOne strategy;
+  Precision precision;
+  DataParallel ddp(two_parameters(), *group, strategy, precision, OptimizerConfig{});
+  FlatBuffers& buffers = ddp.buffers();
+  const auto hash = hash_parameters(ddp);
+  auto flat = buffers.parameters(buffers.range(1)).detach();
+  flat[0] += 1;
+  const auto first_changed = hash_parameters(ddp);
+  flat[0] -= 1;
+  flat[1] += 1;
+  const auto second_changed = hash_parameters(ddp);
+  flat[1] -= 1;
+  EXPECT_NE(hash, first_changed);
+  EXPECT_NE(hash, second_changed);
+  EXPECT_NE(first_changed, second_changed);
+  EXPECT_EQ(hash, hash_parameters(ddp));
+}
+
+}  // namespace
+}  // namespace ddprun
