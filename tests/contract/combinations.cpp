@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "ddprun/config/plain_scalar.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "plugins_under_test.h"
 #include "support/experiments.h"
@@ -42,7 +43,7 @@ class LowerLimits final : public ChosenValues {
   bool visit(const OptionSpec& spec, OptionTarget target) override {
     if (!spec.limits.min) return false;
     if (std::holds_alternative<double*>(target)) {
-      set(spec.key, std::to_string(*spec.limits.min));
+      set(spec.key, number_text(*spec.limits.min));
     } else if (std::holds_alternative<std::int64_t*>(target)) {
       set(spec.key, std::to_string(static_cast<std::int64_t>(*spec.limits.min)));
     }
@@ -70,8 +71,8 @@ std::array<int, 2> rank_counts(std::size_t turn) { return {turn % 2 == 0 ? 1 : 4
 
 /// Those of OtherValues are on 4 ranks over shm, as no others are.
 const char* options_name(const Combination& combination) {
-  if (combination.strategy_options.map.empty()) return "";
-  return combination.backend == BackendKind::shm ? "_with_other_values" : "_at_its_minimum";
+  if (combination.strategy_options.map.empty()) return kOptionNames[0];
+  return kOptionNames[combination.backend == BackendKind::shm ? 2 : 1];
 }
 
 }  // namespace
@@ -169,9 +170,11 @@ std::vector<Combination> combinations() {
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
     OtherValues others;
     registry().create(PluginKind::strategy, strategy)->declare_options(others);
-    for (std::size_t p = 0; p < precisions.size() && !others.node.map.empty(); ++p) {
-      all.push_back(without_refused_options(
-          {strategy, precisions[p], attentions[0], 4, others.node, BackendKind::shm}));
+    for (const std::string& precision : precisions) {
+      const Combination turned = without_refused_options(
+          {strategy, precision, attentions[0], 4, others.node, BackendKind::shm});
+      // With its defaults it stands above.
+      if (!turned.strategy_options.map.empty()) all.push_back(turned);
     }
     if (limits.node.map.empty()) continue;
     for (std::size_t p = 0; p < precisions.size(); ++p)

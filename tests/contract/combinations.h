@@ -1,6 +1,7 @@
 // Which plugins are tried together, and on how many ranks.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -18,6 +19,8 @@ struct Combination {
   BackendKind backend = BackendKind::gloo;
 };
 
+/// What stands behind the strategy's name in that of a combination: nothing with default options.
+inline constexpr std::array kOptionNames = {"", "_at_its_minimum", "_with_other_values"};
 std::string name_of(const Combination& combination);
 void PrintTo(const Combination& combination, std::ostream* out);
 

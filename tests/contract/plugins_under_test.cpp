@@ -9,6 +9,8 @@
 #include <iostream>
 #include <string>
 
+#include "combinations.h"
+
 namespace ddprun {
 namespace {
 
@@ -20,7 +22,9 @@ PluginRegistry& all_plugins() {
 /// The cases of one plugin: their names are STRATEGY__PRECISION__ATTENTION__... or STRATEGY__...
 std::string cases_of(const PluginInfo& plugin) {
   if (plugin.kind != PluginKind::strategy) return "*__" + plugin.name + "__*";
-  return "*/" + plugin.name + "__*:*/" + plugin.name + "_at_its_minimum__*";
+  std::string cases;
+  for (const char* const options : kOptionNames) cases += "*/" + plugin.name + options + "__*:";
+  return cases;
 }
 
 void try_only(const std::string& library) {
