@@ -66,9 +66,13 @@ Two forward_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return {as_given(out, q), as_given(log_sum_exp, q)};
 }
 
-Three backward_on_cpu(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                      const at::Tensor& v, const at::Tensor& out, const at::Tensor& log_sum_exp,
-                      bool is_causal, Scale scale) {
+/// `saved`: q, k, v, and what forward returned.
+Three backward_on_cpu(const at::Tensor& grad_out, at::TensorList saved, bool is_causal,
+                      Scale scale) {
+  TORCH_CHECK(saved.size() == 5,
+              "ddprun::flash_attention_backward: saved must be q, k, v, out, log_sum_exp");
+  const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+  const at::Tensor &out = saved[3], &log_sum_exp = saved[4];
   check_inputs(q, k, v, scale);
   TORCH_CHECK(out.sizes() == q.sizes() && grad_out.sizes() == q.sizes() &&
                   log_sum_exp.sizes() == q.sizes().slice(0, q.dim() - 1),
@@ -100,11 +104,10 @@ Two forward_of_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor
           at::empty_symint(q.sym_sizes().slice(0, q.dim() - 1), q.options().dtype(at::kFloat))};
 }
 
-Three backward_of_shapes(const at::Tensor& /*grad_out*/, const at::Tensor& q, const at::Tensor& k,
-                         const at::Tensor& v, const at::Tensor& /*out*/,
-                         const at::Tensor& /*log_sum_exp*/, bool /*is_causal*/, Scale scale) {
-  check_inputs(q, k, v, scale);
-  return {empty_like_heads(q), empty_like_heads(k), empty_like_heads(v)};
+Three backward_of_shapes(const at::Tensor& /*grad_out*/, at::TensorList saved, bool /*is_causal*/,
+                         Scale scale) {
+  check_inputs(saved[0], saved[1], saved[2], scale);
+  return {empty_like_heads(saved[0]), empty_like_heads(saved[1]), empty_like_heads(saved[2])};
 }
 
 Two call_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool is_causal,
@@ -131,9 +134,8 @@ struct FlashAttention : torch::autograd::Function<FlashAttention> {
     static const auto op = c10::Dispatcher::singleton()
                                .findSchemaOrThrow("ddprun::flash_attention_backward", "")
                                .typed<decltype(backward_on_cpu)>();
-    const auto saved = context->get_saved_variables();
-    const auto [dq, dk, dv] = op.call(gradients[0], saved[0], saved[1], saved[2], saved[3],
-                                      saved[4], context->saved_data["is_causal"].toBool(),
+    const auto [dq, dk, dv] = op.call(gradients[0], context->get_saved_variables(),
+                                      context->saved_data["is_causal"].toBool(),
                                       context->saved_data["scale"].toOptional<double>());
     return {dq, dk, dv, {}, {}};
   }
@@ -160,8 +162,8 @@ std::unique_ptr<torch::Library> define_operators() {
   for (const std::string& schema :
        {"flash_attention(" + inputs + ", " + options + ") -> Tensor",
         "flash_attention_forward(" + inputs + ", " + options + ") -> (Tensor, Tensor)",
-        "flash_attention_backward(Tensor grad_out, " + inputs +
-            ", Tensor out, Tensor log_sum_exp, " + options + ") -> (Tensor, Tensor, Tensor)"}) {
+        "flash_attention_backward(Tensor grad_out, Tensor[] saved, " + options +
+            ") -> (Tensor, Tensor, Tensor)"}) {
     library->def(schema.c_str());
   }
   const auto under = [](c10::DispatchKey key, auto function) {
