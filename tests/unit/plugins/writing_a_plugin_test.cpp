@@ -2,6 +2,7 @@
 // compile and run.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -66,6 +67,57 @@ TEST(UsingTheLibrary, ListsTheHeadersThatAreInstalledForUsers) {
   const auto installed = matches(text_of("core/public_headers.txt"), std::regex("\n(ddprun/.+)"));
   EXPECT_GT(listed.size(), 20U);
   EXPECT_EQ(listed, installed);
+}
+
+/// All headers of the SDK, one behind the other.
+std::string plugin_headers() {
+  std::string text;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(DDPRUN_SOURCE_DIR "/core/ddprun/plugin")) {
+    if (entry.path().extension() != ".h") continue;
+    text += text_of(std::filesystem::relative(entry.path(), DDPRUN_SOURCE_DIR));
+  }
+  return text;
+}
+
+/// The functions that an author may override; destructors aside.
+std::multiset<std::string> virtuals_of(const std::string& kind, const std::string& headers) {
+  std::smatch begin;
+  EXPECT_TRUE(std::regex_search(headers, begin, std::regex("\nclass " + kind + "\\b[^;{]*\\{")))
+      << kind;
+  const std::string behind = begin.suffix();
+  return matches(behind.substr(0, behind.find("\n};")),
+                 std::regex("\n *virtual [^;{(]*[ &*](\\w+)\\("));
+}
+
+/// The tables of what the core calls, and when: class -> functions.
+std::map<std::string, std::multiset<std::string>> tables_of_calls(const std::string& markdown) {
+  std::map<std::string, std::multiset<std::string>> tables;
+  std::istringstream in(markdown);
+  const std::regex head("\\| `(\\w+)` \\| when \\|.*"), row("\\| `(\\w+)\\(.*");
+  std::string line, kind;
+  while (std::getline(in, line)) {
+    std::smatch found;
+    if (std::regex_match(line, found, head)) {
+      kind = found[1];
+    } else if (!line.starts_with('|')) {
+      kind.clear();
+    } else if (!kind.empty() && std::regex_match(line, found, row)) {
+      tables[kind].insert(found[1]);
+    }
+  }
+  return tables;
+}
+
+TEST(WritingAPlugin, ListsEveryFunctionThatTheCoreCalls) {
+  const std::string headers = plugin_headers();
+  const auto tables = tables_of_calls(text_of("docs/writing_a_plugin.md"));
+  for (const char* kind : {"Plugin", "Strategy", "Precision", "Attention"}) {
+    EXPECT_TRUE(tables.contains(kind)) << kind;
+  }
+  for (const auto& [kind, functions] : tables) {
+    EXPECT_EQ(functions, virtuals_of(kind, headers)) << kind;
+  }
 }
 
 }  // namespace
