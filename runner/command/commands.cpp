@@ -72,14 +72,6 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
                                           : "did you mean \"" + near + "\"?"});
 }
 
-/// A fact of describe_environment(): "torch".
-std::string environment_fact(const std::string& wanted) {
-  for (const auto& [key, value] : describe_environment()) {
-    if (key == wanted) return value;
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 int validate_command(const Request& request) {

@@ -20,13 +20,6 @@ namespace ddprun {
 
 namespace {
 
-std::string fact(const std::string& name) {
-  for (const auto& [key, value] : describe_environment()) {
-    if (key == name) return value;
-  }
-  return "unknown";
-}
-
 /// Threads that share the first core with it ("0,32", "0-1"), counted.
 int threads_per_core() {
   std::ifstream in("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
@@ -61,7 +54,8 @@ Observation products() {
                                 ? " (no instructions for it: it saves memory, and no time)"
                                 : "";
   return {"products", Health::ok,
-          fmt::format("bfloat16 by {}{}, float32 by {}", path, gains, fact("float32 products"))};
+          fmt::format("bfloat16 by {}{}, float32 by {}", path, gains,
+                      environment_fact("float32 products"))};
 }
 
 Observation memory() {
@@ -113,10 +107,10 @@ Observation pages() {
 
 std::vector<Observation> examine_machine() {
   std::vector<Observation> findings = {
-      {"processor", Health::ok, fact("cpu")},
+      {"processor", Health::ok, environment_fact("cpu")},
       cores(),
       {"simd", Health::ok,
-       fmt::format("our kernels: {}; ATen's: {}", kernels::simd_level(), fact("simd"))},
+       fmt::format("our kernels: {}; ATen's: {}", kernels::simd_level(), environment_fact("simd"))},
       products(),
       memory(),
       pages()};

@@ -85,16 +85,14 @@ Observation all_reduce(const WorldConfig& world) {
 CommConfig over(BackendKind backend) { return {.backend = backend, .timeout_s = 20}; }
 
 Observation host_name() {
-  const auto facts = describe_environment();
-  const auto name = std::find_if(facts.begin(), facts.end(),
-                                 [](const auto& pair) { return pair.first == "hostname"; });
+  const std::string name = environment_fact("hostname");
   addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(name->second.c_str(), nullptr, nullptr, &found);
+  const int failed = ::getaddrinfo(name.c_str(), nullptr, nullptr, &found);
   if (failed == 0) {
     ::freeaddrinfo(found);
-    return {"host name", Health::ok, name->second + " has an address"};
+    return {"host name", Health::ok, name + " has an address"};
   }
-  return {"host name", Health::warning, name->second + ": " + ::gai_strerror(failed),
+  return {"host name", Health::warning, name + ": " + ::gai_strerror(failed),
           "runs over several hosts need it, or MASTER_ADDR as an address"};
 }
 

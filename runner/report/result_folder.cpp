@@ -2,6 +2,7 @@
 #include "runner/report/result_folder.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -79,12 +80,7 @@ fs::path first_missing(const fs::path& path) {
 }  // namespace
 
 std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H-%M-%SZ", &parts);
-  return text;
+  return fmt::format("{:%Y-%m-%dT%H-%M-%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 ResultFolder::ResultFolder(const fs::path& output, const std::string& name, const std::string& time)

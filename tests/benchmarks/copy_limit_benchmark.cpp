@@ -11,7 +11,7 @@
 
 #include "benchmarks/sides.h"
 #include "ddprun/base/mapped_memory.h"
-#include "ddprun/measure/environment.h"
+#include "ddprun/rank/affinity.h"
 #include "negate.h"
 #include "support/process_ranks.h"
 

@@ -1,7 +1,8 @@
-// Reads what the machine and the software are, and sets this process's affinity.
+// Reads what the machine and the software are.
 #include "ddprun/measure/environment.h"
 
 #include <ATen/Version.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
@@ -12,11 +13,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/choice.h"
@@ -52,19 +53,7 @@ std::int64_t parse_kib(const std::string& text) {
 }
 
 std::string gib(std::int64_t bytes) {
-  if (bytes == 0) return {};
-  const double tenths = static_cast<double>(bytes) / (1 << 30) * 10.0 + 0.5;
-  const auto whole = static_cast<std::int64_t>(tenths);
-  return std::to_string(whole / 10) + "." + std::to_string(whole % 10) + " GiB";
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
+  return bytes == 0 ? "" : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 /// The quota in one cgroup folder's cpu.max ("150000 100000", "max 100000") in whole cores, at
@@ -95,14 +84,6 @@ std::optional<std::size_t> quota_cores() {
   return cores;
 }
 
-[[noreturn]] void fail(const std::string& call) {
-  throw Error({.what = "the system refuses to place the threads of a rank",
-               .where = call,
-               .got = std::strerror(errno),
-               .expected = "a system call that succeeds",
-               .hint = "set world.pin: false if the system does not let processes choose cores"});
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> describe_environment() {
@@ -123,8 +104,15 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"compiler", DDPRUN_COMPILER " (" __VERSION__ ")"},
       {"build", DDPRUN_BUILD_TYPE},
       {"ddprun", DDPRUN_VERSION},
-      {"time", utc_now()},
+      {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
   };
+}
+
+std::string environment_fact(const std::string& name) {
+  for (const auto& [key, value] : describe_environment()) {
+    if (key == name) return value;
+  }
+  return "unknown";
 }
 
 std::string bf16_products() {
@@ -143,7 +131,9 @@ std::string bf16_products() {
 std::vector<int> usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) fail("sched_getaffinity");
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    throw std::system_error(errno, std::generic_category(), "sched_getaffinity");
+  }
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
@@ -151,24 +141,6 @@ std::vector<int> usable_cores() {
   const std::optional<std::size_t> quota = quota_cores();
   if (quota && *quota < cores.size()) cores.resize(*quota);
   return cores;
-}
-
-std::vector<int> pin_to_share(int local_rank, int local_size) {
-  const std::vector<int> cores = usable_cores();
-  const int count = static_cast<int>(cores.size());
-  std::vector<int> share;
-  if (count < local_size) {
-    share = {cores[local_rank % count]};
-  } else {
-    share.assign(
-        cores.begin() + static_cast<std::ptrdiff_t>(count) * local_rank / local_size,
-        cores.begin() + static_cast<std::ptrdiff_t>(count) * (local_rank + 1) / local_size);
-  }
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : share) CPU_SET(core, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) fail("sched_setaffinity");
-  return share;
 }
 
 std::int64_t proc_bytes(const char* file, const std::string& key) {

@@ -12,19 +12,16 @@ namespace ddprun {
 /// products, memory, kernel, hostname, torch, gloo, compiler, build type, ddprun version, time.
 /// Throws as bf16_products().
 std::vector<std::pair<std::string, std::string>> describe_environment();
+/// One of them: "torch"; "unknown" if there is none of that name.
+std::string environment_fact(const std::string& name);
 
 /// The name of kernels::product_path(). Throws ConfigError if DDPRUN_PRODUCTS names none that this
 /// CPU has.
 std::string bf16_products();
 
 /// The cores in this thread's affinity (sched_getaffinity). If the cgroup's quota (v2, cpu.max) is
-/// n cores, only the first n of them.
+/// n cores, only the first n of them. Throws std::system_error.
 std::vector<int> usable_cores();
-
-/// Sets the affinity of this process, and of threads that it starts later, to its share of
-/// usable_cores(). The shares of a host's ranks are contiguous, and disjoint if there are enough
-/// cores. If there are not, a share is core local_rank % cores. Returns the cores taken.
-std::vector<int> pin_to_share(int local_rank, int local_size);
 
 /// The bytes that the first line "KEY: 16384 kB" of a file under /proc states; 0 if there is no
 /// such line.

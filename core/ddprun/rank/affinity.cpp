@@ -2,13 +2,39 @@
 #include "ddprun/rank/affinity.h"
 
 #include <ATen/Parallel.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
+#include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/heap.h"
 
 namespace ddprun {
+
+std::vector<int> pin_to_share(int local_rank, int local_size) {
+  const std::vector<int> cores = usable_cores();
+  const int count = static_cast<int>(cores.size());
+  std::vector<int> share;
+  if (count < local_size) {
+    share = {cores[local_rank % count]};
+  } else {
+    share.assign(
+        cores.begin() + static_cast<std::ptrdiff_t>(count) * local_rank / local_size,
+        cores.begin() + static_cast<std::ptrdiff_t>(count) * (local_rank + 1) / local_size);
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : share) CPU_SET(core, &set);
+  if (sched_setaffinity(0, sizeof set, &set) == 0) return share;
+  throw Error({.what = "the system refuses to place the threads of a rank",
+               .where = "sched_setaffinity",
+               .got = std::generic_category().message(errno),
+               .expected = "a system call that succeeds",
+               .hint = "set world.pin: false if the system does not let processes choose cores"});
+}
 
 Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   keep_freed_memory();
