@@ -9,24 +9,6 @@ thread_local PhaseSubscription* newest = nullptr;
 
 }  // namespace
 
-const char* to_string(Phase phase) {
-  switch (phase) {
-    case Phase::setup:
-      return "setup";
-    case Phase::step:
-      return "step";
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::synchronize:
-      return "synchronize";
-    case Phase::optimizer:
-      return "optimizer";
-  }
-  return "unknown";
-}
-
 PhaseListener::~PhaseListener() = default;
 
 PhaseSubscription::PhaseSubscription(PhaseListener& listener)

@@ -2,15 +2,20 @@
 // hear of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/measure/profiler_range.h"
 
 namespace ddprun {
 
 /// In the order of a run. All but `setup` lie within `step`.
 enum class Phase : std::uint8_t { setup, step, forward, backward, synchronize, optimizer };
-const char* to_string(Phase phase);
+constexpr auto choice_names(Phase) {
+  return std::array{"setup", "step", "forward", "backward", "synchronize", "optimizer"};
+}
+constexpr const char* to_string(Phase phase) { return name_of(phase); }
 
 /// Hears when phases of a thread begin and end. Phases nest.
 class PhaseListener {
