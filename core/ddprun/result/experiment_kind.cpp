@@ -1,4 +1,4 @@
-// Declaration of quantities, and their tables for the docs.
+// Declaration of quantities, and what a kind says unless it says otherwise.
 #include "ddprun/result/experiment_kind.h"
 
 #include <fmt/format.h>
@@ -26,23 +26,6 @@ std::string ExperimentKind::memory_hint() const { return "a machine with more me
 
 std::vector<Finding> ExperimentKind::findings(const std::vector<const RunStatistics*>&) const {
   return {};
-}
-
-std::string samples_markdown(const ExperimentKind& kind) {
-  std::string out = "| sample | unit | meaning |\n|---|---|---|\n";
-  for (const Quantity& q : kind.quantities()) {
-    if (q.measured()) out += fmt::format("| `{}` | {} | {} |\n", q.key, q.unit, q.meaning);
-  }
-  return out;
-}
-
-std::string figures_markdown(const ExperimentKind& kind) {
-  std::string out = "| column | in result.json | unit | formula |\n|---|---|---|---|\n";
-  for (const Quantity& q : kind.quantities()) {
-    out += fmt::format("| {} | `{}` | {} | {} |\n", q.title.empty() ? "–" : q.title, q.key, q.unit,
-                       q.formula());
-  }
-  return out;
 }
 
 std::string schema_text(const ExperimentKind& kind) {

@@ -50,10 +50,6 @@ class ExperimentKind {
   std::deque<Quantity> quantities_;  // not a vector: references to them stay valid
 };
 
-/// The samples and the figures of a kind as two tables for docs/measurement.md.
-std::string samples_markdown(const ExperimentKind& kind);
-std::string figures_markdown(const ExperimentKind& kind);
-
 /// What a sample holds, in order: runs of kinds that differ in it cannot be compared.
 std::string schema_text(const ExperimentKind& kind);
 

@@ -84,8 +84,6 @@ struct Quantity {
   bool measured() const { return of == nullptr && !follows && !compares; }
   /// Whether it has a value in each step.
   bool of_steps() const { return !follows && !compares; }
-  /// The formula of its figure, as docs/measurement.md has it.
-  std::string formula() const;
 };
 
 /// Returns a function that formats a cell: `value` times `factor` in a format of fmt, such as

@@ -42,6 +42,77 @@ void expect_table(const std::string& marker, const std::string& table) {
   }
 }
 
+std::string over_ranks(OverRanks how) {
+  switch (how) {
+    case OverRanks::mean:
+      return "mean over r of";
+    case OverRanks::max:
+      return "max over r of";
+    case OverRanks::min:
+      return "min over r of";
+    case OverRanks::mean_minus_min:
+      return "(mean over r - min over r) of";
+    case OverRanks::sum:
+      return "sum over r of";
+  }
+  return "";
+}
+
+std::string over_steps(const Quantity& quantity, const std::string& of_step) {
+  switch (quantity.over_steps) {
+    case OverSteps::median:
+      return (quantity.spread ? "median and standard deviation (n - 1) over i of "
+                              : "median over i of ") +
+             of_step;
+    case OverSteps::mean:
+      return "mean over i of " + of_step;
+    case OverSteps::std:
+      return "standard deviation (n - 1) over i of " + of_step;
+    case OverSteps::p99:
+      return "99th percentile over i of " + of_step;
+    case OverSteps::number:
+      return "N, the measured steps that have a sample";
+    case OverSteps::sum:
+      return "sum over all steps, warm-up included, of " + of_step;
+    case OverSteps::ends:
+      return of_step + (quantity.optional ? " of the first step that has it, warm-up included → of "
+                                            "the last that has it"
+                                          : " of the very first step, warm-up included → of the "
+                                            "last step");
+    case OverSteps::count:
+      return "steps, warm-up included, in which it is not 0 on some rank";
+  }
+  return "";
+}
+
+/// The formula of its figure, as the page has it.
+std::string formula(const Quantity& quantity) {
+  std::string text = quantity.meaning;
+  if (quantity.of_steps()) {
+    const std::string& sample = quantity.of == nullptr ? quantity.key : quantity.of->key;
+    text = over_steps(quantity, over_ranks(quantity.over_ranks) + " `" + sample + "`(r, i)");
+  }
+  return quantity.remark.empty() ? text : text + ": " + quantity.remark;
+}
+
+/// The samples and the figures of a kind as two tables.
+std::string samples_markdown(const ExperimentKind& kind) {
+  std::string out = "| sample | unit | meaning |\n|---|---|---|\n";
+  for (const Quantity& q : kind.quantities()) {
+    if (q.measured()) out += "| `" + q.key + "` | " + q.unit + " | " + q.meaning + " |\n";
+  }
+  return out;
+}
+
+std::string figures_markdown(const ExperimentKind& kind) {
+  std::string out = "| column | in result.json | unit | formula |\n|---|---|---|---|\n";
+  for (const Quantity& q : kind.quantities()) {
+    out += "| " + (q.title.empty() ? "–" : q.title) + " | `" + q.key + "` | " + q.unit + " | " +
+           formula(q) + " |\n";
+  }
+  return out;
+}
+
 TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- samples -->\n", samples_markdown(training()));
   expect_table("<!-- figures -->\n", figures_markdown(training()));
@@ -62,7 +133,7 @@ TEST(MeasurementDoc, EveryQuantityIsExplained) {
         EXPECT_TRUE(titles.insert(quantity.title).second) << quantity.title;
       }
       EXPECT_FALSE(quantity.meaning.empty() && quantity.of == nullptr) << quantity.key;
-      EXPECT_FALSE(quantity.formula().empty()) << quantity.key;
+      EXPECT_FALSE(formula(quantity).empty()) << quantity.key;
     }
   }
 }
