@@ -2,23 +2,10 @@
 #include "ddprun/result/row_runs.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace ddprun {
 
 namespace {
-
-using Runs = std::vector<const RunStatistics*>;
-
-/// The row that begins there.
-RowRuns row_from(Runs::const_iterator first, const Runs& runs) {
-  RowRuns row;
-  for (auto run = first; run != runs.end(); ++run) {
-    if (!row.empty() && !same_row(row.back()->run(), (*run)->run())) break;
-    row.push_back(*run);
-  }
-  return row;
-}
 
 /// Whether figures of runs add up.
 bool adds_up(const Quantity& quantity) {
@@ -42,18 +29,18 @@ std::vector<RowRuns> by_row(const std::vector<const RunStatistics*>& runs) {
 }
 
 RowRuns row_of(const RunStatistics& run, const std::vector<const RunStatistics*>& runs) {
-  const auto own = std::find(runs.begin(), runs.end(), &run);
-  if (own == runs.end()) return {&run};
-  auto first = own;
-  while (first != runs.begin() && same_row((*std::prev(first))->run(), (*first)->run())) --first;
-  return row_from(first, runs);
+  for (const RowRuns& row : by_row(runs)) {
+    if (std::find(row.begin(), row.end(), &run) != row.end()) return row;
+  }
+  return {&run};
 }
 
 RowRuns row_with(const std::string& fingerprint, const std::vector<const RunStatistics*>& runs) {
-  const auto first = std::find_if(runs.begin(), runs.end(), [&](const RunStatistics* run) {
-    return run->timed() && run->run().fingerprint == fingerprint;
-  });
-  return row_from(first, runs);
+  for (const RowRuns& row : by_row(runs)) {
+    const RunStatistics& first = *row.front();
+    if (first.timed() && first.run().fingerprint == fingerprint) return row;
+  }
+  return {};
 }
 
 RowFigure row_figure(const RowRuns& row, const Quantity& quantity,

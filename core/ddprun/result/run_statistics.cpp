@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -31,18 +32,18 @@ void require_same_steps(const std::vector<RankResult>& ranks) {
 }
 
 double combine(const std::vector<double>& values, OverRanks how) {
-  double sum = 0;
-  for (const double value : values) sum += value;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
   const double mean = sum / static_cast<double>(values.size());
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
   switch (how) {
     case OverRanks::mean:
       return mean;
     case OverRanks::max:
-      return *std::max_element(values.begin(), values.end());
+      return *most;
     case OverRanks::min:
-      return *std::min_element(values.begin(), values.end());
+      return *least;
     case OverRanks::mean_minus_min:
-      return mean - *std::min_element(values.begin(), values.end());
+      return mean - *least;
     case OverRanks::sum:
       return sum;
   }
