@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ddprun/base/text.h"
+
 namespace ddprun {
 
 namespace {
@@ -36,28 +38,10 @@ bool in(const std::array<CodePointRange, n>& ranges, std::uint32_t c) {
                      [c](const CodePointRange& r) { return c >= r.first && c <= r.last; });
 }
 
-/// The bytes of the character at `at`; malformed bytes count as characters of their own.
-std::size_t character_length(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t want = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  std::size_t length = 1;
-  while (length < want && at + length < text.size() &&
-         (static_cast<unsigned char>(text[at + length]) & 0xC0) == 0x80) {
-    ++length;
-  }
-  return length;
-}
-
-int character_width(std::string_view character) {
-  const auto lead = static_cast<unsigned char>(character[0]);
-  std::uint32_t c = character.size() == 1   ? lead
-                    : character.size() == 2 ? lead & 0x1Fu
-                    : character.size() == 3 ? lead & 0x0Fu
-                                            : lead & 0x07u;
-  for (std::size_t i = 1; i < character.size(); ++i) {
-    c = (c << 6) | (static_cast<unsigned char>(character[i]) & 0x3Fu);
-  }
-  return in(kZeroWidth, c) ? 0 : in(kDoubleWidth, c) ? 2 : 1;
+/// Malformed bytes count as characters of their own.
+int width_of(const Utf8Character& character) {
+  const char32_t code = character.code.value_or(U'?');
+  return in(kZeroWidth, code) ? 0 : in(kDoubleWidth, code) ? 2 : 1;
 }
 
 }  // namespace
@@ -78,50 +62,29 @@ Terminal terminal_of(std::FILE* stream) {
 int display_width(std::string_view text) {
   int width = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
-    width += character_width(text.substr(at, length));
-    at += length;
+    const Utf8Character character = utf8_character(text, at);
+    width += width_of(character);
+    at += character.bytes.size();
   }
   return width;
 }
 
 std::string cut_to_width(const std::string& text, int width) {
   if (display_width(text) <= width) return text;
-  std::string out;
-  int used = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
-    used += character_width(std::string_view(text).substr(at, length));
-    if (used > width - 1) break;
-    out += text.substr(at, length);
-    at += length;
+  std::size_t at = 0;
+  for (int left = width - 1; at < text.size();) {
+    const Utf8Character character = utf8_character(text, at);
+    left -= width_of(character);
+    if (left < 0) break;
+    at += character.bytes.size();
   }
-  return out + "…";
+  return text.substr(0, at) + "…";
 }
 
 std::string coloured(const std::string& text, Colour colour, bool enabled) {
   if (!enabled || colour == Colour::none) return text;
-  const char* code = "";
-  switch (colour) {
-    case Colour::none:
-      break;
-    case Colour::red:
-      code = "31";
-      break;
-    case Colour::green:
-      code = "32";
-      break;
-    case Colour::yellow:
-      code = "33";
-      break;
-    case Colour::dim:
-      code = "2";
-      break;
-    case Colour::bold:
-      code = "1";
-      break;
-  }
-  return std::string("\033[") + code + "m" + text + "\033[0m";
+  static constexpr std::array kCodes = {"", "31", "32", "33", "2", "1"};
+  return std::string("\033[") + kCodes[static_cast<std::size_t>(colour)] + "m" + text + "\033[0m";
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <numeric>
 #include <utility>
 
@@ -60,9 +61,7 @@ std::string trimmed(std::string line) {
 }
 
 std::string escaped(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
-  }
+  boost::replace_all(text, "|", "\\|");
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }

@@ -14,33 +14,30 @@ bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0
 /// Whether the byte continues a UTF-8 character that began before it.
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
-void append_escaped(std::string& out, std::string_view character, char32_t code, bool valid) {
-  if (code == '\n' || code == '\t') {
-    out += code == '\n' ? "\\n" : "\\t";
-  } else if (valid && code >= 0x80) {
-    out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(code));
+void append_escaped(std::string& out, const Utf8Character& character) {
+  const auto& [bytes, code] = character;
+  if (code == U'\n' || code == U'\t') {
+    out += code == U'\n' ? "\\n" : "\\t";
+  } else if (code && *code >= 0x80) {
+    out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
   } else {
-    for (const char byte : character) {
+    for (const char byte : bytes) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
     }
   }
 }
 
 std::string escaped(std::string_view text, std::string_view kept) {
-  namespace utf = boost::locale::utf;
   std::string out;
   out.reserve(text.size());
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const char* const begin = at;
-    const utf::code_point code = utf::utf_traits<char>::decode(at, end);
-    const bool valid = utf::is_valid_codepoint(code);
-    if (!valid) at = begin + 1;
-    const std::string_view character(begin, static_cast<std::size_t>(at - begin));
-    if (valid && (!is_control(code) || kept.find(*begin) != std::string_view::npos)) {
-      out += character;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Character character = utf8_character(text, at);
+    at += character.bytes.size();
+    if (character.code && (!is_control(*character.code) ||
+                           kept.find(character.bytes.front()) != std::string_view::npos)) {
+      out += character.bytes;
     } else {
-      append_escaped(out, character, code, valid);
+      append_escaped(out, character);
     }
   }
   return out;
@@ -53,6 +50,15 @@ std::string with_thousands(std::int64_t value) {
   const std::size_t first = value < 0 ? 1 : 0;  // the first digit
   for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
   return digits;
+}
+
+Utf8Character utf8_character(std::string_view text, std::size_t at) {
+  namespace utf = boost::locale::utf;
+  const char* const begin = text.data() + at;
+  const char* end = begin;
+  const utf::code_point code = utf::utf_traits<char>::decode(end, text.data() + text.size());
+  if (!utf::is_valid_codepoint(code)) return {text.substr(at, 1), {}};
+  return {text.substr(at, static_cast<std::size_t>(end - begin)), code};
 }
 
 std::string printable(std::string_view text) { return escaped(text, "\n\t"); }

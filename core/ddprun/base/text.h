@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,14 @@ std::string printable(std::string_view text);
 
 /// The same on one line: newlines and tabs become \n and \t.
 std::string printable_line(std::string_view text);
+
+/// The UTF-8 character that begins at text[at]: its bytes and its code. Where no character begins,
+/// one byte without a code.
+struct Utf8Character {
+  std::string_view bytes;
+  std::optional<char32_t> code;
+};
+Utf8Character utf8_character(std::string_view text, std::size_t at);
 
 /// Text of at most `limit` bytes: of a longer one the middle is left out, and it says how much. No
 /// UTF-8 character is cut. `limit` is at least 64.
