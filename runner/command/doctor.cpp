@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "ddprun/base/json.h"
 #include "ddprun/config/registry.h"
 #include "runner/report/terminal.h"
 
@@ -16,29 +17,16 @@ namespace {
 
 using nlohmann::json;
 
-const char* colour_of(Health health) {
-  switch (health) {
-    case Health::ok:
-      return "\033[32m";
-    case Health::absent:
-      return "\033[2m";
-    case Health::warning:
-      return "\033[33m";
-    case Health::failed:
-      return "\033[31m";
-  }
-  return "";
-}
+/// Of each health.
+constexpr std::array kColours = {Colour::green, Colour::dim, Colour::yellow, Colour::red};
 
 void print_json(const std::vector<Observation>& findings) {
   json lines = json::array();
   for (const Observation& f : findings) {
     lines.push_back(
-        {{"name", f.name}, {"health", to_string(f.health)}, {"text", f.text}, {"hint", f.hint}});
+        {{"name", f.name}, {"health", name_of(f.health)}, {"text", f.text}, {"hint", f.hint}});
   }
-  std::cout << json{{"findings", std::move(lines)}}.dump(2, ' ', false,
-                                                         json::error_handler_t::replace)
-            << "\n";
+  std::cout << json_text({{"findings", std::move(lines)}}, 2) << "\n";
 }
 
 void print_text(const std::vector<Observation>& findings) {
@@ -46,28 +34,15 @@ void print_text(const std::vector<Observation>& findings) {
   std::size_t name_width = 0;
   for (const Observation& f : findings) name_width = std::max(name_width, f.name.size());
   for (const Observation& f : findings) {
-    std::cout << fmt::format("{}{:<7}{}  {:<{}}  {}\n", colour ? colour_of(f.health) : "",
-                             to_string(f.health), colour ? "\033[0m" : "", f.name, name_width,
-                             f.text);
+    const std::string health = fmt::format("{:<7}", name_of(f.health));
+    std::cout << fmt::format("{}  {:<{}}  {}\n",
+                             coloured(health, kColours[static_cast<std::size_t>(f.health)], colour),
+                             f.name, name_width, f.text);
     if (!f.hint.empty()) std::cout << fmt::format("{:>{}}{}\n", "", 11 + name_width, f.hint);
   }
 }
 
 }  // namespace
-
-const char* to_string(Health health) {
-  switch (health) {
-    case Health::ok:
-      return "ok";
-    case Health::absent:
-      return "absent";
-    case Health::warning:
-      return "warning";
-    case Health::failed:
-      return "failed";
-  }
-  return "unknown";
-}
 
 std::vector<Observation> examine_plugins(const Request& request) {
   const PluginRegistry registry(

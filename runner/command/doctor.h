@@ -2,9 +2,11 @@
 // Family: doctor.cpp doctor_machine.cpp doctor_ranks.cpp
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/choice.h"
 #include "runner/command/request.h"
 
 namespace ddprun {
@@ -15,7 +17,7 @@ enum class Health {
   warning,  ///< runs work, but slower or on less than the machine has
   failed,   ///< runs do not work
 };
-const char* to_string(Health health);
+constexpr auto choice_names(Health) { return std::array{"ok", "absent", "warning", "failed"}; }
 
 /// One line of the report.
 struct Observation {

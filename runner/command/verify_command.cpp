@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/commands.h"
@@ -113,8 +113,7 @@ class Verify {
                          {"environment", std::move(environment)},
                          {"rows", rows}};
     folder.write("experiment.yaml", to_yaml(planned.document));
-    const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
-    folder.write("verify.json", result.dump(1, ' ', false, replace) + "\n");
+    folder.write("verify.json", json_text(result, 1) + "\n");
     std::cout << "results: " << folder.commit().string() << "/\n" << std::flush;
   }
 

@@ -35,8 +35,7 @@ class EventWriter {
 
   void send(RankEvent kind, nlohmann::json event = nlohmann::json::object()) {
     event["event"] = name_of(kind);
-    const std::string line =
-        event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string line = json_text(event) + "\n";
     const std::lock_guard lock(mutex_);
     write_all(fd_, line);  // if it fails, the parent is gone and this process about to be killed
   }

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/config/run_context.h"
 #include "runner/launch/signal_watch.h"
 
 namespace ddprun {
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
 
 /// What a rank does. The value that rank 0 returns is the run's result; the other ranks' are
 /// ignored.

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/result/plain_json.h"
 #include "runner/report/result_files.h"
@@ -66,9 +67,7 @@ json read_json(const fs::path& path) {
 }
 
 /// As it stands in a file: what is no UTF-8 is replaced, and there is no NaN.
-json as_written(const json& value) {
-  return json::parse(value.dump(-1, ' ', false, json::error_handler_t::replace));
-}
+json as_written(const json& value) { return json::parse(json_text(value)); }
 
 /// Throws std::exception if the row is not one that this ddprun has written.
 Row checked_row(const json& in) {

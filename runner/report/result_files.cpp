@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <set>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/json.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
@@ -24,13 +26,7 @@ namespace {
 std::string quoted_for_shell(const std::string& word) {
   const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) {
-    if (c == '\'') out += "'\\'";
-    out += c;
-  }
-  out += '\'';
-  return out;
+  return "'" + boost::replace_all_copy(word, "'", "'\\''") + "'";
 }
 
 /// The facts of the machine, and what carried the collectives of the rows.
@@ -49,11 +45,6 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
     environment.emplace_back("backend", fmt::format("{}", fmt::join(backends, "; ")));
   }
   return environment;
-}
-
-std::string result_text(const ResultContext& context, const TableLines& table) {
-  const auto replace = json::error_handler_t::replace;  // a path may be no UTF-8
-  return result_json(context, table).dump(1, ' ', false, replace) + "\n";
 }
 
 /// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
@@ -127,14 +118,15 @@ void write_row(ResultFolder& folder, const ResultContext& context, std::size_t n
                const Row& row) {
   const std::vector<Row> rows = {row};
   folder.write(fmt::format("{}/{:02}.json", kRowsFolder, number),
-               result_text(context, TableLines(rows)));
+               json_text(result_json(context, TableLines(rows)), 1) + "\n");
   folder.show();
 }
 
 fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
   const TableLines table(rows);
-  folder.write("result.json", result_text(context, table));  // first: it has everything
+  folder.write("result.json",
+               json_text(result_json(context, table), 1) + "\n");  // first: it has everything
   folder.write("experiment.yaml", context.yaml);
   for (std::size_t i = 0; i < context.resolved_yaml.size(); ++i) {
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);

@@ -33,23 +33,33 @@ std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows) {
   return kinds;
 }
 
+namespace {
+
+/// Calls visit(key, field) for what stands in JSON as it is.
+template <class AnyRow, class Visit>
+void for_plain_fields(AnyRow& row, const Visit& visit) {
+  visit("name", row.name);
+  visit("label", row.label);
+  visit("status", row.status);
+  visit("reason", row.reason);
+  visit("config", row.config);
+  visit("fingerprint", row.fingerprint);
+  visit("repetition", row.repetition);
+  visit("baseline", row.baseline);
+  visit("baseline_words", row.baseline_words);
+  visit("launcher", row.launcher);
+  visit("world_size", row.world_size);
+  visit("emulated", row.emulated);
+  visit("work", row.work);
+  visit("taken_from", row.taken_from);
+}
+
+}  // namespace
+
 json to_json(const Row& row) {
   json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())},
-              {"name", row.name},
-              {"label", row.label},
-              {"status", row.status},
-              {"reason", row.reason},
-              {"config", row.config},
-              {"fingerprint", row.fingerprint},
-              {"repetition", row.repetition},
-              {"baseline", row.baseline},
-              {"baseline_words", row.baseline_words},
-              {"launcher", row.launcher},
-              {"world_size", row.world_size},
-              {"emulated", row.emulated},
-              {"work", row.work},
-              {"taken_from", row.taken_from},
               {"ranks", json::array()}};
+  for_plain_fields(row, [&out](const char* key, const auto& field) { out[key] = field; });
   for (const RankResult& rank : row.ranks) {
     out["ranks"].push_back(to_json(rank));
     out["ranks"].back().erase("topology");  // a file of its own
@@ -64,20 +74,7 @@ json to_json(const Row& row) {
 Row row_from_json(const json& in) {
   Row row;
   row.kind = &kind_named(in.at("kind"));
-  in.at("name").get_to(row.name);
-  in.at("label").get_to(row.label);
-  in.at("status").get_to(row.status);
-  in.at("reason").get_to(row.reason);
-  row.config = in.at("config");
-  in.at("fingerprint").get_to(row.fingerprint);
-  in.at("repetition").get_to(row.repetition);
-  in.at("baseline").get_to(row.baseline);
-  in.at("baseline_words").get_to(row.baseline_words);
-  in.at("launcher").get_to(row.launcher);
-  in.at("world_size").get_to(row.world_size);
-  in.at("emulated").get_to(row.emulated);
-  row.work = in.at("work");
-  in.at("taken_from").get_to(row.taken_from);
+  for_plain_fields(row, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
   for (const json& rank : in.at("ranks")) {
     row.ranks.push_back(rank_result_from_json(rank, *row.kind));
   }

@@ -2,9 +2,9 @@
 #include "runner/report/timeline_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "ddprun/base/json.h"
 #include "ddprun/comm/group/collective.h"
 
 namespace ddprun {
@@ -87,9 +87,7 @@ class RankTimeline {
 std::string timeline_json(const Row& row) {
   json events = json::array();
   for (const RankResult& rank : row.ranks) RankTimeline(rank, events).add();
-  return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(
-             -1, ' ', false, json::error_handler_t::replace) +
-         "\n";
+  return json_text({{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}) + "\n";
 }
 
 }  // namespace ddprun

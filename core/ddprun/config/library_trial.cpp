@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "ddprun/base/child_process.h"
+#include "ddprun/base/json.h"
 
 namespace ddprun {
 
@@ -46,16 +46,14 @@ std::string line_of(const fs::path& file, const std::function<void(const fs::pat
   try {
     use(file);
   } catch (const Error& error) {
-    const ErrorText& text = error.text();
-    return json{text.what, text.where, text.got, text.expected, text.hint}.dump();
+    return json(error.text()).dump();
   }
   return {};
 }
 
 Trial trial_of(const std::string& line) {
   if (line.empty()) return {};
-  const json text = json::parse(line);
-  return {{}, ErrorText{text[0], text[1], text[2], text[3], text[4]}};
+  return {{}, json::parse(line).get<ErrorText>()};
 }
 
 /// Tries the files from `first` on, and returns the first that was not reached.

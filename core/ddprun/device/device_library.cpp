@@ -4,50 +4,26 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "ddprun/base/build_id.h"
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
+#include "ddprun/base/json.h"
 #include "ddprun/base/own_library.h"
 
 namespace ddprun {
 
 namespace fs = std::filesystem;
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceProbe, driver, count, compute_capability, refusal, facts,
+                                   devices, warnings)
+
 namespace {
 
 using nlohmann::json;
 
 constexpr double kProbeLimitS = 30;
-
-json to_json(const DeviceProbe& probe) {
-  return {{"driver", probe.driver},
-          {"count", probe.count},
-          {"compute_capability", probe.compute_capability},
-          {"refusal",
-           {probe.refusal.what, probe.refusal.got, probe.refusal.expected, probe.refusal.hint}},
-          {"facts", probe.facts},
-          {"devices", probe.devices},
-          {"warnings", probe.warnings}};
-}
-
-DeviceProbe probe_from_json(const json& text) {
-  DeviceProbe probe;
-  text.at("driver").get_to(probe.driver);
-  text.at("count").get_to(probe.count);
-  text.at("compute_capability").get_to(probe.compute_capability);
-  const auto& refusal = text.at("refusal");
-  probe.refusal.what = refusal.at(0);
-  probe.refusal.got = refusal.at(1);
-  probe.refusal.expected = refusal.at(2);
-  probe.refusal.hint = refusal.at(3);
-  text.at("facts").get_to(probe.facts);
-  text.at("devices").get_to(probe.devices);
-  text.at("warnings").get_to(probe.warnings);
-  return probe;
-}
 
 /// What a child process writes of its devices.
 void write_probe(const DeviceDescriptor& descriptor, int fd) {
@@ -61,7 +37,7 @@ void write_probe(const DeviceDescriptor& descriptor, int fd) {
                      .expected = "a list of devices",
                      .hint = "does the driver's own tool (nvidia-smi) work?"};
   }
-  write_all(fd, to_json(probe).dump(-1, ' ', false, json::error_handler_t::replace));
+  write_all(fd, json_text(probe));
 }
 
 DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
@@ -79,7 +55,7 @@ DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
     throw fail(error.what());
   }
   if (!json::accept(report.text)) throw fail(report.death);
-  return probe_from_json(json::parse(report.text));
+  return json::parse(report.text).get<DeviceProbe>();
 }
 
 const DeviceDescriptor& library_of(DeviceKind kind) {

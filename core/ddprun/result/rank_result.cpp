@@ -22,13 +22,7 @@ constexpr const char* kOtherVersion = "the result was written by another version
 /// What only a device's allocator counts: left out on the CPU.
 constexpr std::array kDeviceAlone = {"reserved_bytes", "peak_reserved_bytes", "retries"};
 
-/// Text, as most readers of JSON keep only 53 bits of an integer.
-std::string to_hex(std::uint64_t value) {
-  std::array<char, 16> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr;
-  return {digits.data(), end};
-}
-
+/// Of text, as most readers of JSON keep only 53 bits of an integer.
 std::uint64_t from_hex(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
@@ -81,27 +75,33 @@ void read_device(const json& in, RankResult& result) {
   result.topology = in.value("topology", "");
 }
 
+/// Calls visit(key, field) for what stands in JSON as it is.
+template <class Result, class Visit>
+void for_plain_fields(Result& result, const Visit& visit) {
+  visit("rank", result.rank);
+  visit("last_step", result.last_step);
+  visit("last_step_begin_ns", result.last_step_begin_ns);
+  visit("last_step_phases", result.last_step_phases);
+  visit("checks", result.checks);
+  visit("peak_resident_bytes", result.peak_resident_bytes);
+  visit("cores", result.cores);
+  visit("threads", result.threads);
+  visit("backend", result.backend);
+  visit("first_step_done_s", result.first_step_done_s);
+  visit("products", result.products);
+  visit("matmul_dtype", result.matmul_dtype);
+  visit("observed", result.observed);
+  visit("memory_snapshot", result.memory_snapshot);
+}
+
 RankResult parse(const json& in, const ExperimentKind& kind) {
   RankResult result;
-  in.at("rank").get_to(result.rank);
+  for_plain_fields(result, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
   for (const json& sample : in.at("samples")) {
     result.samples.push_back(sample_from_json(sample, kind));
   }
-  in.at("last_step").get_to(result.last_step);
-  in.at("last_step_begin_ns").get_to(result.last_step_begin_ns);
-  in.at("last_step_phases").get_to(result.last_step_phases);
-  in.at("checks").get_to(result.checks);
   result.parameter_hash = from_hex(in.at("parameter_hash"));
-  in.at("peak_resident_bytes").get_to(result.peak_resident_bytes);
-  in.at("cores").get_to(result.cores);
-  in.at("threads").get_to(result.threads);
-  in.at("backend").get_to(result.backend);
-  in.at("first_step_done_s").get_to(result.first_step_done_s);
-  in.at("products").get_to(result.products);
-  in.at("matmul_dtype").get_to(result.matmul_dtype);
-  in.at("observed").get_to(result.observed);
   result.memory_phases = phases_from_json(in.at("memory_phases"));
-  in.at("memory_snapshot").get_to(result.memory_snapshot);
   read_device(in, result);
   return result;
 }
@@ -109,25 +109,11 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
 }  // namespace
 
 json to_json(const RankResult& result) {
-  json samples = json::array();
-  for (const Sample& sample : result.samples) samples.push_back(to_json(sample));
-  json out = {{"rank", result.rank},
-              {"samples", std::move(samples)},
-              {"last_step", result.last_step},
-              {"last_step_begin_ns", result.last_step_begin_ns},
-              {"last_step_phases", result.last_step_phases},
-              {"checks", result.checks},
-              {"parameter_hash", to_hex(result.parameter_hash)},
-              {"peak_resident_bytes", result.peak_resident_bytes},
-              {"cores", result.cores},
-              {"threads", result.threads},
-              {"backend", result.backend},
-              {"first_step_done_s", result.first_step_done_s},
-              {"products", result.products},
-              {"matmul_dtype", result.matmul_dtype},
-              {"observed", result.observed},
-              {"memory_phases", phases_to_json(result)},
-              {"memory_snapshot", result.memory_snapshot}};
+  json out = {{"samples", json::array()},
+              {"parameter_hash", fmt::format("{:x}", result.parameter_hash)},
+              {"memory_phases", phases_to_json(result)}};
+  for_plain_fields(result, [&out](const char* key, const auto& field) { out[key] = field; });
+  for (const Sample& sample : result.samples) out["samples"].push_back(to_json(sample));
   add_device(out, result);
   return out;
 }

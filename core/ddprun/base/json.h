@@ -1,0 +1,19 @@
+// JSON that any text can stand in, and an error's parts in it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
+
+/// The value as text, on one line unless it is indented. What is no UTF-8 is replaced: paths may be
+/// anything.
+inline std::string json_text(const nlohmann::json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace ddprun
