@@ -21,7 +21,7 @@ class ConnectedRank {
   ConnectedRank(const Experiment& experiment, const RunContext& context);
   ~ConnectedRank();
 
-  /// Meets the other ranks, before group(). Throws CommError.
+  /// Joins the group of all ranks; group() is there from now on. Throws CommError.
   void connect();
 
   Device& device() { return *device_; }

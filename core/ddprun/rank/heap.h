@@ -1,16 +1,17 @@
-// What malloc does with memory that is freed.
+// How glibc's malloc gets memory from the system, and when it gives it back.
 #pragma once
 
 namespace ddprun {
 
-/// Activations of the next step go where the last step's lay: by default glibc maps each large
-/// block anew and gives it back, and the kernel clears its pages every time.
+/// From now on malloc takes blocks of less than 1 GiB from the heap, which never shrinks. So a
+/// step's activations reuse the pages of the step before. By default glibc calls mmap() for each
+/// large block and munmap() when it is freed, and the kernel zeroes the pages anew in every step.
 void keep_freed_memory();
 
-/// As long as this object lives, malloc maps large blocks for themselves and gives them back when
-/// they are freed. For building a model: the memory of its first parameters would leave holes in
-/// the heap as large as itself, among which the steps' blocks then spread. And for checks between
-/// steps, whose blocks fit nowhere among those. Afterwards malloc keeps what is freed.
+/// As long as this object lives, each block of 128 KiB or more has a mapping of its own, which is
+/// unmapped when the block is freed. For allocations that no step repeats: those of building a
+/// model, and of checks between steps. In the heap they would leave holes that fragment it, and the
+/// blocks of the steps would make it grow. The destructor calls keep_freed_memory().
 class LargeBlocksMapped {
  public:
   LargeBlocksMapped();
@@ -19,9 +20,8 @@ class LargeBlocksMapped {
   LargeBlocksMapped& operator=(const LargeBlocksMapped&) = delete;
 };
 
-/// Gives the system what is free in the heap. Called where no step's memory is lost by it: after
-/// the model was built and checked, before the steps whose memory malloc is to keep, and after the
-/// last.
+/// Gives the free pages of the heap back to the system (malloc_trim). Call it before the first step
+/// or after the last: between steps the next one would have to fetch them again.
 void give_back_freed_memory();
 
 }  // namespace ddprun
