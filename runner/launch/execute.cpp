@@ -67,8 +67,8 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, 
   // On gloo's thread; the others learn from it what this rank called.
   const double limit_s = timeout_s + kAgreementS;
   say_uncaught([this, run_id, limit_s](const RankError& error) {
-    const RankWord word = word_of(*joined_, error, *board_);
-    display_.message(agree_on_failure(*joined_, run_id, limit_s, word).reason);
+    const FailureReport failure = failure_of(*joined_, error, *board_);
+    display_.message(agree_on_failure(*joined_, run_id, limit_s, failure).reason);
   });
   RankError error;
   try {
@@ -77,10 +77,11 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, 
     error = describe_current_exception();
   }
   give_back_freed_memory();
-  const RankWord word = word_of(*joined_, error, *board_);
+  const FailureReport failure = failure_of(*joined_, error, *board_);
   // Now, in short: a launcher may end this rank while it waits.
-  display_.message(word.reason.substr(0, word.reason.find('\n')) + "; asking the other ranks");
-  return agree_on_failure(*joined_, run_id, last ? kLastAgreementS : limit_s, word);
+  display_.message(failure.reason.substr(0, failure.reason.find('\n')) +
+                   "; asking the other ranks");
+  return agree_on_failure(*joined_, run_id, last ? kLastAgreementS : limit_s, failure);
 }
 
 Outcome Executor::run_forked(const RankBody& body, const WorldConfig& world) {

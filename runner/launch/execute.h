@@ -42,7 +42,7 @@ class Executor {
                   bool last);
   /// In ranks that it forks.
   Outcome run_forked(const RankBody& body, const WorldConfig& world);
-  /// As the rank that this process is. If it fails, it hears the words of the others.
+  /// As the rank that this process is. If it fails, it asks the others how they failed.
   Outcome run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
                        bool last);
 

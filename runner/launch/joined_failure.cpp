@@ -1,4 +1,4 @@
-// Words travel through the store, which outlives the process group.
+// Failures travel through the store, which outlives the process group.
 #include "runner/launch/joined_failure.h"
 
 #include <algorithm>
@@ -14,74 +14,75 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const RankWord& word) {
+json to_json(const FailureReport& failure) {
   json calls = json::array();
-  for (const MeetingCall& call : word.recent.calls) {
+  for (const MeetingCall& call : failure.recent.calls) {
     calls.push_back({call.number, call.kind, call.bytes, call.label});
   }
-  return {name_of(word.kind), word.reason, word.recent.phase, std::move(calls)};
+  return {name_of(failure.kind), failure.reason, failure.recent.phase, std::move(calls)};
 }
 
-RankWord word_from_json(const json& from) {
-  RankWord word{choice_of<FailureKind>(from.at(0).get<std::string>()).value_or(FailureKind::other),
-                from.at(1),
-                {from.at(2), {}}};
+FailureReport failure_from_json(const json& from) {
+  FailureReport failure{
+      choice_of<FailureKind>(from.at(0).get<std::string>()).value_or(FailureKind::other),
+      from.at(1),
+      {from.at(2), {}}};
   for (const json& call : from.at(3)) {
-    word.recent.calls.push_back(make_call(call.at(0), call.at(1).get<std::string>(), call.at(2),
-                                          call.at(3).get<std::string>()));
+    failure.recent.calls.push_back(make_call(call.at(0), call.at(1).get<std::string>(), call.at(2),
+                                             call.at(3).get<std::string>()));
   }
-  return word;
+  return failure;
 }
 
-/// What every rank of a failed run says, in rank order. Throws CommError, which names the ranks
-/// that say nothing within `limit_s`.
-std::vector<RankWord> words_of_all(const RankInfo& info, const std::string& run_id,
-                                   const RankWord& own, double limit_s) {
+/// The failure of every rank of a failed run, in rank order. Throws CommError, which names the
+/// ranks that say nothing within `limit_s`.
+std::vector<FailureReport> failures_of_all(const RankInfo& info, const std::string& run_id,
+                                           const FailureReport& own, double limit_s) {
   const auto all = [](const std::vector<std::string>& texts) { return json(texts).dump(); };
   const std::string topic = "failed " + run_id;
   const std::string texts = decide_in_launch(info, topic, to_json(own).dump(), limit_s, all);
   if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
-  std::vector<RankWord> words;
+  std::vector<FailureReport> failures;
   for (const json& text : json::parse(texts)) {
-    words.push_back(word_from_json(json::parse(text.get<std::string>())));
+    failures.push_back(failure_from_json(json::parse(text.get<std::string>())));
   }
-  return words;
+  return failures;
 }
 
-bool is_memory(const RankWord& word) { return word.kind == FailureKind::out_of_memory; }
+bool is_memory(const FailureReport& failure) { return failure.kind == FailureKind::out_of_memory; }
 
 }  // namespace
 
-RankWord word_of(const RankInfo& info, const RankError& error, const LaunchBoard& board) {
+FailureReport failure_of(const RankInfo& info, const RankError& error, const LaunchBoard& board) {
   return {error.kind, reason_of(error, info.rank, info.world_size), board.recent_calls(info.rank)};
 }
 
-std::optional<std::string> different_calls(const std::vector<RankWord>& words) {
-  if (!std::ranges::all_of(words, may_be_a_peers_fault, &RankWord::kind)) return {};
+std::optional<std::string> different_calls(const std::vector<FailureReport>& failures) {
+  if (!std::ranges::all_of(failures, may_be_a_peers_fault, &FailureReport::kind)) return {};
   std::vector<RankCalls> ranks;
-  for (const RankWord& word : words) ranks.push_back(word.recent);
+  for (const FailureReport& failure : failures) ranks.push_back(failure.recent);
   const auto error = ddprun::different_calls(ranks);
   return error ? std::optional(error->what()) : std::nullopt;
 }
 
 Outcome agree_on_failure(const RankInfo& info, const std::string& run_id, double limit_s,
-                         const RankWord& own) {
+                         const FailureReport& own) {
   Outcome outcome{
       is_memory(own) ? Outcome::Status::out_of_memory : Outcome::Status::failed, own.reason, 0, {}};
-  std::vector<RankWord> words;
+  std::vector<FailureReport> failures;
   try {
-    words = words_of_all(info, run_id, own, limit_s);
+    failures = failures_of_all(info, run_id, own, limit_s);
   } catch (const std::exception& error) {
     outcome.reason += "\n  the other ranks: " + message_of(error);
     return outcome;
   }
-  if (const auto memory = std::ranges::find_if(words, is_memory); memory != words.end()) {
+  if (const auto memory = std::ranges::find_if(failures, is_memory); memory != failures.end()) {
     outcome.status = Outcome::Status::out_of_memory;
     outcome.reason = memory->reason;
-    outcome.next_can_run = std::ranges::all_of(words, [](const RankWord& word) {
-      return is_memory(word) || may_be_a_peers_fault(word.kind);
+    outcome.next_can_run = std::ranges::all_of(failures, [](const FailureReport& failure) {
+      return is_memory(failure) || may_be_a_peers_fault(failure.kind);
     });
-  } else if (auto reason = different_calls(words)) {
+  } else if (auto reason = different_calls(failures)) {
     outcome.reason = std::move(*reason);
   }
   return outcome;

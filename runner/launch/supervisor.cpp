@@ -209,13 +209,13 @@ class Supervisor {
           rank.stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
           rank.stopped_ns = now_ns();
         } else {
-          bury(rank, status);
+          on_exit(rank, status);
         }
       }
     }
   }
 
-  void bury(Rank& rank, int status) {
+  void on_exit(Rank& rank, int status) {
     rank.alive = false;
     rank.stopped_by = 0;
     read_events(rank);  // its last words

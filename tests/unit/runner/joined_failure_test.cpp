@@ -10,7 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-RankWord late(std::vector<MeetingCall> calls) {
+FailureReport late(std::vector<MeetingCall> calls) {
   return {FailureKind::timeout, "timed out", {"in backward of step 3", std::move(calls)}};
 }
 
@@ -38,7 +38,7 @@ TEST(DifferentCalls, AShorterRecordIsNoDifference) {
 }
 
 TEST(DifferentCalls, ARanksOwnFailureExplainsThem) {
-  RankWord own = late({kFirst, kOther});
+  FailureReport own = late({kFirst, kOther});
   own.kind = FailureKind::other;
   EXPECT_FALSE(different_calls({late({kFirst, kSecond}), own}).has_value());
 }
