@@ -7,10 +7,8 @@ namespace {
 
 constexpr ddprun::DeviceDescriptor descriptor() {
   ddprun::DeviceDescriptor d = {
-      .size = sizeof(ddprun::DeviceDescriptor),
-      .api_version = ddprun::kDeviceApiVersion,
-      .build_id = DDPRUN_BUILD_ID,
-      .name = "cuda",
+      .library = {sizeof(ddprun::DeviceDescriptor), ddprun::kDeviceApiVersion, DDPRUN_BUILD_ID,
+                  "cuda"},
       .probe = [](ddprun::DeviceProbe& probe) { probe.count = 1; },
       .create = [](int) -> ddprun::Device* { return nullptr; },
   };

@@ -19,24 +19,22 @@ fs::path own_library_file(const std::string& name) {
   return folder / ("libddprun_" + name + ".so");
 }
 
-const void* own_library_symbol(const fs::path& file, const char* symbol, const std::string& noun,
-                               const std::string& kind) {
+const void* load_own_library(const fs::path& file, const char* symbol, const std::string& noun,
+                             const std::string& kind, const OwnLibrary& expected) {
   const void* found = nullptr;
   try {
     found = library_symbol(file, symbol, noun, kRebuildHint);
   } catch (const PluginError& error) {
     throw ConfigError(error.text());
   }
-  if (found != nullptr) return found;
-  throw ConfigError({.what = "the library is not of " + kind,
-                     .where = file.string(),
-                     .got = fmt::format("no symbol {}", symbol),
-                     .expected = "a library that ddprun's build made for " + kind,
-                     .hint = kRebuildHint});
-}
-
-void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const std::string& noun,
-                       const fs::path& file) {
+  if (found == nullptr) {
+    throw ConfigError({.what = "the library is not of " + kind,
+                       .where = file.string(),
+                       .got = fmt::format("no symbol {}", symbol),
+                       .expected = "a library that ddprun's build made for " + kind,
+                       .hint = kRebuildHint});
+  }
+  const OwnLibrary& got = *static_cast<const OwnLibrary*>(found);
   const auto refuse = [&](const std::string& is, const std::string& wanted) {
     throw ConfigError({.what = noun + " does not fit this ddprun",
                        .where = file.string(),
@@ -54,6 +52,7 @@ void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const 
   const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
   if (text(got.build_id) != expected.build_id) refuse(text(got.build_id), expected.build_id);
   if (text(got.name) != expected.name) refuse(text(got.name), expected.name);
+  return found;
 }
 
 }  // namespace ddprun

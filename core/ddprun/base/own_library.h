@@ -21,14 +21,12 @@ inline constexpr const char* kRebuildHint = "build ddprun again, with all of its
 /// lib/libddprun_NAME.so beside libddprun_core.so.
 std::filesystem::path own_library_file(const std::string& name);
 
-/// Loads a library, for good, and returns what its symbol points to. `noun`: "the library of device
-/// cuda"; `kind`: "a device". Throws ConfigError if it cannot be loaded, or has no such symbol.
-const void* own_library_symbol(const std::filesystem::path& file, const char* symbol,
-                               const std::string& noun, const std::string& kind);
-
-/// Throws ConfigError that names the first field in which they differ. `noun`: "the library of
-/// device cuda".
-void check_own_library(const OwnLibrary& got, const OwnLibrary& expected, const std::string& noun,
-                       const std::filesystem::path& file);
+/// Loads a library, for good, and returns what its symbol points to: a structure that begins with
+/// an OwnLibrary. `noun`: "the library of device cuda"; `kind`: "a device". Throws ConfigError if
+/// it cannot be loaded, has no such symbol, or is not as `expected`; the error names the first
+/// field in which they differ.
+const void* load_own_library(const std::filesystem::path& file, const char* symbol,
+                             const std::string& noun, const std::string& kind,
+                             const OwnLibrary& expected);
 
 }  // namespace ddprun

@@ -60,18 +60,15 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
   if (error) {
     const char* text = dlerror();
     const std::string reason = text == nullptr ? "" : text;
-    if (reason.find("undefined symbol") != std::string::npos) {
-      throw PluginError({.what = noun + " needs a symbol that this ddprun does not have",
-                         .where = file.string(),
-                         .got = reason,
-                         .expected = "symbols of this ddprun and its LibTorch",
-                         .hint = rebuild});
-    }
-    throw PluginError({.what = noun + " cannot be loaded",
-                       .where = file.string(),
-                       .got = reason,
-                       .expected = "a shared library for this machine",
-                       .hint = rebuild});
+    const bool lacks_symbol = reason.find("undefined symbol") != std::string::npos;
+    throw PluginError(
+        {.what = noun + (lacks_symbol ? " needs a symbol that this ddprun does not have"
+                                      : " cannot be loaded"),
+         .where = file.string(),
+         .got = reason,
+         .expected = lacks_symbol ? "symbols of this ddprun and its LibTorch"
+                                  : "a shared library for this machine",
+         .hint = rebuild});
   }
   handles.push_back(std::move(library));
   const auto& loaded = *handles.back();

@@ -4,9 +4,6 @@
 
 extern "C" __attribute__((visibility("default"))) const ddprun::DeviceDescriptor ddprun_device_v1;
 const ddprun::DeviceDescriptor ddprun_device_v1 = {
-    sizeof(ddprun::DeviceDescriptor),
-    ddprun::kDeviceApiVersion,
-    DDPRUN_BUILD_ID,
-    "cuda",
+    {sizeof(ddprun::DeviceDescriptor), ddprun::kDeviceApiVersion, DDPRUN_BUILD_ID, "cuda"},
     [](ddprun::DeviceProbe& probe) { ddprun::cuda::probe(probe); },
     [](int index) -> ddprun::Device* { return new ddprun::cuda::CudaDevice(index); }};

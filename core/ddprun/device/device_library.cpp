@@ -10,7 +10,6 @@
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
-#include "ddprun/base/own_library.h"
 
 namespace ddprun {
 
@@ -42,11 +41,12 @@ void write_probe(const DeviceDescriptor& descriptor, int fd) {
 
 DeviceProbe probe_in_child(const DeviceDescriptor& descriptor) {
   const auto fail = [&](const std::string& got) -> ConfigError {
-    return ConfigError({.what = fmt::format("the driver of device {} failed", descriptor.name),
-                        .where = "world.device",
-                        .got = got,
-                        .expected = "an answer within 30 s",
-                        .hint = "does the driver's own tool (nvidia-smi) work?"});
+    return ConfigError(
+        {.what = fmt::format("the driver of device {} failed", descriptor.library.name),
+         .where = "world.device",
+         .got = got,
+         .expected = "an answer within 30 s",
+         .hint = "does the driver's own tool (nvidia-smi) work?"});
   };
   ChildReport report;
   try {
@@ -74,13 +74,9 @@ const DeviceDescriptor& load_device_library(const std::string& name, const fs::p
                            "with a CUDA 13 toolkit installed: scripts/setup.sh --with-cuda, then "
                            "build again with -DDDPRUN_CUDA=ON"});
   }
-  const std::string noun = "the library of device " + name;
-  const auto& descriptor = *static_cast<const DeviceDescriptor*>(
-      own_library_symbol(file, "ddprun_device_v1", noun, "a device"));
-  check_own_library({descriptor.size, descriptor.api_version, descriptor.build_id, descriptor.name},
-                    {sizeof(DeviceDescriptor), kDeviceApiVersion, DDPRUN_BUILD_ID, name.c_str()},
-                    noun, file);
-  return descriptor;
+  return *static_cast<const DeviceDescriptor*>(load_own_library(
+      file, "ddprun_device_v1", "the library of device " + name, "a device",
+      {sizeof(DeviceDescriptor), kDeviceApiVersion, DDPRUN_BUILD_ID, name.c_str()}));
 }
 
 DeviceProbe probe_device(DeviceKind kind) {

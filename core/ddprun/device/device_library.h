@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/own_library.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_choice.h"
 
@@ -28,13 +29,9 @@ struct DeviceProbe {
 /// Raised whenever Device or DeviceProbe changes shape.
 inline constexpr std::uint32_t kDeviceApiVersion = 3;
 
-/// The C symbol `ddprun_device_v1` of such a library. Like PluginDescriptor, it is checked field by
-/// field before any C++ object crosses.
+/// The C symbol `ddprun_device_v1` of such a library.
 struct DeviceDescriptor {
-  std::uint32_t size;         ///< sizeof(DeviceDescriptor)
-  std::uint32_t api_version;  ///< kDeviceApiVersion
-  const char* build_id;       ///< DDPRUN_BUILD_ID of the library
-  const char* name;           ///< as in world.device
+  OwnLibrary library;  ///< its name is that of world.device
   /// Initializes the driver, so call it only in a process that does not fork ranks afterwards.
   void (*probe)(DeviceProbe&);
   /// The device of this number, in the rank's own process. Throws Error.

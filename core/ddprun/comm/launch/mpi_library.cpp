@@ -12,7 +12,6 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kName = "mpi";
-constexpr const char* kNoun = "the library of backend mpi";
 
 }  // namespace
 
@@ -26,11 +25,9 @@ const MpiDescriptor& load_mpi_library() {
                        .hint = "install Open MPI (Debian: libopenmpi-dev, openmpi-bin), then "
                                "configure and build again"});
   }
-  const auto& descriptor = *static_cast<const MpiDescriptor*>(
-      own_library_symbol(file, "ddprun_mpi_v1", kNoun, "backend mpi"));
-  check_own_library(descriptor.library,
-                    {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}, kNoun, file);
-  return descriptor;
+  return *static_cast<const MpiDescriptor*>(
+      load_own_library(file, "ddprun_mpi_v1", "the library of backend mpi", "backend mpi",
+                       {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}));
 }
 
 void check_mpi(const std::string& where) {
