@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <span>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
@@ -33,15 +34,39 @@ bool ranks_write(const PlannedFile& file) {
                      [](const PlannedRun& run) { return run.experiment.profile.memory_snapshot; });
 }
 
-/// The result of a file while its rows run.
-struct FileResult {
-  ResultContext context;
-  std::optional<ResultFolder> folder = {};  ///< since the first row that ended, or ranks that write
+/// A row of the table, and what the batch knows of it.
+struct BatchRow {
+  Row row;
+  const PlannedFile* file;
+  const PlannedRun* planned;  ///< null: the file was refused
+  std::string name = {};
+  std::optional<EarlierRow> earlier = {};  ///< with --resume
+
+  /// The complete result that it was taken from, or an empty path.
+  fs::path found_in() const { return row.taken_from.empty() ? fs::path() : earlier->folder; }
 };
 
-ResultFolder& folder_of(FileResult& result, const PlannedFile& file) {
-  if (!result.folder) result.folder.emplace(file.output_dir, file.name, result.context.time);
-  return *result.folder;
+/// A file while its rows run.
+struct FileResult {
+  const PlannedFile& plan;
+  std::span<BatchRow> rows;
+  ResultContext context;
+  std::optional<ResultFolder> folder = {};  ///< since the first row that ended, or ranks that write
+
+  ResultFolder& open_folder() {
+    if (!folder) folder.emplace(plan.output_dir, plan.name, context.time);
+    return *folder;
+  }
+  /// 1 is the first.
+  std::size_t number_of(const BatchRow& row) const {
+    return static_cast<std::size_t>(&row - rows.data()) + 1;
+  }
+};
+
+std::vector<Row> plain(std::span<const BatchRow> of) {
+  std::vector<Row> rows;
+  for (const BatchRow& each : of) rows.push_back(each.row);
+  return rows;
 }
 
 class Batch {
@@ -52,17 +77,14 @@ class Batch {
     for (const PlannedFile& file : files_) {
       for (const PlannedRun& planned : file.runs) {
         for (std::int64_t run = 1; run <= file.repeats; ++run) {
-          rows_.push_back(unrun_row(file, planned));
-          rows_.back().repetition = run;
+          rows_.push_back({unrun_row(file, planned), &file, &planned});
+          rows_.back().row.repetition = run;
         }
       }
-      if (!file.error.empty()) {
-        rows_.push_back(refused_row(file));
-      }
+      if (!file.error.empty()) rows_.push_back({refused_row(file), &file, nullptr});
     }
-    names_ = run_names(rows_);
-    earlier_.resize(rows_.size());
-    found_in_.resize(rows_.size());
+    const std::vector<std::string> names = run_names(plain(rows_));
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].name = names[i];
   }
 
   int run() {
@@ -72,143 +94,132 @@ class Batch {
       }
     }
     if (request_.resume) read_earlier();
-    std::size_t first = 0;  // row of the file
-    for (std::size_t f = 0; f < files_.size(); ++f) {
-      const std::size_t count = std::max<std::size_t>(1, rows_of(files_[f]));
-      if (files_[f].error.empty()) {
-        run_file(files_[f], first);
+    for (const PlannedFile& file : files_) {
+      if (file.error.empty()) {
+        run_file(file);
       } else {
-        display_.message(fmt::format("[{}/{}] {}: failed: {}", first + 1, rows_.size(),
-                                     names_[first], files_[f].error));
+        display_.message(place(rows_of(file).front()) + ": failed: " + file.error);
       }
       if (interrupted_ != 0) return kExitSignal + interrupted_;
-      first += count;
     }
     if (executor_.reports()) print_report();
-    if (write_failed_) return kExitFailed;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (is_failure(i)) return kExitFailed;
-    }
-    return kExitDone;
+    const bool failed = std::ranges::any_of(rows_, [this](const auto& row) { return fails(row); });
+    return write_failed_ || failed ? kExitFailed : kExitDone;
   }
 
  private:
-  void run_file(const PlannedFile& file, std::size_t first) {
-    FileResult result{context_of(file)};
+  /// They stand side by side, in the order of the files.
+  std::span<BatchRow> rows_of(const PlannedFile& file) {
+    return std::ranges::equal_range(rows_, &file, {}, &BatchRow::file);
+  }
+
+  std::size_t number_of(const BatchRow& row) const {
+    return static_cast<std::size_t>(&row - rows_.data()) + 1;
+  }
+
+  std::string place(const BatchRow& row) const {
+    return fmt::format("[{}/{}] {}", number_of(row), rows_.size(), row.name);
+  }
+
+  void run_file(const PlannedFile& plan) {
+    FileResult file{plan, rows_of(plan), context_of(plan)};
     bool anything_new = false;
-    if (const std::string lacking = obstacles(file); !lacking.empty()) {
-      display_.message(file.name + ": this machine cannot run all of it: " + lacking);
+    if (const std::string lacking = obstacles(plan); !lacking.empty()) {
+      display_.message(plan.name + ": this machine cannot run all of it: " + lacking);
     }
-    for (const std::size_t i : in_turns(file, first)) {
+    for (BatchRow* const each : in_turns(file.rows)) {
+      Row& row = each->row;
       if (interrupted_ != 0) {
-        if (rows_[i].status == RowStatus::not_run)
-          rows_[i].reason = "the batch was interrupted before";
-      } else if (earlier_[i]) {
-        take_over(i);
-      } else if (rows_[i].status == RowStatus::not_here) {
+        if (row.status == RowStatus::not_run) row.reason = "the batch was interrupted before";
+      } else if (each->earlier) {
+        take_over(*each);
+      } else if (row.status == RowStatus::not_here) {
         continue;
-      } else if (const std::size_t broken = failed_before(i); broken != i) {
-        rows_[i].reason = fmt::format("run {} of this row: {}", rows_[broken].repetition,
-                                      outcome_text(rows_[broken]));
+      } else if (const Row* const broken = failed_before(*each)) {
+        row.reason =
+            fmt::format("run {} of this row: {}", broken->repetition, outcome_text(*broken));
       } else {
-        run_row(file, i, i - first, result);
+        run_row(file, *each);
         anything_new = anything_new || interrupted_ == 0;
       }
     }
     if (interrupted_ != 0 && !anything_new) {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
-                                   interrupted_, file.name));
+                                   interrupted_, plan.name));
     } else if (executor_.reports()) {
-      const bool written = write_whatever_happens([&] { write(file, first, result); });
-      if (!written && result.folder && result.folder->shown()) {
-        display_.message("rows that are on the disk: " + result.folder->path(kRowsFolder).string() +
+      const bool written = write_whatever_happens([&] { write(file); });
+      if (!written && file.folder && file.folder->shown()) {
+        display_.message("rows that are on the disk: " + file.folder->path(kRowsFolder).string() +
                          "/; --resume takes them over");
       }
     }
   }
 
-  static std::size_t rows_of(const PlannedFile& file) {
-    return file.runs.size() * static_cast<std::size_t>(file.repeats);
-  }
-
-  /// The file's rows in the order in which they run: the first runs of all, then the second ones,
-  /// so that what changes with time meets all alike.
-  static std::vector<std::size_t> in_turns(const PlannedFile& file, std::size_t first) {
-    const auto repeats = static_cast<std::size_t>(file.repeats);
-    std::vector<std::size_t> order;
-    for (std::size_t run = 0; run < repeats; ++run) {
-      for (std::size_t at = 0; at < file.runs.size(); ++at) {
-        order.push_back(first + at * repeats + run);
-      }
-    }
+  /// Rows in the order in which they run: the first runs of all, then the second ones, so that what
+  /// changes with time is the same for all.
+  static std::vector<BatchRow*> in_turns(std::span<BatchRow> rows) {
+    std::vector<BatchRow*> order;
+    for (BatchRow& each : rows) order.push_back(&each);
+    std::ranges::stable_sort(order, {}, [](const BatchRow* each) { return each->row.repetition; });
     return order;
   }
 
-  /// An earlier run of the same row that failed, as this one would; `index` itself: there is none.
-  std::size_t failed_before(std::size_t index) const {
-    for (std::size_t i = index; i > 0 && same_row(rows_[i - 1], rows_[i]); --i) {
-      const RowStatus status = rows_[i - 1].status;
-      if (status != RowStatus::ok && status != RowStatus::not_run) return i - 1;
+  /// An earlier run of the same row that failed, as this one would; null: there is none.
+  const Row* failed_before(const BatchRow& row) const {
+    for (const BatchRow* each = &row; each != rows_.data() && same_row(each[-1].row, each->row);
+         --each) {
+      const RowStatus status = each[-1].row.status;
+      if (status != RowStatus::ok && status != RowStatus::not_run) return &each[-1].row;
     }
-    return index;
+    return nullptr;
   }
 
   /// Whether the row makes the batch fail. One that met the memory limit of its file does not, nor
   /// do the further runs that it then did not get.
-  bool is_failure(std::size_t index) const {
-    const Row& row = rows_[index];
+  bool fails(const BatchRow& each) const {
+    const Row& row = each.row;
     if (row.ok() || row.status == RowStatus::not_here) return false;
-    const bool not_run = row.status == RowStatus::not_run;
-    return !met_memory_limit(rows_[not_run ? failed_before(index) : index]);
+    const Row* const cause = row.status == RowStatus::not_run ? failed_before(each) : &row;
+    return cause == nullptr || !met_memory_limit(*cause);
   }
 
-  ResultContext context_of(const PlannedFile& file) const {
+  ResultContext context_of(const PlannedFile& file) {
     ResultContext context{
         file.name, utc_now(), request_.command_line, describe_environment(), to_yaml(file.document),
         {}};
-    for (const PlannedRun& run : file.runs) {
-      context.resolved_yaml.insert(context.resolved_yaml.end(),
-                                   static_cast<std::size_t>(file.repeats), to_yaml(run.resolved));
+    for (const BatchRow& each : rows_of(file)) {
+      context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
     }
     return context;
   }
 
   /// Before anything runs, so that what is damaged shows now.
   void read_earlier() {
-    std::size_t index = 0;
     for (const PlannedFile& file : files_) {
-      if (!file.error.empty()) {
-        ++index;
-        continue;
-      }
-      auto found = earlier_rows(fs::path(file.output_dir) / file.name);
-      for (std::size_t at = 0; at < rows_of(file); ++at, ++index) {
-        const auto row = found.find({rows_[index].fingerprint, rows_[index].repetition});
-        if (row != found.end() && says_the_same(rows_[index], row->second)) {
-          earlier_[index] = row->second;
+      if (!file.error.empty()) continue;
+      const auto found = earlier_rows(fs::path(file.output_dir) / file.name);
+      for (BatchRow& each : rows_of(file)) {
+        const auto known = found.find({each.row.fingerprint, each.row.repetition});
+        if (known != found.end() && says_the_same(each.row, known->second)) {
+          each.earlier = known->second;
         }
       }
     }
   }
 
   /// What was measured is the earlier row's; what the experiment is, the plan says.
-  void take_over(std::size_t index) {
-    Row& row = rows_[index];
-    const EarlierRow& earlier = *earlier_[index];
-    row.status = earlier.row.status;
-    row.ranks = earlier.row.ranks;
-    row.launcher = earlier.row.launcher;
-    row.taken_from = earlier.row.taken_from;
-    found_in_[index] = earlier.folder;
-    if (!request_.quiet) {
-      display_.message(fmt::format("[{}/{}] {}: taken over from {}", index + 1, rows_.size(),
-                                   names_[index], row.taken_from));
-    }
+  void take_over(BatchRow& each) {
+    Row& row = each.row;
+    const Row& earlier = each.earlier->row;
+    row.status = earlier.status;
+    row.ranks = earlier.ranks;
+    row.launcher = earlier.launcher;
+    row.taken_from = earlier.taken_from;
+    if (!request_.quiet) display_.message(place(each) + ": taken over from " + row.taken_from);
   }
 
-  /// Row `index` of the table, which is row `at` of its file.
-  void run_row(const PlannedFile& file, std::size_t index, std::size_t at, FileResult& result) {
-    Row& row = rows_[index];
+  void run_row(FileResult& file, BatchRow& each) {
+    Row& row = each.row;
     row.launcher = executor_.launcher();
     if (executor_.joined() && failed_in_joined_launch_) {
       row.reason =
@@ -216,10 +227,10 @@ class Batch {
       return;
     }
     if (executor_.reports()) {
-      display_.begin_run(static_cast<int>(index) + 1, static_cast<int>(rows_.size()),
-                         names_[index] + (row.emulated ? " (emulated)" : ""), row.world_size);
+      display_.begin_run(static_cast<int>(number_of(each)), static_cast<int>(rows_.size()),
+                         each.name + (row.emulated ? " (emulated)" : ""), row.world_size);
     }
-    const Outcome outcome = execute(file, index, at, result);
+    const Outcome outcome = execute(file, each);
     if (outcome.status == Outcome::Status::interrupted) {
       interrupted_ = outcome.signal;
       row.reason = outcome.reason;
@@ -230,28 +241,27 @@ class Batch {
         executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
     if (executor_.reports()) {  // on disk before it is said, so that nothing takes it back
       write_whatever_happens(
-          [&] { write_row(folder_of(result, file), result.context, at + 1, row); });
+          [&] { write_row(file.open_folder(), file.context, file.number_of(each), row); });
       display_.end_run(end_text(row));
     }
     if (!row.ok() && (request_.quiet || !executor_.reports())) {  // errors show even so
-      display_.message(names_[index] + ": " + outcome_text(row));
+      display_.message(each.name + ": " + outcome_text(row));
     }
   }
 
-  Outcome execute(const PlannedFile& file, std::size_t index, std::size_t at, FileResult& result) {
+  Outcome execute(FileResult& file, const BatchRow& each) {
     fs::path folder;
     try {
-      if (executor_.reports() && ranks_write(file)) {
-        folder = folder_of(result, file).path(row_folder(at + 1));
+      if (executor_.reports() && ranks_write(file.plan)) {
+        folder = file.open_folder().path(row_folder(file.number_of(each)));
       }
     } catch (const Error& error) {
       return {Outcome::Status::failed, error.what(), 0, {}};
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    const PlannedRun& planned = file.runs[at / static_cast<std::size_t>(file.repeats)];
-    return executor_.run(planned, fmt::format("{}/{}", file.name, index), launch_ns, folder,
-                         index + 1 == rows_.size());
+    return executor_.run(*each.planned, fmt::format("{}/{}", file.plan.name, number_of(each) - 1),
+                         launch_ns, folder, &each == &rows_.back());
   }
 
   /// The disk may be full, or gone: that costs files, and neither the rows that follow nor the
@@ -267,21 +277,20 @@ class Batch {
     }
   }
 
-  void write(const PlannedFile& file, std::size_t first, FileResult& result) {
-    const auto begin = static_cast<std::ptrdiff_t>(first);
-    const auto end = static_cast<std::ptrdiff_t>(first + rows_of(file));
-    const fs::path& newest = found_in_[first];
-    if (!newest.empty() && std::all_of(found_in_.begin() + begin, found_in_.begin() + end,
-                                       [&](const fs::path& each) { return each == newest; })) {
+  void write(FileResult& file) {
+    const fs::path newest = file.rows.front().found_in();
+    if (!newest.empty() && std::ranges::all_of(file.rows, [&](const BatchRow& each) {
+          return each.found_in() == newest;
+        })) {
       written_.push_back(newest);  // that result is complete: a copy would add nothing
       return;
     }
-    const std::vector<Row> rows(rows_.begin() + begin, rows_.begin() + end);
+    const std::vector<Row> rows = plain(file.rows);
     if (std::all_of(rows.begin(), rows.end(),
                     [](const Row& row) { return row.status == RowStatus::not_here; })) {
       return;  // nothing ran
     }
-    written_.push_back(write_result(folder_of(result, file), result.context, rows));
+    written_.push_back(write_result(file.open_folder(), file.context, rows));
     if (interrupted_ == 0) return;
     display_.message(
         fmt::format("interrupted (signal {}): the rows that were done are in {}/, and --resume "
@@ -290,12 +299,12 @@ class Batch {
   }
 
   void print_report() {
-    std::cout << (request_.quiet ? "" : "\n")
-              << terminal_report(TableLines(rows_), terminal_of(stdout));
+    const std::vector<Row> rows = plain(rows_);
+    const Terminal terminal = terminal_of(stdout);
+    std::cout << (request_.quiet ? "" : "\n") << terminal_report(TableLines(rows), terminal);
     if (request_.verbosity > 0) {
-      const TextTable memory = memory_table(rows_);
+      const TextTable memory = memory_table(rows);
       if (!memory.lines.empty()) {
-        const Terminal terminal = terminal_of(stdout);
         std::cout << "\n" << memory.render(terminal.width, terminal.colour) << "\n";
       }
     }
@@ -307,10 +316,7 @@ class Batch {
   std::vector<PlannedFile> files_;
   Executor& executor_;
   ProgressDisplay& display_;
-  std::vector<Row> rows_;
-  std::vector<std::string> names_;
-  std::vector<std::optional<EarlierRow>> earlier_;  ///< of each row, with --resume
-  std::vector<fs::path> found_in_;  ///< of each row: the complete result that it was taken from
+  std::vector<BatchRow> rows_;
   std::vector<fs::path> written_;
   int interrupted_ = 0;
   bool first_launch_ = true;
