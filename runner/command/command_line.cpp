@@ -189,10 +189,6 @@ std::vector<std::string> parser_arguments(int argc, char** argv) {
   return arguments;
 }
 
-}  // namespace
-
-namespace {
-
 int parse_and_run(int argc, char** argv) {
   Request request;
   request.launch_ns = process_start_ns();
@@ -225,14 +221,11 @@ int parse_and_run(int argc, char** argv) {
 int run_command_line(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);
-  } catch (const ConfigError& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return kExitUsage;
-  } catch (const PluginError& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return kExitUsage;
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << "\n";
+    if (dynamic_cast<const ConfigError*>(&error) || dynamic_cast<const PluginError*>(&error)) {
+      return kExitUsage;
+    }
   } catch (const std::exception& error) {
     const std::string text =
         says_out_of_memory(error) ? Error(memory_error(error)).what() : message_of(error);

@@ -14,6 +14,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/measure/statistics.h"
 #include "ddprun/rank/emulated_ranks.h"
 #include "runner/command/doctor.h"
 #include "runner/launch/supervisor.h"
@@ -49,8 +50,7 @@ double timed_all_reduces(ProcessGroup& group) {
                    .hint = "the backend or the network is at fault: try another backend"});
     }
   }
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  return times[kRuns / 2];
+  return summarize(std::move(times)).median;
 }
 
 /// Starts the processes of `world`, which meet and all-reduce.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddprun/base/child_process.h"
+#include "ddprun/base/descriptor.h"
 #include "ddprun/base/error.h"
 
 namespace ddprun {
@@ -33,23 +34,19 @@ constexpr const char* kHiddenPrefix = ".unfinished-";  // then the writer's proc
 }
 
 void sync_to_disk(const fs::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw_cannot_write(path, std::strerror(errno));
-  const int status = fsync(fd);
-  const int error = errno;
-  close(fd);
+  const Descriptor opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   // Some file systems have no fsync of folders (EINVAL): nothing more can be done there.
-  if (status != 0 && error != EINVAL) throw_cannot_write(path, std::strerror(error));
+  if (opened.get() < 0 || (fsync(opened.get()) != 0 && errno != EINVAL)) {
+    throw_cannot_write(path, std::strerror(errno));
+  }
 }
 
 /// Returns 0, or the error number of what failed.
 int write_file(const fs::path& path, const std::string& text) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return errno;
-  int error = write_all(fd, text);
-  if (error == 0 && fsync(fd) != 0) error = errno;
-  close(fd);
-  return error;
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return errno;
+  const int error = write_all(file.get(), text);
+  return error == 0 && fsync(file.get()) != 0 ? errno : error;
 }
 
 bool process_exists(const std::string& digits) {

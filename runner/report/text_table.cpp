@@ -57,7 +57,7 @@ std::vector<std::size_t> choose_columns(const TextTable& table, const std::vecto
 
 std::string trimmed(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+  return line;
 }
 
 std::string escaped(std::string text) {
@@ -114,26 +114,26 @@ std::string TextTable::render(int width, bool colour, std::vector<std::string>* 
     }
   }
   const std::string gap(kGap, ' ');
-  std::string out, head;
-  for (const std::size_t c : shown) {
-    head += (c == shown.front() ? "" : gap) +
-            padded({columns[c].title}, widths[c], columns[c].right_aligned, false);
-  }
-  head = trimmed(head);
-  head.pop_back();
-  out += coloured(head, Colour::bold, colour) + "\n";
-  for (const Line& line : lines) {
+  const auto joined = [&](const std::vector<Cell>& cells, bool in_colour) {
     std::string text;
     for (const std::size_t c : shown) {
-      if (c >= line.cells.size()) break;
+      if (c >= cells.size()) break;
       text += (c == shown.front() ? "" : gap) +
-              padded(line.cells[c], widths[c], columns[c].right_aligned, colour);
+              padded(cells[c], widths[c], columns[c].right_aligned, in_colour);
     }
+    return text;
+  };
+  std::vector<Cell> titles;
+  for (const Column& column : columns) titles.push_back({column.title});
+  const std::string head = trimmed(joined(titles, false));
+  std::string out = coloured(head, Colour::bold, colour) + "\n";
+  for (const Line& line : lines) {
+    std::string text = joined(line.cells, colour);
     if (!line.note.text.empty()) {
       const int left = width > 0 ? std::max(20, width - widths[0] - kGap) : 1 << 20;
       text += gap + coloured(cut_to_width(line.note.text, left), line.note.colour, colour);
     }
-    out += trimmed(text);
+    out += trimmed(text) + "\n";
   }
   return out;
 }
@@ -147,14 +147,10 @@ std::string TextTable::markdown() const {
   out += "\n" + rule + "\n";
   for (const Line& line : lines) {
     out += "|";
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const bool is_note = c == line.cells.size() && !line.note.text.empty();
-      out += " " +
-             (c < line.cells.size() ? escaped(line.cells[c].text)
-              : is_note             ? escaped(line.note.text)
-                                    : std::string()) +
-             " |";
-    }
+    std::vector<Cell> cells = line.cells;
+    cells.push_back(line.note);
+    cells.resize(columns.size());
+    for (const Cell& cell : cells) out += " " + escaped(cell.text) + " |";
     out += "\n";
   }
   return out;

@@ -22,6 +22,9 @@ constexpr std::int64_t kChunkBytes = 1 << 20;
 constexpr std::int32_t kMagicUint16 = 20240520;  // llm.c's data_common.py: GPT-2's tokens
 constexpr std::int32_t kMagicUint32 = 20240801;  // and Llama 3's
 
+template <class Token>
+constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
+
 constexpr const char* kCheckPath = "check data.path";
 
 ConfigError unreadable(const std::string& path, const std::string& reason) {
@@ -104,14 +107,14 @@ struct Scan {
 template <class Token>
 void examine(const std::string& path, const RegularFile& file, std::int64_t header,
              std::int64_t vocab_size, Hash64& hash) {
-  constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
-  std::vector<Token> chunk(kChunkBytes / kTokenSize);
+  std::vector<Token> chunk(kChunkBytes / kTokenSize<Token>);
   Scan<Token> scan;
   for (std::int64_t at = header; at < file.size();) {
     const std::int64_t bytes = std::min(kChunkBytes, file.size() - at);
     if (file.read(at, chunk.data(), bytes) != bytes) throw unreadable(path, "it ended early");
     hash.add(chunk.data(), static_cast<std::size_t>(bytes));
-    scan.add(std::span(chunk).first(bytes / kTokenSize), (at - header) / kTokenSize, vocab_size);
+    scan.add(std::span(chunk).first(bytes / kTokenSize<Token>), (at - header) / kTokenSize<Token>,
+             vocab_size);
     at += bytes;
   }
   if (scan.bad_position < 0) return;
@@ -130,27 +133,26 @@ void examine(const std::string& path, const RegularFile& file, std::int64_t head
 template <class Token>
 TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size)
     : vocab_size_(vocab_size) {
-  constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
   Hash64 hash;
   for (const std::string& path : paths) {
     RegularFile file = open_file(path);
-    if (file.size() % kTokenSize != 0) {
+    if (file.size() % kTokenSize<Token> != 0) {
       throw ConfigError({.what = "the token file ends within a token",
                          .where = path,
                          .got = std::to_string(file.size()) + " bytes",
-                         .expected = "a multiple of " + std::to_string(kTokenSize),
+                         .expected = "a multiple of " + std::to_string(kTokenSize<Token>),
                          .hint = "check data.token_type"});
     }
     std::int64_t header = 0;
     try {
-      header = header_bytes(path, file, kTokenSize);
+      header = header_bytes(path, file, kTokenSize<Token>);
       examine<Token>(path, file, header, vocab_size, hash);
     } catch (const Error&) {
       throw;
     } catch (const std::runtime_error& error) {
       throw unreadable(path, error.what());
     }
-    ends_.push_back(size() + (file.size() - header) / kTokenSize);
+    ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
     files_.push_back({path, std::move(file), header});
   }
   content_hash_ = hash.value();
@@ -159,11 +161,10 @@ TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_
 template <class Token>
 void TokenFiles<Token>::copy_from(const File& file, std::int64_t begin, std::int64_t count,
                                   std::int64_t* out) const {
-  constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
   std::vector<Token> tokens(count);
-  const std::int64_t bytes = count * kTokenSize;
+  const std::int64_t bytes = count * kTokenSize<Token>;
   try {
-    if (file.file.read(file.header + begin * kTokenSize, tokens.data(), bytes) != bytes) {
+    if (file.file.read(file.header + begin * kTokenSize<Token>, tokens.data(), bytes) != bytes) {
       throw std::runtime_error(file.file.change());
     }
   } catch (const std::runtime_error& error) {
