@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: formatting, shell scripts, pages of docs, file lengths, which folder includes which, and
-# that core and runner name no plugin.
+# Checks what the compiler does not: formatting, shell scripts, pages of docs, the sizes of files, folders and functions, which
+# folder includes which, and that core and runner name no plugin.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,6 +28,7 @@ for file in "${sources[@]}"; do
 done
 
 scripts/check_floors.py || problem "floors: see above"
+scripts/check_sizes.py || problem "sizes: see above"
 scripts/check_docs.py || problem "docs: see above"
 
 # A plugin's name as a string in core or runner would be knowledge that only the YAML may have. Names that are
