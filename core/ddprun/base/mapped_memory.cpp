@@ -87,8 +87,7 @@ std::string system_error(const std::string& call) { return call + ": " + std::st
 Mapping::~Mapping() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
 }
-Mapping::Mapping(Mapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Mapping::Mapping(Mapping&& other) noexcept { *this = std::move(other); }
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);

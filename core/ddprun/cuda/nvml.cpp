@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <strings.h>
 
+#include <array>
 #include <cstring>
 
 namespace ddprun::cuda {
@@ -33,24 +34,12 @@ bool same_bus(const char* a, const char* b) {
   return strcasecmp(tail(a), tail(b)) == 0;
 }
 
-/// nvmlGpuTopologyLevel_t
+/// Of nvmlGpuTopologyLevel_t, which counts by tens: on one board; behind one PCI Express bridge;
+/// several, but no host bridge; a host bridge; several of a NUMA node; the link between NUMA nodes.
 const char* words_of_level(int level) {
-  switch (level) {
-    case 0:
-      return "PSB";  // on one board
-    case 10:
-      return "PIX";  // one PCI Express bridge
-    case 20:
-      return "PXB";  // several, but no host bridge
-    case 30:
-      return "PHB";  // a host bridge
-    case 40:
-      return "NODE";  // several host bridges of a NUMA node
-    case 50:
-      return "SYS";  // the link between NUMA nodes
-    default:
-      return "";
-  }
+  constexpr std::array kWords = {"PSB", "PIX", "PXB", "PHB", "NODE", "SYS"};
+  const bool known = level >= 0 && level <= 50 && level % 10 == 0;
+  return known ? kWords[static_cast<std::size_t>(level / 10)] : "";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace ddprun {
 
@@ -36,9 +37,7 @@ Summary summarize(std::vector<double> samples) {
   summary.median = percentile(samples, 0.5);
   summary.p95 = percentile(samples, 0.95);
   summary.p99 = percentile(samples, 0.99);
-  double sum = 0.0;
-  for (const double sample : samples) sum += sample;
-  summary.mean = sum / count;
+  summary.mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;
   if (samples.size() == 1) return summary;
   double squares = 0.0;  // of deviations: sum(x^2) - n mean^2 would cancel
   for (const double sample : samples) squares += (sample - summary.mean) * (sample - summary.mean);

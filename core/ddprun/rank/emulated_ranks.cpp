@@ -14,8 +14,6 @@ namespace {
 
 constexpr const char* kOption = "world.emulate_ranks_on_one_gpu";
 
-bool is_host_id(const std::string& name) { return name == "NCCL_HOSTID"; }
-
 /// NCCL reads its host id once in a process, and a launch that was joined runs all of a batch in
 /// one.
 void require_same_as_before(bool emulated) {
@@ -49,8 +47,8 @@ void check_emulation_environment(const std::string& where) {
     throw ConfigError({.what = "a variable contradicts ranks that share a GPU",
                        .where = where,
                        .got = name + "=" + set,
-                       .expected = is_host_id(name) ? "not set: each rank gets its own"
-                                                    : "not set, or " + name + "=" + value,
+                       .expected = name == "NCCL_HOSTID" ? "not set: each rank gets its own"
+                                                         : "not set, or " + name + "=" + value,
                        .hint = "unset it, or remove emulate_ranks_on_one_gpu"});
   }
 }
