@@ -21,12 +21,12 @@
 
 namespace ddprun {
 
-namespace {
-
 PluginRegistry open_registry(const Request& request) {
   return PluginRegistry(
       plugin_search_path({request.plugin_paths.begin(), request.plugin_paths.end()}));
 }
+
+namespace {
 
 /// A table; where it is too wide for the terminal, each text stands below its key instead of being
 /// cut.

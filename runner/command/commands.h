@@ -4,9 +4,13 @@
 
 #include <string>
 
+#include "ddprun/config/registry.h"
 #include "runner/command/request.h"
 
 namespace ddprun {
+
+/// The plugins of the search path, --plugin-path first.
+PluginRegistry open_registry(const Request& request);
 
 int validate_command(const Request& request);
 int list_command(const Request& request);

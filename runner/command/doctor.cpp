@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "ddprun/base/json.h"
-#include "ddprun/config/registry.h"
+#include "runner/command/commands.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {
@@ -45,8 +45,7 @@ void print_text(const std::vector<Observation>& findings) {
 }  // namespace
 
 std::vector<Observation> examine_plugins(const Request& request) {
-  const PluginRegistry registry(
-      plugin_search_path({request.plugin_paths.begin(), request.plugin_paths.end()}));
+  const PluginRegistry registry = open_registry(request);
   std::vector<Observation> findings;
   for (const PluginKind kind :
        {PluginKind::strategy, PluginKind::precision, PluginKind::attention}) {

@@ -96,6 +96,14 @@ Observation host_name() {
           "runs over several hosts need it, or MASTER_ADDR as an address"};
 }
 
+/// A library of our own that cannot be used, which is a failure only if it was built.
+Observation unusable(const std::string& library, const ConfigError& error) {
+  const bool built = std::filesystem::exists(own_library_file(library));
+  const ErrorText& text = error.text();
+  return {library, built ? Health::failed : Health::absent,
+          text.what + (text.got.empty() ? "" : ": " + text.got), text.hint};
+}
+
 /// shm maps the memory of the other ranks through /proc/PID/fd, for which the kernel asks for the
 /// rights of a debugger.
 std::string tracing() {
@@ -126,9 +134,7 @@ Observation examine_mpi() {
     return {"mpi", Health::ok,
             load_mpi_library().version() + ", for `backend: mpi` in launches of its mpirun"};
   } catch (const ConfigError& error) {
-    const bool built = std::filesystem::exists(own_library_file(name_of(BackendKind::mpi)));
-    const ErrorText& text = error.text();
-    return {"mpi", built ? Health::failed : Health::absent, text.what + ": " + text.got, text.hint};
+    return unusable(name_of(BackendKind::mpi), error);
   }
 }
 
@@ -137,10 +143,7 @@ std::vector<Observation> examine_cuda() {
   try {
     probe = probe_device(DeviceKind::cuda);
   } catch (const ConfigError& error) {
-    const bool built = std::filesystem::exists(own_library_file(name_of(DeviceKind::cuda)));
-    const ErrorText& text = error.text();
-    return {{"cuda", built ? Health::failed : Health::absent,
-             text.what + (text.got.empty() ? "" : ": " + text.got), text.hint}};
+    return {unusable(name_of(DeviceKind::cuda), error)};
   }
   if (probe.count == 0) {
     return {{"cuda", probe.driver ? Health::warning : Health::absent,
