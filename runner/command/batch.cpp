@@ -83,7 +83,7 @@ class Batch {
       }
       if (!file.error.empty()) rows_.push_back({refused_row(file), &file, nullptr});
     }
-    const std::vector<std::string> names = run_names(plain(rows_));
+    const std::vector<std::string> names = run_names(TableLines(plain(rows_)));
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].name = names[i];
   }
 
@@ -300,10 +300,11 @@ class Batch {
 
   void print_report() {
     const std::vector<Row> rows = plain(rows_);
+    const TableLines lines(rows);
     const Terminal terminal = terminal_of(stdout);
-    std::cout << (request_.quiet ? "" : "\n") << terminal_report(TableLines(rows), terminal);
+    std::cout << (request_.quiet ? "" : "\n") << terminal_report(lines, terminal);
     if (request_.verbosity > 0) {
-      const TextTable memory = memory_table(rows);
+      const TextTable memory = memory_table(lines);
       if (!memory.lines.empty()) {
         std::cout << "\n" << memory.render(terminal.width, terminal.colour) << "\n";
       }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <map>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
@@ -103,14 +104,13 @@ class Verify {
   }
 
   void write(ResultFolder& folder, const PlannedFile& planned, const json& rows) const {
-    json environment = json::object();
-    for (const auto& [key, value] : describe_environment()) environment[key] = value;
+    const auto environment = describe_environment();
     const json result = {{"schema_version", kVerifySchemaVersion},
                          {"ddprun_version", DDPRUN_VERSION},
                          {"name", planned.name},
                          {"time", utc_now()},
                          {"command_line", request_.command_line},
-                         {"environment", std::move(environment)},
+                         {"environment", std::map(environment.begin(), environment.end())},
                          {"rows", rows}};
     folder.write("experiment.yaml", to_yaml(planned.document));
     folder.write("verify.json", json_text(result, 1) + "\n");

@@ -5,9 +5,6 @@
 
 #include <algorithm>
 
-#include "runner/report/row_names.h"
-#include "runner/report/table_lines.h"
-
 namespace ddprun {
 
 namespace {
@@ -27,13 +24,14 @@ std::string largest_phase(const Row& row) {
 
 }  // namespace
 
-TextTable memory_table(const std::vector<Row>& rows) {
-  const std::vector<std::string> names = run_names(rows);
+TextTable memory_table(const TableLines& lines) {
+  const std::vector<Row>& rows = lines.rows();
+  const std::vector<std::string> names = run_names(lines);
   const bool on_gpu = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
     return row.measured() && !row.ranks.front().device.empty();
   });
   TextTable table;
-  table.columns = {{row_names(rows).title, false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
+  table.columns = {{lines.title(), false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
   if (on_gpu) {
     table.columns.insert(table.columns.end(), {{"reserved MB"}, {"peak reserved MB"}, {"retries"}});
   }

@@ -45,10 +45,6 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
     const Proof proof = summarize_proof(row);
     if (proof.status == CheckStatus::passed) ++proved;
     if (proof.status == CheckStatus::control) add_once(controls, row_name);
-    for (const Check& check : proof.checks) {
-      if (proof.status != CheckStatus::declared || check.status != proof.status) continue;
-      add_once(declared, row_name + ": " + check.detail);
-    }
     if (proof.status == CheckStatus::unchecked) {
       failures.push_back({"not proved: " + name + ": no check was made"});
     }
@@ -56,6 +52,8 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
       if (check.status == CheckStatus::failed) {
         failures.push_back(
             {fmt::format("NOT PROVED: {}: {}: {}", name, check.name, check.detail), true});
+      } else if (proof.status == CheckStatus::declared && check.status == proof.status) {
+        add_once(declared, row_name + ": " + check.detail);
       } else if (proof.status == CheckStatus::passed) {
         add_once(checks, row.kind->in_words(check.name));
       }
@@ -174,7 +172,8 @@ void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
 
 std::vector<ReportLine> report_lines(const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
-  const std::vector<std::string> names = run_names(rows), row_names = ddprun::row_names(rows).names;
+  const std::vector<std::string> names = run_names(table),
+                                 row_names = ddprun::row_names(rows).names;
   std::vector<NamedRow> measured;
   auto statistics = table.statistics().begin();
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <boost/algorithm/string/replace.hpp>
+#include <map>
 #include <set>
 
 #include "ddprun/base/choice.h"
@@ -48,8 +49,9 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
 }
 
 /// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
-std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std::string>& names) {
-  const TextTable table = memory_table(rows);
+std::string memory_markdown(const TableLines& lines, const std::vector<std::string>& names) {
+  const TextTable table = memory_table(lines);
+  const std::vector<Row>& rows = lines.rows();
   if (table.lines.empty()) return {};
   std::string out = "\n## Memory\n\nOf tensors, by phase, in the last warm-up step.\n\n";
   out += table.markdown();
@@ -67,14 +69,13 @@ std::string memory_markdown(const std::vector<Row>& rows, const std::vector<std:
 
 json result_json(const ResultContext& context, const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
-  json environment = json::object();
-  for (const auto& [key, value] : environment_of(context, rows)) environment[key] = value;
+  const auto environment = environment_of(context, rows);
   json out = {{"schema_version", kResultSchemaVersion},
               {"ddprun_version", DDPRUN_VERSION},
               {"name", context.name},
               {"time", context.time},
               {"command_line", context.command_line},
-              {"environment", std::move(environment)},
+              {"environment", std::map(environment.begin(), environment.end())},
               {"rows", json::array()},
               {"table", table_json(table)},
               {"findings", json::array()}};
@@ -93,7 +94,7 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
                                 fmt::join(words, " "));
   out += report_table(table).markdown() + "\n";
   for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
-  const std::vector<std::string> names = run_names(rows);
+  const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
       out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names[i], name_of(rows[i].status),
@@ -103,7 +104,7 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
       out += "\n" + names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
     }
   }
-  out += memory_markdown(rows, names);
+  out += memory_markdown(table, names);
   out += "\n";
   for (const ExperimentKind* kind : kinds_of(rows)) out += kind->table_note() + ". ";
   out += "What each column means stands in docs/measurement.md.\n\n## Environment\n\n";

@@ -53,15 +53,12 @@ RowFigure TableLines::figure(const TableLine& line, const ExperimentKind& kind,
   return row_figure(line.runs, quantity, runs_of(kind));
 }
 
-std::vector<std::string> run_names(const std::vector<Row>& rows) {
-  std::vector<std::string> names = row_names(rows).names;
-  std::size_t begin = 0;  // of a row's runs
-  for (std::size_t i = 1; i <= rows.size(); ++i) {
-    if (i < rows.size() && same_row(rows[i - 1], rows[i])) continue;
-    for (std::size_t run = begin; i - begin > 1 && run < i; ++run) {
-      names[run] += fmt::format(", run {} of {}", run - begin + 1, i - begin);
+std::vector<std::string> run_names(const TableLines& table) {
+  std::vector<std::string> names;
+  for (const auto& [name, first, count, runs] : table.lines()) {
+    for (std::size_t run = 1; run <= count; ++run) {
+      names.push_back(count == 1 ? name : fmt::format("{}, run {} of {}", name, run, count));
     }
-    begin = i;
   }
   return names;
 }

@@ -56,7 +56,7 @@ class TableLines {
 };
 
 /// The name of each run: that of its row, and which one it is if there are several.
-std::vector<std::string> run_names(const std::vector<Row>& rows);
+std::vector<std::string> run_names(const TableLines& table);
 
 /// What the rows that were measured say together, kind by kind.
 std::vector<Finding> findings_of(const TableLines& table);

@@ -23,14 +23,13 @@ class RankTimeline {
     add_name("process_name", kTraining, "rank " + std::to_string(rank_.rank));
     add_name("thread_name", kTraining, "training");
     for (const PhaseTime& phase : rank_.last_step_phases) {
-      add_span(kTraining, phase.phase, phase.begin_ns, phase.end_ns, json::object());
+      add_span(kTraining, phase.phase, phase.begin_ns, phase.end_ns);
     }
     std::vector<std::int64_t> busy_until;  // of each lane
     for (const CollectiveRecord& record : rank_.last_step) {
       const std::string name = std::string(name_of(record.kind)) + ": " + record.label;
       if (record.wait_begin_ns != 0) {
-        add_span(kTraining, "wait for " + name, record.wait_begin_ns, record.wait_end_ns,
-                 json::object());
+        add_span(kTraining, "wait for " + name, record.wait_begin_ns, record.wait_end_ns);
       }
       auto lane = std::find_if(busy_until.begin(), busy_until.end(),
                                [&record](std::int64_t end) { return end <= record.start_ns; });
@@ -68,7 +67,7 @@ class RankTimeline {
   }
 
   void add_span(int thread, const std::string& name, std::int64_t begin_ns, std::int64_t end_ns,
-                json arguments) {
+                json arguments = json::object()) {
     events_.push_back({{"ph", "X"},
                        {"pid", rank_.rank},
                        {"tid", thread},

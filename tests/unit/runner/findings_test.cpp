@@ -236,7 +236,7 @@ TEST(Repeats, ALineIsTheMeanOfItsRuns) {
               AllOf(HasSubstr("\n4,flat,2,step_ms,ms,55,"),
                     HasSubstr("\n4,flat,all,step_ms,ms,55,55,5,55,59.5,3\n"),
                     HasSubstr("\n4,flat,all,speed_up,,2,,,,,\n")));
-  EXPECT_THAT(run_names(rows),
+  EXPECT_THAT(run_names(TableLines(rows)),
               ElementsAre("naive, run 1 of 3", "naive, run 2 of 3", "naive, run 3 of 3",
                           "flat, run 1 of 3", "flat, run 2 of 3", "flat, run 3 of 3"));
 }

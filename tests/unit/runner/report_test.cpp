@@ -258,7 +258,7 @@ TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
       {"backward", {.allocated_bytes = 1'500'000, .peak_allocated_bytes = 7'000'000}}};
   row.ranks[1].memory_phases = row.ranks[0].memory_phases;
   row.ranks[1].memory_phases[1].memory.peak_allocated_bytes = 7'500'000;
-  const auto lines = lines_of(memory_table({row, known_row("strategy=b")}).markdown());
+  const auto lines = lines_of(memory_table(TableLines({row, known_row("strategy=b")})).markdown());
   ASSERT_EQ(lines.size(), 4u) << "a row without has no line";
   EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
   EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
@@ -267,7 +267,8 @@ TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
 
   row.ranks[0].device = {{"cuda:0", "a GPU"}};
   row.ranks[1].memory_phases[1].memory.retries = 3;
-  EXPECT_THAT(memory_table({row}).markdown(), HasSubstr("| 7.50 | 0.00 | 0.00 | 3 | largest |"));
+  EXPECT_THAT(memory_table(TableLines({row})).markdown(),
+              HasSubstr("| 7.50 | 0.00 | 0.00 | 3 | largest |"));
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
