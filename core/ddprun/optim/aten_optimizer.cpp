@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "ddprun/optim/moments.h"
-
 namespace ddprun {
 
 namespace {
@@ -32,12 +30,13 @@ class Wide {
 /// Every value that differs from step to step is a tensor on the device: nothing waits for it, and
 /// a captured step reads what begin_step() wrote.
 class AtenOptimizer : public Optimizer {
- protected:
+ public:
   AtenOptimizer(const OptimizerConfig& config, FlatBuffers& buffers)
       : Optimizer(config, buffers),
         lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
         steps_(at::zeros_like(lr_)) {}
 
+ protected:
   /// float32 ().
   at::Tensor rate(const GroupSettings& settings) const {
     return settings.lr_scale == 1.0 ? lr_ : lr_ * settings.lr_scale;
@@ -55,7 +54,7 @@ class AtenOptimizer : public Optimizer {
     counted_ = false;
   }
 
-  void heed(const GradientScale& scale) override {
+  void scale(const GradientScale& scale) override {
     scale_ = scale;
     if (scale.overflow.defined()) scale_.overflow = scale.overflow.gt(0).to(at::kFloat);
   }
@@ -80,13 +79,7 @@ class AtenOptimizer : public Optimizer {
 
 class AtenAdamw final : public AtenOptimizer {
  public:
-  AtenAdamw(const OptimizerConfig& config, FlatBuffers& buffers)
-      : AtenOptimizer(config, buffers),
-        beta1_(config.betas[0]),
-        beta2_(config.betas[1]),
-        eps_(config.eps) {}
-
-  std::int64_t state_bytes() const override { return moments_.bytes(); }
+  using AtenOptimizer::AtenOptimizer;
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
@@ -102,25 +95,17 @@ class AtenAdamw final : public AtenOptimizer {
           const Wide mean(moments[0].narrow(0, from, part.size()));
           const Wide square(moments[1].narrow(0, from, part.size()));
           at::_fused_adamw_({parameter.values()}, {gradient}, {mean.values()}, {square.values()},
-                            /*max_exp_avg_sqs=*/{}, {steps_}, rate(settings), beta1_, beta2_,
-                            settings.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false,
-                            divisor, overflow);
+                            /*max_exp_avg_sqs=*/{}, {steps_}, rate(settings), config_.betas[0],
+                            config_.betas[1], settings.weight_decay, config_.eps, /*amsgrad=*/false,
+                            /*maximize=*/false, divisor, overflow);
           for (const Wide* each : {&parameter, &mean, &square}) each->put_back();
         });
   }
-
-  double beta1_, beta2_, eps_;
-  Moments moments_{2, buffers_};
 };
 
 class AtenSgd final : public AtenOptimizer {
  public:
-  AtenSgd(const OptimizerConfig& config, FlatBuffers& buffers)
-      : AtenOptimizer(config, buffers),
-        momentum_(config.momentum),
-        moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
-
-  std::int64_t state_bytes() const override { return moments_.bytes(); }
+  using AtenOptimizer::AtenOptimizer;
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
@@ -133,7 +118,7 @@ class AtenSgd final : public AtenOptimizer {
           range, [&](Range part, const Moments::Arrays& moments, std::int64_t from) {
             const at::Tensor moment = moments[0].narrow(0, from, part.size());
             const at::Tensor piece = direction.narrow(0, part.begin - range.begin, part.size());
-            piece.add_(moment, momentum_);
+            piece.add_(moment, config_.momentum);
             replace(moment, piece);
           });
     }
@@ -145,9 +130,6 @@ class AtenSgd final : public AtenOptimizer {
     values.copy_(scale_.overflow.defined() ? at::where(scale_.overflow.gt(0), values, after)
                                            : after);
   }
-
-  double momentum_;
-  Moments moments_;
 };
 
 }  // namespace

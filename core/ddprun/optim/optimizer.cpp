@@ -17,7 +17,6 @@
 #include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
-#include "ddprun/optim/moments.h"
 
 namespace ddprun {
 
@@ -83,9 +82,10 @@ void for_each_piece(FlatBuffers& buffers, Moments& moments, Range range, const U
 
 /// By kernels of our own, on the CPU, where values are known as soon as they are computed.
 class KernelOptimizer : public Optimizer {
- protected:
+ public:
   using Optimizer::Optimizer;
 
+ protected:
   std::int64_t steps_ = 0;  // that were not skipped
   double lr_ = 0.0;
   float gradient_scale_ = 1.0F;
@@ -98,7 +98,7 @@ class KernelOptimizer : public Optimizer {
     skipped_ = false;
   }
 
-  void heed(const GradientScale& scale) override {
+  void scale(const GradientScale& scale) override {
     if (scale.factor.defined()) gradient_scale_ = scale.factor.item<float>();
     skipped_ = scale.overflow.defined() && scale.overflow.item<float>() > 0.0F;
     if (skipped_) --steps_;
@@ -115,13 +115,7 @@ class KernelOptimizer : public Optimizer {
 
 class Adamw final : public KernelOptimizer {
  public:
-  Adamw(const OptimizerConfig& config, FlatBuffers& buffers)
-      : KernelOptimizer(config, buffers),
-        beta1_(config.betas[0]),
-        beta2_(config.betas[1]),
-        eps_(config.eps) {}
-
-  std::int64_t state_bytes() const override { return moments_.bytes(); }
+  using KernelOptimizer::KernelOptimizer;
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
@@ -136,35 +130,28 @@ class Adamw final : public KernelOptimizer {
 
   kernels::AdamwFactors factors(const GroupSettings& settings) const {
     const auto steps = static_cast<double>(steps_);
+    const double beta1 = config_.betas[0], beta2 = config_.betas[1];
     const double lr = lr_ * settings.lr_scale;
     return {.gradient_scale = gradient_scale_,
             .decay = static_cast<float>(1.0 - lr * settings.weight_decay),
-            .beta1_complement = static_cast<float>(1.0 - beta1_),
-            .beta2 = static_cast<float>(beta2_),
-            .beta2_complement = static_cast<float>(1.0 - beta2_),
-            .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2_, steps))),
-            .eps = static_cast<float>(eps_),
-            .step_size = static_cast<float>(lr / (1.0 - std::pow(beta1_, steps)))};
+            .beta1_complement = static_cast<float>(1.0 - beta1),
+            .beta2 = static_cast<float>(beta2),
+            .beta2_complement = static_cast<float>(1.0 - beta2),
+            .bias2_sqrt = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, steps))),
+            .eps = static_cast<float>(config_.eps),
+            .step_size = static_cast<float>(lr / (1.0 - std::pow(beta1, steps)))};
   }
-
-  double beta1_, beta2_, eps_;
-  Moments moments_{2, buffers_};
 };
 
 class Sgd final : public KernelOptimizer {
  public:
-  Sgd(const OptimizerConfig& config, FlatBuffers& buffers)
-      : KernelOptimizer(config, buffers),
-        momentum_(config.momentum),
-        moments_(momentum_ == 0.0 ? 0 : 1, buffers) {}
-
-  std::int64_t state_bytes() const override { return moments_.bytes(); }
+  using KernelOptimizer::KernelOptimizer;
 
  private:
   void update_elements(Range range, const GroupSettings& settings) override {
     const kernels::SgdFactors factors{.gradient_scale = gradient_scale_,
                                       .weight_decay = static_cast<float>(settings.weight_decay),
-                                      .momentum = static_cast<float>(momentum_),
+                                      .momentum = static_cast<float>(config_.momentum),
                                       .lr = static_cast<float>(lr_ * settings.lr_scale)};
     for_each_piece(buffers_, moments_, range,
                    [&](std::int64_t count, const auto* gradient, auto* parameter,
@@ -177,12 +164,18 @@ class Sgd final : public KernelOptimizer {
                      }
                    });
   }
-
-  double momentum_;
-  Moments moments_;
 };
 
 }  // namespace
+
+Optimizer::Optimizer(const OptimizerConfig& config, FlatBuffers& buffers)
+    : buffers_(buffers),
+      config_(config),
+      moments_(config.name == OptimizerKind::adamw ? 2
+               : config.momentum == 0.0            ? 0
+                                                   : 1,
+               buffers),
+      groups_(grouped_ranges(buffers, config)) {}
 
 Optimizer::~Optimizer() = default;
 
@@ -195,7 +188,7 @@ void Optimizer::begin_step(double lr) {
 void Optimizer::scale_gradients(const GradientScale& scale) {
   TORCH_CHECK(begun_ && updated_.empty(), "Optimizer::scale_gradients outside of its step's begin");
   scaled_by_ = scale;
-  heed(scale);
+  this->scale(scale);
 }
 
 void Optimizer::update(Range range) {
@@ -210,7 +203,7 @@ void Optimizer::update(Range range) {
                                     after->begin, after->end),
                  .expected = "each element once",
                  .hint = "a strategy must report a range once a step, and not update it again in "
-                         "optimizer_step()"});
+                         "update()"});
   }
   const auto& owned = buffers_.owned();
   if (std::none_of(owned.begin(), owned.end(),

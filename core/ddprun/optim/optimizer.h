@@ -6,6 +6,7 @@
 
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/gradient_scale.h"
+#include "ddprun/optim/moments.h"
 #include "ddprun/optim/optimizer_config.h"
 #include "ddprun/optim/parameter_groups.h"
 
@@ -17,6 +18,8 @@ namespace ddprun {
 /// allocated, zeroed, when a range is first updated.
 class Optimizer {
  public:
+  /// Throws ConfigError as grouped_ranges() does.
+  Optimizer(const OptimizerConfig& config, FlatBuffers& buffers);
   virtual ~Optimizer();
 
   /// Begins a step with learning rate `lr`. A CUDA graph of the step does not contain this call.
@@ -33,18 +36,16 @@ class Optimizer {
   /// Updates all that this rank owns and this step has not updated yet.
   void update_all();
   /// Bytes of the moments on this rank: of what it has updated so far.
-  virtual std::int64_t state_bytes() const = 0;
+  std::int64_t state_bytes() const { return moments_.bytes(); }
 
  protected:
-  /// Throws ConfigError as grouped_ranges() does.
-  Optimizer(const OptimizerConfig& config, FlatBuffers& buffers)
-      : buffers_(buffers), groups_(grouped_ranges(buffers, config)) {}
-
   FlatBuffers& buffers_;
+  const OptimizerConfig config_;
+  Moments moments_;  // AdamW: mean and mean square; SGD: the momentum's, if it has some
 
  private:
   virtual void start(double lr) = 0;
-  virtual void heed(const GradientScale& scale) = 0;
+  virtual void scale(const GradientScale& scale) = 0;
   virtual void update_range(Range range, const GroupSettings& settings) = 0;
   void update_by_groups(Range range);
 
