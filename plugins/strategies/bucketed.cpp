@@ -23,7 +23,7 @@ class Bucketed final : public Strategy {
   }
 
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
-    Plan plan;
+    Plan plan{.reports_ranges = true};
     for (const auto& [first, last] : cut(layout)) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(first, last)));
     }
@@ -58,8 +58,6 @@ class Bucketed final : public Strategy {
     works_.clear();
     for (Bucket& bucket : buckets_) bucket.missing = bucket.count;
   }
-
-  bool reports_ranges() const override { return true; }
 
  private:
   struct Bucket {

@@ -1,7 +1,7 @@
 // Strategy "fsdp": parameters, gradients and moments are kept in parts (Rajbhandari et al., SC
 // 2020, section 5.3; Zhao et al., VLDB 2023: fully sharded data parallelism).
 #include "ddprun/plugin/export.h"
-#include "ddprun/plugin/parts/unit_exchanges.h"
+#include "ddprun/plugin/parts/unit_sharding.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -13,7 +13,7 @@ class Fsdp final : public UnitSharding {
  public:
   Plan plan(const ParameterLayout& layout, int rank) const override {
     Plan plan;
-    hold_units(plan, layout);
+    plan_units(plan, layout);
     for (const Unit& unit : layout.units()) {
       plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
       plan.holding.owned.push_back(layout.slice(unit.range, rank));

@@ -6,7 +6,7 @@
 
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
-#include "ddprun/plugin/parts/unit_exchanges.h"
+#include "ddprun/plugin/parts/unit_sharding.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
@@ -39,13 +39,15 @@ class Hsdp final : public UnitSharding {
   Plan plan(const ParameterLayout& layout, int rank) const override {
     const int shards = shards_of(layout);
     Plan plan;
-    hold_units(plan, layout);
+    plan_units(plan, layout);
     plan.holding.shards = shards;
     if (layout.ranks() % shards != 0) return plan;  // is refused, on all ranks
     for (const Unit& unit : layout.units()) {
       const Range own = layout.slice(unit.range, rank % shards, shards);
       plan_reduce_scatter(plan, layout, unit.range, PlannedIn::each_micro_batch);
-      if (shards < layout.ranks()) plan_mean_all_reduce(plan, layout, own);
+      if (shards < layout.ranks()) {
+        plan.add(CollectiveKind::all_reduce, layout.parameter_bytes(own));  // the mean
+      }
       plan.holding.owned.push_back(own);
     }
     return plan;
@@ -61,15 +63,15 @@ class Hsdp final : public UnitSharding {
          rank += shards) {
       alike.push_back(rank);
     }
-    if (alike.size() > 1) replicas_ = &context.group().subgroup(alike);
+    if (alike.size() > 1) replicas_ = &slices(context).subgroup(alike);
   }
 
   void finish_backward() override {
     // One unit behind, so that something travels while another is updated.
     gradients().finish([this](int unit) {
-      if (unit + 1 < std::ssize(between_)) settle(unit + 1);
+      if (unit + 1 < std::ssize(between_)) finish_unit(unit + 1);
     });
-    settle(0);
+    finish_unit(0);
   }
 
  private:
@@ -77,15 +79,15 @@ class Hsdp final : public UnitSharding {
     return shard_ranks_ == 0 ? layout.ranks_per_host() : static_cast<int>(shard_ranks_);
   }
 
-  void settle(int unit) {
+  void finish_unit(int unit) {
     between_[unit].wait();
     context_->range_ready(own(unit));
   }
 
   /// The group's mean of a micro-batch is there.
   void send_between_groups(int unit) {
-    if (replicas_ == nullptr || !context_->slices().last_micro_batch()) return;
-    between_[unit] = replicas_->all_reduce(context_->slices().mean(own(unit)), ReduceOp::avg,
+    if (replicas_ == nullptr || !last_micro_batch()) return;
+    between_[unit] = replicas_->all_reduce(slices(*context_).mean(own(unit)), ReduceOp::avg,
                                            context_->layout().units()[unit].name);
   }
 

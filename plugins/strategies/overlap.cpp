@@ -13,7 +13,7 @@ namespace ddprun {
 class Overlap final : public Strategy {
  public:
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
-    Plan plan;
+    Plan plan{.reports_ranges = true};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
     }
@@ -31,8 +31,6 @@ class Overlap final : public Strategy {
     reductions_->finish(
         [this](int index) { context_->range_ready(context_->layout().range(index)); });
   }
-
-  bool reports_ranges() const override { return true; }
 
  private:
   std::optional<GradientReductions> reductions_;  // from setup() on

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "ddprun/plugin/deviations.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/run_description.h"
@@ -58,29 +59,31 @@ class PowerSgd final : public Strategy {
     whole_ = at::empty({sizes.whole}, options);
     p_ = at::empty({sizes.p}, options);
     q_ = at::empty({sizes.q}, options);
-    kept_ = at::zeros({layout.all().size()}, options);
+    error_ = at::zeros({layout.all().size()}, options);
     Sizes begin;
     for (int index = 0; index < layout.count(); ++index) add(layout, index, begin);
     start();
+    deviations(context).carries(
+        {.tensors = {q_}, .error_feedback = error_feedback_ ? error_ : at::Tensor()});
   }
 
   void finish_backward() override {
     if (!warm_start_) start();
     for (const Whole& each : wholes_) each.sent.copy_(each.gradient);
     for (Matrix& each : matrices_) {
-      each.kept.add_(each.gradient);  // M
-      at::mm_out(each.p, each.kept, each.q);
+      each.error.add_(each.gradient);  // M
+      at::mm_out(each.p, each.error, each.q);
     }
     Work whole = all_reduce(whole_, "whole");
     all_reduce(p_, "P").wait();
     for (Matrix& each : matrices_) {
       each.p.copy_(std::get<0>(at::linalg_qr(each.p)));
-      at::mm_out(each.q, each.kept.t(), each.p);
+      at::mm_out(each.q, each.error.t(), each.p);
     }
     all_reduce(q_, "Q").wait();
     for (const Matrix& each : matrices_) {
       each.gradient.copy_(at::mm(each.p, each.q.t()));
-      error_feedback_ ? each.kept.sub_(each.gradient) : each.kept.zero_();
+      error_feedback_ ? each.error.sub_(each.gradient) : each.error.zero_();
     }
     whole.wait();
     for (const Whole& each : wholes_) each.gradient.copy_(each.sent);
@@ -90,9 +93,6 @@ class PowerSgd final : public Strategy {
     ++steps_;
     Strategy::update();
   }
-
-  std::vector<at::Tensor> state() override { return {q_}; }
-  at::Tensor kept_back() const override { return error_feedback_ ? kept_ : at::Tensor(); }
 
  private:
   static constexpr std::int64_t kBytes = sizeof(float);
@@ -105,9 +105,9 @@ class PowerSgd final : public Strategy {
   struct Whole {
     at::Tensor gradient, sent;
   };
-  /// (n, m), (n, m), (n, r), (m, r): views of the gradients, of kept_, p_ and q_.
+  /// (n, m), (n, m), (n, r), (m, r): views of the gradients, of error_, p_ and q_.
   struct Matrix {
-    at::Tensor gradient, kept, p, q;
+    at::Tensor gradient, error, p, q;
   };
 
   /// The columns of the parameter's factors; 0: it is sent as it is.
@@ -146,7 +146,7 @@ class PowerSgd final : public Strategy {
     }
     const std::int64_t n = layout.sizes(index)[0], m = layout.sizes(index)[1];
     matrices_.push_back({.gradient = gradient.view({n, m}),
-                         .kept = kept_.narrow(0, range.begin, range.size()).view({n, m}),
+                         .error = error_.narrow(0, range.begin, range.size()).view({n, m}),
                          .p = next(p_, begin.p, n * r).view({n, r}),
                          .q = next(q_, begin.q, m * r).view({m, r})});
   }
@@ -166,7 +166,7 @@ class PowerSgd final : public Strategy {
   bool warm_start_ = true;
   std::int64_t steps_ = 0;
   at::Tensor whole_, p_, q_;  // what travels, float32
-  at::Tensor kept_;           // laid out as the gradients, float32; while a step sends: M
+  at::Tensor error_;          // laid out as the gradients, float32; while a step sends: M
   std::vector<Whole> wholes_;
   std::vector<Matrix> matrices_;
 };

@@ -4,11 +4,12 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "ddprun/plugin/dtypes.h"
+#include "ddprun/plugin/deviations.h"
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/parts/c10d_group.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -18,7 +19,7 @@ namespace {
 /// The Reducer has hooks of its own in autograd: it copies each gradient, already divided by the
 /// number of ranks, into a bucket, all-reduces the bucket when it is full, and copies it back
 /// before backward returns.
-class TorchDdp final : public Strategy {
+class TorchDdp final : public Strategy, public UnitListener {
  public:
   void declare_options(Options& options) override {
     options.option("bucket_mb", &bucket_mb_,
@@ -38,34 +39,25 @@ class TorchDdp final : public Strategy {
                    .hint = "set `mode: eager` under `execution:`"};
   }
 
-  /// The Reducer's buckets are known at run time only.
-  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
-    const at::ScalarType reduce = layout.dtypes().reduce;
-    const at::ScalarType model = layout.dtypes().model;
-    if (reduce == model) return {};
-    throw ConfigError(
-        {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
-         .where = "precision",
-         .got = std::string("reduce_dtype ") + at::toString(reduce),
-         .expected = std::string("reduce_dtype ") + at::toString(model),
-         .hint = "take a precision that exchanges gradients so, or another strategy"});
-  }
-
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
+    check_dtypes();
     make_reducer();
-    context.plan_anew(buckets());
+    // The Reducer's buckets are known at run time only.
+    deviations(context).plan_anew(buckets());
+    listen(context, *this);
   }
 
-  /// Called before the forward of a micro-batch that will synchronize. Without this call the
-  /// Reducer's hooks let gradients accumulate.
-  void before_forward() override {
+  /// Before the forward of a micro-batch that will synchronize. Without this the Reducer's hooks
+  /// let gradients accumulate.
+  void before_forward(MicroBatch micro_batch) override {
+    if (!micro_batch.last()) return;
     reducer_->prepare_for_forward();
     const bool rebuilt = reducer_->rebuild_buckets();
     if (rebuilt || plan_has_rebuild_) {
       auto planned = buckets();
       if (rebuilt) add_rebuild(planned);
-      context_->plan_anew(std::move(planned));
+      deviations(*context_).plan_anew(std::move(planned));
       plan_has_rebuild_ = rebuilt;
     }
     reducer_->prepare_for_backward({});
@@ -75,6 +67,18 @@ class TorchDdp final : public Strategy {
   void finish_backward() override {}
 
  private:
+  void check_dtypes() const {
+    const at::ScalarType model = deviations(*context_).parameter(0).scalar_type();
+    const at::ScalarType reduce = context_->gradients(context_->layout().range(0)).scalar_type();
+    if (reduce == model) return;
+    throw ConfigError(
+        {.what = "torch_ddp exchanges gradients in the parameters' dtype only",
+         .where = "precision",
+         .got = std::string("reduce_dtype ") + at::toString(reduce),
+         .expected = std::string("reduce_dtype ") + at::toString(model),
+         .hint = "take a precision that exchanges gradients so, or another strategy"});
+  }
+
   void make_reducer() {
     const ParameterLayout& layout = context_->layout();
     std::vector<at::Tensor>
@@ -82,7 +86,7 @@ class TorchDdp final : public Strategy {
     std::unordered_map<std::size_t, std::string> names;
     for (int index = layout.count() - 1; index >= 0; --index) {
       names.emplace(parameters.size(), layout.name(index));
-      parameters.push_back(context_->parameter(index));
+      parameters.push_back(deviations(*context_).parameter(index));
     }
     // All gradients begin in one bucket, whose order does not matter. After the first step the
     // Reducer cuts buckets by the sizes below, in the order in which gradients came.

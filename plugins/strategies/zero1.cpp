@@ -2,7 +2,6 @@
 // section 5.1: optimizer state partitioning; CS336 assignment 2, section 3).
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
-#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
@@ -13,7 +12,7 @@ namespace ddprun {
 /// the next, all ranks gather the parameters of the one before; or they gather in the next forward,
 /// before a unit is used. What travels is as much as an all-reduce sends, but moments and updates
 /// are a rank's share alone. Buckets are made of whole units, in the order of backward.
-class Zero1 final : public Strategy {
+class Zero1 final : public Strategy, public UnitListener {
  public:
   void declare_options(Options& options) override {
     options.option(
@@ -31,14 +30,14 @@ class Zero1 final : public Strategy {
   }
 
   Plan plan(const ParameterLayout& layout, int rank) const override {
-    Plan plan;
-    plan.holding.arrive_by_unit = gather_under_forward_;
+    Plan plan{.holding = {.gathered_in_forward = gather_under_forward_}, .reports_ranges = true};
     for (const auto& [first, last] : cut(layout)) {
       const Range range = range_of(layout, first, last);
       plan_reduce_scatter(plan, layout, range);
       plan_gather(plan, layout, range, gather_under_forward_ ? PlannedIn::step : PlannedIn::update);
       plan.holding.owned.push_back(layout.slice(range, rank));
     }
+    plan_gather_norms(plan, layout);
     return plan;
   }
 
@@ -54,14 +53,15 @@ class Zero1 final : public Strategy {
       }
       buckets_.push_back({.label = "bucket " + std::to_string(buckets_.size()),
                           .range = range,
-                          .own = context.slices().own(range),
+                          .own = slices(context).own(range),
                           .count = gradients,
                           .missing = gradients});
     }
+    listen(context, *this);
   }
 
-  void before_forward() override {
-    if (context_->slices().last_micro_batch()) old_ = gather_under_forward_;  // a step begins
+  void before_forward(MicroBatch micro_batch) override {
+    if (micro_batch.first()) old_ = gather_under_forward_;  // a step begins
   }
 
   void before_unit(Pass pass, int unit) override {
@@ -91,15 +91,15 @@ class Zero1 final : public Strategy {
   void update() override {
     for (Bucket& bucket : buckets_) {
       if (!bucket.updated) {
-        context_->update(bucket.own);
+        slices(*context_).update(bucket.own);
         send_now_or_later(bucket);
       }
       bucket.updated = false;
     }
+    Transfer norms = slices(*context_).gather_norms();
     for (Bucket& bucket : buckets_) bucket.gathered.wait();
+    norms.wait();
   }
-
-  bool reports_ranges() const override { return true; }
 
  private:
   struct Bucket {
@@ -113,13 +113,15 @@ class Zero1 final : public Strategy {
     Transfer gathered = {};
   };
 
-  /// The first and the last unit of each bucket in the order of backward, so first >= last.
+  /// The first and the last unit of each bucket in the order of backward, so first >= last. Units
+  /// of a bucket have one dtype, in which it is gathered.
   std::vector<std::pair<int, int>> cut(const ParameterLayout& layout) const {
     std::vector<std::pair<int, int>> buckets;
     int first = static_cast<int>(layout.units().size()) - 1;
     for (int unit = first; unit >= 0; --unit) {
       const auto bytes = static_cast<double>(layout.gradient_bytes(range_of(layout, first, unit)));
-      if (bytes < bucket_mb_ * 1048576.0 && unit > 0) continue;
+      const bool alike = unit > 0 && layout.units()[unit - 1].dtype == layout.units()[unit].dtype;
+      if (bytes < bucket_mb_ * 1048576.0 && alike) continue;
       buckets.emplace_back(first, unit);
       first = unit - 1;
     }
@@ -132,7 +134,7 @@ class Zero1 final : public Strategy {
 
   void start_next() {
     Bucket& bucket = buckets_[started_++];
-    bucket.reduced = context_->slices().reduce_scatter_gradients(bucket.range, bucket.label);
+    bucket.reduced = slices(*context_).reduce_scatter_gradients(bucket.range, bucket.label);
   }
 
   /// The bucket was updated.
@@ -142,7 +144,7 @@ class Zero1 final : public Strategy {
   }
 
   void send(Bucket& bucket) {
-    bucket.gathered = context_->slices().gather_parameters(bucket.range, bucket.label);
+    bucket.gathered = slices(*context_).gather_parameters(bucket.range, bucket.label);
   }
 
   double bucket_mb_ = 0.0;

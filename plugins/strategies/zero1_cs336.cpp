@@ -6,7 +6,6 @@
 
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/parts/gradient_reductions.h"
-#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/sharding.h"
 #include "ddprun/plugin/strategy.h"
 
@@ -49,7 +48,7 @@ class Zero1Cs336 final : public Strategy {
     context_->update_rest();
     std::vector<Transfer> sent;
     for (std::size_t i = 0; i < owners_.size(); ++i) {
-      sent.push_back(context_->slices().broadcast_updated(static_cast<int>(i), owners_[i]));
+      sent.push_back(slices(*context_).broadcast_updated(static_cast<int>(i), owners_[i]));
     }
     for (Transfer& parameter : sent) parameter.wait();
   }

@@ -24,12 +24,18 @@
 namespace ddprun {
 namespace {
 
+bool reports_ranges(const Experiment& experiment) {
+  const std::vector<NamedTensor> parameters = {{"w", at::ones({1})}};
+  const ParameterLayout layout(parameters, {}, KernelSet::reference, 1);
+  return make_strategy(registry(), experiment.strategy)->plan(layout, 0).reports_ranges;
+}
+
 /// Those whose strategy can update parameters while gradients travel, and whose precision lets it.
 std::vector<Combination> overlapping() {
   std::vector<Combination> all = combinations();
   std::erase_if(all, [](const Combination& one) {
     const Experiment experiment = experiment_of(one);
-    return !make_strategy(registry(), experiment.strategy)->reports_ranges() ||
+    return !reports_ranges(experiment) ||
            make_precision(registry(), experiment.precision)->loss_scaler() != nullptr;
   });
   return all;
@@ -74,12 +80,13 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
     outcome.losses.push_back(sample[training().loss]);
     outcome.collectives.push_back(static_cast<std::int64_t>(sample[training().collectives]));
   }
-  const auto planned = trainer.data_parallel().context().planned();
+  const BufferContext& context = trainer.data_parallel().context();
+  const auto& planned = context.plan().collectives;
   outcome.once_a_step = std::all_of(
       planned.begin(), planned.end(),
       [](const PlannedCollective& each) { return each.in != PlannedIn::each_micro_batch; });
-  outcome.agreement = trainer.data_parallel().context().agreement();
-  outcome.ranks_agree = strategy.ranks_agree();
+  outcome.agreement = context.plan().agreement;
+  outcome.ranks_agree = context.ranks_agree();
   outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);

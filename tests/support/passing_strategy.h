@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "ddprun/plugin/strategy.h"
+#include "ddprun/parallel/buffer_context.h"
+#include "ddprun/plugin/sharding.h"
 
 namespace ddprun::test {
 
-class PassingStrategy : public Strategy {
+class PassingStrategy : public Strategy, public UnitListener {
  public:
   explicit PassingStrategy(std::shared_ptr<Strategy> inner) : inner_(std::move(inner)) {}
   Plan plan(const ParameterLayout& layout, int rank) const override {
@@ -19,23 +19,22 @@ class PassingStrategy : public Strategy {
   void setup(StrategyContext& context) override {
     context_ = &context;
     inner_->setup(context);
+    listener_ = dynamic_cast<BufferContext&>(context).listener();
+    if (listener_ != nullptr) listen(context, *this);
   }
-  void before_forward() override { inner_->before_forward(); }
-  void before_unit(Pass pass, int unit) override { inner_->before_unit(pass, unit); }
-  void after_unit(Pass pass, int unit) override { inner_->after_unit(pass, unit); }
+  void before_forward(MicroBatch micro_batch) override { listener_->before_forward(micro_batch); }
+  void before_unit(Pass pass, int unit) override { listener_->before_unit(pass, unit); }
+  void after_unit(Pass pass, int unit) override { listener_->after_unit(pass, unit); }
   void on_gradient(int index) override { inner_->on_gradient(index); }
   void finish_backward() override { inner_->finish_backward(); }
   void update() override { inner_->update(); }
-  std::vector<at::Tensor> state() override { return inner_->state(); }
-  at::Tensor kept_back() const override { return inner_->kept_back(); }
-  bool ranks_agree() const override { return inner_->ranks_agree(); }
-  bool reports_ranges() const override { return inner_->reports_ranges(); }
   std::optional<Refusal> unsupported(const RunDescription& run) const override {
     return inner_->unsupported(run);
   }
 
  private:
   std::shared_ptr<Strategy> inner_;
+  UnitListener* listener_ = nullptr;  // the inner one's
 };
 
 }  // namespace ddprun::test

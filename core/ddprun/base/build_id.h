@@ -19,8 +19,6 @@
 #else
 #define DDPRUN_BUILD_TYPE "debug"
 #endif
-/// What must be equal between ddprun and a library that it loads, for C++ objects to be safe to
-/// share.
 #define DDPRUN_BUILD_ID                                                        \
   "torch " TORCH_VERSION                                                       \
   ", cxx11 abi " DDPRUN_STRINGIFY(_GLIBCXX_USE_CXX11_ABI) ", " DDPRUN_COMPILER \

@@ -13,6 +13,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -273,8 +274,11 @@ std::shared_ptr<Interface> make(const PluginRegistry& registry, const PluginChoi
                        .expected = "a class derived from the interface of its kind",
                        .hint = "its library exports it with the wrong macro"});
   }
-  read_options(choice.options, to_string(kind),
-               [&](Options& options) { plugin->declare_options(options); }, {"name", "path"});
+  plugin->called = fmt::format("{} {}", to_string(kind), choice.name);
+  const auto declare = [&](Options& options) {
+    called(*plugin, "declare_options()", [&] { plugin->declare_options(options); });
+  };
+  read_options(choice.options, to_string(kind), declare, {"name", "path"});
   return plugin;
 }
 

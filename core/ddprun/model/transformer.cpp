@@ -20,6 +20,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/model/initialization.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -167,7 +168,7 @@ at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) c
   const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
   const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
   const at::Tensor v = project(block.v).transpose(1, 2);
-  const at::Tensor mixed = attention_.forward(q, k, v, {.causal = true});
+  const at::Tensor mixed = called_forward(attention_, q, k, v, {.causal = true});
   return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
@@ -275,7 +276,7 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                              [this, shape](const at::Tensor& stream, const fused::Block& block) {
                                const auto [q, k, v] = fused::attention_input(stream, block, shape);
                                const at::Tensor mixed =
-                                   attention_.forward(q, k, v, {.causal = true});
+                                   called_forward(attention_, q, k, v, {.causal = true});
                                return fused::attention_output(stream, mixed, block, shape);
                              },
                          .feed_forward =

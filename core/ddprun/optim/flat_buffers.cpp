@@ -11,8 +11,8 @@
 #include "ddprun/base/error.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/layout_data.h"
 #include "ddprun/optim/parameter_check.h"
-#include "ddprun/optim/parameter_reads.h"
 
 namespace ddprun {
 
@@ -22,7 +22,7 @@ namespace {
 const std::vector<NamedTensor>& checked(const std::vector<NamedTensor>& parameters,
                                         const BufferHolding& holding) {
   check_tensors(parameters);
-  if (holding.gradients != Held::nothing) check_trained(parameters);
+  if (holding.gradients != Placement::none) check_trained(parameters);
   return parameters;
 }
 
@@ -93,14 +93,14 @@ void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool 
 }
 
 void FlatBuffers::hold_parameters(const Allocate& how) {
-  if (holding_.parameters == Held::by_unit) {
+  if (holding_.parameters == Placement::sharded) {
     hold_owned(parameters_, dtypes().parameters);
     return hold_gathered(how);
   }
   parameters_.add(all(), allocate(how, all().size(), dtypes().parameters));
   copy_values(parameters(all()), all());
   for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(parameters(range(i)), i));
-  if (!reads().has_copy()) return;
+  if (!has_copy()) return;
   // Strategies that own a part send the copy to each other.
   copy_.add(all(), allocate(owns_all() ? allocate_private : how, all().size(), dtypes().compute));
   parameters_changed(all());
@@ -112,41 +112,26 @@ void FlatBuffers::point_at_copy() {
 }
 
 void FlatBuffers::hold_gathered(const Allocate& how) {
-  const bool for_all = holding_.place_for_each_unit;
-  if (!reads().has_copy()) return hold_by_unit(gathered_, dtypes().parameters, for_all, how);
-  const bool norms_stay = holding_.replicate_norms;
-  if (norms_stay) hold_norms(how);
-  const UnitPlaces places = make_places(
-      [&](const Unit& unit) { return bytes_read(*this, unit, norms_stay); }, for_all, how);
+  const UnitPlaces places = make_places([&](const Unit& unit) { return unit.gathered_bytes; },
+                                        holding_.place_for_each_unit, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
+    const Unit& unit = units()[i];
     const at::Tensor place = places.place(static_cast<int>(i));
-    std::int64_t begin = copy_bytes(*this, units()[i]);
-    if (begin > 0) {
-      gathered_.add(units()[i].range, place.narrow(0, 0, begin).view(dtypes().compute));
-    }
-    // What is read in float32 lies behind the copy, on cache lines.
-    for (const Range& range : ranges_without_copy(*this, units()[i], norms_stay)) {
-      const std::int64_t bytes = bytes_of(range.size(), at::kFloat);
-      gathered_float32_.add(range, place.narrow(0, begin, bytes).view(at::kFloat));
-      begin += bytes;
-    }
+    const std::int64_t bytes = bytes_of(unit.range.size(), unit.dtype);
+    gathered_.add(unit.range, place.narrow(0, 0, bytes).view(unit.dtype));
+    const std::int64_t copied = unit.gathered_bytes - bytes;  // behind it, on cache lines
+    if (copied == 0) continue;
+    gathered_copy_.add(unit.range, place.narrow(0, bytes, copied).view(dtypes().compute));
   }
-}
-
-void FlatBuffers::hold_norms(const Allocate& how) {
-  const std::vector<Range> ranges = beside_copy(*this);
-  norms_ = allocate(how, elements_of(ranges), at::kFloat);
-  std::int64_t begin = 0;
-  for (const Range& range : ranges) {
-    gathered_float32_.add(range, norms_.narrow(0, begin, range.size()));
-    begin += range.size();
+  for (const int index : norms_of(*this)) {
+    norms_.add(range(index), allocate(allocate_private, range(index).size(), at::kFloat));
   }
 }
 
 void FlatBuffers::hold_gradients(const Allocate& how) {
   mean_begun_.assign(units().size(), false);
-  if (holding_.gradients == Held::nothing) return;
-  if (holding_.gradients == Held::by_unit) {
+  if (holding_.gradients == Placement::none) return;
+  if (holding_.gradients == Placement::sharded) {
     hold_by_unit(reduced_, dtypes().reduce, false, how);
     hold_owned(mean_, dtypes().parameters);
     if (!same_dtype_) hold_by_unit(gradients_, dtypes().model, false, allocate_private);
@@ -157,7 +142,7 @@ void FlatBuffers::hold_gradients(const Allocate& how) {
     }
   }
   if (same_dtype_) gradients_ = reduced_;
-  stand_in_ = at::full({1}, std::numeric_limits<float>::quiet_NaN(), options_);
+  placeholder_ = at::full({1}, std::numeric_limits<float>::quiet_NaN(), options_);
 }
 
 /// Writes the values that the user's tensors have to their places in `flat`, which holds `range`.
@@ -170,7 +155,7 @@ void FlatBuffers::copy_values(const at::Tensor& flat, Range range) const {
 }
 
 void FlatBuffers::agree_on_values(const std::function<void(const at::Tensor&)>& agree) {
-  if (holding_.parameters == Held::whole) {
+  if (holding_.parameters == Placement::replicated) {
     agree(parameters(all()));
     return parameters_changed(all());
   }
@@ -183,23 +168,49 @@ void FlatBuffers::agree_on_values(const std::function<void(const at::Tensor&)>& 
       if (part.size() <= 0) continue;
       parameters(part).copy_(part_of(values, unit.range, part));
     }
-    for (int index = unit.first; index <= unit.last; ++index) point_at_gathered(index);
+    for (int index = unit.first; index <= unit.last; ++index) {
+      const Range own = range(index);
+      if (norms_.holds(own)) norms_.view(own).copy_(part_of(values, unit.range, own));
+      point_at_gathered(index);
+    }
   }
 }
+
+const BufferDtypes& FlatBuffers::dtypes() const { return data_->dtypes; }
 
 /// True if the copy is all that anyone reads of it.
 bool FlatBuffers::read_by_kernels_alone(int index) const {
-  return reads().has_copy() && dtypes().compute != dtypes().model && !reads().in_float32(index);
+  return read_dtype(*this, index) != dtypes().model;
 }
 
 void FlatBuffers::point_at_gathered(int index) {
-  if (gathered_float32_.holds(range(index))) {
-    tensors_[index].set_data(shaped(gathered_float32(range(index)), index));
+  if (norms_.holds(range(index))) {
+    tensors_[index].set_data(shaped(norm(index), index));
   } else if (read_by_kernels_alone(index)) {
     tensors_[index].set_data(at::zeros({1}, options_).expand(shapes_[index].sizes));
   } else {
-    tensors_[index].set_data(shaped(gathered(range(index)), index));
+    tensors_[index].set_data(shaped(gathered_.view(range(index)), index));
   }
+}
+
+at::Tensor FlatBuffers::gathered(Range range) const {
+  if (holding_.parameters == Placement::sharded) return gathered_.view(range);
+  return has_copy() && gather_dtype(*this, range) == dtypes().compute ? copy_.view(range)
+                                                                      : parameters(range);
+}
+
+void FlatBuffers::renew_copy(Range range) {
+  for (int index = 0; index < count(); ++index) {
+    const Range own = this->range(index);
+    if (!data_->copied_too[index] || !range.contains(own)) continue;
+    if (gathered_copy_.holds(own)) gathered_copy_.view(own).copy_(gathered_.view(own));
+    if (holding_.parameters == Placement::replicated) parameters_changed(own);
+  }
+}
+
+at::Tensor FlatBuffers::norm(int index) const {
+  const Range range = this->range(index);
+  return norms_.holds(range) ? norms_.view(range) : parameters(range);
 }
 
 at::Tensor FlatBuffers::gradients(Range range) const {
@@ -208,7 +219,7 @@ at::Tensor FlatBuffers::gradients(Range range) const {
 }
 
 at::Tensor FlatBuffers::mean(Range range) const {
-  return holding_.gradients == Held::by_unit ? mean_.view(range) : gradients(range);
+  return holding_.gradients == Placement::sharded ? mean_.view(range) : gradients(range);
 }
 
 at::Tensor FlatBuffers::compute_copy(Range range) const {
@@ -226,10 +237,20 @@ std::vector<at::Tensor> FlatBuffers::read(int index) const {
   if (!read_by_kernels_alone(index) || owns_all()) {
     views.push_back(tensor.variable_data().as_strided({tensor.numel()}, {1}));
   }
-  if (reads().in_float32(index) && !reads().both(index)) return views;
-  if (!copy_.empty()) views.push_back(copy_.view(range(index)));
-  if (gathered_.holds(range(index))) views.push_back(gathered(range(index)));
+  const at::Tensor copy = copy_of(index);
+  if (copy.defined() && (read_dtype(*this, index) != at::kFloat || data_->copied_too[index])) {
+    views.push_back(copy);
+  }
   return views;
+}
+
+/// What products read of it, 1-D; undefined: the parameter itself.
+at::Tensor FlatBuffers::copy_of(int index) const {
+  const Range range = this->range(index);
+  if (!copy_.empty()) return copy_.view(range);
+  if (gathered_copy_.holds(range)) return gathered_copy_.view(range);
+  const bool gathered = has_copy() && units()[unit_of(index)].dtype == dtypes().compute;
+  return gathered && gathered_.holds(range) ? gathered_.view(range) : at::Tensor();
 }
 
 at::Tensor FlatBuffers::empty_like(int index) const {
@@ -252,17 +273,15 @@ std::vector<ParameterSlot> FlatBuffers::slots() const {
                        .expected = "another precision, or PyTorch's operators",
                        .hint = "set `kernels: reference` under `model:`"});
   }
-  TORCH_CHECK(without_copy || reads().has_copy(),
-              "buffers laid out for PyTorch's operators have no slots");
+  TORCH_CHECK(without_copy || has_copy(), "buffers laid out for PyTorch's operators have no slots");
   std::vector<ParameterSlot> slots;
   for (int index = count() - 1; index >= 0; --index) {
     const Range range = this->range(index);
     ParameterSlot slot{.parameter = tensors_[index], .compute = {}, .gradient = {}};
     // Views whose version autograd does not compare: a unit's place is filled again before backward
     // reads it.
-    if (!copy_.empty()) slot.compute = shaped(copy_.view(range).variable_data(), index);
-    if (reads().has_copy() && gathered_.holds(range)) {
-      slot.compute = shaped(gathered(range).variable_data(), index);
+    if (const at::Tensor copy = copy_of(index); copy.defined()) {
+      slot.compute = shaped(copy.variable_data(), index);
     }
     if (!gradients_.empty()) slot.gradient = shaped(gradients_.view(range), index);
     slot.reduced = reduced_gradient(index);
@@ -275,17 +294,17 @@ std::optional<ReducedGradient> FlatBuffers::reduced_gradient(int index) const {
   const bool bfloat16 = dtypes().reduce == at::kBFloat16 && dtypes().compute == at::kBFloat16;
   if (!bfloat16 || reduced_.empty()) return {};
   return ReducedGradient{.memory = shaped(reduced_.view(range(index)), index),
-                         .stand_in = stand_in_.expand(shapes_[index].sizes),
+                         .placeholder = placeholder_.expand(shapes_[index].sizes),
                          .allowed = may_write_reduced_};
 }
 
 bool FlatBuffers::written_reduced(int index) const {
-  return stands_in(stand_in_, tensors_[index].grad());
+  return is_placeholder(placeholder_, tensors_[index].grad());
 }
 
 void FlatBuffers::expect_micro_batches(std::int64_t count) {
   // Those of gradients held by unit add up in the mean.
-  *may_write_reduced_ = count == 1 || holding_.gradients == Held::by_unit;
+  *may_write_reduced_ = count == 1 || holding_.gradients == Placement::sharded;
 }
 
 bool FlatBuffers::adopt_gradient(int index) {
@@ -304,7 +323,7 @@ bool FlatBuffers::adopt_gradient(int index) {
 void FlatBuffers::finish_gradient(int index) {
   const Range range = this->range(index);
   if (!same_dtype_ && !written_reduced(index)) gradients(range).copy_(gradients_.view(range));
-  if (holding_.gradients == Held::whole) return;
+  if (holding_.gradients == Placement::replicated) return;
   // Another unit's gradients may have lain where this one has padding, which travels along.
   gradients({range.end, with_padding(index).end}).zero_();
 }

@@ -13,7 +13,6 @@
 #include "ddprun/base/private_memory.h"
 #include "ddprun/kernels/kernel_set.h"
 #include "ddprun/optim/buffer_dtypes.h"
-#include "ddprun/optim/buffer_holding.h"
 #include "ddprun/optim/buffer_places.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/optim/parameter_layout.h"
@@ -23,9 +22,9 @@ namespace ddprun {
 
 /// Owns the storage of a model's parameters and gradients, laid out as ParameterLayout says.
 ///
-/// Held whole, each is one buffer. Parameters held by unit: a rank keeps the updated parameters of
-/// what it owns; what the model reads is a unit's place, filled before the unit is used. Gradients
-/// held by unit: backward writes into a unit's place; the mean of what the rank owns is kept, and
+/// Placement whole, each is one buffer. Sharded parameters: a rank keeps the updated parameters of
+/// what it owns; what the model reads is a unit's place, filled before the unit is used. Sharded
+/// gradients: backward writes into a unit's place; the mean of what the rank owns is kept, and
 /// micro-batches add up there.
 class FlatBuffers : public ParameterLayout {
  public:
@@ -44,6 +43,7 @@ class FlatBuffers : public ParameterLayout {
   /// The user's tensor, in its own shape.
   const at::Tensor& parameter(int index) const { return tensors_[index]; }
   const BufferHolding& holding() const { return holding_; }
+  const BufferDtypes& dtypes() const;
   /// What this rank updates, without empty ranges; all() if the plan names nothing else.
   const std::vector<Range>& owned() const { return owned_; }
   /// Those of them within `range`, cut off at its ends.
@@ -60,7 +60,7 @@ class FlatBuffers : public ParameterLayout {
   /// unit, the mean of what this rank owns.
   at::Tensor mean(Range range) const;
   at::ScalarType mean_dtype() const {
-    return holding_.gradients == Held::by_unit ? dtypes().parameters : dtypes().reduce;
+    return holding_.gradients == Placement::sharded ? dtypes().parameters : dtypes().reduce;
   }
   /// A 1-D view of the copy that the optimizer renews; undefined if there is none.
   at::Tensor compute_copy(Range range) const;
@@ -70,13 +70,12 @@ class FlatBuffers : public ParameterLayout {
   /// those of all ranks. Then the model reads them.
   void agree_on_values(const std::function<void(const at::Tensor&)>& agree);
 
-  /// Of parameters held by unit: where the model reads them. In the dtype of the products or, of
-  /// units and parameters that are read in float32, in that.
-  at::Tensor gathered(Range range) const { return gathered_.view(range); }
-  at::Tensor gathered_float32(Range range) const { return gathered_float32_.view(range); }
-  /// Where the model reads norms that stay (BufferHolding::replicate_norms): all of beside_copy()
-  /// in its order, with padding, 1-D; undefined if they travel with their units.
-  const at::Tensor& norms() const { return norms_; }
+  /// Where the parameters of `range`, whole units of one dtype, are gathered, in gather_dtype().
+  at::Tensor gathered(Range range) const;
+  /// Call it when they are there: renews the copy of what is read in both dtypes.
+  void renew_copy(Range range);
+  /// Where the model reads a parameter of norms(), float32.
+  at::Tensor norm(int index) const;
   /// What the model reads of a parameter, as 1-D views.
   std::vector<at::Tensor> read(int index) const;
 
@@ -98,9 +97,9 @@ class FlatBuffers : public ParameterLayout {
   /// Makes gradients(range(index)) hold the gradient in the dtype that ranks exchange. Call it
   /// after the last adopt_gradient() of this parameter, before the exchange.
   void finish_gradient(int index);
-  /// Of gradients held by unit: true if add_mean() has been called for the unit in this step.
+  /// Of sharded gradients: true if add_mean() has been called for the unit in this step.
   bool mean_begun(int unit) const { return mean_begun_[unit]; }
-  /// Of gradients held by unit: adds this micro-batch's mean of a slice of the unit, in whatever
+  /// Of sharded gradients: adds this micro-batch's mean of a slice of the unit, in whatever
   /// dtype, and lets go of the unit's gradients.
   void add_mean(int unit, Range slice, const at::Tensor& mean);
 
@@ -119,7 +118,6 @@ class FlatBuffers : public ParameterLayout {
   at::Tensor allocate(const Allocate& how, std::int64_t elements, at::ScalarType dtype);
   void hold_parameters(const Allocate& how);
   void hold_gathered(const Allocate& how);
-  void hold_norms(const Allocate& how);
   void hold_gradients(const Allocate& how);
   void hold_owned(BufferPlaces& places, at::ScalarType dtype);
   UnitPlaces make_places(const std::function<std::int64_t(const Unit&)>& bytes, bool for_all,
@@ -129,6 +127,7 @@ class FlatBuffers : public ParameterLayout {
   void copy_values(const at::Tensor& flat, Range range) const;
   void point_at_copy();
   bool read_by_kernels_alone(int index) const;
+  at::Tensor copy_of(int index) const;
   void point_at_gathered(int index);
   at::Tensor shaped(const at::Tensor& flat, int index) const;
   std::optional<ReducedGradient> reduced_gradient(int index) const;
@@ -140,16 +139,16 @@ class FlatBuffers : public ParameterLayout {
   BufferHolding holding_;
   std::vector<Range> owned_;
   at::TensorOptions options_;
-  BufferPlaces parameters_;        // dtypes().parameters
-  BufferPlaces copy_;              // dtypes().compute, or empty
-  BufferPlaces gathered_;          // by unit: what the model reads
-  BufferPlaces gathered_float32_;  // by unit: beside the copy
-  at::Tensor norms_;               // float32: see norms()
-  BufferPlaces gradients_;         // dtypes().model: what backward accumulates
-  BufferPlaces reduced_;           // dtypes().reduce: what ranks exchange; may be gradients_
-  BufferPlaces mean_;              // dtypes().parameters, by unit: of what this rank owns
-  bool same_dtype_ = true;         // of gradients_ and reduced_
-  at::Tensor stand_in_;            // (1,) NaN: see ReducedGradient
+  BufferPlaces parameters_;     // dtypes().parameters
+  BufferPlaces copy_;           // dtypes().compute, or empty
+  BufferPlaces gathered_;       // of sharded units: what the model reads
+  BufferPlaces gathered_copy_;  // of those that it reads in both dtypes
+  BufferPlaces norms_;          // of sharded parameters
+  BufferPlaces gradients_;      // dtypes().model: what backward accumulates
+  BufferPlaces reduced_;        // dtypes().reduce: what ranks exchange; may be gradients_
+  BufferPlaces mean_;           // dtypes().parameters, by unit: of what this rank owns
+  bool same_dtype_ = true;      // of gradients_ and reduced_
+  at::Tensor placeholder_;      // (1,) NaN: see ReducedGradient
   std::shared_ptr<bool> may_write_reduced_ = std::make_shared<bool>(false);
   std::vector<bool> mean_begun_;  // by unit: a micro-batch of this step is in mean_
   std::int64_t allocated_bytes_ = 0;

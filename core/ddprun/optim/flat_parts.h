@@ -31,4 +31,16 @@ inline std::int64_t bytes_of(std::int64_t elements, c10::ScalarType dtype) {
   return elements * static_cast<std::int64_t>(c10::elementSize(dtype));
 }
 
+/// In which dtype the model reads a parameter: its unit's, or float32.
+inline c10::ScalarType read_dtype(const ParameterLayout& layout, int index) {
+  const Unit& unit = layout.units()[layout.unit_of(index)];
+  const bool norm = std::find(unit.norms.begin(), unit.norms.end(), index) != unit.norms.end();
+  return norm ? c10::kFloat : unit.dtype;
+}
+
+/// Unit::dtype of `range`, which is made of whole units of one dtype.
+c10::ScalarType gather_dtype(const ParameterLayout& layout, Range range);
+/// Unit::norms of all units.
+std::vector<int> norms_of(const ParameterLayout& layout);
+
 }  // namespace ddprun

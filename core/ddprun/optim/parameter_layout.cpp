@@ -4,11 +4,13 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <iterator>
 
-#include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/flat_parts.h"
+#include "ddprun/optim/layout_data.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/optim/parameter_check.h"
-#include "ddprun/optim/parameter_reads.h"
 
 namespace ddprun {
 
@@ -22,36 +24,79 @@ std::int64_t align(std::int64_t elements, std::int64_t to) { return (elements + 
 
 ParameterLayout::ParameterLayout(const std::vector<NamedTensor>& parameters,
                                  const BufferDtypes& dtypes, KernelSet kernels, int ranks,
-                                 int ranks_per_host)
-    : ranks_(ranks), ranks_per_host_(ranks_per_host == 0 ? ranks : ranks_per_host) {
+                                 int ranks_per_host) {
   check_list(parameters);
   check_dtypes(dtypes);
-  place(parameters);
-  reads_ = std::make_shared<const ParameterReads>(parameters, ranges_, dtypes, kernels);
+  const auto data = std::make_shared<Data>();
+  data->dtypes = dtypes;
+  // The model's tensors are views of it, or fused kernels read it.
+  data->has_copy = dtypes.model != dtypes.parameters ||
+                   (kernels == KernelSet::fused && dtypes.compute != at::kFloat);
+  data->ranks = ranks;
+  data->ranks_per_host = ranks_per_host == 0 ? ranks : ranks_per_host;
+  data->place(parameters);
+  data->choose_dtypes(parameters);
+  data_ = data;
 }
 
-void ParameterLayout::place(const std::vector<NamedTensor>& parameters) {
+void ParameterLayout::Data::place(const std::vector<NamedTensor>& parameters) {
   std::int64_t end = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (units_.empty() || units_.back().name != parameter->unit) {
-      end = align(end, kAlignment * ranks_);
-      if (!units_.empty()) units_.back().range.end = end;
-      units_.push_back({.name = parameter->unit, .first = count(), .range = {end, end}});
+    const int index = static_cast<int>(names.size());
+    if (units.empty() || units.back().name != parameter->unit) {
+      end = align(end, kAlignment * ranks);
+      if (!units.empty()) units.back().range.end = end;
+      units.push_back({.name = parameter->unit, .first = index, .range = {end, end}});
     }
     const std::int64_t size = parameter->tensor.numel();
-    units_.back().last = count();
-    units_.back().used_elsewhere |= parameter->used_elsewhere;
-    unit_of_.push_back(static_cast<int>(units_.size()) - 1);
-    names_.push_back(parameter->name);
-    ranges_.push_back({end, end + size});
-    sizes_.push_back(parameter->tensor.sizes().vec());
+    units.back().last = index;
+    units.back().used_elsewhere |= parameter->used_elsewhere;
+    unit_of.push_back(static_cast<int>(units.size()) - 1);
+    names.push_back(parameter->name);
+    ranges.push_back({end, end + size});
+    sizes.push_back(parameter->tensor.sizes().vec());
     end = align(end + size, kAlignment);
-    parameter_count_ += size;
+    parameter_count += size;
   }
-  units_.back().range.end = align(end, kAlignment * ranks_);
-  std::reverse(units_.begin(), units_.end());
-  for (int& unit : unit_of_) unit = static_cast<int>(units_.size()) - 1 - unit;
+  units.back().range.end = align(end, kAlignment * ranks);
+  std::reverse(units.begin(), units.end());
+  for (int& unit : unit_of) unit = static_cast<int>(units.size()) - 1 - unit;
 }
+
+void ParameterLayout::Data::choose_dtypes(const std::vector<NamedTensor>& parameters) {
+  std::vector<bool> float32;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    // Tensors that are a copy themselves have no other place to be read from.
+    float32.push_back(has_copy && parameter->read_in_float32 && dtypes.model == at::kFloat);
+    copied_too.push_back(float32.back() && parameter->read_in_products);
+  }
+  for (Unit& unit : units) {
+    bool copied = false;
+    for (int index = unit.first; index <= unit.last; ++index) {
+      if (float32[index]) unit.norms.push_back(index);
+      copied |= copied_too[index];
+    }
+    const bool all_in_float32 = std::ssize(unit.norms) == unit.last + 1 - unit.first;
+    if (all_in_float32) unit.norms.clear();  // an embedding
+    unit.dtype = has_copy && !all_in_float32 ? dtypes.compute : dtypes.parameters;
+    unit.gathered_bytes = bytes_of(unit.range.size(), unit.dtype);
+    if (all_in_float32 && copied)
+      unit.gathered_bytes += bytes_of(unit.range.size(), dtypes.compute);
+  }
+}
+
+int ParameterLayout::count() const { return static_cast<int>(data_->names.size()); }
+const std::vector<std::string>& ParameterLayout::names() const { return data_->names; }
+const std::vector<std::int64_t>& ParameterLayout::sizes(int index) const {
+  return data_->sizes[index];
+}
+Range ParameterLayout::range(int index) const { return data_->ranges[index]; }
+std::int64_t ParameterLayout::parameter_count() const { return data_->parameter_count; }
+bool ParameterLayout::has_copy() const { return data_->has_copy; }
+const std::vector<Unit>& ParameterLayout::units() const { return data_->units; }
+int ParameterLayout::unit_of(int index) const { return data_->unit_of[index]; }
+int ParameterLayout::ranks() const { return data_->ranks; }
+int ParameterLayout::ranks_per_host() const { return data_->ranks_per_host; }
 
 Range ParameterLayout::with_padding(int index) const {
   const bool last = index + 1 == count();
@@ -59,17 +104,19 @@ Range ParameterLayout::with_padding(int index) const {
 }
 
 Range ParameterLayout::slice(Range range, int part, int parts) const {
-  if (parts == 0) parts = ranks_;
-  TORCH_CHECK(range.size() % ranks_ == 0, "a range that is not made of whole units has no slices");
-  TORCH_CHECK(ranks_ % parts == 0, parts, " slices for ", ranks_, " ranks");
+  if (parts == 0) parts = ranks();
+  TORCH_CHECK(range.size() % ranks() == 0, "a range that is not made of whole units has no slices");
+  TORCH_CHECK(ranks() % parts == 0, parts, " slices for ", ranks(), " ranks");
   const std::int64_t size = range.size() / parts;
   return {range.begin + part * size, range.begin + (part + 1) * size};
 }
 
 std::int64_t ParameterLayout::gradient_bytes(Range range) const {
-  return range.size() * static_cast<std::int64_t>(c10::elementSize(dtypes().reduce));
+  return bytes_of(range.size(), data_->dtypes.reduce);
 }
 
-const BufferDtypes& ParameterLayout::dtypes() const { return reads_->dtypes(); }
+std::int64_t ParameterLayout::parameter_bytes(Range range) const {
+  return bytes_of(range.size(), data_->dtypes.parameters);
+}
 
 }  // namespace ddprun

@@ -1,6 +1,8 @@
 // What lies where in the flat buffers, known without their memory: parameters, units, slices.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +13,6 @@ namespace ddprun {
 struct BufferDtypes;
 enum class KernelSet;
 struct NamedTensor;
-class ParameterReads;
 
 /// Elements [begin, end) of a flat buffer.
 struct Range {
@@ -28,63 +29,65 @@ struct Unit {
   int first = 0, last = 0;      ///< its parameters, in the order of the buffers
   Range range = {};             ///< padding included: as many equal slices as there are ranks
   bool used_elsewhere = false;  ///< a later unit uses one of them, too: a tied weight
+  c10::ScalarType dtype = c10::kFloat;  ///< in which its parameters are gathered to be read
+  std::int64_t gathered_bytes = 0;      ///< room for that
+  std::vector<int> norms = {};  ///< those that are read in float32 instead, and not gathered
 };
 
-/// Parameter i lies at range(i) of every buffer. Index 0 is the parameter that was registered last,
-/// because backward completes it first. Each range starts on a 64-byte boundary (in a bfloat16
-/// buffer: 32-byte). The padding between ranges is zero in all buffers, and no reduction changes
-/// that.
+/// Parameter i lies at range(i) of every buffer. Index 0 was registered last, because backward
+/// completes it first. Each range starts on a 64-byte boundary (in a bfloat16 buffer: 32-byte). The
+/// padding between ranges is zero, and no reduction changes that.
 class ParameterLayout {
  public:
-  /// `parameters` are in registration order. `kernels`: fused kernels read a copy in the dtype of
-  /// the products, PyTorch's own operators do not. `ranks_per_host` 0: all are on one. Throws
-  /// ConfigError if there is no parameter, a name appears twice, a unit is in two places, or the
-  /// dtypes do not fit each other.
+  /// `parameters` are in registration order. Fused `kernels` read a copy in the products' dtype,
+  /// PyTorch's operators do not. `ranks_per_host` 0: all. Throws ConfigError if there is none, a
+  /// name appears twice, a unit is in two places, or the dtypes do not fit each other.
   ParameterLayout(const std::vector<NamedTensor>& parameters, const BufferDtypes& dtypes,
                   KernelSet kernels, int ranks, int ranks_per_host = 0);
 
-  int count() const { return static_cast<int>(ranges_.size()); }
-  const std::string& name(int index) const { return names_[index]; }
-  const std::vector<std::string>& names() const { return names_; }
-  Range range(int index) const { return ranges_[index]; }
-  /// The parameter's shape.
-  const std::vector<std::int64_t>& sizes(int index) const { return sizes_[index]; }
-  /// From the begin of parameter `first` to the end of parameter `last`, padding between included.
-  Range range(int first, int last) const { return {ranges_[first].begin, ranges_[last].end}; }
-  /// From the begin of parameter `index` to the begin of the next, or the end of the buffer.
+  int count() const;
+  const std::vector<std::string>& names() const;
+  const std::string& name(int index) const { return names()[index]; }
+  const std::vector<std::int64_t>& sizes(int index) const;  ///< the parameter's shape
+  Range range(int index) const;
+  /// From the begin of `first` to the end of `last`; from the begin of `index` to that of the next.
+  Range range(int first, int last) const { return {range(first).begin, range(last).end}; }
   Range with_padding(int index) const;
-  Range all() const { return {0, units_.front().range.end}; }
-  /// The number of elements of all parameters, without padding.
-  std::int64_t parameter_count() const { return parameter_count_; }
+  Range all() const { return {0, units().front().range.end}; }
+  std::int64_t parameter_count() const;             ///< elements of all parameters, without padding
+  std::int64_t gradient_bytes(Range range) const;   ///< as ranks exchange them
+  std::int64_t parameter_bytes(Range range) const;  ///< as the optimizer updates them
+  bool has_copy() const;                            ///< of the parameters, which products read
 
-  /// In the order of the forward pass, which is the reverse of the buffers': the first unit ends
-  /// them.
-  const std::vector<Unit>& units() const { return units_; }
-  int unit_of(int index) const { return unit_of_[index]; }
-
-  int ranks() const { return ranks_; }
-  /// How many of them are on one host.
-  int ranks_per_host() const { return ranks_per_host_; }
-  /// Part `part` of the equal `parts` of `range`, which is made of whole units. `parts` divides
-  /// ranks(); 0: as many parts as ranks.
+  const std::vector<Unit>& units() const;  ///< as forward uses them: the first ends the buffers
+  int unit_of(int index) const;
+  int ranks() const;
+  int ranks_per_host() const;
+  /// Part `part` of the equal `parts` of `range`, whole units. They divide ranks(); 0: ranks().
   Range slice(Range range, int part, int parts = 0) const;
 
-  std::int64_t gradient_bytes(Range range) const;
-  const BufferDtypes& dtypes() const;
-  /// In which dtype each parameter is read.
-  const ParameterReads& reads() const { return *reads_; }
+ protected:
+  struct Data;
+  std::shared_ptr<const Data> data_;
+};
 
- private:
-  void place(const std::vector<NamedTensor>& parameters);
+/// How much of a flat buffer a rank holds; sharded: what it owns, and room for units in use.
+enum class Placement : std::uint8_t { replicated, sharded, none };
 
-  std::vector<std::string> names_;
-  std::vector<Range> ranges_;
-  std::vector<std::vector<std::int64_t>> sizes_;
-  std::vector<Unit> units_;
-  std::vector<int> unit_of_;  // by parameter
-  int ranks_, ranks_per_host_;
-  std::shared_ptr<const ParameterReads> reads_;
-  std::int64_t parameter_count_ = 0;
+/// What a rank holds of the flat buffers, and what it updates.
+struct BufferHolding {
+  Placement parameters = Placement::replicated;
+  Placement gradients = Placement::replicated;  ///< none: nobody will call backward
+  /// Of sharded parameters: every unit has a place of its own, where it may stay.
+  bool place_for_each_unit = false;
+  /// Of whole parameters: the model may not read a unit before UnitListener::before_unit().
+  bool gathered_in_forward = false;
+  /// Into how many slices the units are cut. Ranks n k to n k + n - 1 of n have one of each
+  /// together, and every n-th rank has the same. 0: as many as there are ranks.
+  int shards = 0;
+  /// What this rank updates: disjoint, by begin. Empty: everything, as all ranks. A rank that
+  /// updates nothing, while others own parts, names one empty range.
+  std::vector<Range> owned = {};
 };
 
 }  // namespace ddprun

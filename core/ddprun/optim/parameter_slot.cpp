@@ -43,7 +43,7 @@ at::Tensor memory_for_gradient(const ParameterSlot& slot) {
 /// float32.
 void widen(const ParameterSlot& slot) {
   at::Tensor& gradient = slot.parameter.mutable_grad();
-  if (!slot.reduced || !stands_in(slot.reduced->stand_in, gradient)) return;
+  if (!slot.reduced || !is_placeholder(slot.reduced->placeholder, gradient)) return;
   gradient = memory_for_gradient(slot);
   gradient.copy_(slot.reduced->memory);
 }
@@ -68,8 +68,8 @@ void distribute(Slots slots, const at::Tensor& sum) {
 
 }  // namespace
 
-bool stands_in(const at::Tensor& stand_in, const at::Tensor& gradient) {
-  return gradient.defined() && gradient.const_data_ptr() == stand_in.const_data_ptr();
+bool is_placeholder(const at::Tensor& placeholder, const at::Tensor& gradient) {
+  return gradient.defined() && gradient.const_data_ptr() == placeholder.const_data_ptr();
 }
 
 at::Tensor stack_weights(Slots slots) {
@@ -117,7 +117,7 @@ bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& o
   if (!whole.defined()) return false;
   product(whole);
   for (const ParameterSlot* slot : slots) {
-    slot->parameter.mutable_grad() = slot->reduced->stand_in;
+    slot->parameter.mutable_grad() = slot->reduced->placeholder;
   }
   return true;
 }

@@ -17,13 +17,13 @@ struct ReducedGradient {
   at::Tensor memory;
   /// What .grad becomes then, for whoever looks there: NaN, float32, of the parameter's shape.
   /// Fused layers may add to it; a loss that also uses the parameter by ATen's operators may not.
-  at::Tensor stand_in;
+  at::Tensor placeholder;
   /// Whether it may: no other backward adds to the gradients of the one under way.
   std::shared_ptr<const bool> allowed;
 };
 
-/// True if `gradient` is a view of `stand_in`, so that the gradient itself lies elsewhere.
-bool stands_in(const at::Tensor& stand_in, const at::Tensor& gradient);
+/// True if `gradient` is a view of `placeholder`, so that the gradient itself lies elsewhere.
+bool is_placeholder(const at::Tensor& placeholder, const at::Tensor& gradient);
 
 /// One parameter of a model that computes by fused kernels. Gradients follow PyTorch's convention:
 /// while parameter.grad() is undefined there is none, and the first one is written, not added.

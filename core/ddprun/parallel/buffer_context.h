@@ -3,27 +3,33 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/optim/optimizer.h"
+#include "ddprun/plugin/deviations.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
 
-/// `group`, `sharers` and `buffers` outlive it.
-class BufferContext final : public StrategyContext, public Slices {
+/// `group`, `shard_group` and `buffers` outlive it.
+class BufferContext final : public StrategyContext, public Slices, public Deviations {
  public:
-  /// `sharers`: the ranks that own every element once, and this one among them.
-  BufferContext(ProcessGroup& group, ProcessGroup& sharers, FlatBuffers& buffers, Plan plan)
-      : group_(group), sharers_(sharers), buffers_(buffers), plan_(std::move(plan)) {}
+  /// `shard_group`: the ranks that own every element once, and this one among them.
+  BufferContext(ProcessGroup& group, ProcessGroup& shard_group, FlatBuffers& buffers, Plan plan)
+      : group_(group), shard_group_(shard_group), buffers_(buffers), plan_(std::move(plan)) {}
 
   ProcessGroup& process_group() const { return group_; }
   FlatBuffers& buffers() const { return buffers_; }
-  const std::vector<PlannedCollective>& planned() const { return plan_.collectives; }
-  Agreement agreement() const { return plan_.agreement; }
+  const Plan& plan() const { return plan_; }
   bool parameters_agreed() const { return parameters_agreed_; }
+  bool ranks_agree() const { return ranks_agree_; }
+  const CarriedState& carried() const { return carried_; }
+  /// Null: the strategy does not listen.
+  UnitListener* listener() const { return listener_; }
+  void set_listener(UnitListener& listener) { listener_ = &listener; }
 
   /// What update() and update_rest() call.
   void update_by(Optimizer& optimizer) { optimizer_ = &optimizer; }
@@ -33,13 +39,8 @@ class BufferContext final : public StrategyContext, public Slices {
     on_range_ready_ = std::move(callback);
   }
 
-  /// Tells whether the backward that begins is the step's last.
-  void last_micro_batch(bool last) { last_micro_batch_ = last; }
-
-  Slices& slices() override { return *this; }
-  bool last_micro_batch() const override { return last_micro_batch_; }
   Range own(Range range) const override {
-    return buffers_.slice(range, sharers_.rank(), sharers_.size());
+    return buffers_.slice(range, shard_group_.rank(), shard_group_.size());
   }
   at::Tensor mean(Range range) const override { return buffers_.mean(range); }
   const ParameterLayout& layout() const override { return buffers_; }
@@ -54,29 +55,28 @@ class BufferContext final : public StrategyContext, public Slices {
   Transfer gather_norms() override;
   Transfer broadcast_updated(int index, int owner) override;
   void update(Range range) override { optimizer_->update(range); }
+  RankGroup& subgroup(const std::vector<int>& ranks) override { return group_.subgroup(ranks); }
   void update_rest() override { optimizer_->update_all(); }
   bool range_ready(Range range) override { return on_range_ready_ && on_range_ready_(range); }
   void plan_anew(std::vector<PlannedCollective> collectives) override {
     plan_.collectives = std::move(collectives);
   }
+  void carries(CarriedState state) override { carried_ = std::move(state); }
+  void ranks_agree(bool agree) override { ranks_agree_ = agree; }
 
  private:
   int unit_of(Range range) const;
-  /// Where the model reads the parameters of `range`, with this rank's slice in it.
-  at::Tensor place_to_gather(Range range) const;
-  /// Renews the copy of what is read from both (ParameterReads::both()); empty: of nothing.
-  std::function<void()> renewed(Range range) const;
-  /// Sends what is read in float32 although there is a copy.
-  Transfer gather_float32(Range range, std::vector<Work> works, std::string_view label);
 
   ProcessGroup& group_;
-  ProcessGroup& sharers_;
+  ProcessGroup& shard_group_;
   FlatBuffers& buffers_;
   Plan plan_;
+  CarriedState carried_;
   Optimizer* optimizer_ = nullptr;
+  UnitListener* listener_ = nullptr;
   std::function<bool(Range)> on_range_ready_;
   bool parameters_agreed_ = false;
-  bool last_micro_batch_ = true;
+  bool ranks_agree_ = true;
 };
 
 }  // namespace ddprun

@@ -21,7 +21,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/optim/buffer_dtypes.h"
-#include "ddprun/parallel/asked_plugins.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -63,12 +63,8 @@ namespace {
                .hint = "convert what the model reads: x.to(ddp.parameter_dtype())"});
 }
 
-}  // namespace
-
-namespace {
-
 /// The ranks that own every element once, and this one among them.
-ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
+ProcessGroup& shard_group_of(ProcessGroup& group, int shards) {
   if (shards == 0) return group;
   check_shards(group, shards);
   std::vector<int> ranks(shards);
@@ -78,7 +74,7 @@ ProcessGroup& sharers_of(ProcessGroup& group, int shards) {
 
 }  // namespace
 
-void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where) {
+void check_overlap(const Plan& plan, Precision& precision, const std::string& where) {
   if (precision.loss_scaler() != nullptr) {
     throw ConfigError({.what = "optimizer.overlap cannot run with a precision that scales the loss",
                        .where = where,
@@ -87,52 +83,63 @@ void check_overlap(const Strategy& strategy, Precision& precision, const std::st
                        .hint = "parameters are updated before their gradients could be scaled "
                                "back: take another precision, or remove optimizer.overlap"});
   }
-  if (strategy.reports_ranges()) return;
+  if (plan.reports_ranges) return;
   throw ConfigError({.what = "optimizer.overlap needs a strategy that reports which gradients have "
                              "arrived while others travel",
                      .where = where,
                      .got = "a strategy that does not",
-                     .expected = "a strategy whose reports_ranges() is true",
+                     .expected = "a strategy whose plan says reports_ranges",
                      .hint = "take another strategy, remove optimizer.overlap, or let the strategy "
                              "call range_ready()"});
 }
 
+namespace {
+
+RunDescription with_optimizer(RunDescription run, const OptimizerConfig& optimizer) {
+  run.optimizer = optimizer;
+  return run;
+}
+
+}  // namespace
+
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group,
                            Strategy& strategy, Precision& precision,
-                           const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels)
-    : DataParallel(prepare(parameters, group, strategy, precision, optimizer, extent, kernels),
-                   group, strategy, precision, optimizer, extent, kernels) {}
+                           const OptimizerConfig& optimizer, const RunDescription& run,
+                           StepExtent extent)
+    : DataParallel(
+          prepare(parameters, group, strategy, precision, with_optimizer(run, optimizer), extent),
+          group, strategy, precision, optimizer, extent) {}
 
 DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
                            Precision& precision, const OptimizerConfig& optimizer,
-                           StepExtent extent, KernelSet kernels)
+                           StepExtent extent)
     : extent_(extent),
       strategy_(strategy),
       roles_(std::move(preparation.roles)),
-      sharers_(sharers_of(group, preparation.plan.holding.shards)),
+      shard_group_(shard_group_of(group, preparation.plan.holding.shards)),
       buffers_(preparation.layout, roles_.trained, preparation.plan.holding,
                [this](std::int64_t elements, const at::TensorOptions& options) {
-                 return sharers_.allocate(elements, options);
+                 return shard_group_.allocate(elements, options);
                }),
       frozen_(roles_.frozen.empty()
                   ? nullptr
-                  : std::make_unique<FrozenParameters>(roles_, buffers_.dtypes(), kernels,
-                                                       buffers_.holding(), group, sharers_)),
-      context_(group, sharers_, buffers_, std::move(preparation.plan)),
+                  : std::make_unique<FrozenParameters>(roles_, buffers_, preparation.kernels, group,
+                                                       shard_group_)),
+      context_(group, shard_group_, buffers_, std::move(preparation.plan)),
       precision_(precision),
-      linear_(precision.linear()),
+      linear_(called(precision, "linear()", [&] { return precision.linear(); })),
       optimizer_(make_optimizer(optimizer, buffers_)),
       clips_(optimizer.clip_norm > 0),
-      holds_by_unit_(buffers_.holding().gradients == Held::by_unit),
-      order_(optimizer.overlap) {
+      order_(optimizer.overlap),
+      walk_(roles_, context_, frozen_.get(), strategy) {
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {
-    check_overlap(strategy, precision, "optimizer.overlap");
+    check_overlap(context_.plan(), precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { return on_range_ready(range); });
   }
-  strategy_.setup(context_);
-  if (!context_.parameters_agreed() && buffers_.holding().parameters == Held::by_unit) {
+  called(strategy_, "setup()", [&] { strategy_.setup(context_); });
+  if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
@@ -168,11 +175,12 @@ void DataParallel::on_accumulated(int index) {
   if (++gradients_seen_ == buffers_.count()) {
     marks_.last_gradient = context_.process_group().device().mark();
   }
-  if (exchanged) strategy_.on_gradient(index);
+  if (!exchanged) return;
+  called(strategy_, "on_gradient()", [&] { strategy_.on_gradient(index); });
 }
 
 bool DataParallel::on_range_ready(Range range) {
-  if (!context_.last_micro_batch() || !order_.may_update()) return false;
+  if (!order_.may_update()) return false;
   const ProfilerRange profiled("update");
   Device& device = context_.process_group().device();
   const Mark begin = device.mark();
@@ -181,20 +189,15 @@ bool DataParallel::on_range_ready(Range range) {
   return true;
 }
 
-void DataParallel::before_forward(bool last) {
-  next_unit_ = 0;
-  units_told_ = false;
-  if (frozen_) frozen_->before_forward();
-  if (exchanges(last) || buffers_.holding().arrive_by_unit) strategy_.before_forward();
-}
-
 at::Tensor DataParallel::linear(const at::Tensor& x, const at::Tensor& weight) {
   linear_called_ = true;
-  return linear_ ? linear_(x, weight) : at::linear(x, weight);
+  if (!linear_) return at::linear(x, weight);
+  return called(precision_, "linear()", [&] { return linear_(x, weight); });
 }
 
 at::Tensor DataParallel::under_precision(const std::function<at::Tensor()>& loss) {
-  const auto guard = precision_.forward_guard();
+  const auto guard =
+      called(precision_, "forward_guard()", [&] { return precision_.forward_guard(); });
   try {
     const at::Tensor value = loss();
     if (linear_ && !linear_called_) refuse_own_products();
@@ -210,27 +213,26 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   at::Tensor value;
   {
     const PhaseScope phase(Phase::forward);
-    before_forward(micro_batch.last());
+    before_forward(micro_batch);
     buffers_.expect_micro_batches(micro_batch.count);
-    value = under_precision([&] { return whole_loss(loss); });
+    value = under_precision([&] { return walk_.forward(loss); });
   }
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
-  if (LossScaler* const scaler = precision_.loss_scaler()) root = scaler->scale(root);
+  if (LossScaler* const scaler = precision_.loss_scaler()) {
+    root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(root); });
+  }
   return {value, std::move(root), micro_batch.last()};
 }
 
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
   const PhaseScope phase(Phase::forward);
   const c10::AutoGradMode no_gradients(false);
-  return under_precision([&] { return whole_loss(loss); });
+  return under_precision([&] { return walk_.forward(loss); });
 }
 
 at::Tensor DataParallel::forward_again(const std::function<at::Tensor()>& part) {
   const ProfilerRange profiled("forward again");
-  const bool nested = std::exchange(again_, true);
-  const at::Tensor out = under_precision(part);
-  again_ = nested;
-  return out;
+  return walk_.again([&] { return under_precision(part); });
 }
 
 BackwardMarks DataParallel::backward(const Loss& loss) {
@@ -240,14 +242,13 @@ BackwardMarks DataParallel::backward(const Loss& loss) {
 BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   order_.start_backward(last);
   gradients_seen_ = 0;
-  units_to_leave_ = static_cast<int>(buffers_.units().size());
-  context_.last_micro_batch(last);
+  walk_.begin_backward();
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
   {
     const PhaseScope phase(Phase::backward);
     loss.backward();
-    if (std::exchange(units_told_, false)) leave_units_down_to(0);
+    walk_.end_backward();
   }
   if (gradients_seen_ != buffers_.count()) {
     throw Error(
@@ -266,7 +267,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
 void DataParallel::finish_backward(bool last) {
   const PhaseScope phase(Phase::synchronize);
   if (last) order_.start_synchronizing();
-  strategy_.finish_backward();
+  called(strategy_, "finish_backward()", [&] { strategy_.finish_backward(); });
   if (last) order_.end_synchronizing(marks_.updates.size());
 }
 
@@ -280,14 +281,16 @@ GradientScale DataParallel::agreed_scale() {
   if (scaler == nullptr) return {};
   std::vector<at::Tensor> gradients;
   for (const Range& own : buffers_.owned()) gradients.push_back(buffers_.mean(own));
-  GradientScale scale = scaler->gradient_scale(gradients);
+  GradientScale scale = called(precision_, "LossScaler::gradient_scale()",
+                               [&] { return scaler->gradient_scale(gradients); });
   TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
   context_.process_group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
   return scale;
 }
 
 std::vector<Range> DataParallel::owned_by(int rank) const {
-  auto owned = strategy_.plan(buffers_, rank).holding.owned;
+  auto owned =
+      called(strategy_, "plan()", [&] { return strategy_.plan(buffers_, rank); }).holding.owned;
   return owned.empty() ? std::vector{buffers_.all()} : owned;
 }
 
@@ -295,7 +298,7 @@ at::Tensor DataParallel::agreed_norm() {
   at::Tensor norm = gradient_norm(buffers_);
   if (buffers_.owns_all()) return norm;
   const at::Tensor squares = norm.square();
-  sharers_.all_reduce(squares, ReduceOp::sum, "norm").wait();
+  shard_group_.all_reduce(squares, ReduceOp::sum, "norm").wait();
   return squares.sqrt();
 }
 
@@ -308,7 +311,7 @@ std::vector<PlannedCollective> DataParallel::planned(std::int64_t micro_batches)
       planned.insert(planned.end(), static_cast<std::size_t>(times), each);
     }
   };
-  add(context_.planned());
+  add(context_.plan().collectives);
   if (frozen_) add(frozen_->planned());
   if (extent_ != StepExtent::step) return planned;
   const auto add_scalar = [&](std::size_t bytes) {
@@ -332,14 +335,13 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
     scale.factor = (scale.factor.defined() ? clip * scale.factor : clip).to(at::kFloat);
   }
   if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
-  strategy_.update();
+  called(strategy_, "update()", [&] { strategy_.update(); });
   buffers_.zero_grad();
   return outcome;
 }
 
 void DataParallel::drop_gradients() {
   order_.end();
-  context_.last_micro_batch(true);  // the next begins a step
   buffers_.zero_grad();
 }
 

@@ -1,7 +1,5 @@
 // Data parallelism for any model: flat buffers, gradient hooks, a strategy, an optimizer. ddprun's
 // step loop calls it, and so can a training loop of your own.
-//
-// Family: data_parallel.cpp data_parallel_units.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,10 +16,11 @@
 #include "ddprun/device/device.h"
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/optim/step_extent.h"
-#include "ddprun/parallel/asked_plugins.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/parallel/preparation.h"
 #include "ddprun/parallel/step_order.h"
+#include "ddprun/parallel/unit_walk.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
 
@@ -54,14 +53,6 @@ struct StepOutcome {
   at::Tensor norm = {};      ///< float64 scalar (), or undefined
 };
 
-/// One of the micro-batches of a step, whose gradients add up. The backward of the last
-/// synchronizes.
-struct MicroBatch {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
-  bool last() const { return index + 1 == count; }
-};
-
 /// What forward() leaves for backward(): a loss that was computed as the precision says.
 class Loss {
  public:
@@ -88,9 +79,9 @@ std::vector<NamedTensor> named_parameters(const Module& module) {
   return parameters;
 }
 
-/// Checks what `optimizer.overlap` needs: a strategy that reports ranges, and a precision that does
-/// not scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
-void check_overlap(const Strategy& strategy, Precision& precision, const std::string& where);
+/// Checks what `optimizer.overlap` needs: a plan that reports ranges, and a precision that does not
+/// scale the loss. Throws ConfigError otherwise. `where`: the option's place in the file.
+void check_overlap(const Plan& plan, Precision& precision, const std::string& where);
 
 /// One rank's share of data-parallel training. Training thread only. `group`, `strategy` and
 /// `precision` outlive it. After an exception it must not be used again, because collectives may
@@ -104,18 +95,20 @@ void check_overlap(const Strategy& strategy, Precision& precision, const std::st
 /// that is to be captured. StepOrder refuses calls that come out of order.
 class DataParallel {
  public:
-  /// Asks precision and strategy whether they can run here (unsupported(); sizes of the model are
-  /// not known), lets the precision convert the parameters, moves them into flat buffers as the
-  /// strategy's plan says, calls strategy.setup(), and sets the hooks. `parameters` are in
+  /// Asks precision and strategy whether they can take part in `run` (unsupported()), lets the
+  /// precision convert the parameters, moves them into flat buffers as the strategy's plan says,
+  /// calls strategy.setup(), and sets the hooks. `run`: what is known of it; what the group, the
+  /// precision and `optimizer` know is filled in. Its kernels compute the model, and its execution
+  /// says that steps will be captured. `parameters` are in
   /// registration order, all of the model's: one that requires no gradient is frozen, as rank 0
-  /// has it (FrozenParameters); a tensor that comes twice is a tied weight. `extent`: how
-  /// far steps go. With `forward` there is evaluate() alone: no buffers of gradients, and the
-  /// strategy is never called, as it has nothing to exchange. `kernels`: what computes the model.
+  /// has it (FrozenParameters); a tensor that comes twice is a tied weight. `extent`: how far steps
+  /// go. With `forward` there is evaluate() alone: no buffers of gradients, and the strategy is
+  /// never called, as it has nothing to exchange.
   /// Throws ConfigError, for a refusal and as FlatBuffers and check_overlap() do, and Error if the
   /// plans of the ranks do not own every element.
   DataParallel(const std::vector<NamedTensor>& parameters, ProcessGroup& group, Strategy& strategy,
                Precision& precision, const OptimizerConfig& optimizer,
-               StepExtent extent = StepExtent::step, KernelSet kernels = KernelSet::reference);
+               const RunDescription& run = {}, StepExtent extent = StepExtent::step);
   ~DataParallel();
 
   /// What is trained.
@@ -146,13 +139,15 @@ class DataParallel {
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
   /// Runs `forward`, which uses the parameters of unit `unit` and of no other, and tells the
   /// strategy before and after, in forward and in backward. `forward` returns what the next unit
-  /// reads. Units come in order, and again within forward_again(). Models whose strategy holds
-  /// parameters or gradients by unit, or lets parameters arrive by unit, call it for each, within
-  /// forward() or evaluate(); with a single unit they need not.
-  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward);
+  /// reads. Units come in order, and again within forward_again(). Models whose strategy shards
+  /// parameters or gradients, or gathers parameters in forward, call it for each, within forward()
+  /// or evaluate(); with a single unit they need not.
+  at::Tensor unit(int unit, const std::function<at::Tensor()>& forward) {
+    return walk_.unit(unit, forward);
+  }
   /// The dtype of the model's own tensors while it trains. Inputs in floating point need it too:
   /// x.to(ddp.parameter_dtype()).
-  at::ScalarType parameter_dtype() const { return precision_.dtypes().buffers.model; }
+  at::ScalarType parameter_dtype() const { return buffers_.dtypes().model; }
 
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
@@ -182,28 +177,21 @@ class DataParallel {
 
   /// For checks that make gradients of their own, in which the precision has no part: the calls
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
-  void before_forward(bool last);
+  void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
   BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
 
  private:
   class Hook;
   DataParallel(Preparation preparation, ProcessGroup& group, Strategy& strategy,
-               Precision& precision, const OptimizerConfig& optimizer, StepExtent extent,
-               KernelSet kernels);
-  bool holds_by_unit() const;
-  /// Whether the strategy must hear of each unit.
-  bool needs_units() const { return holds_by_unit() || buffers_.holding().arrive_by_unit; }
-  void skip_frozen_units(std::ptrdiff_t models_unit);
-  [[noreturn]] void refuse_untold_units() const;
+               Precision& precision, const OptimizerConfig& optimizer, StepExtent extent);
   void set_hooks();
   void on_accumulated(int index);
   bool on_range_ready(Range range);
-  void enter_backward(int models_unit);
-  void leave_units_down_to(int unit);
   /// Whether the gradients of this micro-batch travel.
-  bool exchanges(bool last) const { return last || holds_by_unit_; }
+  bool exchanges(bool last) const {
+    return last || buffers_.holding().gradients == Placement::sharded;
+  }
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
-  at::Tensor whole_loss(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
   GradientScale agreed_scale();
   at::Tensor agreed_norm();
@@ -211,7 +199,7 @@ class DataParallel {
   StepExtent extent_;
   Strategy& strategy_;
   ParameterRoles roles_;
-  ProcessGroup& sharers_;  // of a whole set of slices
+  ProcessGroup& shard_group_;  // of a whole set of slices
   FlatBuffers buffers_;
   std::unique_ptr<FrozenParameters> frozen_;  // null: all is trained
   BufferContext context_;
@@ -220,14 +208,10 @@ class DataParallel {
   bool linear_called_ = false;
   std::unique_ptr<Optimizer> optimizer_;
   bool clips_;
-  bool holds_by_unit_;  // gradients: they travel in each micro-batch
   StepOrder order_;
-  int next_unit_ = 0;        // of the forward under way, as the model counts
-  bool units_told_ = false;  // in that forward, so that backward tells them
-  int units_to_leave_ = 0;   // of the backward under way: those that the strategy was not told of
-  bool again_ = false;       // backward computes units again (forward_again())
-  BackwardMarks marks_;      // of the backward under way
-  int gradients_seen_ = 0;   // in the backward under way
+  UnitWalk walk_;
+  BackwardMarks marks_;     // of the backward under way
+  int gradients_seen_ = 0;  // in the backward under way
   /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd
   /// itself keeps no reference to these nodes.
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;

@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include "ddprun/optim/flat_parts.h"
-#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
@@ -23,18 +22,20 @@ ParameterLayout layout_of(const ParameterRoles& roles, BufferDtypes dtypes, Kern
 
 /// Whether a slice of everything and room for two neighbouring units are less than all.
 bool slices_are_less(const ParameterLayout& layout) {
-  const std::int64_t all = bytes_of(layout.all().size(), layout.dtypes().parameters);
-  const std::int64_t copy =
-      layout.reads().has_copy() ? bytes_of(layout.all().size(), layout.dtypes().compute) : 0;
+  const std::int64_t all = layout.parameter_bytes(layout.all());
+  std::int64_t whole = all;
   std::vector<std::int64_t> of_units;
-  for (const Unit& unit : layout.units()) of_units.push_back(bytes_read(layout, unit));
+  for (const Unit& unit : layout.units()) {
+    of_units.push_back(unit.gathered_bytes);
+    if (layout.has_copy()) whole += bytes_of(unit.range.size(), at::kBFloat16);
+  }
   const std::int64_t neighbours =
       UnitPlaces::shared_bytes(of_units, std::vector<bool>(of_units.size()));
-  return all / layout.ranks() + neighbours < all + copy;
+  return all / layout.ranks() + neighbours < whole;
 }
 
 bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
-  if (trained.parameters != Held::by_unit || trained.place_for_each_unit) return false;
+  if (trained.parameters != Placement::sharded || trained.place_for_each_unit) return false;
   const auto& units = layout.units();
   const bool tied =
       std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.used_elsewhere; });
@@ -42,9 +43,9 @@ bool wants_slices(const ParameterLayout& layout, const BufferHolding& trained) {
 }
 
 BufferHolding holding_of(const ParameterLayout& layout, const BufferHolding& trained, int rank) {
-  BufferHolding holding{.gradients = Held::nothing};
+  BufferHolding holding{.gradients = Placement::none};
   if (!wants_slices(layout, trained)) return holding;
-  holding.parameters = Held::by_unit;
+  holding.parameters = Placement::sharded;
   for (const Unit& unit : layout.units()) holding.owned.push_back(layout.slice(unit.range, rank));
   std::reverse(holding.owned.begin(), holding.owned.end());  // by begin
   return holding;
@@ -63,36 +64,37 @@ std::vector<int> units_of(const ParameterRoles& roles, const ParameterLayout& la
 
 }  // namespace
 
-FrozenParameters::FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes,
-                                   KernelSet kernels, const BufferHolding& trained,
-                                   ProcessGroup& group, ProcessGroup& sharers)
-    : FrozenParameters(roles, layout_of(roles, dtypes, kernels, sharers.size()), trained, group,
-                       sharers) {}
+FrozenParameters::FrozenParameters(const ParameterRoles& roles, const FlatBuffers& trained,
+                                   KernelSet kernels, ProcessGroup& group,
+                                   ProcessGroup& shard_group)
+    : FrozenParameters(roles, layout_of(roles, trained.dtypes(), kernels, shard_group.size()),
+                       trained.holding(), group, shard_group) {}
 
 FrozenParameters::FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
                                    const BufferHolding& trained, ProcessGroup& group,
-                                   ProcessGroup& sharers)
-    : sharers_(sharers),
-      buffers_(layout, roles.frozen, holding_of(layout, trained, sharers.rank()),
-               wants_slices(layout, trained)
-                   ? Allocate([&sharers](std::int64_t elements, const at::TensorOptions& options) {
-                       return sharers.allocate(elements, options);
-                     })
-                   : allocate_private),
-      context_(group, sharers, buffers_, {}),
+                                   ProcessGroup& shard_group)
+    : shard_group_(shard_group),
+      buffers_(
+          layout, roles.frozen, holding_of(layout, trained, shard_group.rank()),
+          wants_slices(layout, trained)
+              ? Allocate([&shard_group](std::int64_t elements, const at::TensorOptions& options) {
+                  return shard_group.allocate(elements, options);
+                })
+              : allocate_private),
+      context_(group, shard_group, buffers_, {}),
       units_(units_of(roles, layout)) {
   buffers_.agree_on_values(
       [&group](const at::Tensor& values) { group.broadcast(values, 0, "frozen").wait(); });
-  if (buffers_.holding().parameters == Held::whole) return;
+  if (buffers_.holding().parameters == Placement::replicated) return;
   for (std::size_t unit = 0; roles.units[unit] < 0; ++unit) {  // up to the first that is trained
-    if (units_[unit] >= 0) ++gathers_.first_in_backward;       // those before it have no backward
+    if (units_[unit] >= 0) ++first_in_backward_;               // those before it have no backward
   }
-  gathered_.emplace(context_, gathers_);
+  gathered_.emplace(context_, AfterForward::reshard, first_in_backward_);
 }
 
 void FrozenParameters::before_forward() {
   if (!gathered_) return;
-  gathered_->before_forward();
+  gathered_->forget();
   gathered_->start(0);
 }
 
@@ -102,7 +104,9 @@ void FrozenParameters::before_unit(Pass pass, int models_unit) {
 
 std::vector<PlannedCollective> FrozenParameters::planned() const {
   Plan plan;
-  if (gathered_) UnitParameters::plan(plan, buffers_, gathers_);
+  if (gathered_) {
+    UnitParameters::plan(plan, buffers_, AfterForward::reshard, first_in_backward_);
+  }
   return plan.collectives;
 }
 
@@ -110,7 +114,7 @@ at::Tensor FrozenParameters::whole(const Unit& unit) const {
   if (!gathered_) return buffers_.parameters(unit.range);
   const at::Tensor own = buffers_.parameters(context_.own(unit.range));
   const at::Tensor values = at::empty({unit.range.size()}, own.options());
-  sharers_.all_gather(values, own, "frozen").wait();
+  shard_group_.all_gather(values, own, "frozen").wait();
   return values;
 }
 

@@ -1,5 +1,5 @@
-// Parameters that are not trained: whole on each rank or, where the strategy holds parameters by
-// unit, in slices that are gathered to be used.
+// Parameters that are not trained: whole on each rank or, where the strategy shards what is
+// trained, in slices that are gathered to be used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,12 +21,11 @@ namespace ddprun {
 /// one in slices is lost. Training thread, or autograd's in backward.
 class FrozenParameters {
  public:
-  /// All ranks have them as rank 0 has. `dtypes` and `trained`: of what is trained. In slices if
-  /// that is held by unit, units share their memory, and slices with room for two units are less
-  /// than all; but whole if two units use one of them. `sharers`: the ranks that hold everything
-  /// together, and this one among them.
-  FrozenParameters(const ParameterRoles& roles, const BufferDtypes& dtypes, KernelSet kernels,
-                   const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
+  /// All ranks have them as rank 0 has. In slices if what is `trained` is sharded, units share
+  /// their memory, and slices with room for two units are less than all; but whole if two units use
+  /// one of them. `shard_group`: the ranks that hold everything together, and this one among them.
+  FrozenParameters(const ParameterRoles& roles, const FlatBuffers& trained, KernelSet kernels,
+                   ProcessGroup& group, ProcessGroup& shard_group);
 
   const FlatBuffers& buffers() const { return buffers_; }
   bool in_slices() const { return gathered_.has_value(); }
@@ -47,13 +46,13 @@ class FrozenParameters {
 
  private:
   FrozenParameters(const ParameterRoles& roles, const ParameterLayout& layout,
-                   const BufferHolding& trained, ProcessGroup& group, ProcessGroup& sharers);
+                   const BufferHolding& trained, ProcessGroup& group, ProcessGroup& shard_group);
 
-  ProcessGroup& sharers_;
+  ProcessGroup& shard_group_;
   FlatBuffers buffers_;
   BufferContext context_;
-  std::vector<int> units_;  // by the model's unit: ours, or -1
-  UnitGathers gathers_;
+  std::vector<int> units_;                  // by the model's unit: ours, or -1
+  int first_in_backward_ = 0;               // backward ends with this unit
   std::optional<UnitParameters> gathered_;  // empty: whole
 };
 

@@ -28,7 +28,7 @@ void StepOrder::start_backward(bool last) {
 void StepOrder::start_synchronizing() { phase_ = StepPhase::synchronizing; }
 
 bool StepOrder::may_update() const {
-  if (!lr_) return false;
+  if (!lr_ || phase_ == StepPhase::accumulating) return false;  // or in an earlier micro-batch
   if (phase_ == StepPhase::synchronizing || phase_ == StepPhase::synchronized) return true;
   throw Error({.what = "the strategy reported a range before backward was done",
                .where = "StrategyContext::range_ready()",

@@ -20,8 +20,8 @@ at::Tensor whole(const DataParallel& data_parallel, Range range, at::ScalarType 
   const at::Tensor values =
       at::zeros({range.size()}, buffers.parameter(0).options().dtype(dtype).requires_grad(false));
   const int shards = buffers.holding().shards;
-  const int sharers = shards == 0 ? group.size() : shards;  // the first own all of it together
-  for (int rank = 0; rank < sharers; ++rank) {
+  const int ranks = shards == 0 ? group.size() : shards;  // the first own all of it together
+  for (int rank = 0; rank < ranks; ++rank) {
     for (const Range& own : data_parallel.owned_by(rank)) {
       const Range part = shared(own, range);
       if (part.size() <= 0) continue;

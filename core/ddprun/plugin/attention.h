@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
+#include <memory>
 #include <optional>
 
 #include "ddprun/plugin/attention_sizes.h"
@@ -32,6 +34,10 @@ class Attention : public Plugin {
   virtual std::optional<AttentionMemory> memory(const AttentionSizes& /*sizes*/) const {
     return {};
   }
+
+  /// The core's: gradients of inputs that backward has begun to compute and that are not there yet.
+  /// On a GPU autograd has threads of its own.
+  const std::shared_ptr<std::atomic<int>> missing = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace ddprun

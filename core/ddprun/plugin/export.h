@@ -8,9 +8,8 @@
 
 namespace ddprun {
 
-/// Raised whenever a class of the SDK changes shape. Libraries built for another version are
-/// refused.
-inline constexpr std::uint32_t kPluginApiVersion = 11;
+/// Raised whenever a class of the SDK changes shape. Another version is refused.
+inline constexpr std::uint32_t kPluginApiVersion = 12;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.
@@ -26,18 +25,20 @@ struct PluginDescriptor {
   void (*destroy)(Plugin*);
 };
 
+template <class Class>
+Plugin* create_plugin() {
+  return new Class();
+}
+inline void destroy_plugin(Plugin* plugin) { delete plugin; }
+
 }  // namespace ddprun
 
 /// Export `Class` as the plugin of this library, one per library:
 ///     DDPRUN_STRATEGY(MyClass, "my_name", "one line", "1.0")
-#define DDPRUN_STRATEGY(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, strategy, name, summary, version)
-#define DDPRUN_PRECISION(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, precision, name, summary, version)
-#define DDPRUN_ATTENTION(Class, name, summary, version) \
-  DDPRUN_PLUGIN(Class, attention, name, summary, version)
-
-#define DDPRUN_PLUGIN(Class, kind, name, summary, version)    \
+#define DDPRUN_STRATEGY(Class, ...) DDPRUN_PLUGIN(Class, strategy, __VA_ARGS__)
+#define DDPRUN_PRECISION(Class, ...) DDPRUN_PLUGIN(Class, precision, __VA_ARGS__)
+#define DDPRUN_ATTENTION(Class, ...) DDPRUN_PLUGIN(Class, attention, __VA_ARGS__)
+#define DDPRUN_PLUGIN(Class, kind, ...)                       \
   extern "C" __attribute__((visibility("default")))           \
   const ::ddprun::PluginDescriptor ddprun_plugin_v1;          \
   const ::ddprun::PluginDescriptor ddprun_plugin_v1 = {       \
@@ -45,8 +46,6 @@ struct PluginDescriptor {
       ::ddprun::kPluginApiVersion,                            \
       DDPRUN_BUILD_ID,                                        \
       static_cast<std::uint32_t>(::ddprun::PluginKind::kind), \
-      name,                                                   \
-      summary,                                                \
-      version,                                                \
-      []() -> ::ddprun::Plugin* { return new Class(); },      \
-      [](::ddprun::Plugin* plugin) { delete plugin; }};
+      __VA_ARGS__,                                            \
+      &::ddprun::create_plugin<Class>,                        \
+      &::ddprun::destroy_plugin};

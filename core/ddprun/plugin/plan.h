@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ddprun/comm/store/collective_kind.h"
-#include "ddprun/optim/buffer_holding.h"
+#include "ddprun/optim/parameter_layout.h"
 
 namespace ddprun {
 
@@ -16,7 +16,6 @@ enum class PlannedIn : std::uint8_t {
   update,            ///< once in update(), which train.measure may leave out
 };
 
-/// One collective that a strategy says it issues.
 struct PlannedCollective {
   CollectiveKind kind;
   std::int64_t bytes;  ///< payload: elements x element size, as CollectiveRecord::bytes
@@ -26,18 +25,18 @@ struct PlannedCollective {
 /// What a strategy promises of the ranks' gradients and parameters. The proof holds it to that.
 enum class Agreement : std::uint8_t {
   exact,     ///< each gradient becomes the mean, so parameters stay equal on all ranks
-  lossy,     ///< gradients become equal on all ranks, and the mean but for Strategy::kept_back()
-  periodic,  ///< gradients stay each rank's own; parameters are equal when Strategy::ranks_agree()
+  lossy,     ///< gradients become equal on all ranks, and the mean but for the error feedback
+  periodic,  ///< gradients stay each rank's own; parameters are equal from time to time
   none,      ///< a control experiment, whose parameters differ between ranks
 };
 
-/// The plan of one rank. Each run compares the collectives that ran with these.
+/// The plan of one rank.
 struct Plan {
-  std::vector<PlannedCollective> collectives = {};
-  /// What the rank holds, and which parameters it updates. The ranks of each set of slices own
-  /// every element together, each once, or all ranks own everything.
+  std::vector<PlannedCollective> collectives = {};  ///< each run compares with what ran
+  /// The ranks of each set of slices own every element together, each once, or all own everything.
   BufferHolding holding = {};
   Agreement agreement = Agreement::exact;
+  bool reports_ranges = false;  ///< by range_ready(), which `optimizer.overlap` needs
 
   void add(CollectiveKind kind, std::int64_t bytes, PlannedIn in = PlannedIn::step) {
     collectives.push_back({kind, bytes, in});

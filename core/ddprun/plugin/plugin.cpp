@@ -21,9 +21,6 @@ void Strategy::setup(StrategyContext& context) {
   context_ = &context;
   context.broadcast_parameters();
 }
-void Strategy::before_forward() {}
-void Strategy::before_unit(Pass, int) {}
-void Strategy::after_unit(Pass, int) {}
 void Strategy::on_gradient(int) {}
 void Strategy::update() {
   if (context_ == nullptr) {
@@ -35,10 +32,6 @@ void Strategy::update() {
   }
   context_->update_rest();
 }
-bool Strategy::reports_ranges() const { return false; }
-std::vector<at::Tensor> Strategy::state() { return {}; }
-at::Tensor Strategy::kept_back() const { return {}; }
-bool Strategy::ranks_agree() const { return true; }
 
 std::optional<Refusal> refuse_captured_steps(const RunDescription& run) {
   if (run.execution == ExecutionMode::eager) return {};

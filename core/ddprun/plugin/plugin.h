@@ -10,12 +10,14 @@ namespace ddprun {
 class Options;
 struct RunDescription;
 
-/// Why a plugin cannot run as it is asked to.
 struct Refusal {
-  std::string reason;     ///< a sentence: "it runs on the CPU alone"
+  std::string reason;     ///< why it cannot run, a sentence: "it runs on the CPU alone"
   std::string expected;   ///< what it can run with: "world.device cpu"
   std::string hint = {};  ///< what to do; empty: take another plugin
 };
+
+/// For unsupported(): a refusal if steps are captured, by plugins that nobody has tried so.
+std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
 
 enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention = 3 };
 
@@ -23,14 +25,13 @@ enum class PluginKind : std::uint32_t { strategy = 1, precision = 2, attention =
 class Plugin {
  public:
   virtual ~Plugin();
+  std::string called;  ///< by messages: "strategy naive"; empty unless a registry made it
 
-  /// Declares the plugin's YAML options (options.h). Called after construction, before
-  /// everything else, in the launching process and again in every rank.
+  /// Declares the YAML options (options.h). Called first, in the launching process and in each
+  /// rank.
   virtual void declare_options(Options& options);
-
   /// Returns why the plugin, with its options as read, cannot take part in this run, or nothing.
-  /// Called in the launching process, so that an impossible combination is refused before any rank
-  /// starts.
+  /// Called in the launching process, so that what is impossible is refused before any rank starts.
   virtual std::optional<Refusal> unsupported(const RunDescription& run) const;
 };
 

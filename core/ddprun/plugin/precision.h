@@ -60,8 +60,7 @@ class Precision : public Plugin {
   };
 
   /// Called once, before the parameters move into the flat buffers: those that are trained, then
-  /// those that are frozen. May convert them in place
-  /// (set_data). Their device is the run's device.
+  /// those that are frozen. May convert them in place (set_data). Their device is the run's device.
   virtual void convert(const std::vector<NamedTensor>& parameters);
 
   /// The same at each call. The fused kernels compute in `buffers.compute`. PyTorch's own operators

@@ -36,7 +36,4 @@ struct RunDescription {
   OptimizerConfig optimizer = {};     ///< as configured
 };
 
-/// A refusal if steps are captured, by strategies that nobody has tried so.
-std::optional<Refusal> refuse_captured_steps(const RunDescription& run);
-
 }  // namespace ddprun

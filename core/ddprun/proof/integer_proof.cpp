@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "ddprun/base/text.h"
-#include "ddprun/parallel/rank_words.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/proof/integer_loss.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"
@@ -36,23 +36,23 @@ struct Compared {
 struct Expected {
   const ProofIntegers& integers;
   std::optional<int> own_rank = {};  ///< the integers of that rank alone; nothing: the mean of all
-  at::Tensor kept_back = {};         ///< (elements,): what is missing of them; undefined: nothing
+  at::Tensor missing = {};           ///< (elements,): of them; undefined: nothing
 };
 
-/// Relative to the largest of a parameter's values: what is sent and what is kept back are products
-/// and differences in float32, which round.
-constexpr float kKeptBackTolerance = 1e-4F;
+/// Relative to the largest of a parameter's values: what is sent and the error feedback are
+/// products and differences in float32, which round.
+constexpr float kErrorTolerance = 1e-4F;
 
 Compared compare(const FlatBuffers& buffers, Range range, const Expected& should) {
   const ProofIntegers& integers = should.integers;
   const std::optional<int> own_rank = should.own_rank;
   at::Tensor gradients = buffers.mean(range).to(at::kCPU, at::kFloat);
   float tolerance = 0;
-  if (should.kept_back.defined()) {
+  if (should.missing.defined()) {
     const at::Tensor missing =
-        should.kept_back.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
+        should.missing.narrow(0, range.begin, range.size()).to(at::kCPU, at::kFloat);
     tolerance =
-        kKeptBackTolerance * at::maximum(gradients.abs().max(), missing.abs().max()).item<float>();
+        kErrorTolerance * at::maximum(gradients.abs().max(), missing.abs().max()).item<float>();
     gradients = gradients + missing;
   }
   const float* const got = gradients.const_data_ptr<float>();
@@ -98,18 +98,18 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
 /// What a strategy leaves for the next step, put back after backwards that are no steps.
 class StrategyState {
  public:
-  explicit StrategyState(Strategy& strategy)
-      : tensors_(strategy.state()), kept_back_(strategy.kept_back()) {
-    if (kept_back_.defined()) tensors_.push_back(kept_back_);
+  explicit StrategyState(const CarriedState& carried)
+      : tensors_(carried.tensors), error_feedback_(carried.error_feedback) {
+    if (error_feedback_.defined()) tensors_.push_back(error_feedback_);
     for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
   }
 
-  /// By how much the mean over the ranks of what they keep back has grown since; undefined if they
-  /// keep nothing. All ranks call it.
+  /// By how much the mean over the ranks of their error feedback has grown since; undefined if
+  /// there is none. All ranks call it.
   at::Tensor since(ProcessGroup& group) const {
-    if (!kept_back_.defined()) return {};
-    at::Tensor grown = kept_back_ - before_.back();
-    group.all_reduce(grown, ReduceOp::avg, "kept back").wait();
+    if (!error_feedback_.defined()) return {};
+    at::Tensor grown = error_feedback_ - before_.back();
+    group.all_reduce(grown, ReduceOp::avg, "error feedback").wait();
     return grown;
   }
 
@@ -119,7 +119,7 @@ class StrategyState {
 
  private:
   std::vector<at::Tensor> tensors_;
-  at::Tensor kept_back_;
+  at::Tensor error_feedback_;
   std::vector<at::Tensor> before_;
 };
 
@@ -136,7 +136,7 @@ Check exact_mean(const FlatBuffers& buffers, int ranks, std::int64_t rounded) {
                   with_thousands(buffers.parameter_count()), how, ranks, ranks == 1 ? "" : "s")};
 }
 
-/// Of a lossy strategy, whose gradients are the mean with what is kept back, if that is `known`.
+/// Of a lossy strategy, whose gradients are the mean with the error feedback, if that is `known`.
 Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
                        const GradientHashes& hashes, bool known) {
   const Check equal = check_gradients_equal(buffers, group, hashes);
@@ -145,7 +145,7 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
       kName, CheckStatus::declared,
       fmt::format(
           "all {} gradients are equal on all ranks, {}", with_thousands(buffers.parameter_count()),
-          known ? fmt::format("and with what is kept back the mean over {} ranks", group.size())
+          known ? fmt::format("and with the error feedback the mean over {} ranks", group.size())
                 : "and what is not sent of them is lost")};
 }
 
@@ -157,23 +157,23 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const int size = group.size();
   const int me = group.rank();
   const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
-  StrategyState kept(data_parallel.strategy());
+  StrategyState state(data_parallel.context().carried());
   for (int i = 0; i < round.micro_batches; ++i) {
     const bool last = i + 1 == round.micro_batches;
-    data_parallel.before_forward(last);
+    data_parallel.before_forward({i, round.micro_batches});
     data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
   }
-  const Agreement agreement = data_parallel.context().agreement();
+  const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = me;
-  if (lossy) should.kept_back = kept.since(group);
-  const bool known = !lossy || should.kept_back.defined();  // else what was not sent is lost
+  if (lossy) should.missing = state.since(group);
+  const bool known = !lossy || should.missing.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
   const std::string own = known ? find_wrong(buffers, should, rounded) : "";
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   buffers.zero_grad();
-  kept.put_back();
+  state.put_back();
 
   const std::string wrong = first_of_all(group, own);
   if (!wrong.empty()) return {kName, CheckStatus::failed, wrong};
@@ -184,7 +184,7 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
             "gradients stay each rank's own, as the strategy declares"};
   }
   return {kName, CheckStatus::declared,
-          "gradients are each rank's own, and parameters are equal each time the ranks meet"};
+          "gradients are each rank's own, and parameters are equal each time the ranks average"};
 }
 
 }  // namespace ddprun

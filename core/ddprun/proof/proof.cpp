@@ -14,8 +14,7 @@
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
 #include "ddprun/optim/flat_parts.h"
-#include "ddprun/optim/parameter_reads.h"
-#include "ddprun/parallel/rank_words.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
 
 namespace ddprun {
@@ -77,10 +76,11 @@ std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
 /// to gather it.
 void for_each_unit(DataParallel& data_parallel, const std::function<void(const Unit&)>& look) {
   const FlatBuffers& buffers = data_parallel.buffers();
+  UnitListener* const listener = buffers.owns_all() ? nullptr : data_parallel.context().listener();
   for (int unit = 0; unit < std::ssize(buffers.units()); ++unit) {
-    if (!buffers.owns_all()) data_parallel.strategy().before_unit(Pass::forward, unit);
+    if (listener != nullptr) listener->before_unit(Pass::forward, unit);
     look(buffers.units()[unit]);
-    if (!buffers.owns_all()) data_parallel.strategy().after_unit(Pass::forward, unit);
+    if (listener != nullptr) listener->after_unit(Pass::forward, unit);
   }
 }
 
@@ -199,9 +199,9 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  if (!data_parallel.strategy().ranks_agree()) {
+  if (!data_parallel.context().ranks_agree()) {
     return {name, CheckStatus::declared,
-            "each rank has its own until the ranks meet again, as the strategy declares"};
+            "each rank has its own until the ranks average again, as the strategy declares"};
   }
   std::vector<std::uint64_t> own;
   std::uint64_t whole = 0;
@@ -225,7 +225,7 @@ Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
   const std::string detail = fmt::format("{}; hashes by rank: {}",
                                          name_difference(hashed_names(data_parallel), group, own),
                                          fmt::join(hashes, ", "));
-  if (data_parallel.context().agreement() == Agreement::none) {
+  if (data_parallel.context().plan().agreement == Agreement::none) {
     return {name, CheckStatus::control, "ranks drift apart, as the strategy declares; " + detail};
   }
   return {name, CheckStatus::failed, detail};
@@ -268,7 +268,7 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
   const std::string stale = first_of_all(group, own);
   if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
   const auto dtype =
-      buffers.reads().has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
+      buffers.has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
   return {"compute_copy", CheckStatus::passed,
           fmt::format("what the model reads is the parameters in {}, on all ranks",
                       at::toString(dtype))};

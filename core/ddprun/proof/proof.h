@@ -25,7 +25,7 @@ struct IntegerRound {
 /// Fills every gradient with small integers that differ by rank (ProofIntegers), through a real
 /// backward with the strategy's hooks, and compares what each rank owns of the result with the
 /// exact mean; the padding between gradients must stay zero. It needs the memory of the largest
-/// parameter, not of the model; with a strategy that keeps something back, three times that. It
+/// parameter, not of the model; with error feedback, three times that. It
 /// leaves the gradients unset, and parameters, moments, the strategy's state, loss scale and random
 /// numbers untouched. All ranks must call it, between steps. Where the strategy promises less than
 /// the mean (Agreement), the check is of what it promises, and at best `declared`.

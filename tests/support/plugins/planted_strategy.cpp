@@ -73,7 +73,7 @@ constexpr auto choice_names(Fault) {
 
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
 /// the backwards of the proof count as part of the step that follows.
-class Planted final : public Strategy {
+class Planted final : public Strategy, public UnitListener {
  public:
   void declare_options(Options& options) override {
     options.option("fault", &fault_, "what is wrong");
@@ -82,14 +82,12 @@ class Planted final : public Strategy {
     options.option("last", &last_, "the last step in which it is wrong", {.min = 0});
   }
 
-  bool reports_ranges() const override { return true; }
-
   Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
-    Plan plan;
+    Plan plan{.reports_ranges = true};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
     }
-    for (int rank = 0; slices() && rank < layout.ranks(); ++rank) {
+    for (int rank = 0; owns_slices() && rank < layout.ranks(); ++rank) {
       plan.add(CollectiveKind::broadcast, slice(layout, rank).size() * 4);
     }
     return plan;
@@ -97,10 +95,12 @@ class Planted final : public Strategy {
 
   void setup(StrategyContext& context) override {
     context_ = &context;
+    listen(context, *this);
     begin_equal();
   }
 
-  void before_forward() override {
+  void before_forward(MicroBatch micro_batch) override {
+    if (!micro_batch.last()) return;
     if (wrong(Fault::drop_micro_batch)) gradients().zero_();
     if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
   }
@@ -125,7 +125,7 @@ class Planted final : public Strategy {
   }
 
   void update() override {
-    if (slices()) {
+    if (owns_slices()) {
       update_slices();
     } else if (!wrong(Fault::no_update)) {
       update_whole();
@@ -143,7 +143,7 @@ class Planted final : public Strategy {
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     return fault == fault_ && here && step_ >= first_ && step_ <= last_;
   }
-  bool slices() const {
+  bool owns_slices() const {
     return fault_ == Fault::clip_by_rank || fault_ == Fault::clip_by_rank_in_place;
   }
 
@@ -219,7 +219,7 @@ class Planted final : public Strategy {
     const at::Tensor factor = (norm.reciprocal() * 0.5).clamp_max(1.0).to(at::kFloat);
     if (wrong(Fault::clip_by_rank)) core().optimizer().scale_gradients({.factor = factor});
     if (wrong(Fault::clip_by_rank_in_place)) buffers().gradients(mine).mul_(factor);
-    context_->update(mine);
+    core().update(mine);
     for (int rank = 0; rank < context_->group().size(); ++rank) {
       context_->group()
           .broadcast(buffers().parameters(slice(buffers(), rank)), rank, "slice")

@@ -255,7 +255,7 @@ TEST(FlatBuffers, WithoutGradientsThereAreNoBuffersOfThem) {
   int allocated = 0;
   const auto parameters = three();
   FlatBuffers buffers(ParameterLayout(parameters, {}, KernelSet::reference, 1), parameters,
-                      {.gradients = Held::nothing},
+                      {.gradients = Placement::none},
                       [&](std::int64_t elements, const at::TensorOptions& options) {
                         ++allocated;
                         return at::zeros({elements}, options);

@@ -7,9 +7,10 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/kernel_set.h"
+#include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/buffer_places.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/named_tensor.h"
-#include "ddprun/optim/parameter_reads.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -69,15 +70,19 @@ TEST(ParameterLayout, UnitsStandInTheOrderOfTheForwardPass) {
 
 TEST(ParameterLayout, FusedKernelsReadNormsAndEmbeddingInFloat32) {
   const ParameterLayout operators = layout(2);
-  EXPECT_FALSE(operators.reads().has_copy());
-  EXPECT_TRUE(operators.reads().only_float32(operators.all()));
+  EXPECT_FALSE(operators.has_copy());
+  EXPECT_EQ(gather_dtype(operators, operators.all()), at::kFloat);
+  EXPECT_TRUE(norms_of(operators).empty());
   const ParameterLayout fused = layout(2, KernelSet::fused);
-  EXPECT_TRUE(fused.reads().has_copy());
+  EXPECT_TRUE(fused.has_copy());
   const auto& units = fused.units();
-  EXPECT_TRUE(fused.reads().only_float32(units[0].range)) << "the embedding";
-  EXPECT_FALSE(fused.reads().only_float32(units[1].range));
-  EXPECT_EQ(fused.reads().in_float32(units[1].range), std::vector{units[1].last});
-  EXPECT_TRUE(fused.reads().in_float32(units[3].range).empty());
+  EXPECT_EQ(units[0].dtype, at::kFloat) << "the embedding";
+  EXPECT_EQ(units[1].dtype, at::kBFloat16);
+  EXPECT_EQ(norms_of(fused), (std::vector{units[1].last, units[2].last}));
+  EXPECT_EQ(read_dtype(fused, units[1].last), at::kFloat);
+  EXPECT_EQ(read_dtype(fused, units[1].first), at::kBFloat16);
+  EXPECT_EQ(gather_dtype(fused, {units[2].range.begin, units[1].range.end}), at::kBFloat16);
+  EXPECT_THROW(gather_dtype(fused, fused.all()), c10::Error) << "of two dtypes";
 }
 
 TEST(ParameterLayout, AUnitInTwoPlacesIsRefused) {

@@ -28,13 +28,16 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 /// Notes its calls; throws in the call named `fail_in`.
-class Spy : public Strategy {
+class Spy : public Strategy, public UnitListener {
  public:
   void setup(StrategyContext& context) override {
     context_ = &context;
+    listen(context, *this);
     note("setup");
   }
-  void before_forward() override { note("before_forward"); }
+  void before_forward(MicroBatch micro_batch) override {
+    note("before_forward " + std::to_string(micro_batch.index));
+  }
   void on_gradient(int index) override { note("gradient " + std::to_string(index)); }
   void finish_backward() override { note("finish"); }
   void update() override {
@@ -88,13 +91,13 @@ static_assert(!BackwardTakes<at::Tensor> && !BackwardTakes<at::Tensor, bool>,
               "a loss that forward() did not compute would be of fp32, whatever the precision");
 static_assert(!std::is_constructible_v<Loss, at::Tensor, at::Tensor, bool>);
 
-TEST_F(OneRank, OnlyTheLastMicroBatchCallsTheStrategy) {
+TEST_F(OneRank, OnlyTheLastMicroBatchSynchronizes) {
   DataParallel ddp = make();
   EXPECT_THAT(spy.take(), ElementsAre("setup"));
   ddp.backward(ddp.forward([&] { return model.loss(); }, {0, 2}));
-  EXPECT_THAT(spy.take(), IsEmpty());
+  EXPECT_THAT(spy.take(), ElementsAre("before_forward 0"));
   const BackwardMarks marks = ddp.backward(ddp.forward([&] { return model.loss(); }, {1, 2}));
-  EXPECT_THAT(spy.take(), ElementsAre("before_forward", "gradient 0", "gradient 1", "finish"));
+  EXPECT_THAT(spy.take(), ElementsAre("before_forward 1", "gradient 0", "gradient 1", "finish"));
   EXPECT_LE(marks.begin, marks.last_gradient);
   EXPECT_LE(marks.last_gradient, marks.synchronized);
   EXPECT_TRUE(at::equal(model.first.grad(), at::full({3}, 2.0F)))
@@ -249,7 +252,7 @@ TEST_F(OneRank, APluginThatCannotRunHereIsRefused) {
   clipping.clip_norm = 1.0;
   EXPECT_THAT(
       error_of([&] { DataParallel(model.parameters(), *group, spy, no_clipping, clipping); }),
-      testing::AllOf(HasSubstr("the precision cannot run here: it does not clip"),
+      testing::AllOf(HasSubstr("a plugin cannot run in this experiment: it does not clip"),
                      HasSubstr("1 rank on cpu"), HasSubstr("no clip_norm")));
 }
 
@@ -294,7 +297,7 @@ TEST_F(OneRank, AGradientThatWasReplacedComesBackIntoTheBuffer) {
 }
 
 TEST_F(OneRank, WhatTheStrategyThrowsArrivesAsItIs) {
-  for (const char* call : {"before_forward", "gradient 1", "finish", "optimizer"}) {
+  for (const char* call : {"before_forward 0", "gradient 1", "finish", "optimizer"}) {
     Model fresh;
     Spy failing;
     DataParallel ddp(fresh.parameters(), *group, failing, precision, plain_sgd());

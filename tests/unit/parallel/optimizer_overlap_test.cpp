@@ -37,7 +37,7 @@ class Reporter : public Strategy {
     Strategy::update();
     sums.push_back(sum());
   }
-  bool reports_ranges() const override { return reports; }
+  Plan plan(const ParameterLayout&, int) const override { return {.reports_ranges = reports}; }
 
   std::vector<Range> ranges;
   bool reports = true;

@@ -72,7 +72,7 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor mean_gradient(int step) { return (gradient(0, step) + gradient(1, step)) / 2; }
 
-TEST(PowerSgd, WhatWasSentAndWhatIsKeptBackAreAllGradients) {
+TEST(PowerSgd, WhatWasSentAndTheErrorFeedbackAreAllGradients) {
   test::run_ranks(2, [](ProcessGroup& group) {
     Rank rank(group, "{name: powersgd, rank: 2}");
     at::Tensor all = at::zeros({12, 9}, at::kDouble);
@@ -83,11 +83,12 @@ TEST(PowerSgd, WhatWasSentAndWhatIsKeptBackAreAllGradients) {
     }
     // Parameters began at zero, and lr is 1.
     const Range range = rank.ddp.buffers().range(1);
-    at::Tensor kept = rank.strategy->kept_back().narrow(0, range.begin, range.size()).clone();
-    group.all_reduce(kept, ReduceOp::avg, "kept").wait();
+    at::Tensor error =
+        rank.ddp.context().carried().error_feedback.narrow(0, range.begin, range.size()).clone();
+    group.all_reduce(error, ReduceOp::avg, "error").wait();
     const at::Tensor sent = -rank.matrix().detach();
-    EXPECT_LT(difference(sent + kept.view({12, 9}), all), 1e-5);
-    EXPECT_GT(kept.abs().max().item<double>(), 0.1) << "nothing was kept back";
+    EXPECT_LT(difference(sent + error.view({12, 9}), all), 1e-5);
+    EXPECT_GT(error.abs().max().item<double>(), 0.1) << "nothing is fed back";
     EXPECT_LT(difference(rank.parameters[1].tensor, at::full({5}, 1 - 1.5 * steps)), 1e-6);
   });
 }
@@ -166,14 +167,14 @@ TEST(LocalSgd, EveryStepIsTheMeanOfTheGradients) {
   });
 }
 
-TEST(LocalSgd, MeetsByTheOuterOptimizer) {
+TEST(LocalSgd, AveragesByTheOuterOptimizer) {
   test::run_ranks(2, [](ProcessGroup& group) {
     Rank rank(group, "{name: local_sgd, every: 3, outer_lr: 0.7, outer_momentum: 0.9}");
     at::Tensor met = at::zeros({12, 9}, at::kDouble), momentum = met.clone();
     at::Tensor own = met.clone();
     at::Tensor way = met.clone();  // the mean of all ranks'
     for (int i = 0; i < 9; ++i) {
-      EXPECT_EQ(rank.strategy->ranks_agree(), i % 3 == 0);
+      EXPECT_EQ(rank.ddp.context().ranks_agree(), i % 3 == 0);
       rank.step(i, 0.5);
       own -= 0.5 * gradient(group.rank(), i);
       way -= 0.5 * mean_gradient(i);
@@ -188,7 +189,7 @@ TEST(LocalSgd, MeetsByTheOuterOptimizer) {
   });
 }
 
-TEST(LocalSgd, PlansTheStepsInWhichRanksMeet) {
+TEST(LocalSgd, PlansTheStepsInWhichRanksAverage) {
   Experiment experiment = test::small_experiment(2);
   experiment.strategy.name = "local_sgd";
   experiment.strategy.options = parse_yaml("{every: 2}", "test.yaml");
@@ -198,11 +199,12 @@ TEST(LocalSgd, PlansTheStepsInWhichRanksMeet) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int i = 0; i < 4; ++i) {
       trainer.step(i);
-      const bool meets = i % 2 == 1;
-      EXPECT_EQ(trainer.planned().size(), meets ? 1u : 0u);
+      const bool averages = i % 2 == 1;
+      EXPECT_EQ(trainer.planned().size(), averages ? 1u : 0u);
       EXPECT_EQ(compare_with_plan(trainer.last_records(), trainer.planned()), "");
       const Check equal = check_parameters_equal(trainer.data_parallel(), group);
-      EXPECT_EQ(equal.status, meets ? CheckStatus::passed : CheckStatus::declared) << equal.detail;
+      EXPECT_EQ(equal.status, averages ? CheckStatus::passed : CheckStatus::declared)
+          << equal.detail;
       EXPECT_EQ(check_compute_copy(trainer.data_parallel(), group).status, CheckStatus::passed);
     }
   });

@@ -32,7 +32,7 @@ class OwnsSlices : public Strategy {
   }
   void finish_backward() override {
     for (const Unit& unit : context_->layout().units()) {
-      context_->slices().reduce_scatter_gradients(unit.range, "gradients").wait();
+      slices(*context_).reduce_scatter_gradients(unit.range, "gradients").wait();
     }
   }
   void update() override {
@@ -45,7 +45,7 @@ class OwnsSlices : public Strategy {
     return layout.slice(unit.range, rank);
   }
   virtual void send(const Unit& unit) {
-    context_->slices().gather_parameters(unit.range, "slices").wait();
+    slices(*context_).gather_parameters(unit.range, "slices").wait();
   }
 };
 
@@ -131,7 +131,7 @@ TEST(OwnedSlices, PlansThatLeaveElementsOutAreRefused) {
 
 TEST(OwnedSlices, ARankUpdatesNothingOfOthers) {
   class UpdatesAll : public OwnsSlices {
-    void update() override { context_->update(context_->layout().all()); }
+    void update() override { slices(*context_).update(context_->layout().all()); }
   };
   test::run_ranks(2, [](ProcessGroup& group) {
     UpdatesAll strategy;

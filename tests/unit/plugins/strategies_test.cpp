@@ -101,9 +101,9 @@ std::vector<std::pair<std::string, std::int64_t>> run(const std::string& yaml,
       expect_means(*model.buffers);
     }
     auto mine = reductions(group);
-    EXPECT_EQ(mine.size(), context.planned().size());
+    EXPECT_EQ(mine.size(), context.plan().collectives.size());
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      EXPECT_EQ(mine[i].second * 1024, context.planned()[i].bytes);
+      EXPECT_EQ(mine[i].second * 1024, context.plan().collectives[i].bytes);
     }
     if (group.rank() == 0) calls = std::move(mine);
   });
@@ -173,7 +173,7 @@ TEST(None, RefusesSeveralRanksUnlessAsked) {
     (void)group.take_records();  // of rank 0's parameters
     control->on_gradient(0);
     control->finish_backward();
-    EXPECT_EQ(ddp.context().agreement(), Agreement::none);
+    EXPECT_EQ(ddp.context().plan().agreement, Agreement::none);
     EXPECT_TRUE(ddp.planned().empty());
     EXPECT_TRUE(group.take_records().empty());
   });

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
-#include "ddprun/optim/parameter_reads.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
@@ -101,7 +100,7 @@ TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
       trainer.step(0);
       const FlatBuffers& buffers = trainer.data_parallel().buffers();
       const std::int64_t p = buffers.all().size();
-      EXPECT_EQ(buffers.allocated_bytes(), (buffers.reads().has_copy() ? 10 : 8) * p);
+      EXPECT_EQ(buffers.allocated_bytes(), (buffers.has_copy() ? 10 : 8) * p);
       std::int64_t& own = owned[group.rank()];
       for (const Range& range : buffers.owned()) own += range.size();
       EXPECT_EQ(trainer.data_parallel().optimizer().state_bytes(), 8 * own);
@@ -109,8 +108,8 @@ TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
 
       std::vector<std::int64_t> read;  // bytes
       for (int i = 0; i < buffers.count(); ++i) {
-        const bool rounded = buffers.reads().has_copy() && !buffers.reads().in_float32(i);
-        read.push_back(buffers.range(i).size() * (rounded ? 2 : 4));
+        const auto element = static_cast<std::int64_t>(c10::elementSize(read_dtype(buffers, i)));
+        read.push_back(buffers.range(i).size() * element);
       }
       std::vector<std::int64_t> sent;
       for (const CollectiveRecord& record : trainer.last_records()) {

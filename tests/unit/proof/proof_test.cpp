@@ -58,8 +58,14 @@ class WritesPadding : public OneByOne {
   }
 };
 
-class DropsTheFirstMicroBatch : public OneByOne {
-  void before_forward() override { context_->gradients(context_->layout().all()).zero_(); }
+class DropsTheFirstMicroBatch : public OneByOne, public UnitListener {
+  void setup(StrategyContext& context) override {
+    OneByOne::setup(context);
+    listen(context, *this);
+  }
+  void before_forward(MicroBatch micro_batch) override {
+    if (micro_batch.last()) context_->gradients(context_->layout().all()).zero_();
+  }
 };
 
 class Unsynchronized : public OneByOne {
@@ -119,7 +125,7 @@ TEST(IntegerGradients, WithAccumulationCatchAMicroBatchThatWasDropped) {
             CheckStatus::failed);
 }
 
-/// Sends a half of each gradient, and keeps the other back.
+/// Sends a half of each gradient, and the other with the next.
 class SendsHalf : public OneByOne {
  public:
   Plan plan(const ParameterLayout& layout, int rank) const override {
@@ -129,25 +135,25 @@ class SendsHalf : public OneByOne {
   }
   void setup(StrategyContext& context) override {
     OneByOne::setup(context);
-    kept_ = at::zeros({context.layout().all().size()});
+    error_ = at::zeros({context.layout().all().size()});
+    deviations(context).carries({.error_feedback = error_});
   }
   void finish_backward() override {
     const at::Tensor gradients = context_->gradients(context_->layout().all());
-    kept_.add_(gradients);
-    gradients.copy_(kept_ / 2);
-    kept_.sub_(gradients);
+    error_.add_(gradients);
+    gradients.copy_(error_ / 2);
+    error_.sub_(gradients);
     OneByOne::finish_backward();
   }
-  at::Tensor kept_back() const override { return kept_; }
 
  protected:
-  at::Tensor kept_;
+  at::Tensor error_;
 };
 
 class LosesTheOtherHalf : public SendsHalf {
   void finish_backward() override {
     SendsHalf::finish_backward();
-    kept_.narrow(0, context_->layout().range(1).begin, 1).zero_();
+    error_.narrow(0, context_->layout().range(1).begin, 1).zero_();
   }
 };
 
@@ -156,15 +162,15 @@ class SendsHalfByOneRank : public SendsHalf {
     SendsHalf::finish_backward();
     if (context_->group().rank() == 0) return;
     const at::Tensor first = context_->gradients({0, 1});
-    kept_.narrow(0, 0, 1).add_(first * 2);  // nothing is lost
+    error_.narrow(0, 0, 1).add_(first * 2);  // nothing is lost
     first.zero_();
   }
 };
 
-TEST(IntegerGradients, OfALossyStrategyAreWithWhatIsKeptBackTheMean) {
+TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   const Check check = integer_check<SendsHalf>();
   EXPECT_EQ(check.status, CheckStatus::declared);
-  EXPECT_THAT(check.detail, HasSubstr("with what is kept back the mean over 2 ranks"));
+  EXPECT_THAT(check.detail, HasSubstr("with the error feedback the mean over 2 ranks"));
   EXPECT_THAT(integer_check<LosesTheOtherHalf>().detail,
               HasSubstr("gradients of first differ from the exact mean"));
   EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
@@ -275,7 +281,7 @@ TEST(ComputeCopy, IsWhatTheParametersRoundTo) {
       OneByOne strategy;
       Bfloat16 precision(tensors);
       DataParallel ddp(two_parameters(), group, strategy, precision, OptimizerConfig{},
-                       StepExtent::step, tensors ? KernelSet::reference : KernelSet::fused);
+                       {.kernels = tensors ? KernelSet::reference : KernelSet::fused});
       FlatBuffers& buffers = ddp.buffers();
       EXPECT_EQ(check_compute_copy(ddp, group).status, CheckStatus::passed);
       buffers.parameters(buffers.range(1)).detach().mul_(1.0001);

@@ -78,7 +78,7 @@ class ProcessGroup final : public RankGroup {
   /// messages, and is not recorded. Blocks; all ranks call it in the same order.
   std::vector<std::string> all_gather_object(const std::string& text);
 
-  ProcessGroup& subgroup(const std::vector<int>& ranks) override;
+  ProcessGroup& subgroup(const std::vector<int>& ranks);
   /// These ranks as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
   /// collectives are recorded too, labelled with their c10d names.
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();

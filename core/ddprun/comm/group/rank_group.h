@@ -6,7 +6,6 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "ddprun/comm/store/collective_kind.h"
 
@@ -51,13 +50,6 @@ class RankGroup {
   /// of `output`.
   virtual Work all_gather(const at::Tensor& output, const at::Tensor& input,
                           std::string_view label) = 0;
-
-  /// Some of these ranks, in order and this one among them, as a group of their own, in which
-  /// ranks[i] is rank i. Those ranks call it, and ranks that are in several groups in one order. It
-  /// blocks. All of the ranks are this group itself. The group lives as long as this one, which has
-  /// its records, too. Throws CommError, and ConfigError if the backend joins all ranks or none
-  /// (mpi).
-  virtual RankGroup& subgroup(const std::vector<int>& ranks) = 0;
 };
 
 }  // namespace ddprun

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "ddprun/base/error.h"
-#include "ddprun/config/ask_plugin.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/device/device_library.h"
@@ -13,7 +12,8 @@
 #include "ddprun/experiments/attention/attention_work.h"
 #include "ddprun/experiments/attention/measure_attention.h"
 #include "ddprun/measure/environment.h"
-#include "ddprun/parallel/named_plugins.h"
+#include "ddprun/plugin/ask_plugin.h"
+#include "ddprun/plugin/called.h"
 #include "ddprun/rank/connected_rank.h"
 
 namespace ddprun {
@@ -38,7 +38,10 @@ RunDescription describe(const Experiment& experiment, int compute_capability) {
 
 void check_memory(const Experiment& experiment, const Attention& attention) {
   const AttentionConfig& call = experiment.attention_call;
-  const double needed = attention_account(call, attention.memory(call.sizes())).peak();
+  const double needed =
+      attention_account(
+          call, called(attention, "memory()", [&] { return attention.memory(call.sizes()); }))
+          .peak();
   const double limit = experiment.world.memory_limit_gb * 1e9;
   const double taken = limit > 0 ? std::min(needed, limit) : needed;
   const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
@@ -70,7 +73,7 @@ void AttentionKind::check(const Experiment& experiment) const {
 void AttentionKind::check_plugins(const Experiment& experiment,
                                   const PluginRegistry& registry) const {
   const auto attention = make_attention(registry, experiment.attention);
-  ask_plugin(*attention, experiment.attention, describe(experiment, kAnyCapability));
+  ask_plugin(*attention, describe(experiment, kAnyCapability), experiment.attention.options.origin);
 }
 
 void AttentionKind::check_machine(const Experiment& experiment, const PluginRegistry& registry,
@@ -78,7 +81,8 @@ void AttentionKind::check_machine(const Experiment& experiment, const PluginRegi
   const auto attention = make_attention(registry, experiment.attention);
   const DeviceKind device = experiment.world.device;
   if (device == DeviceKind::cpu) return check_memory(experiment, *attention);
-  ask_plugin(*attention, experiment.attention, describe(experiment, compute_capability(device)));
+  ask_plugin(*attention, describe(experiment, compute_capability(device)),
+             experiment.attention.options.origin);
 }
 
 nlohmann::json AttentionKind::work(const Experiment& experiment) const {
@@ -92,8 +96,7 @@ std::vector<RankResult> AttentionKind::run_rank(const Experiment& experiment,
   rank.connect();
   rank.result().matmul_dtype = name_of(experiment.attention_call.dtype);
   {
-    const auto attention = with_named_failures(make_attention(registry, experiment.attention),
-                                               experiment.attention.name);
+    const auto attention = make_attention(registry, experiment.attention);
     const RepeatConfig& repeat = experiment.repeat;
     const auto on_sample = [&](const Sample& sample) {
       if (sample.step == 0) rank.first_step_done();

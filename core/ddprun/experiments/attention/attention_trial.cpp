@@ -6,7 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ddprun/parallel/named_plugins.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -49,12 +49,12 @@ TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>&
   const at::Tensor v = leaf(inputs_.v);
   TrialResults results;
   marks.begin = device_.mark();
-  results.out = attention_.forward(q, k, v, {.causal = config_.causal});
+  results.out = called_forward(attention_, q, k, v, {.causal = config_.causal});
   marks.forward_end = device_.mark();
   marks.end = marks.forward_end;
   if (between) between();
   if (!backward) return results;
-  backward_with_names(attention_, [&] {
+  called_backward(attention_, [&] {
     const auto all = torch::autograd::grad({results.out}, {q, k, v}, {inputs_.dout});
     results.dq = all[0];
     results.dk = all[1];

@@ -35,7 +35,7 @@ class AttentionTrial {
   AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device);
 
   /// Calls attention, and runs backward if the configuration says so. `between` is called between
-  /// them. What the attention throws names it, if it was made so (named_plugins.h).
+  /// them. What the attention throws names it (called.h).
   TrialResults run(TrialMarks& marks, const std::function<void()>& between = {});
   const TrialInputs& inputs() const { return inputs_; }
 

@@ -15,6 +15,7 @@
 #include "ddprun/experiments/attention/attention_trial.h"
 #include "ddprun/experiments/attention/attention_work.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/plugin/called.h"
 #include "ddprun/rank/repetition.h"
 
 namespace ddprun {
@@ -27,7 +28,7 @@ using Constants = std::vector<std::pair<const Quantity*, double>>;
 /// The account of the call by formula.
 Constants account_of(const AttentionConfig& config, const Attention& attention) {
   const AttentionKind& q = attention_kind();
-  const auto own = attention.memory(config.sizes());
+  const auto own = called(attention, "memory()", [&] { return attention.memory(config.sizes()); });
   const AttentionAccount account = attention_account(config, own);
   Constants out = {{&q.inputs_bytes, account.inputs}, {&q.output_bytes, account.output}};
   if (!own) return out;

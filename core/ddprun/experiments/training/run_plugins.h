@@ -16,7 +16,7 @@ struct RunPlugins {
   std::shared_ptr<Attention> attention;
 };
 
-/// The plugins that the experiment names; what they throw later names them. Throws PluginError or
+/// The plugins that the experiment names. Throws PluginError or
 /// ConfigError, as make_strategy() and its siblings do.
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment);
 

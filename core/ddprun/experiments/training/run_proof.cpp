@@ -78,7 +78,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
     scalars_.back().gradient_norm = 0;
     scalars_.back().factor = 1;
-    if (trainer_.data_parallel().strategy().ranks_agree()) {
+    if (trainer_.data_parallel().context().ranks_agree()) {
       check_parameters(fmt::format("after step {}", index));
     }
   }

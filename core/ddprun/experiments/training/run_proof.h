@@ -45,7 +45,7 @@ class RunProof {
   bool failed(const std::string& name) const;
   void check_unchanged(const std::string& when);
   void check_parameters(const std::string& when);
-  Agreement agreement() const { return trainer_.data_parallel().context().agreement(); }
+  Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }
   void finish_loss();
   void finish_plan();
   void finish_scalars();

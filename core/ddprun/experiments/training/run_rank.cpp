@@ -15,6 +15,7 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/model/activation_memory.h"
+#include "ddprun/plugin/called.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/rank/heap.h"
@@ -43,12 +44,14 @@ std::string activation_words(const Experiment& experiment, const RunPlugins& plu
   }
   const auto element_bytes =
       static_cast<std::int64_t>(c10::elementSize(plugins.precision->dtypes().buffers.compute));
-  const auto attention = plugins.attention->memory({.batch = experiment.micro_batch(),
-                                                    .heads = model.heads,
-                                                    .queries = model.context_length,
-                                                    .keys = model.context_length,
-                                                    .head_dim = model.head_dim(),
-                                                    .element_bytes = element_bytes});
+  const AttentionSizes sizes{.batch = experiment.micro_batch(),
+                             .heads = model.heads,
+                             .queries = model.context_length,
+                             .keys = model.context_length,
+                             .head_dim = model.head_dim(),
+                             .element_bytes = element_bytes};
+  const auto attention =
+      called(*plugins.attention, "memory()", [&] { return plugins.attention->memory(sizes); });
   if (!attention) return {};
   const BlockBytes block = fused_block_bytes(model, experiment.micro_batch() * model.context_length,
                                              element_bytes, attention->saved);

@@ -11,11 +11,12 @@
 #include <utility>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/parallel/named_plugins.h"
 #include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -55,7 +56,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
   }
   data_parallel_ = std::make_unique<DataParallel>(
       model_.parameters(), group, *plugins_.strategy, *plugins_.precision, experiment.optimizer,
-      experiment.train.measure, experiment.model.kernels);
+      describe_run(experiment, *plugins_.precision), experiment.train.measure);
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
     return data_parallel_->linear(x, weight);
   });
@@ -102,8 +103,7 @@ void Trainer::run_micro_batch(std::int64_t micro_batch) {
   const Loss loss = data_parallel_->forward(forward, {micro_batch, micro_batches_});
   enter_loss(loss.value());
   marks.forward_end = device_.mark();
-  backward_with_names(*plugins_.attention,
-                      [&] { marks.backward = data_parallel_->backward(loss); });
+  called_backward(*plugins_.attention, [&] { marks.backward = data_parallel_->backward(loss); });
 }
 
 void Trainer::enter_loss(const at::Tensor& loss) {
@@ -170,7 +170,7 @@ at::Tensor Trainer::gradients() const {
 }
 
 std::optional<double> Trainer::kept_back() const {
-  const at::Tensor kept = data_parallel_->strategy().kept_back();
+  const at::Tensor kept = data_parallel_->context().carried().error_feedback;
   if (!kept.defined()) return std::nullopt;
   const FlatBuffers& buffers = data_parallel_->buffers();
   const at::Tensor sent = buffers.gradients(buffers.all());  // unset, but still there

@@ -1,5 +1,6 @@
 // What training asks of plugins and machine, and what its ranks do.
-#include "ddprun/config/ask_plugin.h"
+#include <ATen/ops/empty.h>
+
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/run_plugins.h"
@@ -7,7 +8,10 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/training_check.h"
 #include "ddprun/experiments/training/verify_rank.h"
+#include "ddprun/model/model_parameters.h"
+#include "ddprun/optim/named_tensor.h"
 #include "ddprun/parallel/data_parallel.h"
+#include "ddprun/plugin/ask_plugin.h"
 
 namespace ddprun {
 
@@ -15,9 +19,22 @@ namespace {
 
 void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
                  const RunDescription& run) {
-  ask_plugin(*plugins.precision, experiment.precision, run);
-  ask_plugin(*plugins.strategy, experiment.strategy, run);
-  ask_plugin(*plugins.attention, experiment.attention, run);
+  ask_plugin(*plugins.precision, run, experiment.precision.options.origin);
+  ask_plugin(*plugins.strategy, run, experiment.strategy.options.origin);
+  ask_plugin(*plugins.attention, run, experiment.attention.options.origin);
+}
+
+/// Without memory for what is planned.
+Plan plan_of(const Experiment& experiment, const RunPlugins& plugins) {
+  std::vector<NamedTensor> parameters;
+  for (const ModelParameter& each : model_parameters(experiment.model)) {
+    if (!each.trained) continue;
+    parameters.push_back(
+        {.name = each.name, .tensor = at::empty(each.sizes, at::TensorOptions(at::kMeta))});
+  }
+  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers,
+                               experiment.model.kernels, static_cast<int>(experiment.world.size));
+  return plugins.strategy->plan(layout, 0);
 }
 
 }  // namespace
@@ -36,7 +53,7 @@ void Training::check_plugins(const Experiment& experiment, const PluginRegistry&
   const RunPlugins plugins = make_plugins(registry, experiment);
   ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
   if (!experiment.optimizer.overlap) return;
-  check_overlap(*plugins.strategy, *plugins.precision,
+  check_overlap(plan_of(experiment, plugins), *plugins.precision,
                 origin_of(experiment.document, "optimizer.overlap"));
 }
 

@@ -80,7 +80,7 @@ VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alon
 
 /// One process has nothing to compare with what is neither the mean nor equal on all ranks.
 void check_exact(const BufferContext& context, const std::string& strategy) {
-  if (context.agreement() == Agreement::exact) return;
+  if (context.plan().agreement == Agreement::exact) return;
   throw ConfigError({.what = "verify compares each gradient with that of one process",
                      .where = "strategy " + strategy,
                      .got = "a strategy that declares other gradients than the mean",

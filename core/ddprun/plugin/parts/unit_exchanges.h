@@ -1,13 +1,11 @@
-// What strategies have in common that hold gradients or parameters unit by unit.
+// Gradients and parameters of units on their way, for strategies whose ranks hold them in shards.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "ddprun/plugin/sharding.h"
-#include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
 
@@ -44,76 +42,30 @@ enum class AfterForward : std::uint8_t {
   keep,  ///< each unit has its place, and is gathered once a step
 };
 
-/// Which gathers there are.
-struct UnitGathers {
-  AfterForward after_forward = AfterForward::reshard;
-  /// Norms do not travel with their units: all of them are gathered once a step
-  /// (BufferHolding::replicate_norms).
-  bool norms_stay = false;
-  int first_in_backward = 0;  ///< backward ends with this unit
-};
-
 /// Gathers a unit's parameters before it is used, while the unit before it computes (Zhao et al.,
 /// VLDB 2023).
 class UnitParameters {
  public:
-  /// For setup().
-  UnitParameters(StrategyContext& context, UnitGathers gathers);
+  /// For setup(). Backward ends with unit `first_in_backward`.
+  UnitParameters(StrategyContext& context, AfterForward after_forward, int first_in_backward = 0);
 
-  /// For plan(), with plan.holding as it will be: what an object made with these issues.
-  static void plan(Plan& plan, const ParameterLayout& layout, UnitGathers gathers);
+  /// For plan(): what an object made with these issues.
+  static void plan(Plan& plan, const ParameterLayout& layout, AfterForward after_forward,
+                   int first_in_backward = 0);
 
+  void before_forward(MicroBatch micro_batch);
   void before_unit(Pass pass, int unit);
-  void before_forward();
   /// Starts to gather the unit, unless it is there. before_unit() does it for the next one.
   void start(int unit);
   /// After an update: what lies in the units' places is old.
   void forget();
 
  private:
-  void forget_units();
-  void start_norms();
-
   StrategyContext& context_;
-  UnitGathers gathers_;
+  AfterForward after_forward_;
+  int first_in_backward_;
   std::vector<bool> there_;  // by unit: in its place, or on the way
   std::vector<Transfer> transfers_;
-  bool norms_there_ = false;
-  Transfer norms_;
-};
-
-/// What fully sharded strategies have in common: units of parameters are gathered to be used, and
-/// their gradients reduce-scattered.
-class UnitSharding : public Strategy {
- public:
-  /// `reshard_after_forward`, `replicate_norms`. An override calls it.
-  void declare_options(Options& options) override;
-  std::optional<Refusal> unsupported(const RunDescription& run) const override;
-  void before_forward() override;
-  void before_unit(Pass pass, int unit) override;
-  void after_unit(Pass pass, int unit) override;
-  void update() override;
-  bool reports_ranges() const override { return true; }
-
- protected:
-  /// For plan(): what is held, and the gathers.
-  void hold_units(Plan& plan, const ParameterLayout& layout) const;
-  /// For setup(). `arrived`: as UnitGradients takes it.
-  void begin(StrategyContext& context, std::function<void(int unit)> arrived = {});
-  /// For finish_backward().
-  UnitGradients& gradients() { return *gradients_; }
-  /// What this rank owns of a unit.
-  Range own(int unit) const {
-    return context_->slices().own(context_->layout().units()[unit].range);
-  }
-
- private:
-  UnitGathers gathers(const ParameterLayout& layout) const;
-
-  bool reshard_after_forward_ = true;
-  bool replicate_norms_ = false;
-  std::optional<UnitParameters> parameters_;  // from begin() on
-  std::optional<UnitGradients> gradients_;
 };
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// Words of all ranks.
-#include "ddprun/parallel/rank_words.h"
+// What all ranks found.
+#include "ddprun/parallel/first_of_all.h"
 
 #include <fmt/format.h>
 

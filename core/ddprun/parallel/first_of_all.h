@@ -1,4 +1,4 @@
-// What ranks say to one another between steps.
+// A finding of one rank, known to all.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ddprun {
 
-/// Every rank's words, of which the first that are not empty are returned, with their rank. All
-/// ranks call it.
+/// The first text of the ranks that is not empty, after its rank; empty: all are. All ranks call
+/// it.
 std::string first_of_all(ProcessGroup& group, const std::string& own);
 
 }  // namespace ddprun

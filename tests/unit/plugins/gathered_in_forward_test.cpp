@@ -1,5 +1,5 @@
-// Parameters that travel under the next forward: the same training, and nothing is read before it
-// has arrived.
+// Parameters that are gathered in the next forward: the same training, and nothing is read before
+// it is there.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ struct Change {
 /// Precision, and what else is changed.
 class UnderForward : public testing::TestWithParam<std::tuple<const char*, Change>> {};
 
-TEST_P(UnderForward, TrainsAsParametersDoThatArriveBeforeTheStepEnds) {
+TEST_P(UnderForward, TrainsAsParametersDoThatAreGatheredInTheUpdate) {
   const auto& [precision, change] = GetParam();
   Experiment before = experiment_of(precision, false), under = experiment_of(precision, true);
   change.make(before);
@@ -88,7 +88,7 @@ TEST_P(UnderForward, TrainsAsParametersDoThatArriveBeforeTheStepEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    ArrivingParameters, UnderForward,
+    GatheredInForward, UnderForward,
     testing::Combine(
         testing::Values("fp32", "bf16_mixed"),
         testing::Values(
@@ -120,7 +120,7 @@ class NotesUnits : public test::PassingStrategy {
   std::map<int, std::int64_t> begun_ns;
 };
 
-TEST(ArrivingParameters, AUnitWaitsForItsBucketAlone) {
+TEST(GatheredInForward, AUnitWaitsForItsBucketAlone) {
   Experiment experiment = experiment_of("fp32", true);
   experiment.strategy =
       test::strategy_choice("{name: zero1, gather_under_forward: true, bucket_mb: 0}");
@@ -143,7 +143,7 @@ TEST(ArrivingParameters, AUnitWaitsForItsBucketAlone) {
   });
 }
 
-TEST(ArrivingParameters, StepsWithoutAnUpdateGatherAsPlanned) {
+TEST(GatheredInForward, StepsWithoutAnUpdateGatherAsPlanned) {
   Experiment experiment = experiment_of("bf16_mixed", true);
   experiment.train.measure = StepExtent::forward_backward;
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
@@ -155,7 +155,7 @@ TEST(ArrivingParameters, StepsWithoutAnUpdateGatherAsPlanned) {
   });
 }
 
-TEST(ArrivingParameters, AModelOfOneUnitNeedsNoWord) {
+TEST(GatheredInForward, AModelOfOneUnitNeedsNoWord) {
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
     const auto strategy = make_strategy(registry(), experiment.strategy);
@@ -170,7 +170,7 @@ TEST(ArrivingParameters, AModelOfOneUnitNeedsNoWord) {
   });
 }
 
-TEST(ArrivingParameters, ParametersThatNeverArriveAreFound) {
+TEST(GatheredInForward, ParametersThatAreNeverGatheredAreFound) {
   class GathersNothing : public test::PassingStrategy {
    public:
     using PassingStrategy::PassingStrategy;
@@ -187,7 +187,7 @@ TEST(ArrivingParameters, ParametersThatNeverArriveAreFound) {
   });
 }
 
-TEST(ArrivingParameters, AModelMustSayWhichUnitItComputes) {
+TEST(GatheredInForward, AModelMustSayWhichUnitItComputes) {
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
     const auto strategy = make_strategy(registry(), experiment.strategy);

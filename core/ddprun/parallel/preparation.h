@@ -6,10 +6,10 @@
 
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/optim/named_tensor.h"
-#include "ddprun/optim/optimizer_config.h"
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/optim/step_extent.h"
 #include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -18,16 +18,17 @@ namespace ddprun {
 struct Preparation {
   ParameterRoles roles;
   ParameterLayout layout;  ///< of what is trained
+  KernelSet kernels;       ///< that compute the model
   /// Of this rank; with StepExtent::forward nothing travels, and no gradient is held.
   Plan plan;
 };
 
-/// Asks both plugins whether they can run, lets the precision convert the parameters, lays out what
-/// is trained, and asks the strategy for its plan. Throws ConfigError for a refusal, and Error if
-/// the plans of all ranks do not make up the whole.
+/// Describes the run as it is here, asks both plugins whether they can take part, lets the
+/// precision convert the parameters, lays out what is trained, and asks the strategy for its plan.
+/// Throws ConfigError for a refusal, and Error if the plans of all ranks do not make up the whole.
 Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
-                    const Strategy& strategy, Precision& precision,
-                    const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels);
+                    const Strategy& strategy, Precision& precision, RunDescription run,
+                    StepExtent extent);
 
 /// Throws ConfigError, on all ranks, unless the plans of all have this number of shards, and it
 /// divides the ranks. All ranks call it.

@@ -1,5 +1,5 @@
 // Asks the plugins before the first of them acts, and holds plans against each other.
-#include "ddprun/parallel/asked_plugins.h"
+#include "ddprun/parallel/preparation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,11 +9,11 @@
 #include <optional>
 #include <utility>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/parameter_check.h"
-#include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/ask_plugin.h"
+#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
@@ -23,21 +23,8 @@ namespace {
 void convert(const ParameterRoles& roles, Precision& precision) {
   std::vector<NamedTensor> parameters = roles.trained;
   parameters.insert(parameters.end(), roles.frozen.begin(), roles.frozen.end());
-  precision.convert(parameters);
+  called(precision, "convert()", [&] { precision.convert(parameters); });
   check_tensors(parameters);
-}
-
-/// For programs of one's own: an experiment's plugins were asked before any rank started.
-void check_supported(const Plugin& plugin, const char* kind, const RunDescription& run) {
-  const auto refusal = plugin.unsupported(run);
-  if (!refusal) return;
-  throw ConfigError(
-      {.what = fmt::format("the {} cannot run here: {}", kind, refusal->reason),
-       .where = "DataParallel",
-       .got = fmt::format("{} rank{} on {}", run.world_size, run.world_size == 1 ? "" : "s",
-                          name_of(run.device)),
-       .expected = refusal->expected,
-       .hint = refusal->hint.empty() ? fmt::format("take another {}", kind) : refusal->hint});
 }
 
 [[noreturn]] void refuse_ownership(std::int64_t element, const ParameterLayout& layout) {
@@ -78,7 +65,7 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
   Plan plan;
   Owned owned;
   for (int each = 0; each < layout.ranks(); ++each) {
-    Plan of_each = strategy.plan(layout, each);
+    Plan of_each = called(strategy, "plan()", [&] { return strategy.plan(layout, each); });
     owned.push_back(of_each.holding.owned);
     if (each == rank) plan = std::move(of_each);
   }
@@ -95,34 +82,24 @@ Plan checked_plan(const Strategy& strategy, const ParameterLayout& layout, int r
   return plan;
 }
 
-RunDescription describe(const ProcessGroup& group, Precision& precision,
-                        const OptimizerConfig& optimizer, KernelSet kernels) {
-  RunDescription run;
-  run.world_size = group.size();
-  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
-  run.compute_capability = compute_capability(run.device);
-  run.compute_dtype = precision.dtypes().buffers.compute;
-  run.scales_loss = precision.loss_scaler() != nullptr;
-  run.optimizer = optimizer;
-  run.kernels = kernels;
-  return run;
-}
-
 }  // namespace
 
 Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGroup& group,
-                    const Strategy& strategy, Precision& precision,
-                    const OptimizerConfig& optimizer, StepExtent extent, KernelSet kernels) {
+                    const Strategy& strategy, Precision& precision, RunDescription run,
+                    StepExtent extent) {
   ParameterRoles roles(parameters);
-  const RunDescription run = describe(group, precision, optimizer, kernels);
-  check_supported(precision, "precision", run);
-  check_supported(strategy, "strategy", run);
+  run.world_size = group.size();
+  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
+  run.compute_capability = compute_capability(run.device);
+  run = described_with(std::move(run), precision);
+  ask_plugin(precision, run, "DataParallel");
+  ask_plugin(strategy, run, "DataParallel");
   convert(roles, precision);
-  ParameterLayout layout(roles.trained, precision.dtypes().buffers, kernels, group.size(),
+  ParameterLayout layout(roles.trained, precision.dtypes().buffers, run.kernels, group.size(),
                          group.ranks_per_host());
-  Plan plan{.holding = {.gradients = Held::nothing}};
+  Plan plan{.holding = {.gradients = Placement::none}};
   if (extent != StepExtent::forward) plan = checked_plan(strategy, layout, group.rank());
-  return {std::move(roles), std::move(layout), std::move(plan)};
+  return {std::move(roles), std::move(layout), run.kernels, std::move(plan)};
 }
 
 void check_shards(ProcessGroup& group, int shards) {

@@ -1,0 +1,63 @@
+// Where forward and backward stand among the model's units, and who hears of it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+
+#include "ddprun/optim/parameter_roles.h"
+#include "ddprun/parallel/buffer_context.h"
+#include "ddprun/parallel/frozen_parameters.h"
+#include "ddprun/plugin/sharding.h"
+
+namespace ddprun {
+
+/// The model computes its units in order, in each forward. What listens hears of those that have
+/// something to train; frozen parameters in slices are gathered for all. Training thread, and in
+/// backward autograd's.
+class UnitWalk {
+ public:
+  /// All outlive it. `frozen` null: all is trained. `strategy`: in the context's plan, for
+  /// messages.
+  UnitWalk(const ParameterRoles& roles, BufferContext& context, FrozenParameters* frozen,
+           const Plugin& strategy)
+      : roles_(roles), context_(context), frozen_(frozen), strategy_(strategy) {}
+
+  /// Before a forward that trains.
+  void before_forward(MicroBatch micro_batch);
+  /// Runs `loss`, one forward of the whole model. Throws Error if the strategy needs units
+  /// and the model names none.
+  at::Tensor forward(const std::function<at::Tensor()>& loss);
+  /// DataParallel::unit().
+  at::Tensor unit(int models_unit, const std::function<at::Tensor()>& forward);
+  /// Runs `part`, whose units backward computes again.
+  at::Tensor again(const std::function<at::Tensor()>& part);
+  /// Around the backward of the last forward.
+  void begin_backward();
+  void end_backward();
+
+  /// Whether some unit is sharded, so that something waits for each of them.
+  bool sharded() const;
+
+ private:
+  /// Whether the strategy must hear of each unit.
+  bool needs_units() const { return sharded() || context_.plan().holding.gathered_in_forward; }
+  [[noreturn]] void refuse_missing_units() const;
+  void skip_frozen(std::ptrdiff_t models_unit);
+  void before(Pass pass, int models_unit);
+  void after(Pass pass, int unit);
+  void enter_backward(int models_unit);
+  void leave_down_to(int unit);
+
+  const ParameterRoles& roles_;
+  BufferContext& context_;
+  FrozenParameters* frozen_;
+  const Plugin& strategy_;
+  int next_ = 0;           // of the forward under way, as the model counts
+  bool listened_ = false;  // in that forward, so that its backward tells of units
+  int to_leave_ = 0;       // of the backward under way: those that nobody heard the end of
+  bool again_ = false;     // backward computes units again
+};
+
+}  // namespace ddprun

@@ -1,0 +1,45 @@
+// A plugin's refusal as an error of the configuration.
+#include "ddprun/plugin/ask_plugin.h"
+
+#include <fmt/format.h>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/base/error.h"
+#include "ddprun/plugin/called.h"
+
+namespace ddprun {
+
+namespace {
+
+std::string text_of(const RunDescription& run) {
+  std::string text =
+      fmt::format("{} rank{} on {} with {}, {} kernels, products in {}", run.world_size,
+                  run.world_size == 1 ? "" : "s", name_of(run.device), name_of(run.backend),
+                  name_of(run.kernels), c10::toString(run.compute_dtype));
+  if (run.heads == 0) return text;  // a model of one's own
+  return text + fmt::format(", {} heads of {}, context {}, {} sequences in a micro-batch",
+                            run.heads, run.head_dim, run.context_length, run.micro_batch);
+}
+
+}  // namespace
+
+RunDescription described_with(RunDescription run, Precision& precision) {
+  run.compute_dtype =
+      called(precision, "dtypes()", [&] { return precision.dtypes(); }).buffers.compute;
+  run.scales_loss = precision.loss_scaler() != nullptr;
+  return run;
+}
+
+void ask_plugin(const Plugin& plugin, const RunDescription& run, const std::string& where) {
+  const auto refusal = called(plugin, "unsupported()", [&] { return plugin.unsupported(run); });
+  if (!refusal) return;
+  const std::string name = plugin.called.empty() ? "a plugin" : plugin.called;
+  throw ConfigError(
+      {.what = name + " cannot run in this experiment: " + refusal->reason,
+       .where = where,
+       .got = text_of(run),
+       .expected = refusal->expected,
+       .hint = refusal->hint.empty() ? "take another: `ddprun list` shows them" : refusal->hint});
+}
+
+}  // namespace ddprun

@@ -1,0 +1,18 @@
+// Asks a plugin whether it can take part in a run.
+#pragma once
+
+#include <string>
+
+#include "ddprun/plugin/precision.h"
+#include "ddprun/plugin/run_description.h"
+
+namespace ddprun {
+
+/// `run` with what the precision decides of it. The others are asked after it.
+RunDescription described_with(RunDescription run, Precision& precision);
+
+/// Throws ConfigError, in the plugin's words, if it cannot take part in that run. `where`: where it
+/// was chosen.
+void ask_plugin(const Plugin& plugin, const RunDescription& run, const std::string& where);
+
+}  // namespace ddprun

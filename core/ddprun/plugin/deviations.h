@@ -1,0 +1,42 @@
+// What strategies tell the core whose steps differ from each other, or whose ranks do.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun {
+
+/// What a rank carries from step to step besides parameters and moments. The tensors stay the
+/// strategy's, which writes them in place. The backwards of the proof are no steps: it puts back
+/// what was in them.
+struct CarriedState {
+  std::vector<at::Tensor> tensors = {};
+  /// With Agreement::lossy: (elements,), laid out as the gradients: what this rank has not sent of
+  /// its gradients yet, and adds to the next (error feedback). Undefined: what is not sent is lost.
+  at::Tensor error_feedback = {};
+};
+
+class Deviations {
+ public:
+  /// The collectives of the step that begins, in place of the plan's. For strategies whose steps
+  /// differ (PyTorch's Reducer rebuilds its buckets). In setup() or UnitListener::before_forward().
+  virtual void plan_anew(std::vector<PlannedCollective> collectives) = 0;
+  /// In setup().
+  virtual void carries(CarriedState state) = 0;
+  /// With Agreement::periodic: whether parameters are equal on all ranks from now on. They are
+  /// after setup().
+  virtual void ranks_agree(bool agree) = 0;
+  /// The model's own tensor, for code that is written against modules (c10d::Reducer).
+  virtual const at::Tensor& parameter(int index) const = 0;
+
+ protected:
+  ~Deviations() = default;
+};
+
+/// The same rank's. Of the core's contexts only.
+Deviations& deviations(StrategyContext& context);
+
+}  // namespace ddprun
