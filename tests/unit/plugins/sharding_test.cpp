@@ -142,7 +142,7 @@ TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
   test::run_ranks(1, [](ProcessGroup& group) {
     for (const char* strategy : {"zero1", "zero2", "fsdp", "hsdp", "zero1_cs336"}) {
       const auto plugin =
-          make_strategy(registry(), {.kind = PluginKind::strategy, .name = strategy});
+          make_strategy(registry(), test::strategy_choice(std::string("{name: ") + strategy + "}"));
       Precision precision;
       EXPECT_THAT(test::error_of<ConfigError>([&] {
                     DataParallel({{"w", at::ones({5}).requires_grad_()}}, group, *plugin, precision,
