@@ -1,4 +1,4 @@
-// Checks c10d's arguments and queues MPI's calls.
+// Queues collectives, each as MPI's call.
 #include "ddprun/mpi/mpi_backend.h"
 
 #include <ATen/Functions.h>
@@ -12,8 +12,6 @@
 namespace ddprun::mpi {
 
 namespace {
-
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 /// The type that MPI computes with: one of those that backend_lacks() leaves.
 MPI_Datatype number_type(at::ScalarType type) {
@@ -68,9 +66,8 @@ MPI_Op undivided(ReduceOp op) { return op == ReduceOp::max ? MPI_MAX : MPI_SUM; 
 }  // namespace
 
 MpiBackend::MpiBackend(Session& session, const CommConfig& config)
-    : Backend(session.rank(), session.size()),
+    : CollectiveBackend(session.rank(), session.size(), "mpi", to_milliseconds(config.timeout_s)),
       session_(session),
-      options_(c10::make_intrusive<Options>("mpi", to_milliseconds(config.timeout_s))),
       tasks_(to_milliseconds(config.timeout_s), [&session] { session.mark_stuck(); }) {
   check(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
   // The default handler ends the process.
@@ -86,94 +83,71 @@ void MpiBackend::shutdown() {
   ended_ = true;
 }
 
-WorkPtr MpiBackend::broadcast(std::vector<at::Tensor>& tensors,
-                              const c10d::BroadcastOptions& options) {
-  const at::Tensor& tensor = only(tensors);
-  const int root = checked_root(options.rootRank, getSize());
-  const int count = count_of(tensor);
-  return tasks_.submit(tensors, [this, tensor, root, count] {
-    check(MPI_Bcast(data_of(tensor), count, moved_type(tensor), root, ranks_), "MPI_Bcast");
-  });
-}
-
-WorkPtr MpiBackend::all_reduce(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op) {
-  std::vector<ReduceOp> ops;
-  for (const at::Tensor& tensor : tensors) {
-    check_tensor(tensor);
-    count_of(tensor);
-    ops.push_back(checked_op(op, tensor.scalar_type(), BackendKind::mpi));
+c10::intrusive_ptr<c10d::Work> MpiBackend::start(CollectiveArguments arguments) {
+  const ReduceOp op = checked_op(arguments, BackendKind::mpi, getSize());
+  const bool gathers = arguments.kind == CollectiveKind::all_gather;  // counts one rank's part
+  for (const at::Tensor& each : gathers ? std::vector{arguments.input} : arguments.outputs) {
+    count_of(each);
   }
-  return tasks_.submit(tensors, [this, tensors, ops] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      at::Tensor tensor = tensors[i];
-      check(MPI_Allreduce(MPI_IN_PLACE, data_of(tensor), count_of(tensor),
-                          number_type(tensor.scalar_type()), undivided(ops[i]), ranks_),
-            "MPI_Allreduce");
-      if (ops[i] == ReduceOp::avg) tensor.div_(getSize());
+  return tasks_.submit(arguments.outputs, [this, arguments, op] { run(arguments, op); });
+}
+
+void MpiBackend::run(const CollectiveArguments& arguments, ReduceOp op) const {
+  switch (arguments.kind) {
+    case CollectiveKind::all_reduce:
+      return all_reduce(arguments, op);
+    case CollectiveKind::reduce_scatter:
+      return reduce_scatter(arguments, op);
+    case CollectiveKind::all_gather:
+      return all_gather(arguments);
+    case CollectiveKind::broadcast: {
+      const at::Tensor& tensor = arguments.outputs[0];
+      return check(MPI_Bcast(data_of(tensor), count_of(tensor), moved_type(tensor),
+                             static_cast<int>(arguments.root), ranks_),
+                   "MPI_Bcast");
     }
-  });
+    case CollectiveKind::barrier:
+      return check(MPI_Barrier(ranks_), "MPI_Barrier");
+  }
 }
 
-WorkPtr MpiBackend::allreduce(std::vector<at::Tensor>& tensors,
-                              const c10d::AllreduceOptions& options) {
-  only(tensors);
-  return all_reduce(tensors, options.reduceOp);
+void MpiBackend::all_reduce(const CollectiveArguments& arguments, ReduceOp op) const {
+  for (at::Tensor tensor : arguments.outputs) {
+    check(MPI_Allreduce(MPI_IN_PLACE, data_of(tensor), count_of(tensor),
+                        number_type(tensor.scalar_type()), undivided(op), ranks_),
+          "MPI_Allreduce");
+    if (op == ReduceOp::avg) tensor.div_(getSize());
+  }
 }
 
-WorkPtr MpiBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
-                                        const c10d::AllreduceCoalescedOptions& options) {
-  return all_reduce(tensors, options.reduceOp);
+void MpiBackend::reduce_scatter(const CollectiveArguments& arguments, ReduceOp op) const {
+  const at::Tensor& input = arguments.input;
+  at::Tensor output = arguments.outputs[0];
+  // MPI's input and output must be apart.
+  at::Tensor slice = overlap(input, output) ? at::empty_like(output) : output;
+  check(MPI_Reduce_scatter_block(data_of(input), data_of(slice), count_of(output),
+                                 number_type(input.scalar_type()), undivided(op), ranks_),
+        "MPI_Reduce_scatter_block");
+  if (op == ReduceOp::avg) slice.div_(getSize());
+  if (data_of(slice) != data_of(output)) output.copy_(slice);
 }
 
-WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                    const c10d::AllgatherOptions&) {
-  check_all_gather(output, input, getSize());
+/// Tensors that lie anywhere are copied from one array, into which MPI gathers.
+void MpiBackend::all_gather(const CollectiveArguments& arguments) const {
+  const std::vector<at::Tensor>& outputs = arguments.outputs;
+  const at::Tensor& input = arguments.input;
+  const at::Tensor gathered =
+      outputs.size() == 1 ? outputs[0] : at::empty({getSize(), input.numel()}, input.options());
   const int count = count_of(input);
-  return tasks_.submit({output}, [this, output, input, count] {
-    const MPI_Datatype type = moved_type(input);
-    const bool in_place = data_of(input) == data_of(output) + getRank() * bytes_of(input);
-    check(MPI_Allgather(in_place ? MPI_IN_PLACE : data_of(input), count, type, data_of(output),
-                        count, type, ranks_),
-          "MPI_Allgather");
-  });
-}
-
-/// Into tensors that lie anywhere: MPI gathers into one array, from which they are copied.
-WorkPtr MpiBackend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                              std::vector<at::Tensor>& inputs, const c10d::AllgatherOptions&) {
-  const at::Tensor& input = only(inputs);
-  const std::vector<at::Tensor>& results = checked_outputs(outputs, input, getSize());
-  const int count = count_of(input);
-  return tasks_.submit(results, [this, results, input, count] {
-    const at::Tensor gathered = at::empty({getSize(), input.numel()}, input.options());
-    const MPI_Datatype type = moved_type(input);
-    check(MPI_Allgather(data_of(input), count, type, data_of(gathered), count, type, ranks_),
-          "MPI_Allgather");
-    for (int rank = 0; rank < getSize(); ++rank) {
-      at::Tensor result = results[static_cast<std::size_t>(rank)];
-      result.copy_(gathered[rank].view(result.sizes()));
-    }
-  });
-}
-
-WorkPtr MpiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                         const c10d::ReduceScatterOptions& options) {
-  check_reduce_scatter(output, input, getSize());
-  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type(), BackendKind::mpi);
-  const int count = count_of(output);
-  return tasks_.submit({output}, [this, output, input, op, count] {
-    // MPI's input and output must be apart.
-    at::Tensor slice = overlap(input, output) ? at::empty_like(output) : output;
-    check(MPI_Reduce_scatter_block(data_of(input), data_of(slice), count,
-                                   number_type(input.scalar_type()), undivided(op), ranks_),
-          "MPI_Reduce_scatter_block");
-    if (op == ReduceOp::avg) slice.div_(getSize());
-    if (data_of(slice) != data_of(output)) at::Tensor(output).copy_(slice);
-  });
-}
-
-WorkPtr MpiBackend::barrier(const c10d::BarrierOptions&) {
-  return tasks_.submit({}, [this] { check(MPI_Barrier(ranks_), "MPI_Barrier"); });
+  const MPI_Datatype type = moved_type(input);
+  const bool in_place = data_of(input) == data_of(gathered) + getRank() * bytes_of(input);
+  check(MPI_Allgather(in_place ? MPI_IN_PLACE : data_of(input), count, type, data_of(gathered),
+                      count, type, ranks_),
+        "MPI_Allgather");
+  for (std::size_t rank = 0; outputs.size() > 1 && rank < outputs.size(); ++rank) {
+    at::Tensor output = outputs[rank];
+    output.copy_(gathered[static_cast<std::int64_t>(rank)].view(output.sizes()));
+  }
 }
 
 at::Tensor MpiBackend::allocateTensor(long elements, at::TensorOptions options) {

@@ -3,10 +3,8 @@
 
 #include <mpi.h>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <vector>
-
 #include "ddprun/comm/backends/task_queue.h"
+#include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/comm_config.h"
 #include "ddprun/mpi/mpi_session.h"
 
@@ -21,30 +19,13 @@ namespace ddprun::mpi {
 ///
 /// MPI cannot end a collective that waits for a rank which does not come. After config.timeout_s it
 /// is given up: it and all later ones fail, and this process makes no group over MPI any more.
-class MpiBackend final : public c10d::Backend {
+class MpiBackend final : public CollectiveBackend {
  public:
   /// All ranks of MPI_COMM_WORLD call it. Throws std::runtime_error.
   MpiBackend(Session& session, const CommConfig& config);
   ~MpiBackend() override;
 
-  const std::string getBackendName() const override { return "mpi"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
-      std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                           std::vector<at::Tensor>& inputs,
-                                           const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
-
+  c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override;
   /// Ordinary memory: MPI copies between processes by itself.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
@@ -52,13 +33,14 @@ class MpiBackend final : public c10d::Backend {
   void shutdown() override;
 
  private:
-  c10::intrusive_ptr<c10d::Work> all_reduce(const std::vector<at::Tensor>& tensors,
-                                            const c10d::ReduceOp& op);
+  void all_reduce(const CollectiveArguments& arguments, ReduceOp op) const;
+  void reduce_scatter(const CollectiveArguments& arguments, ReduceOp op) const;
+  void all_gather(const CollectiveArguments& arguments) const;
+  void run(const CollectiveArguments& arguments, ReduceOp op) const;
 
   Session& session_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
   bool ended_ = false;
-  c10::intrusive_ptr<Options> options_;
   TaskQueue tasks_;  // last: its thread uses the above
 };
 

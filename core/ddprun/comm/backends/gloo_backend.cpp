@@ -10,10 +10,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "ddprun/base/private_memory.h"
-#include "ddprun/comm/backends/batch_threads.h"
 #include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/backends/gloo_threads.h"
+#include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/recording_backend.h"
-#include "ddprun/comm/store/no_sigpipe.h"
 
 namespace ddprun {
 
@@ -38,7 +38,8 @@ void reduce_rows(at::Tensor output, const at::Tensor& parts, c10d::ReduceOp::Red
   }
 }
 
-class GlooBackend final : public c10d::ProcessGroupGloo {
+/// PyTorch's group, with an end that cannot hang.
+class Connections final : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
 
@@ -46,7 +47,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   /// timeout; without connections it fails at once. After a barrier nothing is queued.
   /// The vptr is not checked: the headers' gloo::Context has one, and the one inside libtorch_cpu
   /// has none. Its functions may be called, but its members must not be touched.
-  __attribute__((no_sanitize("vptr"))) ~GlooBackend() override {
+  __attribute__((no_sanitize("vptr"))) ~Connections() override {
     const NoSigpipe no_sigpipe;
     for (const auto& context : contexts_) context->closeConnections();
     for (int peer = 0; peer < getSize(); ++peer) {
@@ -54,61 +55,30 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
     }
   }
 
-  /// ProcessGroupGloo all-reduces a copy of the whole input, which puts 2(n-1)/n of its bytes on
-  /// the wire. Here every rank sends each other rank that rank's slice, (n-1)/n of the bytes. It
-  /// reduces what it gets on gloo's thread, in rank order.
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override {
-    const auto op = options.reduceOp.op_;
-    TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::MAX,
-                "reduce-scatter over gloo does sum, avg and max");
-    at::Tensor parts = at::empty({getSize(), output.numel()}, input.options());
-    at::Tensor slices = input.view({getSize(), output.numel()});
-    std::vector<std::int64_t> equal_slices;
-    c10d::AllToAllOptions exchange;
-    exchange.timeout = options.timeout;
-    const auto exchanged =
-        alltoall_base(parts, slices, equal_slices, equal_slices, exchange)->getFuture();
-    const auto reduce = [output = output.view({-1}), parts, op](c10::ivalue::Future& arrived) {
-      arrived.value();  // throws what went wrong
-      reduce_rows(output, parts, op);
-      return c10::IValue(std::vector<at::Tensor>{output});
-    };
-    return c10::make_intrusive<FutureWork>(exchanged->then(reduce, exchanged->elementType()));
-  }
-
-  /// ProcessGroupGloo gathers into a buffer of its own and copies from there. Here every rank
-  /// broadcasts its slice in place: the same bytes on the wire, several slices at a time.
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                           std::vector<at::Tensor>& inputs,
-                                           const c10d::AllgatherOptions& options) override {
-    const std::vector<at::Tensor>& slices = outputs.at(0);
-    const at::Tensor& mine = slices.at(getRank());
-    if (mine.data_ptr() != inputs.at(0).data_ptr()) mine.copy_(inputs[0].view(mine.sizes()));
-    const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
-    c10::List<FuturePtr> sent(c10::FutureType::create(tensors));
-    for (int root = 0; root < getSize(); ++root) {
-      std::vector<at::Tensor> slice = {slices[root]};
-      c10d::BroadcastOptions from;
-      from.rootRank = root;
-      from.timeout = options.timeout;
-      sent.push_back(broadcast(slice, from)->getFuture());
+ private:
+  /// A closed connection refuses new messages, but those who already wait on it do not learn of it
+  /// (gloo's Pair::close) before it has refused one. So one more message is tried over each context
+  /// (tag modulo their number).
+  void fail_posted(int peer) {
+    std::vector<at::Tensor> nothing = {at::zeros({1})};
+    for (std::size_t tag = 0; tag < contexts_.size(); ++tag) {
+      try {
+        send(nothing, peer, static_cast<int>(tag));
+      } catch (const std::exception&) {  // that is the point
+      }
     }
-    const auto gathered = [slices, sent](c10::ivalue::Future& all) {
-      all.value();  // throws what went wrong
-      // All are done, but LibTorch counts them by an atomic that ThreadSanitizer does not see.
-      for (const FuturePtr& each : sent) each->wait();
-      return c10::IValue(slices);
-    };
-    return c10::make_intrusive<FutureWork>(c10::collectAll(sent)->then(gathered, tensors));
   }
+};
 
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& options) override {
-    std::vector<std::vector<at::Tensor>> slices = {
-        output.view({getSize(), input.numel()}).unbind()};
-    std::vector<at::Tensor> inputs = {input};
-    return allgather(slices, inputs, options);
+class GlooBackend final : public CollectiveBackend {
+ public:
+  GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+              const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options)
+      : CollectiveBackend(rank, size, "gloo", options->timeout),
+        gloo_(c10::make_intrusive<Connections>(store, rank, size, options)) {}
+
+  c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override {
+    return c10::make_intrusive<FutureWork>(future_of(std::move(arguments)));
   }
 
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
@@ -116,18 +86,62 @@ class GlooBackend final : public c10d::ProcessGroupGloo {
   }
 
  private:
-  /// A closed connection refuses new messages, but does not tell those who already wait on it
-  /// (gloo's Pair::close). Refusing a message does tell them. So one more message is tried over
-  /// each context (tag modulo their number).
-  void fail_posted(int peer) {
-    std::vector<at::Tensor> nothing = {at::zeros({1})};
-    for (std::size_t tag = 0; tag < contexts_.size(); ++tag) {
-      try {
-        ProcessGroupGloo::send(nothing, peer, static_cast<int>(tag));
-      } catch (const std::exception&) {  // that is the point
-      }
+  FuturePtr future_of(CollectiveArguments arguments) {
+    switch (arguments.kind) {
+      case CollectiveKind::reduce_scatter:
+        return reduce_scatter(arguments);
+      case CollectiveKind::all_gather:
+        return all_gather(arguments);
+      default:
+        return start_on(*gloo_, std::move(arguments))->getFuture();
     }
   }
+
+  /// ProcessGroupGloo all-reduces a copy of the whole input, which puts 2(n-1)/n of its bytes on
+  /// the wire. Here every rank sends each other rank that rank's slice, (n-1)/n of the bytes. It
+  /// reduces what it gets on gloo's thread, in rank order.
+  FuturePtr reduce_scatter(const CollectiveArguments& arguments) {
+    const auto op = arguments.op.op_;
+    TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::MAX,
+                "reduce-scatter over gloo does sum, avg and max");
+    const at::Tensor output = arguments.outputs[0].view({-1});
+    at::Tensor parts = at::empty({getSize(), output.numel()}, arguments.input.options());
+    at::Tensor slices = arguments.input.view({getSize(), output.numel()});
+    std::vector<std::int64_t> equal_slices;
+    const FuturePtr exchanged =
+        gloo_->alltoall_base(parts, slices, equal_slices, equal_slices)->getFuture();
+    const auto reduce = [output, parts, op](c10::ivalue::Future& done) {
+      done.value();  // throws what went wrong
+      reduce_rows(output, parts, op);
+      return c10::IValue(std::vector<at::Tensor>{output});
+    };
+    return exchanged->then(reduce, exchanged->elementType());
+  }
+
+  /// ProcessGroupGloo gathers into a buffer of its own and copies from there. Here every rank
+  /// broadcasts its slice in place: the same bytes on the wire, several slices at a time.
+  FuturePtr all_gather(const CollectiveArguments& arguments) {
+    const at::Tensor& input = arguments.input;
+    std::vector<at::Tensor> slices = arguments.outputs;
+    if (slices.size() == 1) slices = slices[0].view({getSize(), input.numel()}).unbind();
+    const at::Tensor& mine = slices.at(getRank());
+    if (mine.data_ptr() != input.data_ptr()) mine.copy_(input.view(mine.sizes()));
+    const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
+    c10::List<FuturePtr> sent(c10::FutureType::create(tensors));
+    for (int root = 0; root < getSize(); ++root) {
+      std::vector<at::Tensor> slice = {slices[root]};
+      sent.push_back(gloo_->broadcast(slice, {.rootRank = root})->getFuture());
+    }
+    const auto gathered = [slices, sent](c10::ivalue::Future& all) {
+      all.value();  // throws what went wrong
+      // All are done, but LibTorch counts them by an atomic that ThreadSanitizer does not see.
+      for (const FuturePtr& each : sent) each->wait();
+      return c10::IValue(slices);
+    };
+    return c10::collectAll(sent)->then(gathered, tensors);
+  }
+
+  const c10::intrusive_ptr<Connections> gloo_;
 };
 
 }  // namespace

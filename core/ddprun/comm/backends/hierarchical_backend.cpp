@@ -11,7 +11,6 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/backends/collective_arguments.h"
 #include "ddprun/comm/backends/gloo_backend.h"
-#include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/comm/store/all_gather_object.h"
 
 namespace ddprun {
@@ -71,10 +70,10 @@ c10d::ReduceOp::RedOpType undivided_c10d(ReduceOp op) {
 HierarchicalBackend::HierarchicalBackend(const c10::intrusive_ptr<c10d::Store>& store,
                                          const HostPlace& place, const std::string& address,
                                          const CommConfig& config)
-    : Backend(place.rank(), place.size()),
-      place_(place),
-      options_(c10::make_intrusive<Options>("hierarchical", to_milliseconds(config.timeout_s))) {
-  const auto timeout = options_->timeout;
+    : CollectiveBackend(place.rank(), place.size(), "hierarchical",
+                        to_milliseconds(config.timeout_s)),
+      place_(place) {
+  const auto timeout = to_milliseconds(config.timeout_s);
   const auto part = [&store](const char* name, int number) {
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, number), store);
   };
@@ -132,68 +131,68 @@ WorkPtr HierarchicalBackend::submit(std::vector<at::Tensor> results,
                        });
 }
 
-WorkPtr HierarchicalBackend::all_reduce(const std::vector<at::Tensor>& tensors,
-                                        const c10d::ReduceOp& op) {
+WorkPtr HierarchicalBackend::start(CollectiveArguments arguments) {
+  const ReduceOp op = checked_op(arguments, BackendKind::hierarchical, getSize());
+  switch (arguments.kind) {
+    case CollectiveKind::all_reduce:
+      return all_reduce(arguments, op);
+    case CollectiveKind::reduce_scatter:
+      return reduce_scatter(arguments, op);
+    case CollectiveKind::all_gather:
+      return all_gather(arguments);
+    case CollectiveKind::broadcast:
+      return broadcast(arguments);
+    case CollectiveKind::barrier:
+      break;
+  }
+  return barrier();
+}
+
+WorkPtr HierarchicalBackend::all_reduce(const CollectiveArguments& arguments, ReduceOp op) {
   struct Part {
     Slices slices;
     at::Tensor mine;
-    ReduceOp op;
   };
-  std::vector<Part> parts;
-  for (const auto& tensor : tensors) {
-    check_tensor(tensor);
-    const Slices slices(tensor, place_.local_size);
-    parts.push_back({slices, slices.of(place_.local_rank),
-                     checked_op(op, tensor.scalar_type(), BackendKind::hierarchical)});
-  }
   const int me = place_.local_rank;
+  std::vector<Part> parts;
+  for (const auto& tensor : arguments.outputs) {
+    const Slices slices(tensor, place_.local_size);
+    parts.push_back({slices, slices.of(me)});
+  }
   return submit(
-      tensors,
-      [this, parts, me](ShmCollectives& shm, Works& sent) {
+      arguments.outputs,
+      [this, parts, me, op](ShmCollectives& shm, Works& sent) {
         for (const auto& part : parts) {
-          part.slices.reduce(shm, me, undivided(part.op));
+          part.slices.reduce(shm, me, undivided(op));
           if (part.mine.numel() == 0) continue;
-          std::vector<at::Tensor> mine = {part.mine};
-          c10d::AllreduceOptions options;
-          options.reduceOp = undivided_c10d(part.op);
-          sent.push_back(network_->allreduce(mine, options));
+          sent.push_back(start_on(*network_, {.kind = CollectiveKind::all_reduce,
+                                              .outputs = {part.mine},
+                                              .op = undivided_c10d(op)}));
         }
       },
-      [parts, me, ranks = getSize()](ShmCollectives& shm) {
+      [parts, me, op, ranks = getSize()](ShmCollectives& shm) {
         for (const auto& part : parts) {
-          if (part.op == ReduceOp::avg) part.mine.div_(ranks);
+          if (op == ReduceOp::avg) part.mine.div_(ranks);
           part.slices.gather(shm, me);
         }
       });
 }
 
-WorkPtr HierarchicalBackend::allreduce(std::vector<at::Tensor>& tensors,
-                                       const c10d::AllreduceOptions& options) {
-  return all_reduce({only(tensors)}, options.reduceOp);
-}
-
-WorkPtr HierarchicalBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
-                                                 const c10d::AllreduceCoalescedOptions& options) {
-  return all_reduce(tensors, options.reduceOp);
-}
-
-WorkPtr HierarchicalBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                  const c10d::ReduceScatterOptions& options) {
-  check_reduce_scatter(output, input, getSize());
-  const ReduceOp op = checked_op(options.reduceOp, input.scalar_type(), BackendKind::hierarchical);
-  const auto first = [this, output, input, op](ShmCollectives& shm, Works& sent) {
+WorkPtr HierarchicalBackend::reduce_scatter(const CollectiveArguments& arguments, ReduceOp op) {
+  const at::Tensor& output = arguments.outputs[0];
+  const auto first = [this, output, input = arguments.input, op](ShmCollectives& shm, Works& sent) {
     // The host's sums of the slices that belong to this local rank, one for each host.
-    at::Tensor sums = at::empty({place_.hosts, output.numel()}, input.options());
+    const at::Tensor sums = at::empty({place_.hosts, output.numel()}, input.options());
     const std::int64_t bytes = bytes_of(output);
     for (int host = 0; host < place_.hosts; ++host) {
       shm.reduce_scatter(data_of(sums) + host * bytes,
                          data_of(input) + place_.rank_of(host, 0) * bytes, bytes,
                          input.scalar_type(), undivided(op));
     }
-    at::Tensor mine = output;
-    c10d::ReduceScatterOptions between;
-    between.reduceOp = undivided_c10d(op);
-    sent.push_back(network_->_reduce_scatter_base(mine, sums, between));
+    sent.push_back(start_on(*network_, {.kind = CollectiveKind::reduce_scatter,
+                                        .outputs = {output},
+                                        .input = sums,
+                                        .op = undivided_c10d(op)}));
   };
   const auto last = [output, op, ranks = getSize()](ShmCollectives&) {
     if (op == ReduceOp::avg) at::Tensor(output).div_(ranks);
@@ -201,8 +200,10 @@ WorkPtr HierarchicalBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor
   return submit({output}, first, last);
 }
 
-WorkPtr HierarchicalBackend::all_gather(const std::vector<at::Tensor>& outputs,
-                                        const at::Tensor& input, std::vector<at::Tensor> results) {
+WorkPtr HierarchicalBackend::all_gather(const CollectiveArguments& arguments) {
+  const at::Tensor& input = arguments.input;
+  std::vector<at::Tensor> outputs = arguments.outputs;  // one a rank
+  if (outputs.size() == 1) outputs = outputs[0].view({getSize(), input.numel()}).unbind();
   // This rank's tensor has come to the same local rank of every host; from there to its neighbours.
   const auto gather = [this, outputs](ShmCollectives& shm, int host) {
     std::vector<std::byte*> places;
@@ -213,12 +214,12 @@ WorkPtr HierarchicalBackend::all_gather(const std::vector<at::Tensor>& outputs,
     shm.all_gather(places, data_of(mine), bytes_of(mine));
   };
   const auto first = [this, outputs, input, gather](ShmCollectives& shm, Works& sent) {
-    std::vector<std::vector<at::Tensor>> places(1);
+    std::vector<at::Tensor> places;
     for (int host = 0; host < place_.hosts; ++host) {
-      places[0].push_back(outputs[place_.rank_of(host, place_.local_rank)]);
+      places.push_back(outputs[place_.rank_of(host, place_.local_rank)]);
     }
-    std::vector<at::Tensor> mine = {input};
-    sent.push_back(network_->allgather(places, mine));
+    sent.push_back(start_on(
+        *network_, {.kind = CollectiveKind::all_gather, .outputs = places, .input = input}));
     gather(shm, place_.host);
   };
   const auto last = [this, gather](ShmCollectives& shm) {
@@ -226,27 +227,12 @@ WorkPtr HierarchicalBackend::all_gather(const std::vector<at::Tensor>& outputs,
       if (host != place_.host) gather(shm, host);
     }
   };
-  return submit(std::move(results), first, last);
+  return submit(arguments.outputs, first, last);
 }
 
-WorkPtr HierarchicalBackend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                       std::vector<at::Tensor>& inputs,
-                                       const c10d::AllgatherOptions&) {
-  const at::Tensor& input = only(inputs);
-  const auto& places = checked_outputs(outputs, input, getSize());
-  return all_gather(places, input, places);
-}
-
-WorkPtr HierarchicalBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                             const c10d::AllgatherOptions&) {
-  check_all_gather(output, input, getSize());
-  return all_gather(output.view({getSize(), input.numel()}).unbind(), input, {output});
-}
-
-WorkPtr HierarchicalBackend::broadcast(std::vector<at::Tensor>& tensors,
-                                       const c10d::BroadcastOptions& options) {
-  const at::Tensor& tensor = only(tensors);
-  const int root = checked_root(options.rootRank, getSize());
+WorkPtr HierarchicalBackend::broadcast(const CollectiveArguments& arguments) {
+  const at::Tensor& tensor = arguments.outputs[0];
+  const auto root = static_cast<int>(arguments.root);
   const int root_host = root / place_.local_size;
   const int local_root = root % place_.local_size;
   const bool from_here = place_.host == root_host;
@@ -255,20 +241,18 @@ WorkPtr HierarchicalBackend::broadcast(std::vector<at::Tensor>& tensors,
   };
   const auto first = [=, this](ShmCollectives& shm, Works& sent) {
     if (place_.local_rank == local_root) {
-      std::vector<at::Tensor> whole = {tensor};
-      c10d::BroadcastOptions between;
-      between.rootRank = root_host;
-      sent.push_back(network_->broadcast(whole, between));
+      sent.push_back(start_on(
+          *network_, {.kind = CollectiveKind::broadcast, .outputs = {tensor}, .root = root_host}));
     }
     if (from_here) share(shm);
   };
   const auto last = [=](ShmCollectives& shm) {
     if (!from_here) share(shm);
   };
-  return submit(tensors, first, last);
+  return submit({tensor}, first, last);
 }
 
-WorkPtr HierarchicalBackend::barrier(const c10d::BarrierOptions&) {
+WorkPtr HierarchicalBackend::barrier() {
   const auto first = [this](ShmCollectives& shm, Works& sent) {
     shm.barrier();
     if (place_.local_rank == 0) sent.push_back(network_->barrier());

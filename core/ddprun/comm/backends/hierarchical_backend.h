@@ -3,11 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "ddprun/comm/backends/shm_queue.h"
+#include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/comm_config.h"
 
 namespace ddprun {
@@ -38,7 +38,7 @@ struct HostPlace {
 /// number of hosts and on where an element lies. avg divides the sum over all ranks once. Types,
 /// refusals and failures are those of ShmBackend. An error between hosts names the ranks at the
 /// other end.
-class HierarchicalBackend final : public c10d::Backend {
+class HierarchicalBackend final : public CollectiveBackend {
  public:
   /// `store` must be used by this object alone. `address` is that of make_gloo_backend(). Throws
   /// ShmRefused on all ranks of all hosts if shared memory cannot join the ranks of one host.
@@ -48,24 +48,7 @@ class HierarchicalBackend final : public c10d::Backend {
   /// Makes collectives under way or queued fail, here and on the other ranks.
   ~HierarchicalBackend() override;
 
-  const std::string getBackendName() const override { return "hierarchical"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
-      std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                           std::vector<at::Tensor>& inputs,
-                                           const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
-
+  c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override;
   /// Memory that this host's ranks reach without a copy. If another host has none, the next
   /// collective fails.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
@@ -78,13 +61,14 @@ class HierarchicalBackend final : public c10d::Backend {
   /// to `sent`. The last runs when all of that is done.
   WorkPtr submit(std::vector<at::Tensor> results,
                  std::function<void(ShmCollectives&, Works& sent)> first, ShmQueue::Run last);
-  WorkPtr all_reduce(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op);
-  WorkPtr all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
-                     std::vector<at::Tensor> results);
+  WorkPtr all_reduce(const CollectiveArguments& arguments, ReduceOp op);
+  WorkPtr reduce_scatter(const CollectiveArguments& arguments, ReduceOp op);
+  WorkPtr all_gather(const CollectiveArguments& arguments);
+  WorkPtr broadcast(const CollectiveArguments& arguments);
+  WorkPtr barrier();
   void wait_for_network(const Works& sent) const;
 
   const HostPlace place_;
-  c10::intrusive_ptr<Options> options_;
   std::unique_ptr<ShmQueue> first_;
   std::unique_ptr<ShmQueue> last_;             // works on the first one's allocations
   c10::intrusive_ptr<c10d::Backend> network_;  // the ranks of this local rank; rank = host

@@ -18,7 +18,7 @@
 namespace ddprun {
 
 struct Work::State {
-  c10::intrusive_ptr<RecordedWork> work;
+  c10::intrusive_ptr<c10d::Work> work;
 };
 
 void Work::wait() {
@@ -65,23 +65,27 @@ class ProcessGroup::Impl {
   /// c10d code may hold the recording backend for longer; the connections end here.
   ~Impl() { backend_->release(); }
 
-  Work start(CollectiveKind kind, const at::Tensor& payload, std::string_view label,
-             const RecordingBackend::Call& call) {
-    const auto bytes = static_cast<std::int64_t>(payload.nbytes());
-    return Work(
-        std::make_shared<Work::State>(Work::State{backend_->record(kind, bytes, label, call)}));
+  Work start(CollectiveArguments arguments) {
+    if (arguments.kind != CollectiveKind::barrier) check(arguments);
+    return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
   }
 
-  /// `whole`: n slices of the size of `slice`, or the tensor itself where n is 1.
-  void check(CollectiveKind kind, std::string_view label, const at::Tensor& whole,
-             const at::Tensor& slice, int n) const {
+  /// Where there is an input, one of the two tensors is n slices of the size of the other.
+  void check(const CollectiveArguments& arguments) const {
+    const at::Tensor& output = arguments.outputs[0];
+    const at::Tensor& input = arguments.input.defined() ? arguments.input : output;
+    const bool scatters = arguments.kind == CollectiveKind::reduce_scatter;
+    const at::Tensor& whole = scatters ? input : output;
+    const at::Tensor& slice = scatters ? output : input;
+    const int n = arguments.input.defined() ? backend_->getSize() : 1;
     if (whole.is_contiguous() && slice.is_contiguous() &&
         whole.scalar_type() == slice.scalar_type() && whole.numel() == slice.numel() * n) {
       return;
     }
     throw CommError(
         {.what = "a collective was called with tensors that it cannot take",
-         .where = backend_->place() + ", " + name_of(kind) + " '" + std::string(label) + "'",
+         .where = backend_->place() + ", " + name_of(arguments.kind) + " '" +
+                  std::string(arguments.label) + "'",
          .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
@@ -102,9 +106,6 @@ class ProcessGroup::Impl {
                      .hint = "the strategy that asks for the group is at fault"});
   }
 
-  std::vector<std::string> all_gather_object(const std::string& text);
-  c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
-
   Device& device_;
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
@@ -114,33 +115,6 @@ class ProcessGroup::Impl {
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
   std::int64_t rounds_ = 0;  // of all_gather_object()
 };
-
-std::vector<std::string> ProcessGroup::Impl::all_gather_object(const std::string& text) {
-  const std::string round = "all_gather_object/" + std::to_string(rounds_++);
-  LaunchBoard::announce(backend_->getSize(), "all_gather_object", 0, "");
-  try {
-    return ddprun::all_gather_object(*store_, round, backend_->getRank(), backend_->getSize(), text,
-                                     backend_->getBackendOptions()->timeout);
-  } catch (const CommError&) {
-    throw;
-  } catch (const std::exception& failure) {
-    throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
-                               .where = backend_->place() + ", " + round,
-                               .expected = "a message of every rank"});
-  }
-}
-
-c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::Impl::as_c10d() {
-  if (!c10d_group_) {
-    const auto type = c10d::ProcessGroup::strToBackendType(backend_->getBackendName());
-    c10d_group_ =
-        c10::make_intrusive<c10d::ProcessGroup>(store_, backend_->getRank(), backend_->getSize());
-    c10d_group_->setBackend(device_.torch_device().type(), type,
-                            c10::intrusive_ptr<c10d::Backend>(backend_));
-    c10d_group_->setDefaultBackend(type);
-  }
-  return c10d_group_;
-}
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
                            c10::intrusive_ptr<c10d::Store> store, int workers, GroupOrigin origin,
@@ -161,59 +135,67 @@ at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions
 }
 
 Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
-  impl_->check(CollectiveKind::all_reduce, label, tensor, tensor, 1);
-  return impl_->start(CollectiveKind::all_reduce, tensor, label, [&](c10d::Backend& backend) {
-    std::vector<at::Tensor> tensors = {writable(tensor)};
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    return backend.allreduce(tensors, options);
-  });
+  return impl_->start({.kind = CollectiveKind::all_reduce,
+                       .label = label,
+                       .outputs = {writable(tensor)},
+                       .op = to_c10d(op)});
 }
 
 Work ProcessGroup::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
-  impl_->check(CollectiveKind::broadcast, label, tensor, tensor, 1);
-  return impl_->start(CollectiveKind::broadcast, tensor, label, [&](c10d::Backend& backend) {
-    std::vector<at::Tensor> tensors = {writable(tensor)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return backend.broadcast(tensors, options);
-  });
+  return impl_->start({.kind = CollectiveKind::broadcast,
+                       .label = label,
+                       .outputs = {writable(tensor)},
+                       .root = root});
 }
 
 Work ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                                   std::string_view label) {
-  impl_->check(CollectiveKind::reduce_scatter, label, input, output, size());
-  return impl_->start(CollectiveKind::reduce_scatter, input, label, [&](c10d::Backend& backend) {
-    at::Tensor slice = writable(output);
-    at::Tensor whole = writable(input);
-    c10d::ReduceScatterOptions options;
-    options.reduceOp = to_c10d(op);
-    return backend._reduce_scatter_base(slice, whole, options);
-  });
+  return impl_->start({.kind = CollectiveKind::reduce_scatter,
+                       .label = label,
+                       .outputs = {writable(output)},
+                       .input = writable(input),
+                       .op = to_c10d(op)});
 }
 
 Work ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input,
                               std::string_view label) {
-  impl_->check(CollectiveKind::all_gather, label, output, input, size());
-  return impl_->start(CollectiveKind::all_gather, output, label, [&](c10d::Backend& backend) {
-    at::Tensor whole = writable(output).view({-1});
-    at::Tensor slice = writable(input).view({-1});
-    return backend._allgather_base(whole, slice, {});
-  });
+  return impl_->start({.kind = CollectiveKind::all_gather,
+                       .label = label,
+                       .outputs = {writable(output)},
+                       .input = writable(input)});
 }
 
 void ProcessGroup::barrier(std::string_view label) {
-  impl_->backend_
-      ->record(CollectiveKind::barrier, 0, label,
-               [](c10d::Backend& backend) { return backend.barrier({}); })
-      ->wait();
+  impl_->start({.label = label}).wait();
   impl_->device_.synchronize();
 }
 
 std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text) {
-  return impl_->all_gather_object(text);
+  const std::string round = "all_gather_object/" + std::to_string(impl_->rounds_++);
+  LaunchBoard::announce(size(), "all_gather_object", 0, "");
+  try {
+    return ddprun::all_gather_object(*impl_->store_, round, rank(), size(), text,
+                                     impl_->backend_->getBackendOptions()->timeout);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+                               .where = impl_->backend_->place() + ", " + round,
+                               .expected = "a message of every rank"});
+  }
 }
-c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() { return impl_->as_c10d(); }
+
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() {
+  auto& group = impl_->c10d_group_;
+  if (!group) {
+    const auto type = c10d::ProcessGroup::strToBackendType(backend_name());
+    group = c10::make_intrusive<c10d::ProcessGroup>(impl_->store_, rank(), size());
+    group->setBackend(device().torch_device().type(), type,
+                      c10::intrusive_ptr<c10d::Backend>(impl_->backend_));
+    group->setDefaultBackend(type);
+  }
+  return group;
+}
 
 ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
   impl_->check_members(ranks);

@@ -16,16 +16,6 @@ namespace {
 /// A worker that is still busy.
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  std::int64_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
-  return bytes;
-}
-
-std::string place_of(int rank, int size) {
-  return "rank " + std::to_string(rank) + " of " + std::to_string(size);
-}
-
 /// What reaches the caller as it is: our own, and memory that ran out, which is this rank's own
 /// doing and no failure of the communication.
 bool passes(const std::exception& failure) {
@@ -88,14 +78,15 @@ RecordedWork::~RecordedWork() {
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
                                    Device& device, std::string group)
-    : Backend(inner->getRank(), inner->getSize()),
+    : CollectiveBackend(inner->getRank(), inner->getSize(), inner->getBackendName()),
       inner_(std::move(inner)),
-      name_(inner_->getBackendName()),
       group_(std::move(group)),
       device_(device),
       worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
 
-std::string RecordingBackend::place() const { return group_ + place_of(getRank(), getSize()); }
+std::string RecordingBackend::place() const {
+  return group_ + "rank " + std::to_string(getRank()) + " of " + std::to_string(getSize());
+}
 
 c10d::Backend& RecordingBackend::inner() const {
   if (inner_) return *inner_;
@@ -106,23 +97,22 @@ c10d::Backend& RecordingBackend::inner() const {
                    .hint = "shut the group down when all work is done"});
 }
 
-c10::intrusive_ptr<RecordedWork> RecordingBackend::record(CollectiveKind kind, std::int64_t bytes,
-                                                          std::string_view label,
-                                                          const Call& call) {
-  LaunchBoard::announce(getSize(), name_of(kind), bytes, label);
+c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments arguments) {
   auto entry = std::make_shared<CollectiveEntry>();
-  entry->record.kind = kind;
-  entry->record.bytes = bytes;
-  entry->record.ranks = getSize();
-  entry->record.label = label;
-  entry->span.emplace(name_of(kind), entry->record.label, bytes);
+  CollectiveRecord& record = entry->record;
+  record.kind = arguments.kind;
+  record.bytes = arguments.bytes();
+  record.ranks = getSize();
+  record.label = arguments.label;
+  LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);
+  entry->span.emplace(name_of(record.kind), record.label, record.bytes);
   entry->enqueue = device_.mark();
   const auto describe = [place = place(), entry] {
     return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
   };
   c10::intrusive_ptr<c10::ivalue::Future> done;
   try {
-    done = call(inner())->getFuture();
+    done = start_on(inner(), std::move(arguments))->getFuture();
   } catch (const std::exception& failure) {
     if (passes(failure)) throw;
     throw_comm_error(failure,
@@ -225,52 +215,6 @@ void RecordingBackend::collect() {
     }
   }
   entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(finished));
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::broadcast(std::vector<at::Tensor>& tensors,
-                                                           const c10d::BroadcastOptions& options) {
-  return record(CollectiveKind::broadcast, bytes_of(tensors), "c10d.broadcast",
-                [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce(std::vector<at::Tensor>& tensors,
-                                                           const c10d::AllreduceOptions& options) {
-  return record(CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce",
-                [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::allreduce_coalesced(
-    std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  return record(
-      CollectiveKind::all_reduce, bytes_of(tensors), "c10d.allreduce_coalesced",
-      [&](c10d::Backend& backend) { return backend.allreduce_coalesced(tensors, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::allgather(
-    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
-    const c10d::AllgatherOptions& options) {
-  return record(
-      CollectiveKind::all_gather, bytes_of(inputs) * getSize(), "c10d.allgather",
-      [&](c10d::Backend& backend) { return backend.allgather(outputs, inputs, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::_allgather_base(
-    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  return record(
-      CollectiveKind::all_gather, bytes_of({output}), "c10d._allgather_base",
-      [&](c10d::Backend& backend) { return backend._allgather_base(output, input, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::_reduce_scatter_base(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  return record(
-      CollectiveKind::reduce_scatter, bytes_of({input}), "c10d._reduce_scatter_base",
-      [&](c10d::Backend& backend) { return backend._reduce_scatter_base(output, input, options); });
-}
-
-c10::intrusive_ptr<c10d::Work> RecordingBackend::barrier(const c10d::BarrierOptions& options) {
-  return record(CollectiveKind::barrier, 0, "c10d.barrier",
-                [&](c10d::Backend& backend) { return backend.barrier(options); });
 }
 
 at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions options) {

@@ -5,16 +5,14 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/group/collective.h"
+#include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/profiler_range.h"
 
@@ -68,24 +66,22 @@ class RecordedWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// Wraps another backend. Everything that a ProcessGroup sends goes through here: its own methods
-/// call record(), and c10d code that holds this object as its backend calls the overrides.
-class RecordingBackend final : public c10d::Backend {
+/// Wraps another backend. Everything that a ProcessGroup sends goes through start(): what its own
+/// methods call, and what c10d code calls that holds this object as its backend.
+class RecordingBackend final : public CollectiveBackend {
  public:
   /// `inner`: its Works must supply futures. A future completes on the CPU when the result is
   /// there, and on a GPU when the operation is enqueued. `workers`: how many collectives `inner`
-  /// runs at a time. `device`: of the tensors; it outlives this object. `group`:
-  /// which ranks these are, before their numbers in place().
+  /// runs at a time. `device`: of the tensors; it outlives this object. `group`: what place() says
+  /// before the rank's number.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device,
                    std::string group = {});
 
   /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
 
-  using Call = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
-  /// Starts a collective by `call` and records it. Throws CommError if it could not be started.
-  c10::intrusive_ptr<RecordedWork> record(CollectiveKind kind, std::int64_t bytes,
-                                          std::string_view label, const Call& call);
+  /// Starts a collective and records it. Throws CommError if it could not be started.
+  c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override;
   /// The records of all collectives that are done and were not taken before, in the order of the
   /// calls.
   std::vector<CollectiveRecord> take_records();
@@ -101,23 +97,7 @@ class RecordingBackend final : public c10d::Backend {
   /// "rank 1 of 2", "of ranks 1, 3: rank 1 of 2"
   std::string place() const;
 
-  const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner().getBackendOptions(); }
-
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
-      std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                           std::vector<at::Tensor>& inputs,
-                                           const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
   /// The wrapped backend's memory; not recorded. Throws CommError.
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
@@ -128,7 +108,6 @@ class RecordingBackend final : public c10d::Backend {
   void collect();
 
   c10::intrusive_ptr<c10d::Backend> inner_;
-  const std::string name_;
   const std::string group_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
