@@ -17,7 +17,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/memory_words.h"
 #include "runner/launch/uncaught.h"
@@ -125,9 +125,10 @@ RankError describe_current_exception() {
     return {FailureKind::plugin, error.text()};
   } catch (const PeerGoneError& error) {
     return {FailureKind::peer_gone, error.text()};
+  } catch (const TimeoutError& error) {
+    return {FailureKind::timeout, error.text()};
   } catch (const CommError& error) {  // also where a peer says that its memory ran out
-    const bool timeout = says_timeout(error.text().what) || says_timeout(error.text().got);
-    return {timeout ? FailureKind::timeout : FailureKind::comm, error.text()};
+    return {FailureKind::comm, error.text()};
   } catch (const std::exception& error) {
     if (says_out_of_memory(error)) {
       return {FailureKind::out_of_memory, memory_error(error)};

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/cuda/nccl_backend.h"
 
 namespace ddprun::cuda {
@@ -132,8 +132,8 @@ void CudaDevice::wait_for(const Event& event) const {
     std::this_thread::sleep_for(kPause);
     throw_if_failed();
     if (limit_ns_ > 0 && waited_ns > limit_ns_) {
-      throw collective_failed(device_,
-                              "no end within " + std::to_string(limit_ns_ / 1'000'000'000) + " s");
+      throw TimeoutError(collective_failed(
+          device_, "no end within " + std::to_string(limit_ns_ / 1'000'000'000) + " s"));
     }
   }
   throw_if_failed();  // a collective that was aborted comes to an end as well
@@ -142,10 +142,7 @@ void CudaDevice::wait_for(const Event& event) const {
 void CudaDevice::throw_if_failed() const {
   for (const auto& each : backends_) {
     const auto backend = each.lock();
-    if (!backend) continue;
-    if (std::string words = state_of(*backend).failure(); !words.empty()) {
-      throw collective_failed(device_, std::move(words));
-    }
+    if (backend) state_of(*backend).check();
   }
 }
 

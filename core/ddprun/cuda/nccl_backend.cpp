@@ -20,7 +20,7 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/backends/future_work.h"
-#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/cuda/nccl_memory.h"
 
 namespace ddprun::cuda {
@@ -126,7 +126,14 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
     ended_ = true;
   }
 
-  std::string failure() override { return words_of(getError()); }
+  /// A communicator that the watchdog has given up takes no more collectives.
+  void check() override {
+    const c10d::ErrorType error = getError();
+    if (error == c10d::ErrorType::SUCCESS) return;
+    const ErrorText text = collective_failed(device_, words_of(error));
+    if (error == c10d::ErrorType::TIMEOUT) throw TimeoutError(text);
+    throw CommError(text);
+  }
   std::string buffers() const override {
     return getSize() == 1 ? "not registered: one rank has nobody to talk to" : memory_->words();
   }
@@ -178,13 +185,6 @@ class NcclBackend final : public c10d::ProcessGroupNCCL, public NcclState {
   }
 
  private:
-  /// A communicator that the watchdog has given up takes no more collectives.
-  void check() {
-    if (std::string words = failure(); !words.empty()) {
-      throw collective_failed(device_, std::move(words));
-    }
-  }
-
   /// ncclCommAbort ends the kernels and returns. If it does not return, this process must not wait
   /// for it.
   void abort_within_limit() {
@@ -262,21 +262,22 @@ void connect_within(const c10::intrusive_ptr<NcclBackend>& backend,
     }
   }).detach();
   if (done.wait_for(limit) != std::future_status::ready) {
-    throw std::runtime_error(fmt::format("no connection within {:g} s: timed out",
-                                         std::chrono::duration<double>(limit).count()));
+    throw TimeoutError({.what = fmt::format("no connection within {:g} s: timed out",
+                                            std::chrono::duration<double>(limit).count())});
   }
   done.get();
 }
 
 }  // namespace
 
-CommError collective_failed(c10::Device device, std::string got) {
-  return CommError({.what = "a collective on the GPU cannot end",
-                    .where = device.str(),
-                    .got = std::move(got),
-                    .expected = "the same call on every rank, in time",
-                    .hint = "a rank is missing, hangs, or is slower than the limit `timeout_s` "
-                            "under `world:` allows"});
+ErrorText collective_failed(c10::Device device, std::string got) {
+  return {.what = "a collective on the GPU cannot end",
+          .where = device.str(),
+          .got = std::move(got),
+          .expected = "the same call on every rank, in time",
+          .hint =
+              "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
+              "allows"};
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
@@ -293,9 +294,10 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
   } catch (const std::exception& failure) {
     const std::string words = short_words(failure);
     if (says_out_of_memory(failure)) C10_THROW_ERROR(OutOfMemoryError, "NCCL: " + words);
-    throw_comm_error(std::runtime_error(words),
+    throw_comm_error(failure,
                      {.what = "NCCL could not connect this rank to the others",
                       .where = fmt::format("rank {} of {}, {}", rank, world_size, device.str()),
+                      .got = words,
                       .expected = "a connection to every rank within `timeout_s` under `world:`"});
   }
 }

@@ -12,9 +12,8 @@ namespace ddprun::cuda {
 class NcclState {
  public:
   virtual ~NcclState() = default;
-  /// Why collectives under way cannot end, or were aborted; empty if all is well. Any thread may
-  /// call it.
-  virtual std::string failure() = 0;
+  /// Throws CommError if collectives under way cannot end, or were aborted. Any thread may call it.
+  virtual void check() = 0;
   /// Whether NCCL has registered the memory that allocateTensor() gave, in words for reports.
   virtual std::string buffers() const = 0;
   /// NCCL's own view of this host, as XML. Empty on all ranks but 0, and if the user has NCCL dump
@@ -22,8 +21,8 @@ class NcclState {
   virtual const std::string& topology() const = 0;
 };
 
-/// The error for a collective on the GPU that failed or cannot end. `got` says how that shows.
-CommError collective_failed(c10::Device device, std::string got);
+/// Of a collective on the GPU that failed or cannot end. `got` says how that shows.
+ErrorText collective_failed(c10::Device device, std::string got);
 
 /// Returns a connected ProcessGroupNCCL on the device, which is an NcclState as well. Connecting
 /// may take `timeout`. Throws CommError, or c10::OutOfMemoryError if the device's memory

@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/build_id.h"
-#include "ddprun/base/error.h"
-#include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/comm/launch/mpi_library.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/mpi/mpi_backend.h"
 #include "ddprun/mpi/mpi_session.h"
 
@@ -37,8 +36,6 @@ c10::intrusive_ptr<c10d::Backend> make(int rank, int world_size, const CommConfi
     Session& session = Session::get();
     check_place(session, rank, world_size, where);
     return c10::make_intrusive<MpiBackend>(session, config);
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "MPI could not connect this rank to the others",
                                .where = where,

@@ -10,8 +10,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
 #include "ddprun/comm/group/process_group.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -74,7 +74,7 @@ TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
         },
         config(0.5));
     FAIL() << "nothing thrown";
-  } catch (const CommError& error) {
+  } catch (const TimeoutError& error) {
     EXPECT_EQ(error.text().what, "a collective failed");
     EXPECT_EQ(error.text().where, "rank 0 of 2, all_reduce 'layers.0.ffn.w1.weight'");
     EXPECT_THAT(error.text().hint, HasSubstr("timeout_s"));
@@ -97,7 +97,7 @@ TEST_P(ProcessGroupErrors, AMissingTextIsATimeout) {
                      }
                    },
                    config(0.3)),
-               CommError);
+               TimeoutError);
 }
 
 TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
@@ -119,7 +119,7 @@ TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
         },
         config());
     FAIL() << "nothing thrown";
-  } catch (const CommError& error) {
+  } catch (const PeerGoneError& error) {
     EXPECT_THAT(error.text().where, HasSubstr("all_reduce 'second'"));
     EXPECT_THAT(error.text().hint, HasSubstr("another rank ended")) << error.what();
   }

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -53,6 +54,52 @@ TEST(Recording, MemoryThatRanOutIsNoFailureOfTheCommunication) {
   std::vector<at::Tensor> tensors = {at::zeros({1})};
   EXPECT_THROW(recording->allreduce(tensors, {}), c10::OutOfMemoryError);
   EXPECT_THROW(recording->allocateTensor(1, at::kFloat), c10::OutOfMemoryError);
+}
+
+/// What is thrown where a backend fails like that.
+std::exception_ptr thrown_for(std::function<void()> fail) {
+  const auto recording = c10::make_intrusive<RecordingBackend>(
+      c10::make_intrusive<Failing>(std::move(fail)), 1, cpu_device());
+  std::vector<at::Tensor> tensors = {at::zeros({1})};
+  try {
+    recording->allreduce(tensors, {});
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+TEST(Recording, TheTypeOfAFailureTellsWhatItIs) {
+  const auto too_long = thrown_for([] { throw TimeoutError({.what = "rank 1 did not come"}); });
+  EXPECT_THROW(std::rethrow_exception(too_long), TimeoutError);
+  const auto no_key = thrown_for([] { C10_THROW_ERROR(DistStoreError, "no such key"); });
+  EXPECT_THROW(std::rethrow_exception(no_key), TimeoutError);
+  const auto gone = thrown_for([] { throw PeerGoneError({.what = "rank 1 has ended"}); });
+  EXPECT_THROW(std::rethrow_exception(gone), PeerGoneError);
+}
+
+TEST(Recording, WordsOfATimeOutOrOfAPeerThatLeftAreNone) {
+  for (const char* words : {"no agreement within 3 rounds", "timeout_s is 60",
+                            "operation timed out", "a value given by peer 1", "rank 1 is gone"}) {
+    const auto failure = thrown_for([words] { throw std::runtime_error(words); });
+    try {
+      std::rethrow_exception(failure);
+    } catch (const CommError& error) {
+      EXPECT_EQ(typeid(error), typeid(CommError)) << words;
+      EXPECT_EQ(error.text().got, words);
+      EXPECT_EQ(error.text().hint, "see the messages of the other ranks");
+    }
+  }
+}
+
+TEST(Recording, AnErrorThatSaysWhereItHappenedGoesOnAsItIs) {
+  const auto failure = thrown_for(
+      [] { throw PeerGoneError({.what = "the store was lost", .where = "rank 0 of 2"}); });
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerGoneError& error) {
+    EXPECT_EQ(error.text().what, "the store was lost");
+  }
 }
 
 TEST(Recording, AnEndThatFailsIsACommError) {

@@ -16,7 +16,7 @@
 #include <new>
 #include <thread>
 
-#include "ddprun/base/error.h"
+#include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
 namespace {
@@ -240,7 +240,7 @@ TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
     }
     while (stops == 0 || !is_stopped(stops)) sleep_ms(10);
     if (rank == 1) sleep_ms(100);  // it has not given up when rank 0 has
-    throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
+    throw TimeoutError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });
   EXPECT_THAT(outcome.reason, testing::StartsWith("rank 2 failed: stopped by signal 19"));
 }
@@ -255,7 +255,7 @@ TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers)
       sleep_ms(60'000);
     }
     sleep_ms(300);
-    throw CommError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
+    throw TimeoutError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });
   EXPECT_THAT(
       outcome.reason,
@@ -265,6 +265,17 @@ TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers)
                    "call 2 \\(all_reduce 'layers.0.w' of 4096 bytes\\)\n"
                    "  expected: .*\n"
                    "  hint: .*"));
+}
+
+TEST(Supervisor, WordsOfATimeOutBlameNoOtherRank) {
+  const Outcome outcome = supervise(2, [](int rank) -> nlohmann::json {
+    LaunchBoard::announce(2, "barrier", 0, "step");
+    if (rank == 1) sleep_ms(60'000);
+    LaunchBoard::announce(2, "all_reduce", 4096, "layers.0.w");
+    sleep_ms(300);
+    throw CommError({.what = "a check failed", .got = "no agreement within 3 rounds, timeout 60"});
+  });
+  EXPECT_THAT(outcome.reason, testing::StartsWith("rank 0 failed: a check failed"));
 }
 
 TEST(Supervisor, AWaitWithoutEndIsEnded) {

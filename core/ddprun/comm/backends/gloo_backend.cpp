@@ -9,11 +9,12 @@
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "ddprun/base/failure.h"
 #include "ddprun/base/private_memory.h"
 #include "ddprun/comm/backends/future_work.h"
 #include "ddprun/comm/backends/gloo_threads.h"
 #include "ddprun/comm/group/collective_backend.h"
-#include "ddprun/comm/group/recording_backend.h"
+#include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
 
@@ -27,6 +28,22 @@ namespace {
     ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// gloo says in words alone whether a connection was lost or a wait too long. Throws what tells
+/// that by its type; what is c10d's or ours goes on as it is. Call it in the handler of `failure`.
+[[noreturn]] void throw_typed(const std::exception& failure) {
+  if (dynamic_cast<const c10::Error*>(&failure) != nullptr ||
+      dynamic_cast<const Error*>(&failure) != nullptr) {
+    throw;
+  }
+  const std::string words = first_line_of(failure);
+  const auto says = [&words](const char* part) { return words.find(part) != std::string::npos; };
+  if (says("imed out") || says("imeout")) throw TimeoutError({.what = words});
+  if (says("by peer") || says("Broken pipe") || says("onnection closed") || says("ailed to recv")) {
+    throw PeerGoneError({.what = words});
+  }
+  throw;
+}
 
 /// output = op over the rows of `parts` (ranks, elements).
 void reduce_rows(at::Tensor output, const at::Tensor& parts, c10d::ReduceOp::RedOpType op) {
@@ -73,12 +90,23 @@ class Connections final : public c10d::ProcessGroupGloo {
 class GlooBackend final : public CollectiveBackend {
  public:
   GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-              const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options)
+              const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) try
       : CollectiveBackend(rank, size, "gloo", options->timeout),
-        gloo_(c10::make_intrusive<Connections>(store, rank, size, options)) {}
+        gloo_(c10::make_intrusive<Connections>(store, rank, size, options)) {
+  } catch (const std::exception& failure) {
+    throw_typed(failure);
+  }
 
   c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override {
-    return c10::make_intrusive<FutureWork>(future_of(std::move(arguments)));
+    const FuturePtr done = future_of(std::move(arguments));
+    const auto typed = [](c10::ivalue::Future& ended) {
+      try {
+        return ended.value();
+      } catch (const std::exception& failure) {
+        throw_typed(failure);
+      }
+    };
+    return c10::make_intrusive<FutureWork>(done->then(typed, done->elementType()));
   }
 
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override {
@@ -177,8 +205,6 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   }
   try {
     return c10::make_intrusive<GlooBackend>(store, rank, world_size, options);
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "gloo could not connect this rank to the others",
                                .where = where,

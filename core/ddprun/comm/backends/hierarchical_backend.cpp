@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/backends/collective_arguments.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
 
@@ -112,8 +112,9 @@ void HierarchicalBackend::wait_for_network(const Works& sent) const {
     for (int host = 0; host < place_.hosts; ++host) {
       if (host != place_.host) peers.push_back(place_.rank_of(host, place_.local_rank));
     }
-    throw std::runtime_error(fmt::format("between hosts, with rank {}: {}",
-                                         fmt::join(peers, " or "), first_line_of(failure)));
+    throw_same_kind(
+        failure, {.what = fmt::format("between hosts, with rank {}: {}", fmt::join(peers, " or "),
+                                      first_line_of(failure))});
   }
 }
 

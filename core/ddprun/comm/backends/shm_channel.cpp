@@ -15,6 +15,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -224,16 +225,14 @@ void ShmChannel::wait_all(Count count, std::uint32_t target) {
 }
 
 void ShmChannel::check_peers(Count count, std::uint32_t target) const {
-  const auto fail = [this](int peer, const std::string& how) {
-    throw std::runtime_error(place_.name_of(peer) + " " + how);
-  };
   const auto missing = [&](int peer) { return !reached((page(peer).*count).load(), target); };
   if (aborted_) throw std::runtime_error("the process group was closed");
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     pollfd process{.fd = processes_[peer].get(), .events = POLLIN, .revents = 0};
     if (::poll(&process, 1, 0) == 1 && missing(peer)) {
-      fail(peer, "is gone: process " + std::to_string(pids_[peer]) + " has ended");
+      throw PeerGoneError({.what = place_.name_of(peer) + " is gone: process " +
+                                   std::to_string(pids_[peer]) + " has ended"});
     }
   }
   // This comes last, because a rank that failed or left may have done so only because another one
@@ -241,11 +240,14 @@ void ShmChannel::check_peers(Count count, std::uint32_t target) const {
   for (int peer = 0; peer < size(); ++peer) {
     const std::uint32_t state = page(peer).state;
     if (state == kHere || !missing(peer)) continue;
-    fail(peer, state == kLeft ? "has left the group" : "gave up: a collective failed there");
+    throw PeerGoneError(
+        {.what = place_.name_of(peer) +
+                 (state == kLeft ? " has left the group" : " gave up: a collective failed there")});
   }
   for (int peer = 0; peer < size() && now_ns() > deadline_ns_; ++peer) {
     if (!missing(peer)) continue;
-    fail(peer, "did not come: timed out after " + std::to_string(timeout_.count()) + " ms");
+    throw TimeoutError({.what = place_.name_of(peer) + " did not come: timed out after " +
+                                std::to_string(timeout_.count()) + " ms"});
   }
 }
 

@@ -1,5 +1,5 @@
-// Where the ranks of one host meet in shared memory: what each rank calls, how far it is, and
-// whether it is still there.
+// The shared memory through which the ranks of one host synchronize: what each rank calls, how far
+// it is, and whether it is still there.
 #pragma once
 
 #include <atomic>
@@ -56,8 +56,8 @@ class ShmChannel {
   static constexpr std::int64_t kSlotBytes = std::int64_t{512} << 10;
   static constexpr int kSlots = 3;  ///< one chunk is filled, one reduced, one's results collected
 
-  /// Meets the other ranks through `store`, which must be used by this object alone. Throws
-  /// ShmRefused, or c10d's error if ranks do not come.
+  /// Finds the other ranks through `store`, which must be used by this object alone. Throws
+  /// ShmRefused, and TimeoutError if ranks do not come.
   ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
              std::chrono::milliseconds timeout);
   /// Tells the others that this rank has left.
@@ -81,8 +81,8 @@ class ShmChannel {
   void post();
   void finish();
   /// Returns when every rank has posted (finished) all chunks that this rank has, except the last
-  /// `lead` ones. Throws std::runtime_error if a rank has ended, left or failed before that, if the
-  /// time is up, or after abort().
+  /// `lead` ones. Throws PeerGoneError if a rank has ended, left or failed before that,
+  /// TimeoutError if the time is up, and std::runtime_error after abort().
   void wait_posted(int lead = 0);
   void wait_finished(int lead = 0);
 

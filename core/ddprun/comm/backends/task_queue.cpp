@@ -9,10 +9,10 @@
 #include <deque>
 #include <mutex>
 #include <stdexcept>
-#include <string>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
 
@@ -31,7 +31,7 @@ struct Task {
 struct TaskQueue::State {
   void progress();
   void watch(std::chrono::milliseconds limit);
-  void give_up(const std::string& why);
+  void give_up(std::exception_ptr why);
   std::exception_ptr run(Task& task);
 
   std::function<void()> on_failure, on_given_up;
@@ -56,7 +56,7 @@ void TaskQueue::State::progress() {
     lock.unlock();
     if (!error) error = run(task);
     lock.lock();
-    if (given_up) return;  // whoever waited has been told
+    if (given_up) return;  // its futures are set
     failure = error;
     {
       const Task done = std::move(task);
@@ -94,20 +94,21 @@ void TaskQueue::State::watch(std::chrono::milliseconds limit) {
     const std::int64_t began = began_ns;
     if (began == 0 || now_ns() - began < std::chrono::nanoseconds(limit).count()) continue;
     lock.unlock();
-    give_up(fmt::format("no end within {:g} s: timed out",
-                        std::chrono::duration<double>(limit).count()));
+    give_up(std::make_exception_ptr(
+        TimeoutError({.what = fmt::format("no end within {:g} s: timed out",
+                                          std::chrono::duration<double>(limit).count())})));
     lock.lock();
   }
 }
 
 /// Fails what is under way and queued. The queue's thread touches nothing of it afterwards.
-void TaskQueue::State::give_up(const std::string& why) {
+void TaskQueue::State::give_up(std::exception_ptr why) {
   std::vector<FuturePtr> waited_for;
   {
     const std::lock_guard lock(mutex);
     if (given_up) return;
     given_up = true;
-    failure = std::make_exception_ptr(std::runtime_error(why));
+    failure = std::move(why);
     for (const Task& task : tasks) waited_for.push_back(task.future);
   }
   on_given_up();
@@ -126,7 +127,10 @@ TaskQueue::TaskQueue(std::chrono::milliseconds limit, std::function<void()> on_g
 }
 
 TaskQueue::~TaskQueue() {
-  if (watch_.joinable() && busy()) state_->give_up("the group ended before this collective did");
+  if (watch_.joinable() && busy()) {
+    state_->give_up(
+        std::make_exception_ptr(std::runtime_error("the group ended before this collective did")));
+  }
   {
     const std::lock_guard lock(state_->mutex);
     state_->closed = true;

@@ -12,6 +12,7 @@
 
 #include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/device/device.h"
 
@@ -176,8 +177,6 @@ std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text
   try {
     return ddprun::all_gather_object(*impl_->store_, round, rank(), size(), text,
                                      impl_->backend_->getBackendOptions()->timeout);
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
                                .where = impl_->backend_->place() + ", " + round,

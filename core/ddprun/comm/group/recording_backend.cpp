@@ -2,11 +2,10 @@
 #include "ddprun/comm/group/recording_backend.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
-#include "ddprun/base/failure.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 
 namespace ddprun {
@@ -16,44 +15,7 @@ namespace {
 /// A worker that is still busy.
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-/// What reaches the caller as it is: our own, and memory that ran out, which is this rank's own
-/// doing and no failure of the communication.
-bool passes(const std::exception& failure) {
-  return dynamic_cast<const CommError*>(&failure) != nullptr || says_out_of_memory(failure);
-}
-
-bool says_peer_gone(const std::string& message) {
-  constexpr std::array kParts{"by peer", "Broken pipe",        "onnection closed", "ailed to recv",
-                              "is gone", "has left the group", "gave up"};
-  return !says_timeout(message) && std::ranges::any_of(kParts, [&message](const char* part) {
-    return message.find(part) != std::string::npos;
-  });
-}
-
-std::string hint_for(const std::string& message) {
-  if (says_timeout(message)) {
-    return "a rank is missing, hangs, or is slower than the limit `timeout_s` under `world:` "
-           "allows";
-  }
-  if (says_peer_gone(message)) return "another rank ended; its own message says why";
-  return "see the messages of the other ranks";
-}
-
 }  // namespace
-
-bool says_timeout(const std::string& message) {
-  return message.find("imed out") != std::string::npos ||
-         message.find("imeout") != std::string::npos ||
-         message.find(" within ") != std::string::npos;  // our own words
-}
-
-void throw_comm_error(const std::exception& failure, ErrorText text) {
-  text.got = first_line_of(failure);
-  if (text.hint.empty()) text.hint = hint_for(text.got);
-  const bool gone = dynamic_cast<const PeerGoneError*>(&failure) != nullptr;
-  if (gone || says_peer_gone(text.got)) throw PeerGoneError(std::move(text));
-  throw CommError(std::move(text));
-}
 
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
   TORCH_CHECK(timeout == kNoTimeout,
@@ -114,7 +76,6 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   try {
     done = start_on(inner(), std::move(arguments))->getFuture();
   } catch (const std::exception& failure) {
-    if (passes(failure)) throw;
     throw_comm_error(failure,
                      {.what = "a collective could not be started",
                       .where = describe(),
@@ -128,8 +89,6 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
     entry->release_span();
     try {
       return operation.value();
-    } catch (const CommError&) {
-      throw;
     } catch (const std::exception& failure) {
       throw_comm_error(failure, {.what = "a collective failed",
                                  .where = describe(),
@@ -152,8 +111,6 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
 void RecordingBackend::shutdown() {
   try {
     inner().shutdown();
-  } catch (const CommError&) {
-    throw;
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "the group could not end in order",
                                .where = place(),
@@ -223,7 +180,6 @@ at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions opt
   try {
     return inner().allocateTensor(elements, options);
   } catch (const std::exception& failure) {
-    if (passes(failure)) throw;
     throw_comm_error(failure, {.what = "the group could not allocate memory for its collectives",
                                .where = place() + ", " + std::to_string(elements) +
                                         " elements of " + std::string(options.dtype().name()),

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/base/error.h"
 #include "ddprun/comm/group/collective.h"
 #include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/device/device.h"
@@ -118,12 +117,5 @@ class RecordingBackend final : public CollectiveBackend {
   /// For each of the backend's threads: when it ended the last collective dropped from entries_.
   std::vector<std::int64_t> worker_free_ns_;
 };
-
-/// Whether the words are of a wait that lasted too long.
-bool says_timeout(const std::string& message);
-
-/// Throws a CommError of this failure, a PeerGoneError where another rank left. The first line of
-/// its message is `got`; where the text has no hint, the message suggests one.
-[[noreturn]] void throw_comm_error(const std::exception& failure, ErrorText text);
 
 }  // namespace ddprun

@@ -14,9 +14,9 @@
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/backends/hierarchical_backend.h"
 #include "ddprun/comm/backends/shm_backend.h"
-#include "ddprun/comm/group/recording_backend.h"
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/device/device.h"
 
 namespace ddprun {
@@ -159,8 +159,6 @@ class Choice {
                          .hint = "`backend: gloo` under `world:` goes over the network instead"});
       }
       return gloo(std::string("auto: shared memory cannot join the ranks; ") + refused.what());
-    } catch (const Error&) {
-      throw;
     } catch (const std::exception& failure) {
       throw_comm_error(failure, {.what = "the ranks could not meet in shared memory",
                                  .where = place_.text(),

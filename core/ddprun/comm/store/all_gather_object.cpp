@@ -7,7 +7,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "ddprun/base/error.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/store_texts.h"
 
 namespace ddprun {
@@ -25,7 +25,7 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
   for (int rank = 0; rank < std::ssize(keys); ++rank) {
     if (!store.check({keys[rank]})) missing.push_back(members.empty() ? rank : members[rank]);
   }
-  throw CommError(
+  throw TimeoutError(
       {.what = "not all ranks came",
        .where = where,
        .got = fmt::format(

@@ -1,4 +1,4 @@
-// Texts that ranks tell one another through a store, of any length.
+// Texts of any length that ranks exchange through a store.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 namespace ddprun {
 
 /// Waits until all of `keys`, one a rank in rank order, are in the store. If they are not within
-/// `timeout`, throws CommError "not all ranks came", which names the missing ranks. Messages call
-/// the caller and what it does `where`.
-/// `members`: the ranks' numbers in the run; empty: their numbers in the list.
+/// `timeout`, throws TimeoutError "not all ranks came", which names the missing ranks. Messages
+/// call the caller and what it does `where`. `members`: the ranks' numbers in the run; empty: their
+/// numbers in the list.
 void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where,
                     const std::vector<int>& members = {});

@@ -16,7 +16,7 @@
 #include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/error.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 
 namespace ddprun {
@@ -157,14 +157,14 @@ bool StoreClient::greet(std::int64_t deadline_ns) {
 }
 
 void StoreClient::fail_silent(std::int64_t limit_ms) {
-  failure_ = std::make_exception_ptr(
-      CommError({.what = "the store of this run does not answer",
-                 .where = place_.where,
-                 .got = fmt::format("no word of {} within {:g} s", place_.server,
-                                    static_cast<double>(limit_ms) * 1e-3),
-                 .expected = "an answer to every request",
-                 .hint = place_.server + " serves it: it is stopped or hangs, or another program "
-                                         "has its port"}));
+  failure_ = std::make_exception_ptr(TimeoutError(
+      {.what = "the store of this run does not answer",
+       .where = place_.where,
+       .got = fmt::format("no word of {} within {:g} s", place_.server,
+                          static_cast<double>(limit_ms) * 1e-3),
+       .expected = "an answer to every request",
+       .hint = place_.server + " serves it: it is stopped or hangs, or another program "
+                               "has its port"}));
   std::rethrow_exception(failure_);
 }
 
