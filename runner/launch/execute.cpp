@@ -61,7 +61,7 @@ std::function<void(const Progress&)> Executor::shown_progress() {
 
 Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
                                bool last) {
-  board_->sit_down(joined_->rank);
+  board_->attach(joined_->rank);
   LaunchBoard::PhaseWriter phases;
   const PhaseSubscription subscription(phases);
   // On gloo's thread; the others learn from it what this rank called.

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 json to_json(const FailureReport& failure) {
   json calls = json::array();
-  for (const MeetingCall& call : failure.recent.calls) {
+  for (const CollectiveCall& call : failure.recent.calls) {
     calls.push_back({call.number, call.kind, call.bytes, call.label});
   }
   return {name_of(failure.kind), failure.reason, failure.recent.phase, std::move(calls)};

@@ -16,7 +16,7 @@ struct FailureReport {
   RankCalls recent;
 };
 
-/// The failure of this process's rank, which writes to `board`.
+/// The failure of this process's rank, which is attached to `board`.
 FailureReport failure_of(const RankInfo& info, const RankError& error, const LaunchBoard& board);
 
 /// The first call that two ranks did not make alike, as the reason of the failure; nothing if there

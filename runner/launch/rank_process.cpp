@@ -102,7 +102,7 @@ int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
   const std::string name = "ddprun rank " + std::to_string(info.rank);
   prctl(PR_SET_NAME, name.c_str());
   signals.leave_to_parent();
-  board.sit_down(info.rank);
+  board.attach(info.rank);
   LaunchBoard::PhaseWriter phases;
   const PhaseSubscription subscription(phases);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the report's

@@ -71,7 +71,7 @@ struct ForkedRank {
 
 /// Forks a rank. The child runs `body` and never returns here. It dies with its parent
 /// (PR_SET_PDEATHSIG) and leaves Ctrl-C to it. It writes nothing to stdout, logs through the pipe,
-/// sits down at `board`, and closes `close_in_child`. Its events:
+/// attaches to `board`, and closes `close_in_child`. Its events:
 ///   {"event":"progress","step":..,"steps":..,"figures":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1

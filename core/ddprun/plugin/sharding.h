@@ -81,10 +81,9 @@ class Slices {
   virtual Transfer broadcast_updated(int index, int owner) = 0;
   /// Updates parameters that this rank owns. For update().
   virtual void update(Range range) = 0;
-  /// The group of `ranks`: some of all ranks, in rising order, this one among them; ranks[i] is its
-  /// rank i. Exactly these ranks call it, and it blocks until all have. Ranks that share several
-  /// subgroups ask for them in the same order. It lives as long as the context. Throws CommError,
-  /// and ConfigError for backend mpi, which has no subgroups.
+  /// The group of `ranks`, in rising order and this rank among them, in which ranks[i] is rank i.
+  /// They alone call it, and it blocks until all have. It lives as long as the context. Throws
+  /// CommError, and ConfigError for backend mpi, which has no subgroups.
   virtual RankGroup& subgroup(const std::vector<int>& ranks) = 0;
 
  protected:

@@ -202,7 +202,7 @@ TEST(Connect, ASizeThatDiffersIsRefusedBeforeGlooAborts) {
   for (const BackendKind backend : {BackendKind::gloo, BackendKind::shm}) {
     LaunchBoard board(2);
     const auto ends = run_process_ranks(2, [&](const RankInfo& info) {
-      board.sit_down(info.rank);
+      board.attach(info.rank);
       const auto group = connect(info, {.backend = backend}, "run");
       group->barrier();
       const at::Tensor tensor = at::zeros({1000 + info.rank});

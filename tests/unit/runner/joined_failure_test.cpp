@@ -10,17 +10,17 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-FailureReport late(std::vector<MeetingCall> calls) {
+FailureReport late(std::vector<CollectiveCall> calls) {
   return {FailureKind::timeout, "timed out", {"in backward of step 3", std::move(calls)}};
 }
 
-const MeetingCall kFirst = make_call(1, "all_reduce", 64, "a");
-const MeetingCall kSecond = make_call(2, "all_reduce", 64, "b");
-const MeetingCall kOther = make_call(2, "all_reduce", 64, "c");
-const MeetingCall kLonger = make_call(2, "all_reduce", 128, "b");
+const CollectiveCall kFirst = make_call(1, "all_reduce", 64, "a");
+const CollectiveCall kSecond = make_call(2, "all_reduce", 64, "b");
+const CollectiveCall kOther = make_call(2, "all_reduce", 64, "c");
+const CollectiveCall kLonger = make_call(2, "all_reduce", 128, "b");
 
 TEST(DifferentCalls, TheFirstOneIsNamedOnBothRanks) {
-  for (const MeetingCall& other : {kOther, kLonger}) {
+  for (const CollectiveCall& other : {kOther, kLonger}) {
     const auto reason =
         different_calls({late({kFirst, kSecond}), late({kFirst, kSecond}), late({kFirst, other})});
     ASSERT_TRUE(reason.has_value());

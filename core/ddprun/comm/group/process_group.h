@@ -33,7 +33,7 @@ struct GroupOrigin {
   int ranks_per_host = 1;  ///< of the group, on this rank's host
   /// Where an error happened, before "rank 0 of 2"; empty: in the group of all ranks.
   std::string place = {};
-  /// Makes a group of some ranks, in which this rank is (RankGroup::subgroup()).
+  /// Makes a group of some ranks, in which this rank is (subgroup()).
   std::function<std::unique_ptr<ProcessGroup>(const std::vector<int>& ranks)> subgroup = {};
 };
 
@@ -78,15 +78,20 @@ class ProcessGroup final : public RankGroup {
   /// messages, and is not recorded. Blocks; all ranks call it in the same order.
   std::vector<std::string> all_gather_object(const std::string& text);
 
+  /// The group of `ranks`: some ranks of this group, in rising order, this one among them; ranks[i]
+  /// is its rank i. Exactly these ranks call it, and it blocks until all have. Ranks that share
+  /// several subgroups ask for them in the same order. All ranks give this group itself. The
+  /// subgroup lives as long as this group, whose records include its collectives. Throws CommError,
+  /// and ConfigError for backend mpi, which has no subgroups.
   ProcessGroup& subgroup(const std::vector<int>& ranks);
   /// These ranks as a c10d::ProcessGroup, for code written against that (c10d::Reducer). Its
   /// collectives are recorded too, labelled with their c10d names.
   c10::intrusive_ptr<c10d::ProcessGroup> as_c10d();
 
-  /// The collectives completed since the last call, those of subgroups too, in the order of
-  /// enqueueing. On the CPU it does
-  /// not wait: those under way come with a later call. If nobody takes records, between 65,536 and
-  /// twice as many are kept.
+  /// The collectives that were completed since the last call, those of subgroups too, in the order
+  /// in which they were enqueued. On the CPU it does not wait: collectives under way come with a
+  /// later call. If nobody takes records, the last ones are kept: at least 65,536, and at most
+  /// twice as many.
   std::vector<CollectiveRecord> take_records();
 
   /// Call after a launch of captured work: its collectives have run again, and take_records() will

@@ -29,8 +29,8 @@ struct GroupPlace {
 };
 
 /// Throws ConfigError if config.backend does not fit what this rank knows by itself: its device,
-/// and how many ranks are on its host. All ranks of a launch refuse the same, so nobody needs to be
-/// met for it, and nobody waits for a rank that has refused.
+/// and how many ranks are on its host. All ranks of a launch refuse the same, so it takes no
+/// communication, and nobody waits for a rank that has refused.
 void check_backend(const HostClaim& claim, int world_size, const CommConfig& config,
                    const Device& device);
 

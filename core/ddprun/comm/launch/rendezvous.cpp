@@ -116,8 +116,7 @@ Descriptor listen_for_ranks(const RankInfo& info) {
                    .hint = "another program may use the port: choose another MASTER_PORT"});
 }
 
-/// A connection to the store that the ranks meet in; on rank 0, unless the launcher serves it, with
-/// the server.
+/// A connection to the store of the run; on rank 0, unless the launcher serves it, with the server.
 StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
   const bool serves = info.rank == 0 && !info.agent_store;
   std::unique_ptr<StoreServer> server;
@@ -131,9 +130,9 @@ StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
       timeout, std::move(server));
 }
 
-/// The store that the run's ranks meet in. The runs of a joined launch follow one another at one
-/// port, so its store stays open until the process ends: were it opened anew for each run, a rank
-/// that is ahead would meet the next run in the last one's store, just before rank 0 closes that.
+/// The store of the run. The runs of a joined launch follow one another at one port, so its store
+/// stays open until the process ends: were it opened anew for each run, a rank that is ahead would
+/// join the next run in the last one's store, just before rank 0 closes that.
 StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   if (info.launcher == kOwnLauncher) return open_store(info, timeout);
   static std::mutex mutex;
@@ -158,17 +157,17 @@ void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::millise
 }
 
 constexpr const char* kDecision = "decision";
-constexpr const char* kHeard = "heard/";
+constexpr const char* kRead = "read/";
 
 StorePtr topic_store(const RankInfo& info, const std::string& topic,
                      std::chrono::milliseconds timeout) {
   return c10::make_intrusive<c10d::PrefixStore>("ddprun/" + topic, store_of(info, timeout));
 }
 
-/// The decision, which is there; says that this rank knows it.
-std::string hear(c10d::Store& store, const RankInfo& info) {
+/// The decision, which is there; confirms that this rank has read it.
+std::string read_decision(c10d::Store& store, const RankInfo& info) {
   std::string decision = store.get_to_str(kDecision);
-  leave_word(store, kHeard + std::to_string(info.rank));
+  set_and_flush(store, kRead + std::to_string(info.rank));
   return decision;
 }
 
@@ -206,7 +205,7 @@ std::pair<int, int> listen_on_free_port() {
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id, const std::string& host,
                                       Device& device) {
-  if (info.world_size == 1) {  // nobody to meet
+  if (info.world_size == 1) {  // needs no rendezvous
     return make_group(make_thread_store(), {0, 1, {host, 0, 1}, "127.0.0.1"}, config, device);
   }
   check_descriptors(info);
@@ -245,19 +244,19 @@ std::string decide_in_launch(
   } catch (const c10::Error&) {  // the time is over
     wait_for_ranks(*store, keys, to_milliseconds(0), place_of(info) + ", " + topic);
   }
-  return hear(*store, info);
+  return read_decision(*store, info);
 }
 
 std::string impose_in_launch(const RankInfo& info, const std::string& topic,
                              const std::string& decision, double timeout_s) {
   const StorePtr store = topic_store(info, topic, to_milliseconds(timeout_s));
   store->compareSet(kDecision, "", decision);
-  return hear(*store, info);
+  return read_decision(*store, info);
 }
 
 void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s) {
   const auto timeout = to_milliseconds(timeout_s);
-  topic_store(info, topic, timeout)->wait(keys_of_ranks(kHeard, info.world_size), timeout);
+  topic_store(info, topic, timeout)->wait(keys_of_ranks(kRead, info.world_size), timeout);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {

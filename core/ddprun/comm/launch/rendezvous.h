@@ -53,7 +53,8 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
 /// One decision for all ranks of a launch that was joined, while no group connects them. Each rank
 /// calls it with its own text. `decide` is called on the last one that comes, with the texts of all
 /// in rank order; its result, which is not empty, is returned on every rank. Throws CommError if a
-/// rank does not come within `timeout_s`; it says what the ranks meet for, `topic`.
+/// rank does not come within `timeout_s`. `topic` names what is decided, in errors and in the
+/// store.
 std::string decide_in_launch(
     const RankInfo& info, const std::string& topic, const std::string& text, double timeout_s,
     const std::function<std::string(const std::vector<std::string>&)>& decide);
@@ -64,9 +65,9 @@ std::string impose_in_launch(const RankInfo& info, const std::string& topic,
 /// Waits until all ranks have heard the decision, because this process may serve the store and end.
 void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s);
 
-/// For tests: `world_size` groups over one in-process store, one for each thread that plays a rank.
-/// Every thread calls it with the same `store` (make_thread_store()). Only ranks and sizes of
-/// `info` count.
+/// The same for ranks that are threads of one process: each calls it with the same in-process
+/// `store` (make_thread_store()). A group of one rank needs no other thread. Of `info`, only ranks
+/// and sizes count.
 c10::intrusive_ptr<c10d::Store> make_thread_store();
 std::unique_ptr<ProcessGroup> connect_thread(c10::intrusive_ptr<c10d::Store> store, int rank,
                                              int world_size, const CommConfig& config,

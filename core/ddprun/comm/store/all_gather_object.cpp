@@ -50,7 +50,7 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
   wait_for_ranks(store, keys, timeout, where, members);
   std::vector<std::string> texts;
   for (const auto& key : keys) texts.push_back(fetch_text(store, key));
-  leave_word(store, read[rank]);
+  set_and_flush(store, read[rank]);
   if (rank == 0) {  // nobody needs the keys any more when all have read them
     wait_for_ranks(store, read, timeout, where, members);
     for (const auto& key : keys) remove_text(store, key);

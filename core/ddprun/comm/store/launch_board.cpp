@@ -1,4 +1,4 @@
-// One seat a rank, which the rank alone writes, without locks.
+// One slot a rank, which the rank alone writes, without locks.
 #include "ddprun/comm/store/launch_board.h"
 
 #include <sys/mman.h>
@@ -33,8 +33,8 @@ void copy_text(char (&to)[N], std::string_view from) {
 }
 
 /// Two ranks made calls of one number that differ. `phase`: where `rank` was.
-CommError different_calls_error(const std::string& phase, int rank, const MeetingCall& call,
-                                int other_rank, const MeetingCall& other) {
+CommError different_calls_error(const std::string& phase, int rank, const CollectiveCall& call,
+                                int other_rank, const CollectiveCall& other) {
   return CommError({.what = "the ranks called different collectives",
                     .where = "call " + std::to_string(call.number) + " of each, " + phase +
                              " of rank " + std::to_string(rank),
@@ -46,10 +46,10 @@ CommError different_calls_error(const std::string& phase, int rank, const Meetin
 }
 
 /// The first call of `a` that `b` made otherwise.
-std::optional<std::pair<MeetingCall, MeetingCall>> first_difference(const RankCalls& a,
-                                                                    const RankCalls& b) {
-  for (const MeetingCall& call : a.calls) {
-    const auto other = std::ranges::find(b.calls, call.number, &MeetingCall::number);
+std::optional<std::pair<CollectiveCall, CollectiveCall>> first_difference(const RankCalls& a,
+                                                                          const RankCalls& b) {
+  for (const CollectiveCall& call : a.calls) {
+    const auto other = std::ranges::find(b.calls, call.number, &CollectiveCall::number);
     if (other != b.calls.end() && !same_call(call, *other)) return {{call, *other}};
   }
   return {};
@@ -57,15 +57,15 @@ std::optional<std::pair<MeetingCall, MeetingCall>> first_difference(const RankCa
 
 }  // namespace
 
-MeetingCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
-                      std::string_view label) {
-  MeetingCall call{.number = number, .bytes = bytes};
+CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
+                         std::string_view label) {
+  CollectiveCall call{.number = number, .bytes = bytes};
   copy_text(call.kind, kind);
   copy_text(call.label, label);
   return call;
 }
 
-bool same_call(const MeetingCall& a, const MeetingCall& b) {
+bool same_call(const CollectiveCall& a, const CollectiveCall& b) {
   return a.bytes == b.bytes && std::string_view(a.kind) == b.kind &&
          std::string_view(a.label) == b.label;
 }
@@ -80,12 +80,12 @@ std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
   return {};
 }
 
-/// A word is written by its rank alone. A call is written before its number, so who reads the
+/// A value is written by its rank alone. A call is written before its number, so who reads the
 /// number before and after has read one call.
-struct LaunchBoard::Seat {
+struct LaunchBoard::Slot {
   struct Entry {
     std::atomic<std::uint64_t> number;
-    MeetingCall call;
+    CollectiveCall call;
   };
   std::atomic<const char*> phase;
   std::atomic<std::int64_t> steps;
@@ -103,7 +103,7 @@ int own_rank = -1;
 
 }  // namespace
 
-std::string MeetingCall::text() const {
+std::string CollectiveCall::text() const {
   std::string text = kind;
   if (label[0] != '\0') text += " '" + std::string(label) + "'";
   return bytes == 0 ? text : text + " of " + std::to_string(bytes) + " bytes";
@@ -111,32 +111,32 @@ std::string MeetingCall::text() const {
 
 LaunchBoard::LaunchBoard(int ranks)
     : ranks_(ranks),
-      memory_(::mmap(nullptr, ranks * sizeof(Seat), PROT_READ | PROT_WRITE,
+      memory_(::mmap(nullptr, ranks * sizeof(Slot), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
   if (memory_ == MAP_FAILED) {
     throw std::system_error(errno, std::generic_category(), "memory that ranks share");
   }
 }
 
-LaunchBoard::~LaunchBoard() { ::munmap(memory_, ranks_ * sizeof(Seat)); }
+LaunchBoard::~LaunchBoard() { ::munmap(memory_, ranks_ * sizeof(Slot)); }
 
-LaunchBoard::Seat& LaunchBoard::seat(int rank) const { return static_cast<Seat*>(memory_)[rank]; }
+LaunchBoard::Slot& LaunchBoard::slot(int rank) const { return static_cast<Slot*>(memory_)[rank]; }
 
-void LaunchBoard::sit_down(int rank) {
-  Seat& own = seat(rank);
+void LaunchBoard::attach(int rank) {
+  Slot& own = slot(rank);
   own.phase = nullptr;
   own.steps = 0;
   own.waits = 0;
   own.wait_begin_ns = 0;
   own.progress_ns = 0;
   own.calls = 0;
-  for (Seat::Entry& entry : own.entries) entry.number = 0;
+  for (Slot::Entry& entry : own.entries) entry.number = 0;
   own_board = this;
   own_rank = rank;
 }
 
 RankStatus LaunchBoard::status(int rank) const {
-  const Seat& from = seat(rank);
+  const Slot& from = slot(rank);
   RankStatus status;
   const char* const phase = from.phase;
   const std::string step = std::to_string(from.steps - 1);
@@ -161,10 +161,10 @@ RankStatus LaunchBoard::status(int rank) const {
   return status;
 }
 
-std::optional<MeetingCall> LaunchBoard::call(int rank, std::uint64_t number) const {
-  Seat::Entry& entry = seat(rank).entries[number % kKept];
+std::optional<CollectiveCall> LaunchBoard::call(int rank, std::uint64_t number) const {
+  Slot::Entry& entry = slot(rank).entries[number % kKept];
   if (number == 0 || entry.number.load() != number) return {};
-  const MeetingCall copy = entry.call;
+  const CollectiveCall copy = entry.call;
   // A load would not keep the copy before it, and ThreadSanitizer knows no fences.
   if (entry.number.fetch_add(0) != number) return {};
   return copy;
@@ -172,7 +172,7 @@ std::optional<MeetingCall> LaunchBoard::call(int rank, std::uint64_t number) con
 
 RankCalls LaunchBoard::recent_calls(int rank) const {
   RankCalls recent{status(rank).phase, {}};
-  const std::uint64_t last = seat(rank).calls;
+  const std::uint64_t last = slot(rank).calls;
   for (std::uint64_t number = last < kKept ? 1 : last - kKept + 1; number <= last; ++number) {
     if (const auto found = call(rank, number)) recent.calls.push_back(*found);
   }
@@ -181,38 +181,38 @@ RankCalls LaunchBoard::recent_calls(int rank) const {
 
 LaunchBoard::Wait::Wait() {
   if (own_board == nullptr) return;
-  Seat& own = own_board->seat(own_rank);
+  Slot& own = own_board->slot(own_rank);
   if (own.waits == 0) own.wait_begin_ns = now_ns();
   ++own.waits;  // last: who sees it finds the time
 }
 
 LaunchBoard::Wait::~Wait() {
-  if (own_board != nullptr) --own_board->seat(own_rank).waits;
+  if (own_board != nullptr) --own_board->slot(own_rank).waits;
 }
 
 void LaunchBoard::PhaseWriter::begin(Phase phase) {
   if (own_board == nullptr) return;
-  Seat& own = own_board->seat(own_rank);
+  Slot& own = own_board->slot(own_rank);
   own.phase = to_string(phase);
   if (phase == Phase::step) ++own.steps;
 }
 
 void LaunchBoard::PhaseWriter::end(Phase phase) {
   if (own_board == nullptr) return;
-  Seat& own = own_board->seat(own_rank);
+  Slot& own = own_board->slot(own_rank);
   own.phase = own.steps == 0 ? kCheck : phase == Phase::step ? kAfterStep : to_string(Phase::step);
 }
 
 void LaunchBoard::note_progress() {
-  if (own_board != nullptr) own_board->seat(own_rank).progress_ns = now_ns();
+  if (own_board != nullptr) own_board->slot(own_rank).progress_ns = now_ns();
 }
 
 void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
                            std::string_view label) {
   if (own_board == nullptr || own_board->ranks_ != size) return;
-  Seat& own = own_board->seat(own_rank);
-  const MeetingCall call = make_call(own.calls + 1, kind, bytes, label);
-  Seat::Entry& entry = own.entries[call.number % kKept];
+  Slot& own = own_board->slot(own_rank);
+  const CollectiveCall call = make_call(own.calls + 1, kind, bytes, label);
+  Slot::Entry& entry = own.entries[call.number % kKept];
   entry.number = 0;
   entry.call = call;
   // Sequentially consistent: of two ranks one at least sees the other's call.

@@ -13,8 +13,8 @@
 
 namespace ddprun {
 
-/// One meeting of all ranks: a collective, or an exchange of texts.
-struct MeetingCall {
+/// One call that all ranks make: of a collective, or of an exchange of texts.
+struct CollectiveCall {
   std::uint64_t number = 0;  ///< of this rank's calls, from 1; 0: none yet
   std::int64_t bytes = 0;
   char kind[24] = {};   ///< "all_reduce"
@@ -25,14 +25,14 @@ struct MeetingCall {
 };
 
 /// The call of these values; what is too long is cut.
-MeetingCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
-                      std::string_view label);
+CollectiveCall make_call(std::uint64_t number, std::string_view kind, std::int64_t bytes,
+                         std::string_view label);
 /// Whether kind, bytes and label are the same.
-bool same_call(const MeetingCall& a, const MeetingCall& b);
+bool same_call(const CollectiveCall& a, const CollectiveCall& b);
 /// The last calls of a rank, oldest first, and what it does: "in backward of step 3".
 struct RankCalls {
   std::string phase;
-  std::vector<MeetingCall> calls;
+  std::vector<CollectiveCall> calls;
 };
 /// The first call that two ranks did not make alike; nothing if there is none. `ranks`: in rank
 /// order. A call that only one of them has is no difference.
@@ -44,7 +44,7 @@ struct RankStatus {
   /// It waits for other ranks, and no collective has ended here since then. Nothing: it does its
   /// own work.
   std::optional<std::int64_t> waiting_since_ns;
-  MeetingCall last;
+  CollectiveCall last;
 };
 
 /// Made by the parent before it forks, so a rank that is stopped or hangs can be read all the same.
@@ -60,14 +60,14 @@ class LaunchBoard {
   /// As the rank has it now.
   RankStatus status(int rank) const;
   /// That call of that rank, if it was made and is not long ago.
-  std::optional<MeetingCall> call(int rank, std::uint64_t number) const;
+  std::optional<CollectiveCall> call(int rank, std::uint64_t number) const;
   RankCalls recent_calls(int rank) const;
   /// Call it in the rank's process: from now on this process writes as `rank`, which has done
   /// nothing yet.
-  void sit_down(int rank);
+  void attach(int rank);
 
   /// As long as such an object lives, this process's rank waits for others. Does nothing in a
-  /// process that sits at no board.
+  /// process that is attached to no board.
   class Wait {
    public:
     Wait();
@@ -90,8 +90,8 @@ class LaunchBoard {
   static void note_progress();
 
  private:
-  struct Seat;
-  Seat& seat(int rank) const;
+  struct Slot;
+  Slot& slot(int rank) const;
 
   int ranks_;
   void* memory_;

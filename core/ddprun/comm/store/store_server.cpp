@@ -93,7 +93,7 @@ struct Connection {
 class Loop {
  public:
   Loop(Descriptor listener, int stop) : listener_(std::move(listener)), stop_(stop) {
-    ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);  // who knocks may be gone before accept()
+    ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);  // a client may be gone before accept()
   }
 
   void run() {

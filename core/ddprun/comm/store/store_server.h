@@ -1,4 +1,4 @@
-// Serves the store that the ranks of a run meet in, on a thread of its own.
+// Serves the store of a run, through which its ranks find each other, on a thread of its own.
 #pragma once
 
 #include <memory>

@@ -43,11 +43,11 @@ void remove_text(c10d::Store& store, const std::string& key) {
   store.deleteKey(key);
 }
 
-void leave_word(c10d::Store& store, const std::string& key) {
+void set_and_flush(c10d::Store& store, const std::string& key) {
   store.set(key, std::string("1"));
   try {
     store.check({key});
-  } catch (const CommError&) {  // the rank has heard it, and left
+  } catch (const CommError&) {  // the rank has read it, and left
   }
 }
 

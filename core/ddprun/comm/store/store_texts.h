@@ -14,7 +14,7 @@ void remove_text(c10d::Store& store, const std::string& key);
 
 /// Sets the key for a rank that waits for it, and returns when the store has it: a process that
 /// ends at once would take an unread request with it. It is no error if that rank, which had waited
-/// for this word alone, has left with the store.
-void leave_word(c10d::Store& store, const std::string& key);
+/// for this key alone, has left with the store.
+void set_and_flush(c10d::Store& store, const std::string& key);
 
 }  // namespace ddprun
