@@ -14,6 +14,7 @@
 #include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
+#include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/comm_failure.h"
@@ -27,6 +28,7 @@ using c10d::detail::CheckResponseType;
 using c10d::detail::QueryType;
 using c10d::detail::WaitResponseType;
 using std::chrono::milliseconds;
+using Bytes = std::vector<std::uint8_t>;
 
 /// Between attempts to connect, while nobody listens yet.
 constexpr milliseconds kRetry{50};
@@ -211,68 +213,56 @@ bool StoreClient::receive(void* data, std::size_t size, std::int64_t deadline_ns
   return true;
 }
 
-template <typename T>
-T StoreClient::answer() {
-  T value{};
-  if (!receive(&value, sizeof value, now_ns() + nanoseconds(timeout_))) {
-    fail_silent(timeout_.count());
-  }
-  return value;
+void StoreClient::fill(void* data, std::size_t size) {
+  if (!receive(data, size, now_ns() + nanoseconds(timeout_))) fail_silent(timeout_.count());
 }
 
-std::vector<std::uint8_t> StoreClient::answer_bytes() {
-  std::vector<std::uint8_t> bytes(answer<std::uint64_t>());
-  if (!receive(bytes.data(), bytes.size(), now_ns() + nanoseconds(timeout_))) {
-    fail_silent(timeout_.count());
+template <typename T>
+T StoreClient::ask(const std::string& request) {
+  const std::lock_guard lock(mutex_);
+  const LaunchBoard::Wait waiting;
+  send(request);
+  T value{};
+  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    fill(&value, sizeof value);
+  } else {
+    std::uint64_t size = 0;
+    fill(&size, sizeof size);
+    value.resize(size);
+    fill(value.data(), size);
   }
-  return bytes;
+  return value;
 }
 
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
   return c10::make_intrusive<StoreClient>(place_, timeout_);
 }
 
-void StoreClient::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+void StoreClient::set(const std::string& key, const Bytes& value) {
   const std::lock_guard lock(mutex_);
   send(Request(QueryType::SET).key(key).text(value).bytes());
 }
 
-std::vector<std::uint8_t> StoreClient::compareSet(const std::string& key,
-                                                  const std::vector<std::uint8_t>& current,
-                                                  const std::vector<std::uint8_t>& desired) {
-  const std::lock_guard lock(mutex_);
-  const LaunchBoard::Wait waiting;
-  send(Request(QueryType::COMPARE_SET).key(key).text(current).text(desired).bytes());
-  return answer_bytes();
+Bytes StoreClient::compareSet(const std::string& key, const Bytes& current, const Bytes& desired) {
+  return ask<Bytes>(Request(QueryType::COMPARE_SET).key(key).text(current).text(desired).bytes());
 }
 
-std::vector<std::uint8_t> StoreClient::get(const std::string& key) {
-  const std::lock_guard lock(mutex_);
-  const LaunchBoard::Wait waiting;
-  wait_locked({key}, timeout_);
-  send(Request(QueryType::GET).key(key).bytes());
-  return answer_bytes();
+Bytes StoreClient::get(const std::string& key) {
+  wait({key}, timeout_);
+  return ask<Bytes>(Request(QueryType::GET).key(key).bytes());
 }
 
 std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
-  const std::lock_guard lock(mutex_);
-  const LaunchBoard::Wait waiting;
-  send(Request(QueryType::ADD).key(key).value(value).bytes());
-  return answer<std::int64_t>();
+  return ask<std::int64_t>(Request(QueryType::ADD).key(key).value(value).bytes());
 }
 
 bool StoreClient::deleteKey(const std::string& key) {
-  const std::lock_guard lock(mutex_);
-  const LaunchBoard::Wait waiting;
-  send(Request(QueryType::DELETE_KEY).key(key).bytes());
-  return answer<std::int64_t>() == 1;
+  return ask<std::int64_t>(Request(QueryType::DELETE_KEY).key(key).bytes()) == 1;
 }
 
 bool StoreClient::check(const std::vector<std::string>& keys) {
-  const std::lock_guard lock(mutex_);
-  const LaunchBoard::Wait waiting;
-  send(Request(QueryType::CHECK).keys(keys).bytes());
-  return answer<CheckResponseType>() == CheckResponseType::READY;
+  return ask<CheckResponseType>(Request(QueryType::CHECK).keys(keys).bytes()) ==
+         CheckResponseType::READY;
 }
 
 std::int64_t StoreClient::getNumKeys() {
@@ -282,10 +272,6 @@ std::int64_t StoreClient::getNumKeys() {
 void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const std::lock_guard lock(mutex_);
   const LaunchBoard::Wait waiting;
-  wait_locked(keys, timeout);
-}
-
-void StoreClient::wait_locked(const std::vector<std::string>& keys, milliseconds timeout) {
   send(Request(QueryType::WAIT).keys(keys).bytes());
   WaitResponseType ended{};
   if (receive(&ended, sizeof ended, now_ns() + nanoseconds(timeout))) return;

@@ -58,10 +58,10 @@ class StoreClient final : public c10d::Store {
   /// Fills `data`. Returns false if no byte came until then.
   bool receive(void* data, std::size_t size, std::int64_t deadline_ns);
   /// As receive(), within the time limit of an answer.
+  void fill(void* data, std::size_t size);
+  /// Sends a request and returns the answer: a number, or the bytes of a value.
   template <typename T>
-  T answer();
-  std::vector<std::uint8_t> answer_bytes();
-  void wait_locked(const std::vector<std::string>& keys, std::chrono::milliseconds timeout);
+  T ask(const std::string& request);
   [[noreturn]] void fail_silent(std::int64_t limit_ms);
   [[noreturn]] void fail_lost(const std::string& cause);
 
