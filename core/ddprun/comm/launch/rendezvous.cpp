@@ -3,7 +3,9 @@
 #include "ddprun/comm/launch/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netdb.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,11 +20,9 @@
 #include "ddprun/base/descriptor.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/launch/backend_choice.h"
-#include "ddprun/comm/launch/descriptor_check.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"
-#include "ddprun/comm/store/store_texts.h"
 
 namespace ddprun {
 
@@ -33,6 +33,25 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 std::string place_of(const RankInfo& info) {
   return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
          ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
+}
+
+/// Throws CommError if too few file descriptors are left for the sockets and files of a rank's
+/// connections. Without this check the shortage shows somewhere within the store or the backend, as
+/// a port that is taken or a rank that does not come.
+void check_descriptors(const RankInfo& info) {
+  // A socket to every rank, and on rank 0 one of the store's to every rank; the rest is event
+  // loops, the store's own ends and shared memory.
+  constexpr int kOfOneself = 10;
+  const int needed = kOfOneself + (info.rank == 0 ? 2 : 1) * info.world_size;
+  const int left = free_descriptors(needed);
+  if (left >= needed) return;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  throw CommError({.what = "too few file descriptors are left to connect this rank",
+                   .where = fmt::format("rank {} of {}", info.rank, info.world_size),
+                   .got = fmt::format("{} of the {} that it may have", left, limit.rlim_cur),
+                   .expected = fmt::format("at least {}", needed),
+                   .hint = "`ulimit -n 4096` raises the limit; fewer ranks need fewer"});
 }
 
 /// The address of this host on the way to the master: what the others can reach, and of the network
@@ -174,20 +193,6 @@ std::string read_decision(c10d::Store& store, const RankInfo& info) {
 }  // namespace
 
 std::pair<int, int> listen_on_free_port() {
-  const auto fail = [] {
-    if (errno == EMFILE || errno == ENFILE) {
-      throw CommError({.what = "no file descriptor is left for the store of a run",
-                       .where = "127.0.0.1",
-                       .got = std::strerror(errno),
-                       .expected = "a socket more",
-                       .hint = "`ulimit -n 4096` raises the limit"});
-    }
-    throw CommError({.what = "no port to listen on",
-                     .where = "127.0.0.1",
-                     .got = std::strerror(errno),
-                     .expected = "a free TCP port on the loopback interface",
-                     .hint = "`ip address show lo` says whether it is up"});
-  };
   Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -197,7 +202,15 @@ std::pair<int, int> listen_on_free_port() {
   if (listener.get() < 0 || ::bind(listener.get(), generic, length) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0 ||
       ::getsockname(listener.get(), generic, &length) != 0) {
-    fail();
+    const bool none_left = errno == EMFILE || errno == ENFILE;
+    throw CommError(
+        {.what = none_left ? "no file descriptor is left for the store of a run"
+                           : "no port to listen on",
+         .where = "127.0.0.1",
+         .got = std::strerror(errno),
+         .expected = none_left ? "a socket more" : "a free TCP port on the loopback interface",
+         .hint = none_left ? "`ulimit -n 4096` raises the limit"
+                           : "`ip address show lo` says whether it is up"});
   }
   return {listener.take(), ntohs(address.sin_port)};
 }

@@ -1,4 +1,5 @@
-// One key a rank in the store for its text, and one to say that it has read the others.
+// One key for each piece of a text, and one for their number; of each rank a text, and a key to say
+// that it has read the others.
 #include "ddprun/comm/store/all_gather_object.h"
 
 #include <fmt/format.h>
@@ -8,17 +9,60 @@
 #include <iterator>
 
 #include "ddprun/comm/store/comm_failure.h"
-#include "ddprun/comm/store/store_texts.h"
 
 namespace ddprun {
+
+namespace {
+
+/// A TCPStore refuses messages above 8 MiB; the samples of a long run are more.
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+
+std::string piece_key(const std::string& key, std::size_t piece) {
+  return key + "/" + std::to_string(piece);
+}
+
+std::size_t count_pieces(c10d::Store& store, const std::string& key) {
+  return std::stoull(store.get_to_str(key));
+}
+
+void remove_text(c10d::Store& store, const std::string& key) {
+  for (std::size_t piece = 0, pieces = count_pieces(store, key); piece < pieces; ++piece) {
+    store.deleteKey(piece_key(key, piece));
+  }
+  store.deleteKey(key);
+}
+
+}  // namespace
+
+void post_text(c10d::Store& store, const std::string& key, const std::string& text) {
+  std::size_t pieces = 0;
+  for (std::size_t begin = 0; begin < text.size(); begin += kPieceBytes) {
+    store.set(piece_key(key, pieces++), text.substr(begin, kPieceBytes));
+  }
+  store.set(key, std::to_string(pieces));  // last: whoever sees it finds the pieces
+}
+
+std::string fetch_text(c10d::Store& store, const std::string& key) {
+  std::string text;
+  for (std::size_t piece = 0, pieces = count_pieces(store, key); piece < pieces; ++piece) {
+    text += store.get_to_str(piece_key(key, piece));
+  }
+  return text;
+}
+
+void set_and_flush(c10d::Store& store, const std::string& key) {
+  store.set(key, std::string("1"));
+  try {
+    store.check({key});
+  } catch (const CommError&) {  // the rank has read it, and left
+  }
+}
 
 void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where,
                     const std::vector<int>& members) {
   try {
     return store.wait(keys, timeout);
-  } catch (const CommError&) {
-    throw;
   } catch (const c10::Error&) {  // the time is over
   }
   std::vector<int> missing;
