@@ -1,7 +1,10 @@
 // Reduction loops, compiled once a SIMD level and chosen at run time.
 #include "ddprun/comm/backends/shm_reduce.h"
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ddprun/comm/backends/shm_reduce.cpp"
@@ -91,7 +94,7 @@ HWY_INLINE void reduce(std::int64_t bytes, Inputs inputs, Outputs outputs) {
 }
 
 template <class T>
-HWY_INLINE void reduce_by(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
+void reduce_by(ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
   if (op == ReduceOp::sum) reduce<T, ReduceOp::sum>(bytes, in, out);
   if (op == ReduceOp::max) reduce<T, ReduceOp::max>(bytes, in, out);
   if constexpr (!std::is_integral_v<T>) {
@@ -99,24 +102,16 @@ HWY_INLINE void reduce_by(ReduceOp op, std::int64_t bytes, Inputs in, Outputs ou
   }
 }
 
+/// What can_reduce() allows.
+constexpr std::pair<at::ScalarType, decltype(&reduce_by<float>)> kReduceBy[] = {
+    {at::kFloat, reduce_by<float>},       {at::kDouble, reduce_by<double>},
+    {at::kBFloat16, reduce_by<bf16>},     {at::kInt, reduce_by<std::int32_t>},
+    {at::kLong, reduce_by<std::int64_t>}, {at::kChar, reduce_by<std::int8_t>},
+    {at::kByte, reduce_by<std::uint8_t>}};
+
 void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes, Inputs in, Outputs out) {
-  switch (type) {
-    case at::kFloat:
-      return reduce_by<float>(op, bytes, in, out);
-    case at::kDouble:
-      return reduce_by<double>(op, bytes, in, out);
-    case at::kBFloat16:
-      return reduce_by<bf16>(op, bytes, in, out);
-    case at::kInt:
-      return reduce_by<std::int32_t>(op, bytes, in, out);
-    case at::kLong:
-      return reduce_by<std::int64_t>(op, bytes, in, out);
-    case at::kChar:
-      return reduce_by<std::int8_t>(op, bytes, in, out);
-    case at::kByte:
-      return reduce_by<std::uint8_t>(op, bytes, in, out);
-    default:
-      return;  // can_reduce() says no
+  for (const auto& [each, reduce] : kReduceBy) {
+    if (each == type) return reduce(op, bytes, in, out);
   }
 }
 
@@ -129,19 +124,12 @@ namespace ddprun {
 HWY_EXPORT(reduce_elements);
 
 bool can_reduce(at::ScalarType type, ReduceOp op) {
-  switch (type) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kBFloat16:
-      return true;
-    case at::kInt:
-    case at::kLong:
-    case at::kChar:
-    case at::kByte:
-      return op != ReduceOp::avg;
-    default:
-      return false;
-  }
+  constexpr std::array kFloating = {at::kFloat, at::kDouble, at::kBFloat16};
+  constexpr std::array kIntegral = {at::kInt, at::kLong, at::kChar, at::kByte};
+  const auto is_of = [type](const auto& types) {
+    return std::ranges::find(types, type) != types.end();
+  };
+  return is_of(kFloating) || (op != ReduceOp::avg && is_of(kIntegral));
 }
 
 void reduce_elements(at::ScalarType type, ReduceOp op, std::int64_t bytes,
