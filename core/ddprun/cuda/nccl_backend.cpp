@@ -19,7 +19,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/cuda/nccl_memory.h"
 

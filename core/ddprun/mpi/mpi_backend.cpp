@@ -4,9 +4,10 @@
 #include <ATen/Functions.h>
 
 #include <limits>
+#include <map>
 
 #include "ddprun/base/private_memory.h"
-#include "ddprun/comm/backends/collective_arguments.h"
+#include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 
 namespace ddprun::mpi {
@@ -15,38 +16,20 @@ namespace {
 
 /// The type that MPI computes with: one of those that backend_lacks() leaves.
 MPI_Datatype number_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return MPI_FLOAT;
-    case at::kDouble:
-      return MPI_DOUBLE;
-    case at::kInt:
-      return MPI_INT32_T;
-    case at::kLong:
-      return MPI_INT64_T;
-    case at::kChar:
-      return MPI_INT8_T;
-    case at::kByte:
-      return MPI_UINT8_T;
-    default:
-      TORCH_CHECK(false, "MPI has no type for ", c10::toString(type));
-  }
+  static const std::map<at::ScalarType, MPI_Datatype> types = {
+      {at::kFloat, MPI_FLOAT},  {at::kDouble, MPI_DOUBLE}, {at::kInt, MPI_INT32_T},
+      {at::kLong, MPI_INT64_T}, {at::kChar, MPI_INT8_T},   {at::kByte, MPI_UINT8_T}};
+  return types.at(type);
 }
 
 /// A type of that many bytes, for elements that are only moved.
 MPI_Datatype moved_type(const at::Tensor& tensor) {
-  switch (tensor.element_size()) {
-    case 1:
-      return MPI_UINT8_T;
-    case 2:
-      return MPI_UINT16_T;
-    case 4:
-      return MPI_UINT32_T;
-    case 8:
-      return MPI_UINT64_T;
-    default:
-      return MPI_C_DOUBLE_COMPLEX;
-  }
+  static const std::map<std::size_t, MPI_Datatype> types = {{1, MPI_UINT8_T},
+                                                            {2, MPI_UINT16_T},
+                                                            {4, MPI_UINT32_T},
+                                                            {8, MPI_UINT64_T},
+                                                            {16, MPI_C_DOUBLE_COMPLEX}};
+  return types.at(tensor.element_size());
 }
 
 int count_of(const at::Tensor& tensor) {

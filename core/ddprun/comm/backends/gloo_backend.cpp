@@ -11,9 +11,9 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/base/private_memory.h"
-#include "ddprun/comm/backends/future_work.h"
 #include "ddprun/comm/backends/gloo_threads.h"
 #include "ddprun/comm/group/collective_backend.h"
+#include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/comm/backends/collective_arguments.h"
+#include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/comm_failure.h"
@@ -60,10 +60,6 @@ class Slices {
 
 /// The operation of the stages before the sum of all ranks is known: avg divides only after that.
 ReduceOp undivided(ReduceOp op) { return op == ReduceOp::max ? op : ReduceOp::sum; }
-
-c10d::ReduceOp::RedOpType undivided_c10d(ReduceOp op) {
-  return op == ReduceOp::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-}
 
 }  // namespace
 
@@ -150,31 +146,25 @@ WorkPtr HierarchicalBackend::start(CollectiveArguments arguments) {
 }
 
 WorkPtr HierarchicalBackend::all_reduce(const CollectiveArguments& arguments, ReduceOp op) {
-  struct Part {
-    Slices slices;
-    at::Tensor mine;
-  };
   const int me = place_.local_rank;
-  std::vector<Part> parts;
-  for (const auto& tensor : arguments.outputs) {
-    const Slices slices(tensor, place_.local_size);
-    parts.push_back({slices, slices.of(me)});
-  }
+  std::vector<Slices> parts;
+  for (const auto& tensor : arguments.outputs) parts.emplace_back(tensor, place_.local_size);
   return submit(
       arguments.outputs,
       [this, parts, me, op](ShmCollectives& shm, Works& sent) {
-        for (const auto& part : parts) {
-          part.slices.reduce(shm, me, undivided(op));
-          if (part.mine.numel() == 0) continue;
+        for (const Slices& slices : parts) {
+          slices.reduce(shm, me, undivided(op));
+          const at::Tensor mine = slices.of(me);
+          if (mine.numel() == 0) continue;
           sent.push_back(start_on(*network_, {.kind = CollectiveKind::all_reduce,
-                                              .outputs = {part.mine},
-                                              .op = undivided_c10d(op)}));
+                                              .outputs = {mine},
+                                              .op = to_c10d(undivided(op))}));
         }
       },
       [parts, me, op, ranks = getSize()](ShmCollectives& shm) {
-        for (const auto& part : parts) {
-          if (op == ReduceOp::avg) part.mine.div_(ranks);
-          part.slices.gather(shm, me);
+        for (const Slices& slices : parts) {
+          if (op == ReduceOp::avg) slices.of(me).div_(ranks);
+          slices.gather(shm, me);
         }
       });
 }
@@ -193,7 +183,7 @@ WorkPtr HierarchicalBackend::reduce_scatter(const CollectiveArguments& arguments
     sent.push_back(start_on(*network_, {.kind = CollectiveKind::reduce_scatter,
                                         .outputs = {output},
                                         .input = sums,
-                                        .op = undivided_c10d(op)}));
+                                        .op = to_c10d(undivided(op))}));
   };
   const auto last = [output, op, ranks = getSize()](ShmCollectives&) {
     if (op == ReduceOp::avg) at::Tensor(output).div_(ranks);

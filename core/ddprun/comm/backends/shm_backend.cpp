@@ -1,12 +1,22 @@
 // Queues collectives, each as its call of ShmCollectives.
 #include "ddprun/comm/backends/shm_backend.h"
 
-#include "ddprun/comm/backends/collective_arguments.h"
-#include "ddprun/comm/backends/gloo_backend.h"
+#include "ddprun/comm/backends/backend_support.h"
 
 namespace ddprun {
 
 namespace {
+
+/// Where an all-gather puts each rank's input.
+std::vector<std::byte*> gathered_places(const CollectiveArguments& arguments, int ranks) {
+  const std::vector<at::Tensor>& outputs = arguments.outputs;
+  std::vector<std::byte*> places;
+  for (int rank = 0; rank < ranks; ++rank) {
+    places.push_back(outputs.size() == 1 ? data_of(outputs[0]) + rank * bytes_of(arguments.input)
+                                         : data_of(outputs[rank]));
+  }
+  return places;
+}
 
 void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op) {
   const auto& outputs = arguments.outputs;
@@ -32,11 +42,6 @@ void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op)
 }
 
 }  // namespace
-
-ShmBackend::ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       const CommConfig& config, std::vector<int> members)
-    : CollectiveBackend(rank, size, "shm", to_milliseconds(config.timeout_s)),
-      queue_(store, {rank, size, std::move(members)}, to_milliseconds(config.timeout_s)) {}
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) {
   const ReduceOp op = checked_op(arguments, BackendKind::shm, getSize());

@@ -1,12 +1,11 @@
 // The shm backend: collectives over shared memory for the ranks of one host.
 #pragma once
 
+#include <chrono>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <vector>
 
 #include "ddprun/comm/backends/shm_queue.h"
 #include "ddprun/comm/group/collective_backend.h"
-#include "ddprun/comm/group/comm_config.h"
 
 namespace ddprun {
 
@@ -19,10 +18,10 @@ namespace ddprun {
 /// destructor makes collectives under way fail, here and on the other ranks.
 class ShmBackend final : public CollectiveBackend {
  public:
-  /// `store` must be used by this object alone. `members`: as ShmPlace has them. Throws as
-  /// ShmChannel does.
-  ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-             const CommConfig& config, std::vector<int> members = {});
+  /// `store` must be used by this object alone. Throws as ShmChannel does.
+  ShmBackend(const c10::intrusive_ptr<c10d::Store>& store, const ShmPlace& place,
+             std::chrono::milliseconds timeout)
+      : CollectiveBackend(place.rank, place.size, "shm", timeout), queue_(store, place, timeout) {}
 
   c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override;
   /// Zeroed memory that collectives reach without a copy. All ranks must call it; it blocks.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/backends/shm_reduce.h"
 
 namespace ddprun {
@@ -38,7 +39,7 @@ std::string text_of(const ShmCall& call, const ShmPlace& place) {
   const auto kind = static_cast<CollectiveKind>(call.kind);
   std::string text = call.kind == kAllocate ? "allocate" : name_of(kind);
   text += " of " + std::to_string(call.bytes) + " bytes";
-  if (kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter) {
+  if (reduces(kind)) {
     constexpr const char* kOps[] = {"sum", "avg", "max"};
     text += std::string(", ") + kOps[call.op] + " of " +
             c10::toString(static_cast<at::ScalarType>(call.type));
@@ -80,6 +81,10 @@ bool ShmCollectives::all_direct() const {
 std::byte* ShmCollectives::memory_of(int rank) const {
   const ShmCall& call = channel_.call_of(rank);
   return allocations_->part(call.allocation, rank) + call.offset;
+}
+
+std::byte* ShmCollectives::source_of(int rank, const Chunk& chunk) const {
+  return is_direct(rank) ? memory_of(rank) + chunk.begin : channel_.staged(rank, chunk.index);
 }
 
 void ShmCollectives::begin(const ShmCall& call) {
@@ -153,9 +158,7 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
     for (int rank = 0; rank < n; ++rank) {
-      std::byte* from = rank == me        ? data + chunk.begin
-                        : is_direct(rank) ? memory_of(rank) + chunk.begin
-                                          : channel_.staged(rank, chunk.index);
+      std::byte* from = rank == me ? data + chunk.begin : source_of(rank, chunk);
       inputs.push_back(from + begin);
       if (rank == me || direct) outputs.push_back(from + begin);
     }
@@ -210,10 +213,8 @@ void ShmCollectives::all_gather(const std::vector<std::byte*>& outputs, std::byt
   };
   steps.consume = [&](const Chunk& chunk) {
     for (int rank = 0; rank < channel_.size(); ++rank) {
-      const std::byte* from = rank == me        ? input + chunk.begin
-                              : is_direct(rank) ? memory_of(rank) + chunk.begin
-                                                : channel_.staged(rank, chunk.index);
-      copy_bytes(outputs[rank] + chunk.begin, from, chunk.size);
+      copy_bytes(outputs[rank] + chunk.begin,
+                 rank == me ? input + chunk.begin : source_of(rank, chunk), chunk.size);
     }
   };
   run(call_of(CollectiveKind::all_gather, bytes), input, bytes, bytes, ShmChannel::kSlotBytes,
@@ -228,11 +229,8 @@ void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   };
   steps.consume = [&](const Chunk& chunk) {
     if (mine) return;
-    const bool direct = is_direct(root);
-    copy_bytes(data + chunk.begin,
-               direct ? memory_of(root) + chunk.begin : channel_.staged(root, chunk.index),
-               chunk.size);
-    if (direct) allocations_->forget(channel_.call_of(root).allocation, root);
+    copy_bytes(data + chunk.begin, source_of(root, chunk), chunk.size);
+    if (is_direct(root)) allocations_->forget(channel_.call_of(root).allocation, root);
   };
   ShmCall call = call_of(CollectiveKind::broadcast, bytes);
   call.root = root;

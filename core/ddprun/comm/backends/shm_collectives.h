@@ -72,6 +72,8 @@ class ShmCollectives {
   bool is_direct(int rank) const;
   /// Where this process has mapped the memory of a rank whose call is direct.
   std::byte* memory_of(int rank) const;
+  /// Where this process reads a chunk of that rank: in its memory, or where it has staged it.
+  std::byte* source_of(int rank, const Chunk& chunk) const;
   std::vector<Mapping> map_parts(const MemoryFile& mine, std::size_t bytes) const;
 
   ShmChannel channel_;

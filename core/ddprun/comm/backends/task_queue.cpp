@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/backends/future_work.h"
+#include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {

@@ -82,6 +82,8 @@ WorkPtr CollectiveBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
 WorkPtr CollectiveBackend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
                                      std::vector<at::Tensor>& inputs,
                                      const c10d::AllgatherOptions&) {
+  TORCH_CHECK(only(outputs).size() == static_cast<std::size_t>(getSize()),
+              "an all-gather goes into one list of ", getSize(), " tensors");
   return start({.kind = CollectiveKind::all_gather,
                 .label = "c10d.allgather",
                 .outputs = only(outputs),

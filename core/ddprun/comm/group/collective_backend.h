@@ -1,7 +1,9 @@
 // c10d's calls of collectives as one struct and one virtual: the base of all backends of our own.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,10 +14,17 @@
 
 namespace ddprun {
 
+/// c10d's operations, in the order of ReduceOp.
+inline constexpr std::array kC10dOps = {c10d::ReduceOp::SUM, c10d::ReduceOp::AVG,
+                                        c10d::ReduceOp::MAX};
+constexpr c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
+  return kC10dOps[static_cast<std::size_t>(op)];
+}
+
 /// What a collective is called with.
 struct CollectiveArguments {
   CollectiveKind kind = CollectiveKind::barrier;
-  std::string_view label = {};
+  std::string_view label = {};  ///< a backend does not keep it
   /// What is written, and what the work's future gives: tensors to reduce, or one to broadcast, in
   /// place; the slice of a reduce-scatter; of an all-gather one tensor, or one for each rank.
   std::vector<at::Tensor> outputs = {};

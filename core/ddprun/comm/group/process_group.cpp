@@ -28,28 +28,10 @@ void Work::wait() {
 
 namespace {
 
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return c10d::ReduceOp::SUM;
-    case ReduceOp::avg:
-      return c10d::ReduceOp::AVG;
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-  }
-  return c10d::ReduceOp::UNUSED;
-}
-
 /// The tensor as the backend may write it: a leaf that requires grad must not be changed in place
 /// under autograd.
 at::Tensor writable(const at::Tensor& tensor) {
   return tensor.requires_grad() ? tensor.detach() : tensor;
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::string text = c10::toString(tensor.scalar_type());
-  text += " tensor of " + std::to_string(tensor.numel()) + " elements";
-  return tensor.is_contiguous() ? text : text + ", not contiguous";
 }
 
 }  // namespace
@@ -67,31 +49,7 @@ class ProcessGroup::Impl {
   ~Impl() { backend_->release(); }
 
   Work start(CollectiveArguments arguments) {
-    if (arguments.kind != CollectiveKind::barrier) check(arguments);
     return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
-  }
-
-  /// Where there is an input, one of the two tensors is n slices of the size of the other.
-  void check(const CollectiveArguments& arguments) const {
-    const at::Tensor& output = arguments.outputs[0];
-    const at::Tensor& input = arguments.input.defined() ? arguments.input : output;
-    const bool scatters = arguments.kind == CollectiveKind::reduce_scatter;
-    const at::Tensor& whole = scatters ? input : output;
-    const at::Tensor& slice = scatters ? output : input;
-    const int n = arguments.input.defined() ? backend_->getSize() : 1;
-    if (whole.is_contiguous() && slice.is_contiguous() &&
-        whole.scalar_type() == slice.scalar_type() && whole.numel() == slice.numel() * n) {
-      return;
-    }
-    throw CommError(
-        {.what = "a collective was called with tensors that it cannot take",
-         .where = backend_->place() + ", " + name_of(arguments.kind) + " '" +
-                  std::string(arguments.label) + "'",
-         .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
-         .expected = n == 1 ? "a contiguous tensor"
-                            : "contiguous tensors of one type, one of them " + std::to_string(n) +
-                                  " times the size of the other",
-         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
   }
 
   /// For subgroup(): some of the ranks, in order, each once, and this one among them.

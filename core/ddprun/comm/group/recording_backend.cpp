@@ -15,6 +15,12 @@ namespace {
 /// A worker that is still busy.
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text = c10::toString(tensor.scalar_type());
+  text += " tensor of " + std::to_string(tensor.numel()) + " elements";
+  return tensor.is_contiguous() ? text : text + ", not contiguous";
+}
+
 }  // namespace
 
 bool RecordedWork::wait(std::chrono::milliseconds timeout) {
@@ -24,14 +30,13 @@ bool RecordedWork::wait(std::chrono::milliseconds timeout) {
   const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
   {
     const LaunchBoard::Wait waiting;
-    future_->wait();
+    getFuture()->wait();
   }
   if (first) {
     entry_->wait_end = device_.mark();
     entry_->release_span();
   }
-  if (future_->hasError()) std::rethrow_exception(future_->exception_ptr());
-  return true;
+  return FutureWork::wait(timeout);
 }
 
 RecordedWork::~RecordedWork() {
@@ -59,7 +64,35 @@ c10d::Backend& RecordingBackend::inner() const {
                    .hint = "shut the group down when all work is done"});
 }
 
+void RecordingBackend::check(const CollectiveArguments& arguments) const {
+  const at::Tensor& input = arguments.input;
+  const bool scatters = arguments.kind == CollectiveKind::reduce_scatter;
+  // Of two tensors, one is n slices of the size of the other; each tensor of a list is one slice.
+  const int n = input.defined() && arguments.outputs.size() == 1 ? getSize() : 1;
+  for (const at::Tensor& output : arguments.outputs) {
+    const at::Tensor& other = input.defined() ? input : output;
+    const at::Tensor& whole = scatters ? other : output;
+    const at::Tensor& slice = scatters ? output : other;
+    if (whole.is_contiguous() && slice.is_contiguous() &&
+        whole.device().type() == device_.torch_device().type() &&
+        whole.device() == slice.device() && whole.scalar_type() == slice.scalar_type() &&
+        whole.numel() == slice.numel() * n) {
+      continue;
+    }
+    throw CommError(
+        {.what = "a collective was called with tensors that it cannot take",
+         .where =
+             place() + ", " + name_of(arguments.kind) + " '" + std::string(arguments.label) + "'",
+         .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
+         .expected = n == 1 ? "a contiguous tensor"
+                            : "contiguous tensors of one type, one of them " + std::to_string(n) +
+                                  " times the size of the other",
+         .hint = "the strategy that calls it is at fault: the buffers' ranges fit"});
+  }
+}
+
 c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments arguments) {
+  check(arguments);
   auto entry = std::make_shared<CollectiveEntry>();
   CollectiveRecord& record = entry->record;
   record.kind = arguments.kind;

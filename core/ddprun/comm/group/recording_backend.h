@@ -1,8 +1,6 @@
 // A c10d::Backend that passes each collective on to another backend, and records when it ran.
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -12,6 +10,7 @@
 
 #include "ddprun/comm/group/collective.h"
 #include "ddprun/comm/group/collective_backend.h"
+#include "ddprun/comm/group/future_work.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/profiler_range.h"
 
@@ -44,17 +43,13 @@ struct CollectiveEntry {
 /// The c10d::Work of a recorded collective. Its future completes after the record is complete, and
 /// carries a failure as CommError. So code that waits for the future alone (c10d::Reducer) finds
 /// the record complete, and throws our error.
-class RecordedWork final : public c10d::Work {
+class RecordedWork final : public FutureWork {
  public:
   RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
                c10::intrusive_ptr<c10::ivalue::Future> future)
-      : device_(device), entry_(std::move(entry)), future_(std::move(future)) {}
+      : FutureWork(std::move(future)), device_(device), entry_(std::move(entry)) {}
   ~RecordedWork() override;
 
-  bool isCompleted() override { return future_->completed(); }
-  bool isSuccess() const override { return future_->hasValue(); }
-  std::exception_ptr exception() const override { return future_->exception_ptr(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   /// Waits for the result; on a GPU, the current stream waits instead of the caller. The times of
   /// the first call are recorded. No `timeout` may be given: the backend's own ends the wait.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
@@ -62,7 +57,6 @@ class RecordedWork final : public c10d::Work {
  private:
   Device& device_;
   std::shared_ptr<CollectiveEntry> entry_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 /// Wraps another backend. Everything that a ProcessGroup sends goes through start(): what its own
@@ -79,7 +73,8 @@ class RecordingBackend final : public CollectiveBackend {
   /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
 
-  /// Starts a collective and records it. Throws CommError if it could not be started.
+  /// Starts a collective and records it. Throws CommError if the tensors do not fit, or if it could
+  /// not be started.
   c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override;
   /// The records of all collectives that are done and were not taken before, in the order of the
   /// calls.
@@ -102,6 +97,8 @@ class RecordingBackend final : public CollectiveBackend {
 
  private:
   c10d::Backend& inner() const;
+  /// Throws CommError unless the tensors are contiguous, on the device, and fit each other.
+  void check(const CollectiveArguments& arguments) const;
   std::int64_t time_or_zero(Mark mark) const;
   /// Moves the records of what is done from entries_ to done_.
   void collect();

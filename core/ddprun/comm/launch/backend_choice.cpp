@@ -113,8 +113,9 @@ class Choice {
             ? "asked for"
             : fmt::format("auto: all ranks ({}) are on this host", place_.world_size);
     return in_shared_memory(1, reason, [this] {
-      return c10::make_intrusive<ShmBackend>(part("shm"), place_.rank, place_.world_size, config_,
-                                             place_.members);
+      return c10::make_intrusive<ShmBackend>(
+          part("shm"), ShmPlace{place_.rank, place_.world_size, place_.members},
+          to_milliseconds(config_.timeout_s));
     });
   }
 
@@ -125,7 +126,8 @@ class Choice {
                            to_milliseconds(config_.timeout_s))) {
       ranks.push_back(HostClaim::of(text));
     }
-    if (const auto refusal = refuse_hosts(ranks)) {
+    if (auto refusal = refuse_hosts(ranks)) {
+      refusal->where = "world.backend";
       if (asked_for(BackendKind::hierarchical)) throw ConfigError(*refusal);
       return gloo(
           fmt::format("auto: the ranks are on several hosts; {}: {}", refusal->what, refusal->got));

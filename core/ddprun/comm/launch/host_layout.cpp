@@ -13,8 +13,6 @@ namespace ddprun {
 
 namespace {
 
-constexpr const char* kWhere = "world.backend";
-
 std::vector<std::size_t> ranks_on(const std::string& host, const std::vector<HostClaim>& ranks) {
   std::vector<std::size_t> found;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -28,7 +26,6 @@ std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<Host
                                         std::size_t local_size) {
   if (ranks[rank].host.empty()) {
     return ErrorText{.what = "a rank cannot tell which host it is on",
-                     .where = kWhere,
                      .got = fmt::format("rank {}", rank),
                      .expected = "/proc/sys/kernel/random/boot_id and /proc/self/ns/",
                      .hint = "`backend: gloo` needs neither"};
@@ -37,7 +34,6 @@ std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<Host
   if (neighbours.size() != local_size) {
     return ErrorText{
         .what = "the launcher and the hosts disagree about who is on one host",
-        .where = kWhere,
         .got = fmt::format(
             "rank {} shares its host with {} ranks in all (rank {}); its launcher says {}", rank,
             neighbours.size(), fmt::join(neighbours, ", "), local_size),
@@ -51,7 +47,6 @@ std::optional<ErrorText> refuse_host_of(std::size_t rank, const std::vector<Host
       static_cast<std::size_t>(ranks[rank].local_rank) != rank - first) {
     return ErrorText{
         .what = "backend hierarchical needs the ranks of each host to follow one another",
-        .where = kWhere,
         .got = fmt::format("rank {} is local rank {} of a host with rank {}", rank,
                            ranks[rank].local_rank, fmt::join(neighbours, ", ")),
         .expected = "rank = host x ranks of a host + local rank",
@@ -94,7 +89,6 @@ std::optional<ErrorText> refuse_hosts(const std::vector<HostClaim>& ranks) {
   const auto local_size = static_cast<std::size_t>(ranks[0].local_size);
   if (local_size >= ranks.size()) {
     return ErrorText{.what = "backend hierarchical needs several hosts",
-                     .where = kWhere,
                      .got = fmt::format("all ranks ({}) are on one host", ranks.size()),
                      .expected = "auto or shm",
                      .hint = "on one host `shm` does all of it"};
@@ -105,7 +99,6 @@ std::optional<ErrorText> refuse_hosts(const std::vector<HostClaim>& ranks) {
   if (other != ranks.end() || ranks.size() % local_size != 0) {
     return ErrorText{
         .what = "backend hierarchical needs as many ranks on every host",
-        .where = kWhere,
         .got = other == ranks.end()
                    ? fmt::format("{} ranks in all, {} on each host", ranks.size(), local_size)
                    : fmt::format("{} on the host of rank 0, {} on that of rank {}", local_size,
@@ -115,7 +108,6 @@ std::optional<ErrorText> refuse_hosts(const std::vector<HostClaim>& ranks) {
   }
   if (local_size == 1) {
     return ErrorText{.what = "backend hierarchical needs several ranks on each host",
-                     .where = kWhere,
                      .got = "one rank on each",
                      .expected = "two or more on each",
                      .hint = "take auto or gloo"};

@@ -8,7 +8,7 @@
 
 namespace ddprun {
 
-class FutureWork final : public c10d::Work {
+class FutureWork : public c10d::Work {
  public:
   explicit FutureWork(c10::intrusive_ptr<c10::ivalue::Future> future)
       : future_(std::move(future)) {}
