@@ -21,22 +21,15 @@ std::optional<std::string> variable(const char* name) {
 
 constexpr const char* kHint = "torchrun, srun or mpirun sets it for the ranks that it starts";
 
-[[noreturn]] void refuse_missing(const std::string& name, const std::string& expected,
-                                 const std::string& hint = kHint) {
-  throw ConfigError({.what = "a variable of the launcher is missing",
+/// `got`: nothing if the variable is missing.
+[[noreturn]] void refuse(const std::string& name, const std::optional<std::string>& got,
+                         const std::string& expected, const std::string& hint = kHint) {
+  throw ConfigError({.what = got ? "a variable of the launcher is wrong"
+                                 : "a variable of the launcher is missing",
                      .where = "environment variable " + name,
-                     .got = "not set",
+                     .got = got ? "'" + *got + "'" : "not set",
                      .expected = expected,
                      .hint = hint});
-}
-
-[[noreturn]] void refuse_value(const std::string& name, const std::string& got,
-                               const std::string& expected) {
-  throw ConfigError({.what = "a variable of the launcher is wrong",
-                     .where = "environment variable " + name,
-                     .got = "'" + got + "'",
-                     .expected = expected,
-                     .hint = kHint});
 }
 
 int parse(const std::string& name, const std::string& text, int min, int max) {
@@ -45,8 +38,8 @@ int parse(const std::string& name, const std::string& text, int min, int max) {
   if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
     const std::string upper =
         max == std::numeric_limits<int>::max() ? "" : " to " + std::to_string(max);
-    refuse_value(name, text.empty() ? "(empty)" : text,
-                 "a whole number from " + std::to_string(min) + upper);
+    refuse(name, text.empty() ? "(empty)" : text,
+           "a whole number from " + std::to_string(min) + upper);
   }
   return value;
 }
@@ -58,7 +51,7 @@ std::optional<int> number(const char* name, int min, int max = std::numeric_limi
 
 int required(const char* name, int min, int max = std::numeric_limits<int>::max()) {
   const auto value = number(name, min, max);
-  if (!value) refuse_missing(name, "a whole number from " + std::to_string(min));
+  if (!value) refuse(name, {}, "a whole number from " + std::to_string(min));
   return *value;
 }
 
@@ -82,7 +75,7 @@ RankInfo from_torchrun() {
   info.launcher = "torchrun";
   read_rank(info, "RANK", "WORLD_SIZE");
   const auto address = variable("MASTER_ADDR");
-  if (!address || address->empty()) refuse_missing("MASTER_ADDR", "the host of rank 0");
+  if (!address || address->empty()) refuse("MASTER_ADDR", {}, "the host of rank 0");
   info.master_addr = *address;
   info.master_port = required("MASTER_PORT", 1, 65535);
   info.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -92,9 +85,8 @@ RankInfo from_torchrun() {
     info.local_size = info.world_size;
     info.local_rank = number("LOCAL_RANK", 0, info.local_size - 1).value_or(info.rank);
   } else if (variable("LOCAL_RANK") || variable("LOCAL_WORLD_SIZE")) {
-    refuse_missing(variable("LOCAL_RANK") ? "LOCAL_WORLD_SIZE" : "LOCAL_RANK",
-                   "both or none of the two",
-                   "none means one rank a host, as Kubernetes starts them");
+    refuse(variable("LOCAL_RANK") ? "LOCAL_WORLD_SIZE" : "LOCAL_RANK", {},
+           "both or none of the two", "none means one rank a host, as Kubernetes starts them");
   }
   return info;
 }
@@ -123,7 +115,7 @@ int tasks_on_node(const char* name, const std::string& list, int node) {
     node -= nodes;
     begin = comma + 1;
   }
-  refuse_value(name, list, "the number of tasks of each node, such as 4(x2),3");
+  refuse(name, list, "the number of tasks of each node, such as 4(x2),3");
 }
 
 RankInfo from_slurm() {
@@ -133,8 +125,7 @@ RankInfo from_slurm() {
   read_rank(info, "SLURM_PROCID", step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
   const char* layout = step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
   const auto tasks = variable(layout);
-  if (!tasks)
-    refuse_missing(layout, "the number of tasks of each node", "start the ranks with srun");
+  if (!tasks) refuse(layout, {}, "the number of tasks of each node", "start the ranks with srun");
   info.local_size = tasks_on_node(layout, *tasks, number("SLURM_NODEID", 0).value_or(0));
   info.local_rank = required("SLURM_LOCALID", 0, info.local_size - 1);
   const char* nodes = step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
@@ -142,7 +133,7 @@ RankInfo from_slurm() {
     info.master_addr = *address;
   } else if (info.local_size < info.world_size) {
     const auto list = variable(nodes);
-    if (!list || list->empty()) refuse_missing(nodes, "the hosts of the job", "or set MASTER_ADDR");
+    if (!list || list->empty()) refuse(nodes, {}, "the hosts of the job", "or set MASTER_ADDR");
     info.master_addr = first_host(*list);
   }
   // A port of the job's own: two jobs may share a host.
@@ -159,8 +150,8 @@ RankInfo from_open_mpi() {
   if (const auto address = variable("MASTER_ADDR")) {
     info.master_addr = *address;
   } else if (info.local_size < info.world_size) {
-    refuse_missing("MASTER_ADDR", "the host of rank 0",
-                   "mpirun -x MASTER_ADDR=host -x MASTER_PORT=port");
+    refuse("MASTER_ADDR", {}, "the host of rank 0",
+           "mpirun -x MASTER_ADDR=host -x MASTER_PORT=port");
   }
   info.master_port = number("MASTER_PORT", 1, 65535).value_or(kDefaultPort);
   return info;
