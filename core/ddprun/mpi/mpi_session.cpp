@@ -9,13 +9,6 @@
 
 namespace ddprun::mpi {
 
-namespace {
-
-/// Of a process that cannot end in order.
-constexpr int kFailed = 1;
-
-}  // namespace
-
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
   char words[MPI_MAX_ERROR_STRING] = {};
@@ -53,7 +46,7 @@ void Session::at_exit() {
   if (session.stuck_) {
     // A thread is still within MPI and would outlive what it uses.
     std::fflush(nullptr);
-    ::_exit(kFailed);
+    ::_exit(1);
   }
   if (!session.failed_) MPI_Finalize();
 }

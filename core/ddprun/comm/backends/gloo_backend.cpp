@@ -98,7 +98,11 @@ class GlooBackend final : public CollectiveBackend {
   }
 
   c10::intrusive_ptr<c10d::Work> start(CollectiveArguments arguments) override {
-    const FuturePtr done = future_of(std::move(arguments));
+    const FuturePtr done = arguments.kind == CollectiveKind::reduce_scatter
+                               ? reduce_scatter(arguments)
+                           : arguments.kind == CollectiveKind::all_gather
+                               ? all_gather(arguments)
+                               : start_on(*gloo_, std::move(arguments))->getFuture();
     const auto typed = [](c10::ivalue::Future& ended) {
       try {
         return ended.value();
@@ -114,17 +118,6 @@ class GlooBackend final : public CollectiveBackend {
   }
 
  private:
-  FuturePtr future_of(CollectiveArguments arguments) {
-    switch (arguments.kind) {
-      case CollectiveKind::reduce_scatter:
-        return reduce_scatter(arguments);
-      case CollectiveKind::all_gather:
-        return all_gather(arguments);
-      default:
-        return start_on(*gloo_, std::move(arguments))->getFuture();
-    }
-  }
-
   /// ProcessGroupGloo all-reduces a copy of the whole input, which puts 2(n-1)/n of its bytes on
   /// the wire. Here every rank sends each other rank that rank's slice, (n-1)/n of the bytes. It
   /// reduces what it gets on gloo's thread, in rank order.

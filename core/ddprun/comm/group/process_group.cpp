@@ -38,13 +38,6 @@ at::Tensor writable(const at::Tensor& tensor) {
 
 class ProcessGroup::Impl {
  public:
-  Impl(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Store> store,
-       int workers, GroupOrigin origin, Device& device)
-      : device_(device),
-        backend_(c10::make_intrusive<RecordingBackend>(std::move(backend), workers, device,
-                                                       origin.place)),
-        store_(std::move(store)),
-        origin_(std::move(origin)) {}
   /// c10d code may hold the recording backend for longer; the connections end here.
   ~Impl() { backend_->release(); }
 
@@ -52,34 +45,24 @@ class ProcessGroup::Impl {
     return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
   }
 
-  /// For subgroup(): some of the ranks, in order, each once, and this one among them.
-  void check_members(const std::vector<int>& ranks) const {
-    const bool inside = !ranks.empty() && ranks.front() >= 0 && ranks.back() < backend_->getSize();
-    const bool rising = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
-    const bool mine = std::ranges::find(ranks, backend_->getRank()) != ranks.end();
-    if (inside && rising && mine && origin_.subgroup) return;
-    throw CommError({.what = "these ranks cannot be a group",
-                     .where = backend_->place() + ", subgroup()",
-                     .got = fmt::format("[{}]", fmt::join(ranks, ", ")),
-                     .expected = "some of the ranks, in order, each once, and this one among them",
-                     .hint = "the strategy that asks for the group is at fault"});
-  }
-
   Device& device_;
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   GroupOrigin origin_;
   /// By their ranks, in the order in which they were made.
-  std::vector<std::pair<std::vector<int>, std::unique_ptr<ProcessGroup>>> subgroups_;
-  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_;
+  std::vector<std::pair<std::vector<int>, std::unique_ptr<ProcessGroup>>> subgroups_ = {};
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_ = {};
   std::int64_t rounds_ = 0;  // of all_gather_object()
 };
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
                            c10::intrusive_ptr<c10d::Store> store, int workers, GroupOrigin origin,
                            Device& device)
-    : impl_(std::make_unique<Impl>(std::move(backend), std::move(store), workers, std::move(origin),
-                                   device)) {}
+    : impl_(new Impl{.device_ = device,
+                     .backend_ = c10::make_intrusive<RecordingBackend>(std::move(backend), workers,
+                                                                       device, origin.place),
+                     .store_ = std::move(store),
+                     .origin_ = origin}) {}
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const { return impl_->backend_->getRank(); }
@@ -155,7 +138,16 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() {
 }
 
 ProcessGroup& ProcessGroup::subgroup(const std::vector<int>& ranks) {
-  impl_->check_members(ranks);
+  const bool inside = !ranks.empty() && ranks.front() >= 0 && ranks.back() < size();
+  const bool rising = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
+  const bool mine = std::ranges::find(ranks, rank()) != ranks.end();
+  if (!inside || !rising || !mine || !impl_->origin_.subgroup) {
+    throw CommError({.what = "these ranks cannot be a group",
+                     .where = impl_->backend_->place() + ", subgroup()",
+                     .got = fmt::format("[{}]", fmt::join(ranks, ", ")),
+                     .expected = "some of the ranks, in order, each once, and this one among them",
+                     .hint = "the strategy that asks for the group is at fault"});
+  }
   if (static_cast<int>(ranks.size()) == size()) return *this;
   auto& known = impl_->subgroups_;
   const auto found = std::find_if(known.begin(), known.end(),
