@@ -6,11 +6,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cmath>
 
 #include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/product/product_amx.h"
-#include "ddprun/kernels/product/product_avx2.h"
 #include "ddprun/kernels/product/product_avx512.h"
 #include "ddprun/kernels/product/product_avx512_float.h"
 #include "ddprun/kernels/product/product_path.h"
@@ -228,28 +226,6 @@ TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
   check_fences(kernels::avx512_product, kernels::avx512_product);
 }
 
-TEST(ProductsByAvx2, MatchDoubleAndTouchNothingOutside) {
-  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
-  check_own(kernels::avx2_product, kernels::avx2_product);
-  check_fences(kernels::avx2_product, kernels::avx2_product);
-}
-
-// The largest bits that a NaN of bfloat16 can have, infinity times zero, and infinity.
-TEST(ProductsByAvx2, RoundedKeepNaNAndInfinity) {
-  if (!kernels::has(kernels::ProductPath::avx2)) GTEST_SKIP() << "this CPU has no AVX2";
-  const auto bits = [](std::uint16_t value) { return bf16(value, bf16::from_bits()); };
-  const std::array a = {bits(0x7FFF), bits(0xFFFF), bits(0x7F80), bits(0xFF80)};
-  for (const bf16 b : {bf16(1.0F), bf16(0.0F)}) {
-    std::array<bf16, 4> c{};
-    kernels::avx2_product(Op::plain, Op::plain, 4, 1, 1, {a.data(), 1}, {&b, 1}, {c.data(), 1});
-    for (std::size_t i = 0; i < c.size(); ++i) {
-      const float exact = static_cast<float>(a[i]) * static_cast<float>(b);
-      const auto rounded = static_cast<float>(c[i]);
-      EXPECT_TRUE(std::isnan(exact) ? std::isnan(rounded) : rounded == exact) << i;
-    }
-  }
-}
-
 TEST(ProductPath, IsTheOneThatTheVariableNames) {
   const auto refused = [](const char* name) {
     ::setenv("DDPRUN_PRODUCTS", name, 1);
@@ -261,7 +237,6 @@ TEST(ProductPath, IsTheOneThatTheVariableNames) {
   EXPECT_EQ(refused("float32"), "");
   EXPECT_EQ(refused("library"), "");
   EXPECT_EQ(refused("AMX"), "no such path");
-  EXPECT_EQ(refused("avx2").empty(), kernels::has(kernels::ProductPath::avx2));
   EXPECT_EQ(refused("amx").empty(), kernels::has_amx());
   EXPECT_EQ(refused("avx512_bf16").empty(), kernels::has_avx512_bf16());
   EXPECT_TRUE(kernels::has(kernels::product_path()));

@@ -269,7 +269,8 @@ std::vector<Finding> widened(const Rows& rows) {
   const auto wide = std::ranges::find_if(rows, [](const RowRuns& row) {
     const RankResult& rank = run_of(row).ranks.front();
     const auto path = choice_of<kernels::ProductPath>(rank.products);
-    return path && widens(*path) && rank.matmul_dtype == "bfloat16" && rank.device_name.empty();
+    return path == kernels::ProductPath::float32 && rank.matmul_dtype == "bfloat16" &&
+           rank.device_name.empty();
   });
   if (wide == rows.end()) return {};
   return {

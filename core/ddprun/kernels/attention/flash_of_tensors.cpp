@@ -19,7 +19,7 @@ template <typename F>
 void with_types(at::ScalarType dtype, const F& f) {
   if (dtype == at::kFloat) {
     f(float{}, float{});
-  } else if (widens(product_path())) {
+  } else if (product_path() == ProductPath::float32) {
     f(bf16{}, float{});
   } else {
     f(bf16{}, bf16{});

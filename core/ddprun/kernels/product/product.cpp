@@ -11,7 +11,6 @@
 
 #include "ddprun/kernels/product/blocked_product.h"
 #include "ddprun/kernels/product/product_amx.h"
-#include "ddprun/kernels/product/product_avx2.h"
 #include "ddprun/kernels/product/product_avx512.h"
 #include "ddprun/kernels/product/product_avx512_float.h"
 #include "ddprun/kernels/product/product_path.h"
@@ -87,14 +86,8 @@ void for_parts(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
 /// product() on the calling thread by the kernel of a path that has one of its own.
 template <class... Arguments>
 void by_own(ProductPath path, const Arguments&... arguments) {
-  switch (path) {
-    case ProductPath::amx:
-      return amx_product(arguments...);
-    case ProductPath::avx512_bf16:
-      return avx512_product(arguments...);
-    default:
-      return avx2_product(arguments...);
-  }
+  if (path == ProductPath::amx) return amx_product(arguments...);
+  avx512_product(arguments...);
 }
 
 constexpr std::int64_t kConverted = 65536;  // values worth a thread's start

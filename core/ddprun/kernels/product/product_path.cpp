@@ -21,14 +21,6 @@ bool is_intel() {
 #endif
 }
 
-bool has_avx2() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-#else
-  return false;
-#endif
-}
-
 constexpr auto kNames = choice_names(ProductPath{});
 
 std::string forced_name() {
@@ -50,7 +42,7 @@ ProductPath choose() {
   for (const auto path : {ProductPath::amx, ProductPath::avx512_bf16}) {
     if (has(path)) return path;
   }
-  return has_avx2() && !is_intel() ? ProductPath::avx2 : ProductPath::float32;
+  return ProductPath::float32;
 }
 
 }  // namespace
@@ -58,7 +50,7 @@ ProductPath choose() {
 bool has(ProductPath path) {
   if (path == ProductPath::amx) return has_amx();
   if (path == ProductPath::avx512_bf16) return has_avx512_bf16();
-  return path != ProductPath::avx2 || has_avx2();
+  return true;
 }
 
 ProductPath product_path() {

@@ -12,25 +12,19 @@ namespace ddprun::kernels {
 enum class ProductPath : std::uint8_t {
   amx,          ///< tiles of Intel's AMX
   avx512_bf16,  ///< VDPBF16PS: AMD from Zen 4, Intel from Cooper Lake on
-  avx2,         ///< operands are widened while they are packed, and multiplied as float32
   float32,      ///< operands are widened, and multiplied as float32: any CPU
   library,      ///< MKL's own, or ATen's; nowhere the default
 };
 constexpr auto choice_names(ProductPath) {
-  return std::array{"amx", "avx512_bf16", "avx2", "float32", "library"};
-}
-
-/// Whether the path multiplies bfloat16 as float32: then bfloat16 saves memory, and no time.
-constexpr bool widens(ProductPath path) {
-  return path == ProductPath::avx2 || path == ProductPath::float32;
+  return std::array{"amx", "avx512_bf16", "float32", "library"};
 }
 
 /// Whether this CPU has the path's instructions.
 bool has(ProductPath path);
 
 /// That of this process: the one that the variable DDPRUN_PRODUCTS names, else the first of the
-/// list that the CPU has; Intel's without instructions for bfloat16 take float32, as MKL is the
-/// faster there. Chosen at the first call. Throws c10::Error where refused_products() has words.
+/// list that the CPU has. Chosen at the first call. Throws c10::Error where refused_products() has
+/// words.
 ProductPath product_path();
 
 /// How products of float32 matrices are computed.
