@@ -196,4 +196,26 @@ HWY_INLINE Vector exp(Vector x) {
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
+#if HWY_ONCE
+namespace ddprun::kernels {
+
+template <class F>
+F* copy_for_this_cpu(F* const (&copies)[HWY_MAX_DYNAMIC_TARGETS + 1]) {
+  hwy::ChosenTarget& target = hwy::GetChosenTarget();
+  if (target.GetIndex() == 0) target.Update(hwy::SupportedTargets());
+  return copies[target.GetIndex() - 1];
+}
+
+/// As HWY_DYNAMIC_DISPATCH, for templates: of the levels' copies of a function template, that for
+/// this CPU. It stands in the template of the same name, parameters and types that callers see.
+#define DDPRUN_DISPATCH(function, ...)                                    \
+  copy_for_this_cpu([]() -> const auto& {                                 \
+    static constexpr decltype(function<__VA_ARGS__>)* kCopies[] = {       \
+        HWY_CHOOSE_TARGET_LIST(function), HWY_CHOOSE_FALLBACK(function)}; \
+    return kCopies;                                                       \
+  }())
+
+}  // namespace ddprun::kernels
+#endif
+
 #endif

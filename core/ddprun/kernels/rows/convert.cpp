@@ -23,16 +23,10 @@ void to_float(std::int64_t count, const bf16* from, float* to) {
 }
 
 template <class T>
-HWY_INLINE void add(std::int64_t count, const float* x, const T* y, float* out) {
+void add(std::int64_t count, const float* x, const T* y, float* out) {
   for_vectors(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
     store(hn::Add(load(x + i, lanes), load(y + i, lanes)), out + i, lanes);
   });
-}
-void add_float(std::int64_t count, const float* x, const float* y, float* out) {
-  add(count, x, y, out);
-}
-void add_bf16(std::int64_t count, const float* x, const bf16* y, float* out) {
-  add(count, x, y, out);
 }
 
 void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out) {
@@ -50,8 +44,6 @@ namespace ddprun::kernels {
 
 HWY_EXPORT(to_bf16);
 HWY_EXPORT(to_float);
-HWY_EXPORT(add_float);
-HWY_EXPORT(add_bf16);
 HWY_EXPORT(accumulate_scaled);
 
 void to_bf16(std::int64_t count, const float* from, bf16* to) {
@@ -60,12 +52,12 @@ void to_bf16(std::int64_t count, const float* from, bf16* to) {
 void to_float(std::int64_t count, const bf16* from, float* to) {
   HWY_DYNAMIC_DISPATCH(to_float)(count, from, to);
 }
-void add(std::int64_t count, const float* x, const float* y, float* out) {
-  HWY_DYNAMIC_DISPATCH(add_float)(count, x, y, out);
+template <class T>
+void add(std::int64_t count, const float* x, const T* y, float* out) {
+  DDPRUN_DISPATCH(add, T)(count, x, y, out);
 }
-void add(std::int64_t count, const float* x, const bf16* y, float* out) {
-  HWY_DYNAMIC_DISPATCH(add_bf16)(count, x, y, out);
-}
+template void add(std::int64_t, const float*, const float*, float*);
+template void add(std::int64_t, const float*, const bf16*, float*);
 void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(accumulate_scaled)(count, scale, x, out);
 }

@@ -12,9 +12,9 @@ void to_bf16(std::int64_t count, const float* from, bf16* to);
 /// Exact.
 void to_float(std::int64_t count, const bf16* from, float* to);
 
-/// out = x + y; out may be x.
-void add(std::int64_t count, const float* x, const float* y, float* out);
-void add(std::int64_t count, const float* x, const bf16* y, float* out);
+/// out = x + y; out may be x. T: float or bf16.
+template <class T>
+void add(std::int64_t count, const float* x, const T* y, float* out);
 
 /// out += scale * x.
 void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out);

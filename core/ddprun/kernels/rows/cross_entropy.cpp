@@ -50,8 +50,8 @@ HWY_INLINE float sum_of_exponentials(std::int64_t vocab, float max, const L* log
 }
 
 template <class L, class G>
-HWY_INLINE double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
-                                const std::int64_t* targets, float scale, G* dlogits) {
+double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
+                     const std::int64_t* targets, float scale, G* dlogits) {
   // Exponentials that were kept are scaled. In bf16 they would be rounded twice, so they are
   // computed again.
   constexpr bool kKeep = std::is_same_v<G, float>;
@@ -80,41 +80,24 @@ HWY_INLINE double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* 
   return loss;
 }
 
-double cross_entropy_float(std::int64_t rows, std::int64_t vocab, const float* logits,
-                           const std::int64_t* targets, float scale, float* dlogits) {
-  return cross_entropy(rows, vocab, logits, targets, scale, dlogits);
-}
-double cross_entropy_to_bf16(std::int64_t rows, std::int64_t vocab, const float* logits,
-                             const std::int64_t* targets, float scale, bf16* dlogits) {
-  return cross_entropy(rows, vocab, logits, targets, scale, dlogits);
-}
-double cross_entropy_bf16(std::int64_t rows, std::int64_t vocab, const bf16* logits,
-                          const std::int64_t* targets, float scale, bf16* dlogits) {
-  return cross_entropy(rows, vocab, logits, targets, scale, dlogits);
-}
-
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(cross_entropy_float);
-HWY_EXPORT(cross_entropy_to_bf16);
-HWY_EXPORT(cross_entropy_bf16);
+template <class L, class G>
+double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
+                     const std::int64_t* targets, float scale, G* dlogits) {
+  return DDPRUN_DISPATCH(cross_entropy, L, G)(rows, vocab, logits, targets, scale, dlogits);
+}
 
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const float* logits,
-                     const std::int64_t* targets, float scale, float* dlogits) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_float)(rows, vocab, logits, targets, scale, dlogits);
-}
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const float* logits,
-                     const std::int64_t* targets, float scale, bf16* dlogits) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_to_bf16)(rows, vocab, logits, targets, scale, dlogits);
-}
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const bf16* logits,
-                     const std::int64_t* targets, float scale, bf16* dlogits) {
-  return HWY_DYNAMIC_DISPATCH(cross_entropy_bf16)(rows, vocab, logits, targets, scale, dlogits);
-}
+#define DDPRUN_CROSS_ENTROPY(L, G)                                                                \
+  template double cross_entropy(std::int64_t, std::int64_t, const L*, const std::int64_t*, float, \
+                                G*)
+DDPRUN_CROSS_ENTROPY(float, float);
+DDPRUN_CROSS_ENTROPY(float, bf16);
+DDPRUN_CROSS_ENTROPY(bf16, bf16);
 
 }  // namespace ddprun::kernels
 #endif

@@ -9,12 +9,10 @@ namespace ddprun::kernels {
 
 /// Returns the sum over the rows, in double, of -log softmax(logits[row])[targets[row]]. Unless
 /// dlogits is null, dlogits = (softmax - one-hot) * scale. It may be logits where the types agree.
-/// logits, dlogits: (rows, vocab); targets: (rows), each in [0, vocab).
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const float* logits,
-                     const std::int64_t* targets, float scale, float* dlogits);
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const float* logits,
-                     const std::int64_t* targets, float scale, bf16* dlogits);
-double cross_entropy(std::int64_t rows, std::int64_t vocab, const bf16* logits,
-                     const std::int64_t* targets, float scale, bf16* dlogits);
+/// logits, dlogits: (rows, vocab); targets: (rows), each in [0, vocab). L and G: float and float,
+/// float and bf16, or bf16 and bf16.
+template <class L, class G>
+double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
+                     const std::int64_t* targets, float scale, G* dlogits);
 
 }  // namespace ddprun::kernels

@@ -42,8 +42,8 @@ HWY_INLINE void for_parameters(std::int64_t count, Parameter* parameter, bf16* c
 }
 
 template <class Gradient, class Parameter, class Moment>
-HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const Gradient* gradient,
-                             Parameter* parameter, Moment* mean, Moment* square, bf16* copy) {
+void adamw_loop(const AdamwFactors& f, std::int64_t count, const Gradient* gradient,
+                Parameter* parameter, Moment* mean, Moment* square, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector decay = set(f.decay);
   const Vector beta1_complement = set(f.beta1_complement);
@@ -67,8 +67,8 @@ HWY_INLINE void adamw_update(const AdamwFactors& f, std::int64_t count, const Gr
 }
 
 template <class Gradient, class Parameter>
-HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const Gradient* gradient,
-                           Parameter* parameter, bf16* copy) {
+void sgd_loop(const SgdFactors& f, std::int64_t count, const Gradient* gradient,
+              Parameter* parameter, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector lr = set(f.lr);
@@ -81,9 +81,8 @@ HWY_INLINE void sgd_update(const SgdFactors& f, std::int64_t count, const Gradie
 }
 
 template <class Gradient, class Parameter, class Moment>
-HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count,
-                                    const Gradient* gradient, Parameter* parameter,
-                                    Moment* velocity, bf16* copy) {
+void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const Gradient* gradient,
+                       Parameter* parameter, Moment* velocity, bf16* copy) {
   const Vector gradient_scale = set(f.gradient_scale);
   const Vector weight_decay = set(f.weight_decay);
   const Vector momentum = set(f.momentum);
@@ -98,8 +97,8 @@ HWY_INLINE void sgd_momentum_update(const SgdFactors& f, std::int64_t count,
   });
 }
 
-template <typename G>
-HWY_INLINE double square_sum(const G* values, std::int64_t count) {
+template <class T>
+double square_sum(const T* values, std::int64_t count) {
   // Independent sums, which the compiler turns into vectors. Their number is the same at every SIMD
   // level.
   constexpr int kLanes = 32;
@@ -120,73 +119,49 @@ HWY_INLINE double square_sum(const G* values, std::int64_t count) {
   return sum;
 }
 
-// suffix: of the names; G, P, M: gradient, parameter, moment.
-#define DDPRUN_MOMENT_UPDATES(suffix, G, P, M)                                                    \
-  void adamw_##suffix(const AdamwFactors& f, std::int64_t count, const G* gradient, P* parameter, \
-                      M* mean, M* square, bf16* copy) {                                           \
-    adamw_update(f, count, gradient, parameter, mean, square, copy);                              \
-  }                                                                                               \
-  void sgd_momentum_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient,          \
-                             P* parameter, M* velocity, bf16* copy) {                             \
-    sgd_momentum_update(f, count, gradient, parameter, velocity, copy);                           \
-  }
-#define DDPRUN_SGD_UPDATE(suffix, G, P)                                                       \
-  void sgd_##suffix(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
-                    bf16* copy) {                                                             \
-    sgd_update(f, count, gradient, parameter, copy);                                          \
-  }
-#define DDPRUN_SQUARE_SUM(suffix, G)                                \
-  double square_sum_##suffix(const G* values, std::int64_t count) { \
-    return square_sum(values, count);                               \
-  }
-#define DDPRUN_FOR_ALL_TYPES                        \
-  DDPRUN_MOMENT_UPDATES(float, float, float, float) \
-  DDPRUN_MOMENT_UPDATES(mixed, bf16, float, float)  \
-  DDPRUN_MOMENT_UPDATES(half, bf16, bf16, float)    \
-  DDPRUN_MOMENT_UPDATES(pure, bf16, bf16, bf16)     \
-  DDPRUN_SGD_UPDATE(float, float, float)            \
-  DDPRUN_SGD_UPDATE(mixed, bf16, float)             \
-  DDPRUN_SGD_UPDATE(pure, bf16, bf16)               \
-  DDPRUN_SQUARE_SUM(float, float)                   \
-  DDPRUN_SQUARE_SUM(bf16, bf16)
-DDPRUN_FOR_ALL_TYPES
-#undef DDPRUN_MOMENT_UPDATES
-#undef DDPRUN_SGD_UPDATE
-#undef DDPRUN_SQUARE_SUM
-
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-// DDPRUN_FOR_ALL_TYPES once more, with what callers outside see.
-#define DDPRUN_MOMENT_UPDATES(suffix, G, P, M)                                                     \
-  HWY_EXPORT(adamw_##suffix);                                                                      \
-  HWY_EXPORT(sgd_momentum_##suffix);                                                               \
-  template <>                                                                                      \
-  void adamw_loop(const AdamwFactors& f, std::int64_t count, const G* gradient, P* parameter,      \
-                  M* mean, M* square, bf16* copy) {                                                \
-    HWY_DYNAMIC_DISPATCH(adamw_##suffix)(f, count, gradient, parameter, mean, square, copy);       \
-  }                                                                                                \
-  template <>                                                                                      \
-  void sgd_momentum_loop(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
-                         M* velocity, bf16* copy) {                                                \
-    HWY_DYNAMIC_DISPATCH(sgd_momentum_##suffix)(f, count, gradient, parameter, velocity, copy);    \
-  }
-#define DDPRUN_SGD_UPDATE(suffix, G, P)                                                   \
-  HWY_EXPORT(sgd_##suffix);                                                               \
-  template <>                                                                             \
-  void sgd_loop(const SgdFactors& f, std::int64_t count, const G* gradient, P* parameter, \
-                bf16* copy) {                                                             \
-    HWY_DYNAMIC_DISPATCH(sgd_##suffix)(f, count, gradient, parameter, copy);              \
-  }
-#define DDPRUN_SQUARE_SUM(suffix, G)                                 \
-  HWY_EXPORT(square_sum_##suffix);                                   \
-  double square_sum(const G* values, std::int64_t count) {           \
-    return HWY_DYNAMIC_DISPATCH(square_sum_##suffix)(values, count); \
-  }
-DDPRUN_FOR_ALL_TYPES
+template <class Gradient, class Parameter, class Moment>
+void adamw_loop(const AdamwFactors& factors, std::int64_t count, const Gradient* gradient,
+                Parameter* parameter, Moment* mean, Moment* square, bf16* copy) {
+  DDPRUN_DISPATCH(adamw_loop, Gradient, Parameter, Moment)
+  (factors, count, gradient, parameter, mean, square, copy);
+}
+template <class Gradient, class Parameter>
+void sgd_loop(const SgdFactors& factors, std::int64_t count, const Gradient* gradient,
+              Parameter* parameter, bf16* copy) {
+  DDPRUN_DISPATCH(sgd_loop, Gradient, Parameter)(factors, count, gradient, parameter, copy);
+}
+template <class Gradient, class Parameter, class Moment>
+void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const Gradient* gradient,
+                       Parameter* parameter, Moment* velocity, bf16* copy) {
+  DDPRUN_DISPATCH(sgd_momentum_loop, Gradient, Parameter, Moment)
+  (factors, count, gradient, parameter, velocity, copy);
+}
+template <class T>
+double square_sum(const T* values, std::int64_t count) {
+  return DDPRUN_DISPATCH(square_sum, T)(values, count);
+}
+
+// G, P, M: gradient, parameter, moment.
+#define DDPRUN_SGD_LOOP(G, P) \
+  template void sgd_loop(const SgdFactors&, std::int64_t, const G*, P*, bf16*)
+#define DDPRUN_MOMENT_LOOPS(G, P, M)                                                        \
+  template void adamw_loop(const AdamwFactors&, std::int64_t, const G*, P*, M*, M*, bf16*); \
+  template void sgd_momentum_loop(const SgdFactors&, std::int64_t, const G*, P*, M*, bf16*)
+DDPRUN_SGD_LOOP(float, float);
+DDPRUN_SGD_LOOP(bf16, float);
+DDPRUN_SGD_LOOP(bf16, bf16);
+DDPRUN_MOMENT_LOOPS(float, float, float);
+DDPRUN_MOMENT_LOOPS(bf16, float, float);
+DDPRUN_MOMENT_LOOPS(bf16, bf16, float);
+DDPRUN_MOMENT_LOOPS(bf16, bf16, bf16);
+template double square_sum(const float*, std::int64_t);
+template double square_sum(const bf16*, std::int64_t);
 
 }  // namespace ddprun::kernels
 #endif

@@ -41,8 +41,8 @@ template <class Gradient, class Parameter, class Moment>
 void sgd_momentum_loop(const SgdFactors& factors, std::int64_t count, const Gradient* gradient,
                        Parameter* parameter, Moment* velocity, bf16* copy);
 
-/// Sum of squares in double. The order of additions depends on `count` alone.
-double square_sum(const float* values, std::int64_t count);
-double square_sum(const bf16* values, std::int64_t count);
+/// Sum of squares of float or bf16, in double. The order of additions depends on `count` alone.
+template <class T>
+double square_sum(const T* values, std::int64_t count);
 
 }  // namespace ddprun::kernels

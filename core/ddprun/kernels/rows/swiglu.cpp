@@ -20,7 +20,7 @@ HWY_INLINE Vector sigmoid(Vector x) {
 }
 
 template <class T>
-HWY_INLINE void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h) {
+void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* const ups = up_gate + row * 2 * width;
     const T* const gates = ups + width;
@@ -32,17 +32,11 @@ HWY_INLINE void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, 
     });
   }
 }
-void swiglu_float(std::int64_t rows, std::int64_t width, const float* up_gate, float* h) {
-  swiglu(rows, width, up_gate, h);
-}
-void swiglu_bf16(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h) {
-  swiglu(rows, width, up_gate, h);
-}
 
 /// With s = sigmoid(gate): silu' = s (1 + gate (1 - s)).
 template <class T>
-HWY_INLINE void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh,
-                                const T* up_gate, T* d_up_gate, T* h) {
+void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh, const T* up_gate,
+                     T* d_up_gate, T* h) {
   const Vector one = hn::Set(kFloats, 1.0f);
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* const ups = up_gate + row * 2 * width;
@@ -61,14 +55,6 @@ HWY_INLINE void swiglu_backward(std::int64_t rows, std::int64_t width, const T* 
     });
   }
 }
-void swiglu_backward_float(std::int64_t rows, std::int64_t width, const float* dh,
-                           const float* up_gate, float* d_up_gate, float* h) {
-  swiglu_backward(rows, width, dh, up_gate, d_up_gate, h);
-}
-void swiglu_backward_bf16(std::int64_t rows, std::int64_t width, const bf16* dh,
-                          const bf16* up_gate, bf16* d_up_gate, bf16* h) {
-  swiglu_backward(rows, width, dh, up_gate, d_up_gate, h);
-}
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -76,25 +62,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(swiglu_float);
-HWY_EXPORT(swiglu_bf16);
-HWY_EXPORT(swiglu_backward_float);
-HWY_EXPORT(swiglu_backward_bf16);
+template <class T>
+void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h) {
+  DDPRUN_DISPATCH(swiglu, T)(rows, width, up_gate, h);
+}
+template <class T>
+void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh, const T* up_gate,
+                     T* d_up_gate, T* h) {
+  DDPRUN_DISPATCH(swiglu_backward, T)(rows, width, dh, up_gate, d_up_gate, h);
+}
 
-void swiglu(std::int64_t rows, std::int64_t width, const float* up_gate, float* h) {
-  HWY_DYNAMIC_DISPATCH(swiglu_float)(rows, width, up_gate, h);
-}
-void swiglu(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h) {
-  HWY_DYNAMIC_DISPATCH(swiglu_bf16)(rows, width, up_gate, h);
-}
-void swiglu_backward(std::int64_t rows, std::int64_t width, const float* dh, const float* up_gate,
-                     float* d_up_gate, float* h) {
-  HWY_DYNAMIC_DISPATCH(swiglu_backward_float)(rows, width, dh, up_gate, d_up_gate, h);
-}
-void swiglu_backward(std::int64_t rows, std::int64_t width, const bf16* dh, const bf16* up_gate,
-                     bf16* d_up_gate, bf16* h) {
-  HWY_DYNAMIC_DISPATCH(swiglu_backward_bf16)(rows, width, dh, up_gate, d_up_gate, h);
-}
+#define DDPRUN_SWIGLU(T)                                          \
+  template void swiglu(std::int64_t, std::int64_t, const T*, T*); \
+  template void swiglu_backward(std::int64_t, std::int64_t, const T*, const T*, T*, T*)
+DDPRUN_SWIGLU(float);
+DDPRUN_SWIGLU(bf16);
 
 }  // namespace ddprun::kernels
 #endif

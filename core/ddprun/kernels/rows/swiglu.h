@@ -7,15 +7,16 @@
 
 namespace ddprun::kernels {
 
+// T: float or bf16.
+
 /// up_gate: (rows, 2 * width), each row `width` of up, then `width` of gate. h: (rows, width).
-void swiglu(std::int64_t rows, std::int64_t width, const float* up_gate, float* h);
-void swiglu(std::int64_t rows, std::int64_t width, const bf16* up_gate, bf16* h);
+template <class T>
+void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h);
 
 /// d_up_gate is the gradient of both halves, laid out as up_gate; it may be up_gate. Unless h is
 /// null, it receives forward's result again, with the same bits.
-void swiglu_backward(std::int64_t rows, std::int64_t width, const float* dh, const float* up_gate,
-                     float* d_up_gate, float* h);
-void swiglu_backward(std::int64_t rows, std::int64_t width, const bf16* dh, const bf16* up_gate,
-                     bf16* d_up_gate, bf16* h);
+template <class T>
+void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh, const T* up_gate,
+                     T* d_up_gate, T* h);
 
 }  // namespace ddprun::kernels
