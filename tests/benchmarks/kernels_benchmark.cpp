@@ -83,9 +83,9 @@ void rms_norm_backward(benchmark::State& state) {
   const at::Tensor dx = at::zeros_like(x);
   const at::Tensor dweight = at::zeros({kWidth});
   measure(state, x.numel() * (12 + sizeof(T)), [&] {
-    kernels::rms_norm_backward(kTokens, kWidth, data<T>(dy), data<float>(x), data<float>(weight),
-                               data<float>(inverse), data<float>(dx), data<float>(dx),
-                               data<float>(dweight));
+    kernels::rms_norm_backward(
+        {kTokens, kWidth, data<float>(x), data<float>(weight), data<float>(inverse)}, data<T>(dy),
+        data<float>(dx), data<float>(dx), data<float>(dweight));
   });
 }
 template <class T>
@@ -117,8 +117,8 @@ void rope(benchmark::State& state) {
   const at::Tensor x = random<T>({kTokens, kWidth});
   const at::Tensor rotations = unit_rotations();
   measure(state, x.numel() * 2 * sizeof(T), [&] {
-    kernels::rope(kTokens, kWidth, kWidth, kHeadDim, 0, kTokens, data<float>(rotations), false,
-                  data<T>(x));
+    kernels::rope({data<float>(rotations), kTokens, kHeadDim}, 0, false,
+                  kernels::Matrix<T>{data<T>(x), kTokens, kWidth, kWidth});
   });
 }
 template <class T>

@@ -52,11 +52,11 @@ void library_weight_gradient(Operands& o) {
   }
   const auto rows = [](const at::Tensor& matrix) {
     return kernels::Matrix<const at::BFloat16>{matrix.const_data_ptr<at::BFloat16>(),
-                                               matrix.stride(0)};
+                                               matrix.size(0), matrix.size(1), matrix.stride(0)};
   };
-  kernels::product_by_library(kernels::Op::transposed, kernels::Op::plain, o.dy.size(1),
-                              o.x.size(1), o.x.size(0), rows(o.dy), rows(o.x), /*add=*/false,
-                              {o.gradient.data_ptr<float>(), o.gradient.stride(0)});
+  const kernels::Matrix<float> c = {o.gradient.data_ptr<float>(), o.gradient.size(0),
+                                    o.gradient.size(1), o.gradient.stride(0)};
+  kernels::product_by_library(rows(o.dy).transposed(), rows(o.x), /*add=*/false, c);
 }
 
 const std::pair<const char*, Product> kProducts[] = {

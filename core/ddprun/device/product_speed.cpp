@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device.h"
@@ -21,15 +20,9 @@ namespace {
 /// out = a a by the core's kernels, a (n, n) and out of T.
 template <class T>
 void square_by_core(const at::Tensor& a, at::Tensor& out) {
-  using kernels::Op;
   const std::int64_t n = a.size(0);
-  const kernels::Matrix<const T> in = {a.const_data_ptr<T>(), n};
-  const kernels::Matrix<T> square = {out.data_ptr<T>(), n};
-  if constexpr (std::is_same_v<T, float>) {
-    kernels::product(Op::plain, Op::plain, n, n, n, in, in, /*add=*/false, square);
-  } else {
-    kernels::product(Op::plain, Op::plain, n, n, n, in, in, square);
-  }
+  const kernels::Matrix<const T> in = {a.const_data_ptr<T>(), n, n, n};
+  kernels::product(in, in, /*add=*/false, kernels::Matrix<T>{out.data_ptr<T>(), n, n, n});
 }
 
 void square(const at::Tensor& a, at::Tensor& out) {

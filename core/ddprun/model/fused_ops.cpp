@@ -92,9 +92,12 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   with_dtype(dy.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      kernels::rms_norm_backward(end - begin, width, row<T>(dy, begin), row<float>(normed.x, begin),
-                                 weight.parameter.const_data_ptr<float>(),
-                                 row<float>(normed.inverse_rms, begin), row<float>(dsum, begin),
+      const kernels::NormedRows forward = {.rows = end - begin,
+                                           .width = width,
+                                           .x = row<float>(normed.x, begin),
+                                           .weight = weight.parameter.const_data_ptr<float>(),
+                                           .inverse_rms = row<float>(normed.inverse_rms, begin)};
+      kernels::rms_norm_backward(forward, row<T>(dy, begin), row<float>(dsum, begin),
                                  row<float>(dx, begin), row<float>(partial, part));
     });
   });
@@ -108,11 +111,13 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
 
 void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
           std::int64_t time, const at::Tensor& rotations, bool inverse) {
+  const kernels::Rotations angles = {rotations.const_data_ptr<float>(), time, head_dim};
   with_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     for_rows(x.size(0), end - begin, [&](std::int64_t first, std::int64_t last) {
-      kernels::rope(last - first, end - begin, x.stride(0), head_dim, first, time,
-                    rotations.const_data_ptr<float>(), inverse, row<T>(x, first) + begin);
+      T* const data = row<T>(x, first) + begin;
+      kernels::rope(angles, first, inverse,
+                    kernels::Matrix<T>{data, last - first, end - begin, x.stride(0)});
     });
   });
 }

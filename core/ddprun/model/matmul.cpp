@@ -9,16 +9,24 @@ namespace ddprun {
 
 namespace {
 
-using kernels::Op;
-
 template <typename T>
 kernels::Matrix<const T> operand(const at::Tensor& matrix) {
-  return {matrix.const_data_ptr<T>(), matrix.stride(0)};
+  return {matrix.const_data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
 }
 
 template <typename T>
 kernels::Matrix<T> result(const at::Tensor& matrix) {
-  return {matrix.data_ptr<T>(), matrix.stride(0)};
+  return {matrix.data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
+}
+
+/// Calls f with a value of the tensor's C++ type.
+template <typename F>
+void with_dtype(const at::Tensor& tensor, const F& f) {
+  if (tensor.scalar_type() == at::kBFloat16) {
+    f(at::BFloat16{});
+  } else {
+    f(float{});
+  }
 }
 
 }  // namespace
@@ -30,14 +38,10 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
-  if (x.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1),
-                     operand<at::BFloat16>(x), operand<at::BFloat16>(weight),
-                     result<at::BFloat16>(out));
-  } else {
-    kernels::product(Op::plain, Op::transposed, x.size(0), weight.size(0), x.size(1),
-                     operand<float>(x), operand<float>(weight), false, result<float>(out));
-  }
+  with_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(x), operand<T>(weight).transposed(), false, result<T>(out));
+  });
 }
 
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
@@ -47,30 +51,22 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
 }
 
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
-  if (dy.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1),
-                     operand<at::BFloat16>(dy), operand<at::BFloat16>(weight),
-                     result<at::BFloat16>(out));
-  } else {
-    kernels::product(Op::plain, Op::plain, dy.size(0), weight.size(1), dy.size(1),
-                     operand<float>(dy), operand<float>(weight), false, result<float>(out));
-  }
+  with_dtype(dy, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(dy), operand<T>(weight), false, result<T>(out));
+  });
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
-  if (x.scalar_type() == at::kBFloat16) {
-    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
-                     operand<at::BFloat16>(dy), operand<at::BFloat16>(x), add, result<float>(out));
-  } else {
-    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
-                     operand<float>(dy), operand<float>(x), add, result<float>(out));
-  }
+  with_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    kernels::product(operand<T>(dy).transposed(), operand<T>(x), add, result<float>(out));
+  });
 }
 
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
   const auto rounded = [&](at::Tensor& out) {
-    kernels::product(Op::transposed, Op::plain, dy.size(1), x.size(1), x.size(0),
-                     operand<at::BFloat16>(dy), operand<at::BFloat16>(x),
+    kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
                      result<at::BFloat16>(out));
   };
   if (write_reduced_gradients(slots, rounded)) return;

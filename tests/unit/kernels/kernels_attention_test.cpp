@@ -10,6 +10,7 @@ namespace {
 
 using kernels::bf16;
 using kernels::KeyLanes;
+using kernels::Matrix;
 using kernels::QueryLanes;
 using test::Array;
 using test::expect_close;
@@ -143,9 +144,11 @@ TEST_P(Softmax, RowDotsWithStrides) {
     const auto expected = [&](const auto& left, const auto& right) {
       return (left.values().narrow(1, 0, width) * right.values()).sum(-1);
     };
-    kernels::row_dots(3, width, a.data(), width + 5, b.data(), width, out.data());
+    kernels::row_dots(Matrix<const float>{a.data(), 3, width, width + 5},
+                      Matrix<const float>{b.data(), 3, width, width}, out.data());
     expect_close(out.values(), expected(a, b), 0.0, 1e-6 * static_cast<double>(width));
-    kernels::row_dots(3, width, c.data(), width + 5, d.data(), width, out.data());
+    kernels::row_dots(Matrix<const bf16>{c.data(), 3, width, width + 5},
+                      Matrix<const bf16>{d.data(), 3, width, width}, out.data());
     expect_close(out.values(), expected(c, d), 0.0, 1e-6 * static_cast<double>(width));
   }
 }

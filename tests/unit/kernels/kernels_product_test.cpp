@@ -10,7 +10,6 @@
 #include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/product/product_amx.h"
 #include "ddprun/kernels/product/product_avx512.h"
-#include "ddprun/kernels/product/product_avx512_float.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "support/kernel_arrays.h"
 
@@ -19,7 +18,7 @@ namespace {
 
 using kernels::bf16;
 using kernels::Matrix;
-using kernels::Op;
+using kernels::ProductPath;
 using test::Array;
 using test::expect_close;
 using test::kRounding;
@@ -27,7 +26,10 @@ using test::noise;
 
 using Sizes = std::array<std::int64_t, 3>;  // m, n, k
 
-/// op(a) and op(b) of one product, each with a stride above its width, and op(a) op(b) in double.
+enum class Op { plain, transposed };
+
+/// a and b of one product, each as it lies or transposed, with a stride above its width, and their
+/// product in double.
 template <class T>
 struct Operands {
   Operands(Op op_a, Op op_b, const Sizes& sizes)
@@ -46,8 +48,20 @@ struct Operands {
     if (op == Op::plain) return array.values().narrow(1, 0, columns);
     return array.values().narrow(1, 0, rows).t();
   }
-  Matrix<const T> left() { return {a.data(), (op_a == Op::plain ? sizes[2] : sizes[0]) + kMore}; }
-  Matrix<const T> right() { return {b.data(), (op_b == Op::plain ? sizes[1] : sizes[2]) + kMore}; }
+  static Matrix<const T> operand(const T* data, Op op, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t more) {
+    if (op == Op::plain) return {data, rows, columns, columns + more};
+    return Matrix<const T>{data, columns, rows, rows + more}.transposed();
+  }
+  /// Where a and b lie, with so many values more in a row.
+  Matrix<const T> left(const T* data, std::int64_t more) const {
+    return operand(data, op_a, sizes[0], sizes[2], more);
+  }
+  Matrix<const T> right(const T* data, std::int64_t more) const {
+    return operand(data, op_b, sizes[2], sizes[1], more);
+  }
+  Matrix<const T> left() { return left(a.data(), kMore); }
+  Matrix<const T> right() { return right(b.data(), kMore); }
 
   static constexpr std::int64_t kMore = 3;
   Op op_a, op_b;
@@ -78,8 +92,7 @@ class Fenced {
       data_[i] = static_cast<T>(static_cast<float>(from[i]));
   }
 
-  Matrix<T> matrix() { return {data_, sizes_[1]}; }
-  Matrix<const T> operand() const { return {data_, sizes_[1]}; }
+  T* data() const { return data_; }
   at::Tensor values() const {
     return at::from_blob(data_, sizes_, c10::CppTypeToScalarType<T>::value).to(at::kDouble);
   }
@@ -89,12 +102,6 @@ class Fenced {
   Mapping memory_;
   T* data_ = nullptr;
 };
-
-template <class T>
-using ToFloat = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const T>,
-                         Matrix<const T>, bool, Matrix<float>);
-using ToBf16 = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, Matrix<const bf16>,
-                        Matrix<const bf16>, Matrix<bf16>);
 
 /// f(operands) for every way the operands may lie.
 template <class T, class F>
@@ -115,14 +122,14 @@ void for_each_product(std::initializer_list<Sizes> all_sizes, const F& f) {
 /// Of sums of k products of values around 1: longer sums round more.
 double rounding_of(std::int64_t k) { return 1e-5 * std::max(1.0, static_cast<double>(k) / 256); }
 
-template <class T>
-void check(ToFloat<T> product, std::initializer_list<Sizes> all_sizes, double bound) {
-  for_each_product<T>(all_sizes, [&](Operands<T>& x) {
+template <class E, class P>
+void check(const P& product, std::initializer_list<Sizes> all_sizes, double bound) {
+  for_each_product<E>(all_sizes, [&](Operands<E>& x) {
     const auto [m, n, k] = x.sizes;
     for (const bool add : {false, true}) {
       Array<float> c(noise(m, n + 1, 3));
       const at::Tensor before = c.values();
-      product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), add, {c.data(), n + 1});
+      product(x.left(), x.right(), add, Matrix<float>{c.data(), m, n, n + 1});
       const at::Tensor after = c.values();
       expect_close(after.narrow(1, 0, n), add ? x.expected + before.narrow(1, 0, n) : x.expected,
                    bound, rounding_of(k) + bound);
@@ -131,12 +138,14 @@ void check(ToFloat<T> product, std::initializer_list<Sizes> all_sizes, double bo
   });
 }
 
-void check(ToBf16 product, std::initializer_list<Sizes> all_sizes) {
+/// The same of products that are rounded to bfloat16.
+template <class P>
+void check_rounded(const P& product, std::initializer_list<Sizes> all_sizes) {
   for_each_product<bf16>(all_sizes, [&](Operands<bf16>& x) {
     const auto [m, n, k] = x.sizes;
     Array<bf16> c(noise(m, n + 1, 3));
     const at::Tensor before = c.values();
-    product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), {c.data(), n + 1});
+    product(x.left(), x.right(), false, Matrix<bf16>{c.data(), m, n, n + 1});
     const at::Tensor after = c.values();
     expect_close(after.narrow(1, 0, n), x.expected, 1.01 * kRounding<bf16>, rounding_of(k));
     EXPECT_TRUE(at::equal(after.select(1, n), before.select(1, n))) << "beyond the row";
@@ -149,81 +158,71 @@ const std::initializer_list<Sizes> kBlocked = {
     {70, 530, 40}, {40, 33, 1100}, {1060, 37, 64}, {1030, 520, 1030}};
 
 TEST(Products, MatchDouble) {
-  check<float>(kernels::product, kSmall, 1e-6);
-  check<bf16>(kernels::product, kSmall, 1e-6);  // sums and result in float32
-  check(kernels::product, kSmall);
+  check<float>(kernels::product<float, float>, kSmall, 1e-6);
+  check<bf16>(kernels::product<bf16, float>, kSmall, 1e-6);  // sums and result in float32
+  check_rounded(kernels::product<bf16, bf16>, kSmall);
 }
 
 TEST(Products, LibrariesMatchDouble) {
-  check<bf16>(kernels::product_by_floats, kSmall, 1e-6);
-  check(kernels::product_by_floats, kSmall);
-  check<bf16>(kernels::product_by_library, kSmall, 1e-6);
-  check<float>(kernels::product_by_library, kSmall, 1e-6);
-  check<float>(kernels::product_by_aten, kSmall, 1e-6);
-  check<bf16>(kernels::product_by_aten, kSmall, 0x1p-8);
-  check(kernels::product_by_aten, kSmall);
+  check<bf16>(kernels::product_by_floats<float>, kSmall, 1e-6);
+  check_rounded(kernels::product_by_floats<bf16>, kSmall);
+  check<bf16>(kernels::product_by_library<bf16, float>, kSmall, 1e-6);
+  check<float>(kernels::product_by_library<float, float>, kSmall, 1e-6);
+  check<float>(kernels::product_by_aten<float, float>, kSmall, 1e-6);
+  check<bf16>(kernels::product_by_aten<bf16, float>, kSmall, 0x1p-8);
+  check_rounded(kernels::product_by_aten<bf16, bf16>, kSmall);
 }
 
-/// Calls product(x, a, b, c) with operands of E and a result of C between pages that nothing may
+/// Calls product(a, b, add, c) with operands of E and a result of C between pages that nothing may
 /// touch. c holds zeros before.
-template <class E, class C, class F>
-void check_between_fences(double relative, const F& product) {
+template <class E, class C, class P>
+void check_between_fences(double relative, bool add, const P& product) {
   for_each_product<E>(kSmall, [&](const Operands<E>& x) {
     const auto tight = [](const Array<E>& array) {
       const at::Tensor values = array.values();
       return values.narrow(1, 0, values.size(1) - Operands<E>::kMore);
     };
+    const auto [m, n, k] = x.sizes;
     for (const bool at_end : {false, true}) {
       const Fenced<E> a(tight(x.a), at_end), b(tight(x.b), at_end);
-      Fenced<C> c(at::zeros({x.sizes[0], x.sizes[1]}, at::kDouble), at_end);
-      product(x, a.operand(), b.operand(), c.matrix());
+      const Fenced<C> c(at::zeros({m, n}, at::kDouble), at_end);
+      product(x.left(a.data(), 0), x.right(b.data(), 0), add, Matrix<C>{c.data(), m, n, n});
       expect_close(c.values(), x.expected, relative, 1e-5);
     }
   });
 }
 
-template <class E>
-void check_fences(ToFloat<E> product) {
-  check_between_fences<E, float>(1e-6, [&](const Operands<E>& x, auto a, auto b, auto c) {
-    const auto [m, n, k] = x.sizes;
-    product(x.op_a, x.op_b, m, n, k, a, b, true, c);
-  });
+/// Products by kernels of this project's own.
+template <class E, class P>
+void check_own(const P& product) {
+  check<E>(product, kSmall, 1e-6);
+  check<E>(product, kBlocked, 1e-6);
+  check_between_fences<E, float>(1e-6, true, product);
 }
-
-void check_fences(ToFloat<bf16> product, ToBf16 rounded) {
-  check_fences(product);
-  check_between_fences<bf16, bf16>(1.01 * kRounding<bf16>,
-                                   [&](const Operands<bf16>& x, auto a, auto b, auto c) {
-                                     const auto [m, n, k] = x.sizes;
-                                     rounded(x.op_a, x.op_b, m, n, k, a, b, c);
-                                   });
+template <class P>
+void check_own_rounded(const P& product) {
+  check_rounded(product, kSmall);
+  check_rounded(product, kBlocked);
+  check_between_fences<bf16, bf16>(1.01 * kRounding<bf16>, false, product);
 }
 
 TEST(ProductsByAvx512, OfFloatsMatchDouble) {
-  if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check<float>(kernels::avx512_product, kSmall, 1e-6);
-  check<float>(kernels::avx512_product, kBlocked, 1e-6);
-  check_fences<float>(kernels::avx512_product);
-}
-
-/// Products of bfloat16 by kernels of this project's own.
-void check_own(ToFloat<bf16> product, ToBf16 rounded) {
-  check<bf16>(product, kSmall, 1e-6);
-  check(rounded, kSmall);
-  check<bf16>(product, kBlocked, 1e-6);
-  check(rounded, kBlocked);
+  if (!kernels::has(ProductPath::avx512_bf16))
+    GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
+  check_own<float>(kernels::avx512_product<float, float>);
 }
 
 TEST(ProductsByAmx, MatchDoubleAndTouchNothingOutside) {
-  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
-  check_own(kernels::amx_product, kernels::amx_product);
-  check_fences(kernels::amx_product, kernels::amx_product);
+  if (!kernels::has(ProductPath::amx)) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
+  check_own<bf16>(kernels::amx_product<float>);
+  check_own_rounded(kernels::amx_product<bf16>);
 }
 
 TEST(ProductsByAvx512, MatchDoubleAndTouchNothingOutside) {
-  if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
-  check_own(kernels::avx512_product, kernels::avx512_product);
-  check_fences(kernels::avx512_product, kernels::avx512_product);
+  if (!kernels::has(ProductPath::avx512_bf16))
+    GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
+  check_own<bf16>(kernels::avx512_product<bf16, float>);
+  check_own_rounded(kernels::avx512_product<bf16, bf16>);
 }
 
 TEST(ProductPath, IsTheOneThatTheVariableNames) {
@@ -237,19 +236,19 @@ TEST(ProductPath, IsTheOneThatTheVariableNames) {
   EXPECT_EQ(refused("float32"), "");
   EXPECT_EQ(refused("library"), "");
   EXPECT_EQ(refused("AMX"), "no such path");
-  EXPECT_EQ(refused("amx").empty(), kernels::has_amx());
-  EXPECT_EQ(refused("avx512_bf16").empty(), kernels::has_avx512_bf16());
+  EXPECT_EQ(refused("amx").empty(), kernels::has(ProductPath::amx));
+  EXPECT_EQ(refused("avx512_bf16").empty(), kernels::has(ProductPath::avx512_bf16));
   EXPECT_TRUE(kernels::has(kernels::product_path()));
 }
 
 TEST(Products, OfNothingAreZero) {
   float c[] = {1.0F, 2.0F};
   const bf16 none{};
-  kernels::product(Op::plain, Op::plain, 1, 2, 0, Matrix<const bf16>{&none, 1},
-                   Matrix<const bf16>{&none, 1}, true, {c, 2});
+  const Matrix<const bf16> a = {&none, 1, 0, 1};
+  const Matrix<const bf16> b = {&none, 0, 2, 1};
+  kernels::product(a, b, true, Matrix<float>{c, 1, 2, 2});
   EXPECT_EQ(c[0], 1.0F);
-  kernels::product(Op::plain, Op::plain, 1, 2, 0, Matrix<const bf16>{&none, 1},
-                   Matrix<const bf16>{&none, 1}, false, {c, 2});
+  kernels::product(a, b, false, Matrix<float>{c, 1, 2, 2});
   EXPECT_EQ(c[0], 0.0F);
   EXPECT_EQ(c[1], 0.0F);
 }
@@ -264,7 +263,7 @@ TEST(Products, BitsDoNotDependOnThreads) {
     for (const int count : {1, 3}) {
       at::set_num_threads(count);
       Array<float> c(at::zeros({m, n}));
-      kernels::product(x.op_a, x.op_b, m, n, k, x.left(), x.right(), false, {c.data(), n});
+      kernels::product(x.left(), x.right(), false, Matrix<float>{c.data(), m, n, n});
       results.push_back(c.values());
     }
     at::set_num_threads(threads);

@@ -100,8 +100,8 @@ TEST_P(RmsNorm, BackwardEqualsAutograd) {
         const at::Tensor dsum_before = dsum.values();
         const at::Tensor dweight_before = dweight.values();
         const bool alias = with_dsum && in_place;
-        kernels::rms_norm_backward(rows, width, dy.data(), x.data(), weight.data(),
-                                   inverse_rms.data(), with_dsum ? dsum.data() : nullptr,
+        kernels::rms_norm_backward({rows, width, x.data(), weight.data(), inverse_rms.data()},
+                                   dy.data(), with_dsum ? dsum.data() : nullptr,
                                    alias ? dsum.data() : dx.data(), dweight.data());
 
         const at::Tensor x_leaf = x.values().requires_grad_();
@@ -145,8 +145,8 @@ TEST_P(Rope, TurnsPairsByTheirPositionAndBack) {
         };
         for (const bool inverse : {false, true}) {
           Array<T> out(before);
-          kernels::rope(rows, width, stride, head_dim, kFirstRow, kTime, rotations.data(), inverse,
-                        out.data());
+          kernels::rope({rotations.data(), kTime, head_dim}, kFirstRow, inverse,
+                        kernels::Matrix<T>{out.data(), rows, width, stride});
           expect_close(out.values().narrow(1, 0, width), turned(inverse ? turn.conj() : turn),
                        kRounding<T>, 3 * kUlp);
           EXPECT_TRUE(at::equal(out.values().narrow(1, width, 5), before.narrow(1, width, 5)));

@@ -5,17 +5,16 @@
 #include "ddprun/kernels/attention/tile_product.h"
 #include "ddprun/kernels/attention/tile_product_amx.h"
 #include "ddprun/kernels/attention/tile_product_avx512.h"
-#include "ddprun/kernels/product/product_avx512.h"
+#include "ddprun/kernels/product/product_path.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {
 namespace {
 
 using kernels::bf16;
-using kernels::Left;
 using kernels::Matrix;
 using kernels::Pair;
-using kernels::Right;
+using kernels::ProductPath;
 using test::Array;
 using test::expect_close;
 using test::kRounding;
@@ -35,8 +34,16 @@ at::Tensor unpaired(const at::Tensor& pairs) {
   return pairs.view({pairs.size(0), -1, 2}).transpose(1, 2).flatten(0, 1);
 }
 
-using OfPairs = void (*)(std::int64_t, std::int64_t, std::int64_t, const Left<Pair>&,
-                         const Right<Pair>&, bool, Matrix<float>);
+using OfPairs = void (*)(const Matrix<const Pair>&, const Matrix<const Pair>&, bool,
+                         const Matrix<float>&);
+
+/// An operand (rows, steps) whose steps lie along its rows, or down its columns.
+template <class E>
+Matrix<const E> operand(const E* along, const E* down, const Sizes& sizes) {
+  const auto [rows, lanes, steps] = sizes;
+  if (down == nullptr) return {along, rows, steps, steps};
+  return Matrix<const E>{down, steps, rows, rows}.transposed();
+}
 
 /// Calls product(left, right, add, c) with the left operand's steps along its rows and down its
 /// columns, and expects c (rows, lanes), of stride `stride`.
@@ -48,7 +55,7 @@ void check_product(const Sizes& sizes, const at::Tensor& expected, const F& prod
     for (const bool add : {false, true}) {
       Array<float> c(noise(rows, lanes + 1, 3));
       const at::Tensor before = c.values();
-      product(down, add, Matrix<float>{c.data(), lanes + 1});
+      product(down, add, Matrix<float>{c.data(), rows, lanes, lanes + 1});
       const at::Tensor after = c.values();
       const at::Tensor sums = add ? expected + before.narrow(1, 0, lanes) : expected;
       expect_close(after.narrow(1, 0, lanes), sums, 1e-6, 1e-5);
@@ -62,13 +69,12 @@ void check_floats(const Sizes& sizes) {
   Array<float> left(noise(rows, steps, 1));
   Array<float> turned(noise(rows, steps, 1).t());
   Array<float> right(noise(steps, lanes, 2));
-  check_product(
-      sizes, at::mm(left.values(), right.values()),
-      [&, rows = rows, lanes = lanes, steps = steps](bool down, bool add, Matrix<float> c) {
-        const Left<float> a =
-            down ? Left<float>{turned.data(), 1, rows} : Left<float>{left.data(), steps, 1};
-        kernels::tile_product(rows, lanes, steps, a, {right.data(), lanes}, add, c);
-      });
+  const Matrix<const float> b = {right.data(), steps, lanes, lanes};
+  check_product(sizes, at::mm(left.values(), right.values()),
+                [&](bool down, bool add, const Matrix<float>& c) {
+                  const float* const columns = down ? turned.data() : nullptr;
+                  kernels::tile_product(operand<float>(left.data(), columns, sizes), b, add, c);
+                });
 }
 
 void check_pairs(OfPairs product, const Sizes& sizes) {
@@ -77,13 +83,12 @@ void check_pairs(OfPairs product, const Sizes& sizes) {
   Array<bf16> left(values);
   Array<bf16> turned(values.view({rows, steps, 2}).transpose(0, 1).contiguous());
   Array<bf16> right(noise(steps, 2 * lanes, 2));
-  check_product(
-      sizes, at::mm(left.values(), unpaired(right.values())),
-      [&, rows = rows, lanes = lanes, steps = steps](bool down, bool add, Matrix<float> c) {
-        const Left<Pair> a =
-            down ? Left<Pair>{as_pairs(turned), 1, rows} : Left<Pair>{as_pairs(left), steps, 1};
-        product(rows, lanes, steps, a, {as_pairs(right), lanes}, add, c);
-      });
+  const Matrix<const Pair> b = {as_pairs(right), steps, lanes, lanes};
+  check_product(sizes, at::mm(left.values(), unpaired(right.values())),
+                [&](bool down, bool add, const Matrix<float>& c) {
+                  const Pair* const columns = down ? as_pairs(turned) : nullptr;
+                  product(operand<Pair>(as_pairs(left), columns, sizes), b, add, c);
+                });
 }
 
 TEST_P(Tiles, ProductsOfFloatsMatchDouble) {
@@ -93,11 +98,12 @@ TEST_P(Tiles, ProductsOfPairsMatchDouble) {
   for (const Sizes& sizes : kSizes) check_pairs(kernels::tile_product_by_floats, sizes);
 }
 TEST(TilesByAvx512, ProductsMatchDouble) {
-  if (!kernels::has_avx512_bf16()) GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
+  if (!kernels::has(ProductPath::avx512_bf16))
+    GTEST_SKIP() << "this CPU has no AVX-512 for bfloat16";
   for (const Sizes& sizes : kSizes) check_pairs(kernels::avx512_tile_product, sizes);
 }
 TEST(TilesByAmx, ProductsMatchDouble) {
-  if (!kernels::has_amx()) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
+  if (!kernels::has(ProductPath::amx)) GTEST_SKIP() << "this CPU has no AMX for bfloat16";
   for (const Sizes& sizes : kSizes) check_pairs(kernels::amx_tile_product, sizes);
 }
 
@@ -106,8 +112,8 @@ TEST_P(Tiles, Transpose) {
        {Sizes{1, 1, 16}, {16, 8, 16}, {7, 13, 16}, {30, 6, 32}}) {
     Array<float> in(noise(rows, columns + 3, 1));
     auto out = Array<float>::like(at::zeros({columns, lanes}));
-    kernels::transpose(rows, columns, Matrix<const float>{in.data(), columns + 3}, lanes,
-                       out.data());
+    kernels::transpose(Matrix<const float>{in.data(), rows, columns, columns + 3},
+                       Matrix<float>{out.data(), columns, lanes, lanes});
     const at::Tensor expected = at::zeros({columns, lanes}, at::kDouble);
     expected.narrow(1, 0, rows).copy_(in.values().narrow(1, 0, columns).t());
     EXPECT_TRUE(at::equal(out.values(), expected));
@@ -119,7 +125,7 @@ void check_pair_rows(std::int64_t rows, std::int64_t columns) {
   Array<T> in(noise(rows, columns + 3, 1));
   const std::int64_t pairs = (rows + 1) / 2;
   auto out = Array<bf16>::like(at::zeros({pairs, 2 * columns}));
-  kernels::pair_rows(rows, columns, Matrix<const T>{in.data(), columns + 3},
+  kernels::pair_rows(Matrix<const T>{in.data(), rows, columns, columns + 3},
                      reinterpret_cast<Pair*>(out.data()));
   const at::Tensor expected = at::zeros({2 * pairs, columns}, at::kDouble);
   expected.narrow(0, 0, rows).copy_(in.values().narrow(1, 0, columns));

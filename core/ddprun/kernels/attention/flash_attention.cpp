@@ -20,19 +20,19 @@ namespace {
 
 std::int64_t tiles_of(std::int64_t length, std::int64_t tile) { return (length + tile - 1) / tile; }
 
+/// (time, width) of one of the heads of all samples.
 template <class T>
-Matrix<T> head_of(const HeadsOf<T>& all, std::int64_t heads, std::int64_t head) {
-  return {all.data + head / heads * all.batch_stride + head % heads * all.head_stride,
-          all.time_stride};
+Matrix<T> head_of(const AttentionShape& shape, std::int64_t time, const HeadsOf<T>& all,
+                  std::int64_t head) {
+  return {all.data + head / shape.heads * all.batch_stride + head % shape.heads * all.head_stride,
+          time, shape.width, all.time_stride};
 }
 
 template <class T>
-HeadInputs<T> head_of(const AttentionInputs<T>& all, std::int64_t heads, std::int64_t head) {
-  return {head_of(all.q, heads, head), head_of(all.k, heads, head), head_of(all.v, heads, head)};
-}
-
-HeadShape head_shape(const AttentionShape& shape) {
-  return {shape.queries, shape.keys, shape.width, shape.causal, shape.scale};
+HeadInputs<T> inputs_of(const AttentionShape& shape, const AttentionInputs<T>& all,
+                        std::int64_t head) {
+  return {head_of(shape, shape.queries, all.q, head), head_of(shape, shape.keys, all.k, head),
+          head_of(shape, shape.keys, all.v, head), shape.causal, shape.scale};
 }
 
 /// Scratch memory from torch's allocator, which the account of memory sees: `bytes` for each of
@@ -81,10 +81,11 @@ at::Tensor row_sums(const AttentionShape& shape, const AttentionGradients<T>& gr
   at::parallel_for(0, all * tiles, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t first = unit % tiles * kKeptTile;
-      const auto out = head_of(gradients.out, shape.heads, unit / tiles).from(first);
-      const auto dout = head_of(gradients.dout, shape.heads, unit / tiles).from(first);
-      row_dots(std::min(kKeptTile, shape.queries - first), shape.width, dout.data, dout.stride,
-               out.data, out.stride, sums + unit / tiles * shape.queries + first);
+      const std::int64_t head = unit / tiles;
+      const auto dout = head_of(shape, shape.queries, gradients.dout, head);
+      row_dots(dout.block(first, 0, kKeptTile, shape.width),
+               head_of(shape, shape.queries, gradients.out, head).from(first),
+               sums + head * shape.queries + first);
     }
   });
   return delta;
@@ -94,23 +95,22 @@ at::Tensor row_sums(const AttentionShape& shape, const AttentionGradients<T>& gr
 template <class T>
 class QueryGradientSums {
  public:
-  QueryGradientSums(const AttentionShape& shape, std::int64_t heads) : shape_(shape) {
+  QueryGradientSums(const AttentionShape& shape, std::int64_t heads) {
     if constexpr (!std::is_same_v<T, float>) {
       memory_ = at::empty({heads, shape.queries, shape.width}, at::kFloat);
     }
   }
 
-  Matrix<float> of_head(std::int64_t head, Matrix<T> dq) const {
+  Matrix<float> of_head(std::int64_t head, const Matrix<T>& dq) const {
     if constexpr (std::is_same_v<T, float>) {
       return dq;
     } else {
-      return {memory_.mutable_data_ptr<float>() + head * shape_.queries * shape_.width,
-              shape_.width};
+      return {memory_.mutable_data_ptr<float>() + head * dq.rows * dq.columns, dq.rows, dq.columns,
+              dq.columns};
     }
   }
 
  private:
-  const AttentionShape& shape_;
   at::Tensor memory_;
 };
 
@@ -132,12 +132,11 @@ void flash_forward(const AttentionShape& shape, const AttentionInputs<S>& in, co
   const std::int64_t tiles = tiles_of(shape.queries, kKeptTile);
   const std::int64_t threads = threads_for(all * tiles);
   const Scratch scratch(threads, forward_tile_scratch<S, T>(shape.width));
-  const HeadShape head_sizes = head_shape(shape);
   for_each_unit(all * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
     const std::int64_t head = unit / tiles;
     const std::int64_t tile = tiles - 1 - unit % tiles;  // the longest first
-    forward_tile<S, T>(head_sizes, head_of(in, shape.heads, head), tile * kKeptTile,
-                       head_of(out, shape.heads, head), log_sum_exp + head * shape.queries,
+    forward_tile<S, T>(inputs_of(shape, in, head), tile * kKeptTile,
+                       head_of(shape, shape.queries, out, head), log_sum_exp + head * shape.queries,
                        scratch.of_thread(thread));
   });
 }
@@ -153,24 +152,23 @@ void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
   const at::Tensor delta = row_sums(shape, gradients);
   const Scratch scratch(threads, backward_tile_scratch<S, T>(shape.width));
   const QueryGradientSums<S> sums(shape, together);
-  const HeadShape head_sizes = head_shape(shape);
   for (std::int64_t first = 0; first < all; first += together) {
     const std::int64_t heads = std::min(together, all - first);
     std::vector<std::atomic<std::int64_t>> turns(heads * query_tiles);
     for_each_unit(heads * tiles, threads, [&](std::int64_t unit, std::int64_t thread) {
       const std::int64_t head = first + unit % heads;
-      const Matrix<S> dq = head_of(gradients.dq, shape.heads, head);
+      const Matrix<S> dq = head_of(shape, shape.queries, gradients.dq, head);
       const HeadGradients<S> of_head = {
-          .dout = head_of(gradients.dout, shape.heads, head),
+          .dout = head_of(shape, shape.queries, gradients.dout, head),
           .log_sum_exp = gradients.log_sum_exp + head * shape.queries,
           .delta = delta.const_data_ptr<float>() + head * shape.queries,
           .dq_sums = sums.of_head(unit % heads, dq),
           .dq = dq,
-          .dk = head_of(gradients.dk, shape.heads, head),
-          .dv = head_of(gradients.dv, shape.heads, head),
+          .dk = head_of(shape, shape.keys, gradients.dk, head),
+          .dv = head_of(shape, shape.keys, gradients.dv, head),
           .turns = turns.data() + unit % heads * query_tiles};
-      backward_tile<S, T>(head_sizes, head_of(in, shape.heads, head), unit / heads * kKeptTile,
-                          of_head, scratch.of_thread(thread));
+      backward_tile<S, T>(inputs_of(shape, in, head), unit / heads * kKeptTile, of_head,
+                          scratch.of_thread(thread));
     });
   }
 }

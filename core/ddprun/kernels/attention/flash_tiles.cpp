@@ -46,81 +46,81 @@ class Arena {
   std::int64_t bytes_ = 0;
 };
 
+template <class T>
+void write_rows(const Matrix<const T>& from, const Matrix<T>& to) {
+  if (from.data == to.data) return;
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    std::memcpy(to.from(row).data, from.from(row).data,
+                static_cast<std::size_t>(from.columns) * sizeof(T));
+  }
+}
+void write_rows(const Matrix<const float>& from, const Matrix<bf16>& to) {
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    to_bf16(from.columns, from.from(row).data, to.from(row).data);
+  }
+}
+
 /// Rows in the type that is multiplied: where they lie, or widened to `memory`.
 template <class T>
-Matrix<const T> multiplied(std::int64_t /*rows*/, std::int64_t /*width*/, Matrix<const T> in,
-                           T* /*memory*/) {
+Matrix<const T> multiplied(const Matrix<const T>& in, T* /*memory*/) {
   return in;
 }
-Matrix<const float> multiplied(std::int64_t rows, std::int64_t width, Matrix<const bf16> in,
-                               float* memory) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    to_float(width, in.from(row).data, memory + row * width);
+Matrix<const float> multiplied(const Matrix<const bf16>& in, float* memory) {
+  for (std::int64_t row = 0; row < in.rows; ++row) {
+    to_float(in.columns, in.from(row).data, memory + row * in.columns);
   }
-  return {memory, width};
+  return {memory, in.rows, in.columns, in.columns};
 }
 
 /// The same one after another. Those of a tensor of several heads lie some KB apart, where many of
 /// them share a set of the cache; they are copied to `memory`.
 template <class T>
-Matrix<const T> dense(std::int64_t rows, std::int64_t width, Matrix<const T> in, T* memory) {
-  if (in.stride == width) return in;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(memory + row * width, in.from(row).data,
-                static_cast<std::size_t>(width) * sizeof(T));
-  }
-  return {memory, width};
+Matrix<const T> dense(const Matrix<const T>& in, T* memory) {
+  if (in.stride == in.columns) return in;
+  const Matrix<T> copy = {memory, in.rows, in.columns, in.columns};
+  write_rows(in, copy);
+  return copy;
 }
-Matrix<const float> dense(std::int64_t rows, std::int64_t width, Matrix<const bf16> in,
-                          float* memory) {
-  return multiplied(rows, width, in, memory);
+Matrix<const float> dense(const Matrix<const bf16>& in, float* memory) {
+  return multiplied(in, memory);
 }
 
-/// Rows as a left operand that sums along them, where they lie.
-Left<float> along_rows(Matrix<const float> rows) { return {rows.data, rows.stride, 1}; }
-Left<Pair> along_rows(Matrix<const bf16> rows) {
-  return {reinterpret_cast<const Pair*>(rows.data), rows.stride / 2, 1};
+/// Rows as an operand that sums along them, where they lie.
+Matrix<const float> along_rows(const Matrix<const float>& rows) { return rows; }
+Matrix<const Pair> along_rows(const Matrix<const bf16>& rows) {
+  return {reinterpret_cast<const Pair*>(rows.data), rows.rows, steps_of<bf16>(rows.columns),
+          rows.stride / 2};
 }
 
-/// The same of float32 rows that are `width` apart, in the dtype of the products. `memory` is for a
+/// The same of the first `columns` of float32 rows, in the dtype of the products. `memory` is for a
 /// copy, if that takes one.
-Left<float> along_rounded_rows(std::int64_t /*rows*/, std::int64_t width, const float* values,
-                               bf16* /*memory*/, float /*of*/) {
-  return {values, width, 1};
+Matrix<const float> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
+                                       bf16* /*memory*/, float /*of*/) {
+  return rows.block(0, 0, rows.rows, columns);
 }
-Left<Pair> along_rounded_rows(std::int64_t rows, std::int64_t width, const float* values,
-                              bf16* memory, bf16 /*of*/) {
-  to_bf16(rows * width, values, memory);
-  return along_rows(Matrix<const bf16>{memory, width});
+Matrix<const Pair> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
+                                      bf16* memory, bf16 /*of*/) {
+  to_bf16(rows.rows * rows.columns, rows.data, memory);
+  return along_rows({memory, rows.rows, columns, rows.columns});
 }
 
 /// Rows as an operand that sums down the columns.
 template <class S>
-Matrix<const float> down_columns(std::int64_t rows, std::int64_t width, Matrix<const S> in,
-                                 float* memory) {
-  return dense(rows, width, in, memory);
+Matrix<const float> down_columns(const Matrix<const S>& in, float* memory) {
+  return dense(in, memory);
 }
 template <class T>
-Matrix<const Pair> down_columns(std::int64_t rows, std::int64_t width, Matrix<const T> in,
-                                Pair* memory) {
-  pair_rows(rows, width, in, memory);
-  return {memory, width};
-}
-template <class E>
-Left<E> as_left(Matrix<const E> summed_down) {
-  return {summed_down.data, 1, summed_down.stride};
-}
-template <class E>
-Right<E> as_right(Matrix<const E> summed_down) {
-  return {summed_down.data, summed_down.stride};
+Matrix<const Pair> down_columns(const Matrix<const T>& in, Pair* memory) {
+  pair_rows(in, memory);
+  return {memory, steps_of<bf16>(in.rows), in.columns, in.columns};
 }
 
-/// Rows as a right operand that sums along them: a row a lane.
+/// Rows as a right operand that sums along them: a row a lane, of kKeptTile.
 template <class E>
-Right<E> row_a_lane(std::int64_t rows, std::int64_t steps, const Left<E>& along, std::int64_t lanes,
-                    E* memory) {
-  transpose(rows, steps, Matrix<const E>{along.data, along.row_stride}, lanes, memory);
-  return {memory, lanes};
+Matrix<const E> row_a_lane(const Matrix<const E>& along, E* memory) {
+  const Matrix<E> lanes = {memory, along.columns, kKeptTile, kKeptTile};
+  transpose(along, lanes);
+  return lanes;
 }
 
 /// Memory for rows of S that multiplied() widens.
@@ -137,19 +137,6 @@ Element<T>* take_steps(Arena& arena, std::int64_t rows, std::int64_t width) {
 template <class T>
 Element<T>* take_scores(Arena& arena, std::int64_t rows, std::int64_t lanes) {
   return std::is_same_v<T, float> ? nullptr : take_steps<T>(arena, rows, lanes);
-}
-
-void write_rows(std::int64_t rows, std::int64_t width, Matrix<const float> from, Matrix<float> to) {
-  if (from.data == to.data) return;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to.from(row).data, from.from(row).data,
-                static_cast<std::size_t>(width) * sizeof(float));
-  }
-}
-void write_rows(std::int64_t rows, std::int64_t width, Matrix<const float> from, Matrix<bf16> to) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    to_bf16(width, from.from(row).data, to.from(row).data);
-  }
 }
 
 template <class S, class T>
@@ -228,98 +215,92 @@ class KeyTile {
   using E = Element<T>;
 
  public:
-  KeyTile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
-          const HeadGradients<S>& gradients, const BackwardScratch<S, T>& memory)
-      : shape_(shape),
-        in_(in),
+  KeyTile(const HeadInputs<S>& in, std::int64_t first, const HeadGradients<S>& gradients,
+          const BackwardScratch<S, T>& memory)
+      : in_(in),
         first_(first),
-        keys_(std::min(kKeptTile, shape.keys - first)),
+        keys_(std::min(kKeptTile, in.k.rows - first)),
+        width_(in.k.columns),
         gradients_(gradients),
         memory_(memory),
-        v_(row_a_lane(keys_, steps(shape.width), along_rows(of_keys(in.v)), kKeptTile, memory.v)) {
+        v_(row_a_lane(along_rows(of_keys(in.v)), memory.v)) {
     const Matrix<const T> k = of_keys(in.k);
-    k_ = row_a_lane(keys_, steps(shape.width), along_rows(k), kKeptTile, memory.k);
-    k_rows_ = as_right(down_columns(keys_, shape.width, k, memory.k_rows));
+    k_ = row_a_lane(along_rows(k), memory.k);
+    k_rows_ = down_columns(k, memory.k_rows);
   }
 
   void run() {
-    const std::int64_t begin = shape_.causal ? first_ / kPassingTile * kPassingTile : 0;
-    for (std::int64_t query = begin; query < shape_.queries; query += kPassingTile) {
-      const std::int64_t rows = std::min(kPassingTile, shape_.queries - query);
-      const Matrix<const T> q = dense(rows, shape_.width, in_.q.from(query), memory_.q_rows);
+    const std::int64_t queries = in_.q.rows;
+    const std::int64_t begin = in_.causal ? first_ / kPassingTile * kPassingTile : 0;
+    for (std::int64_t query = begin; query < queries; query += kPassingTile) {
+      const Matrix<const T> q = dense(in_.q.block(query, 0, kPassingTile, width_), memory_.q_rows);
       const Matrix<const T> dout =
-          dense(rows, shape_.width, gradients_.dout.from(query), memory_.dout_rows);
-      compute_scores(query, rows, q, dout);
-      add_product(rows, memory_.scores, dout, /*add=*/query > begin, memory_.dv);
-      add_product(rows, memory_.dscores, q, /*add=*/query > begin, memory_.dk);
-      add_to_queries(query, rows);
+          dense(gradients_.dout.block(query, 0, kPassingTile, width_), memory_.dout_rows);
+      compute_scores(query, q, dout);
+      add_product(memory_.scores, dout, /*add=*/query > begin, memory_.dv);
+      add_product(memory_.dscores, q, /*add=*/query > begin, memory_.dk);
+      add_to_queries(query, q.rows);
     }
-    if (begin >= shape_.queries) clear();
-    write_rows(keys_, shape_.width, {memory_.dk, shape_.width}, gradients_.dk.from(first_));
-    write_rows(keys_, shape_.width, {memory_.dv, shape_.width}, gradients_.dv.from(first_));
+    if (begin >= queries) clear();
+    write_rows(of_width(memory_.dk), gradients_.dk.from(first_));
+    write_rows(of_width(memory_.dv), gradients_.dv.from(first_));
   }
 
  private:
-  static std::int64_t steps(std::int64_t terms) { return steps_of<T>(terms); }
-
   /// The rows of this tile's keys. What is widened stays until the next call.
-  Matrix<const T> of_keys(Matrix<const S> all) const {
-    return multiplied(keys_, shape_.width, all.from(first_), memory_.widened);
+  Matrix<const T> of_keys(const Matrix<const S>& all) const {
+    return multiplied(all.block(first_, 0, keys_, width_), memory_.widened);
   }
+  Matrix<const float> of_width(const float* sums) const { return {sums, keys_, width_, width_}; }
 
   /// Probabilities and the scores' gradients.
-  void compute_scores(std::int64_t query, std::int64_t rows, Matrix<const T> q,
-                      Matrix<const T> dout) {
-    tile_product(rows, kKeptTile, steps(shape_.width), along_rows(q), k_, false,
-                 {memory_.scores, kKeptTile});
-    tile_product(rows, kKeptTile, steps(shape_.width), along_rows(dout), v_, false,
-                 {memory_.dscores, kKeptTile});
-    const std::int64_t seen = shape_.causal ? query - first_ + 1 : keys_;
-    softmax_backward({rows, kKeptTile, keys_, seen, shape_.scale}, gradients_.log_sum_exp + query,
+  void compute_scores(std::int64_t query, const Matrix<const T>& q, const Matrix<const T>& dout) {
+    tile_product(along_rows(q), k_, false, {memory_.scores, q.rows, kKeptTile, kKeptTile});
+    tile_product(along_rows(dout), v_, false, {memory_.dscores, q.rows, kKeptTile, kKeptTile});
+    const std::int64_t seen = in_.causal ? query - first_ + 1 : keys_;
+    softmax_backward({q.rows, kKeptTile, keys_, seen, in_.scale}, gradients_.log_sum_exp + query,
                      gradients_.delta + query, memory_.scores, memory_.dscores);
   }
 
   /// out (keys, width) += scores (rows, keys), transposed, times values (rows, width).
-  void add_product(std::int64_t rows, const float* scores, Matrix<const T> values, bool add,
-                   float* out) {
-    const Matrix<const float> tile = {scores, kKeptTile};
-    tile_product(keys_, shape_.width, steps(rows),
-                 as_left(down_columns(rows, kKeptTile, tile, memory_.score_steps)),
-                 as_right(down_columns(rows, shape_.width, values, memory_.row_steps)), add,
-                 {out, shape_.width});
+  void add_product(const float* scores, const Matrix<const T>& values, bool add, float* out) {
+    const Matrix<const float> tile = {scores, values.rows, kKeptTile, kKeptTile};
+    const Matrix<const E> right = down_columns(values, memory_.row_steps);
+    const Matrix<const E> left = down_columns(tile, memory_.score_steps);
+    tile_product(left.block(0, 0, left.rows, keys_).transposed(), right, add,
+                 {out, keys_, width_, width_});
   }
 
   void add_to_queries(std::int64_t query, std::int64_t rows) {
-    const Left<E> dscores =
-        along_rounded_rows(rows, kKeptTile, memory_.dscores, memory_.rounded, T{});
-    const Matrix<float> sums = gradients_.dq_sums.from(query);
+    const Matrix<const E> dscores = along_rounded_rows(
+        {memory_.dscores, rows, kKeptTile, kKeptTile}, keys_, memory_.rounded, T{});
+    const Matrix<float> sums = gradients_.dq_sums.block(query, 0, rows, width_);
     std::atomic<std::int64_t>& turn = gradients_.turns[query / kPassingTile];
     const std::int64_t tile = first_ / kKeptTile;
     wait_for(turn, tile);
-    tile_product(rows, shape_.width, steps(keys_), dscores, k_rows_, first_ > 0, sums);
+    tile_product(dscores, k_rows_, first_ > 0, sums);
     if (is_last_of(query + rows - 1)) {
-      write_rows(rows, shape_.width, {sums.data, sums.stride}, gradients_.dq.from(query));
+      write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
     turn.store(tile + 1, std::memory_order_release);
   }
 
   /// Whether a query sees keys of this tile and of none after it.
   bool is_last_of(std::int64_t query) const {
-    const std::int64_t last = shape_.causal ? std::min(query, shape_.keys - 1) : shape_.keys - 1;
+    const std::int64_t last = in_.causal ? std::min(query, in_.k.rows - 1) : in_.k.rows - 1;
     return last < first_ + kKeptTile;
   }
 
   void clear() {
-    std::fill_n(memory_.dk, keys_ * shape_.width, 0.0F);
-    std::fill_n(memory_.dv, keys_ * shape_.width, 0.0F);
+    std::fill_n(memory_.dk, keys_ * width_, 0.0F);
+    std::fill_n(memory_.dv, keys_ * width_, 0.0F);
   }
 
-  const HeadShape& shape_;
   const HeadInputs<S>& in_;
-  std::int64_t first_, keys_;
+  std::int64_t first_, keys_, width_;
   const HeadGradients<S>& gradients_;
   const BackwardScratch<S, T>& memory_;
-  Right<E> v_, k_, k_rows_;
+  Matrix<const E> v_, k_, k_rows_;
 };
 
 }  // namespace
@@ -334,53 +315,48 @@ std::int64_t backward_tile_scratch(std::int64_t width) {
 }
 
 template <class S, class T>
-void forward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
-                  Matrix<S> out, float* log_sum_exp, std::byte* scratch) {
-  const ForwardScratch<S, T> memory(shape.width, Arena(scratch));
-  const std::int64_t queries = std::min(kKeptTile, shape.queries - first);
-  const std::int64_t end = shape.causal ? std::min(first + queries, shape.keys) : shape.keys;
-  const std::int64_t steps = steps_of<T>(shape.width);
-  const Matrix<const T> q_rows = multiplied(queries, shape.width, in.q.from(first), memory.widened);
-  const Right<Element<T>> q = row_a_lane(queries, steps, along_rows(q_rows), kKeptTile, memory.q);
+void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& out,
+                  float* log_sum_exp, std::byte* scratch) {
+  const std::int64_t width = in.q.columns;
+  const ForwardScratch<S, T> memory(width, Arena(scratch));
+  const Matrix<const S> q_rows = in.q.block(first, 0, kKeptTile, width);
+  const std::int64_t end = in.causal ? std::min(first + q_rows.rows, in.k.rows) : in.k.rows;
+  const auto q = row_a_lane(along_rows(multiplied(q_rows, memory.widened)), memory.q);
+  const Matrix<float> sums = {memory.sums, width, kKeptTile, kKeptTile};
   std::fill_n(memory.running.largest, kKeptTile, -std::numeric_limits<float>::infinity());
   std::fill_n(memory.running.sum, kKeptTile, 0.0F);
   for (std::int64_t key = 0; key < end; key += kPassingTile) {
     const std::int64_t keys = std::min(kPassingTile, end - key);
-    tile_product(keys, kKeptTile, steps,
-                 along_rows(dense(keys, shape.width, in.k.from(key), memory.k)), q, false,
-                 {memory.scores, kKeptTile});
-    const std::int64_t seen = shape.causal ? first - key + 1 : keys;
-    const bool grown = online_softmax({keys, kKeptTile, seen, shape.scale}, memory.scores,
+    const Matrix<float> scores = {memory.scores, keys, kKeptTile, kKeptTile};
+    tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q, false, scores);
+    const std::int64_t seen = in.causal ? first - key + 1 : keys;
+    const bool grown = online_softmax({keys, kKeptTile, seen, in.scale}, memory.scores,
                                       memory.running, memory.factor);
-    if (grown && key > 0) scale_lanes(shape.width, kKeptTile, memory.factor, memory.sums);
-    const Matrix<const float> probabilities = {memory.scores, kKeptTile};
-    tile_product(shape.width, kKeptTile, steps_of<T>(keys),
-                 as_left(down_columns(keys, shape.width, in.v.from(key), memory.v)),
-                 as_right(down_columns(keys, kKeptTile, probabilities, memory.probabilities)),
-                 key > 0, {memory.sums, kKeptTile});
+    if (grown && key > 0) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
+    tile_product(down_columns(in.v.block(key, 0, keys, width), memory.v).transposed(),
+                 down_columns(Matrix<const float>(scores), memory.probabilities), key > 0, sums);
   }
-  finish_softmax(shape.width, kKeptTile, shape.scale, memory.running, memory.sums,
-                 memory.log_sum_exp);
-  transpose(shape.width, queries, Matrix<const float>{memory.sums, kKeptTile}, shape.width,
-            memory.rows);
-  write_rows(queries, shape.width, {memory.rows, shape.width}, out.from(first));
-  std::copy_n(memory.log_sum_exp, queries, log_sum_exp + first);
+  finish_softmax(width, kKeptTile, in.scale, memory.running, memory.sums, memory.log_sum_exp);
+  const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};
+  transpose(Matrix<const float>(sums.block(0, 0, width, rows.rows)), rows);
+  write_rows(Matrix<const float>(rows), out.from(first));
+  std::copy_n(memory.log_sum_exp, rows.rows, log_sum_exp + first);
 }
 
 template <class S, class T>
-void backward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
-                   const HeadGradients<S>& gradients, std::byte* scratch) {
-  const BackwardScratch<S, T> memory(shape.width, Arena(scratch));
-  KeyTile<S, T>(shape, in, first, gradients, memory).run();
+void backward_tile(const HeadInputs<S>& in, std::int64_t first, const HeadGradients<S>& gradients,
+                   std::byte* scratch) {
+  const BackwardScratch<S, T> memory(in.k.columns, Arena(scratch));
+  KeyTile<S, T>(in, first, gradients, memory).run();
 }
 
-#define DDPRUN_FLASH_TILES(S, T)                                                          \
-  template std::int64_t forward_tile_scratch<S, T>(std::int64_t);                         \
-  template std::int64_t backward_tile_scratch<S, T>(std::int64_t);                        \
-  template void forward_tile<S, T>(const HeadShape&, const HeadInputs<S>&, std::int64_t,  \
-                                   Matrix<S>, float*, std::byte*);                        \
-  template void backward_tile<S, T>(const HeadShape&, const HeadInputs<S>&, std::int64_t, \
-                                    const HeadGradients<S>&, std::byte*)
+#define DDPRUN_FLASH_TILES(S, T)                                                                 \
+  template std::int64_t forward_tile_scratch<S, T>(std::int64_t);                                \
+  template std::int64_t backward_tile_scratch<S, T>(std::int64_t);                               \
+  template void forward_tile<S, T>(const HeadInputs<S>&, std::int64_t, const Matrix<S>&, float*, \
+                                   std::byte*);                                                  \
+  template void backward_tile<S, T>(const HeadInputs<S>&, std::int64_t, const HeadGradients<S>&, \
+                                    std::byte*)
 
 DDPRUN_FLASH_TILES(float, float);
 DDPRUN_FLASH_TILES(bf16, float);

@@ -5,18 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ddprun/kernels/product/product.h"
+#include "ddprun/kernels/types.h"
 
 namespace ddprun::kernels {
 
-/// The sizes of a head, and how its softmax scales and masks. If causal, query i sees the keys 0 to
-/// i; else all. `width`, of a query, key or value, is a multiple of kWidthUnit.
-struct HeadShape {
-  std::int64_t queries, keys, width;
-  bool causal;
-  float scale;  ///< of the scores, positive
-};
-
+/// The width of a query, key or value is a multiple of this.
 constexpr std::int64_t kWidthUnit = 16;
 
 /// Forward keeps a tile of queries in the caches, and tiles of keys go by. In backward it is the
@@ -24,13 +17,16 @@ constexpr std::int64_t kWidthUnit = 16;
 constexpr std::int64_t kKeptTile = 64;
 constexpr std::int64_t kPassingTile = 32;
 
-// Matrices of a head below have time rows, of S. Rows of bfloat16 lie an even number of values
+// Matrices of a head below are (time, width), of S. Rows of bfloat16 lie an even number of values
 // apart. T is what is multiplied: S, or float for rows of bfloat16, which are widened a tile at a
 // time. The latter is the faster where no instruction multiplies pairs.
 
+/// A head. If causal, query i sees the keys 0 to i; else all.
 template <class S>
 struct HeadInputs {
   Matrix<const S> q, k, v;
+  bool causal;
+  float scale;  ///< of the scores, positive
 };
 
 /// Bytes of scratch memory that a tile takes, whatever the lengths. It lies at a multiple of 64.
@@ -42,8 +38,8 @@ std::int64_t backward_tile_scratch(std::int64_t width);
 /// Writes out and log_sum_exp of kKeptTile queries from `first` on, or of those that are left
 /// (Dao 2023, algorithm 1).
 template <class S, class T>
-void forward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
-                  Matrix<S> out, float* log_sum_exp, std::byte* scratch);
+void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& out,
+                  float* log_sum_exp, std::byte* scratch);
 
 /// What backward reads and writes of a head beside its inputs.
 template <class S>
@@ -63,7 +59,7 @@ struct HeadGradients {
 /// `first` began earlier: each waits for its turn to add, so the bits are the same however the
 /// tiles are spread. The last tile of keys that queries see writes their dq.
 template <class S, class T>
-void backward_tile(const HeadShape& shape, const HeadInputs<S>& in, std::int64_t first,
-                   const HeadGradients<S>& gradients, std::byte* scratch);
+void backward_tile(const HeadInputs<S>& in, std::int64_t first, const HeadGradients<S>& gradients,
+                   std::byte* scratch);
 
 }  // namespace ddprun::kernels

@@ -12,22 +12,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// Columns `first` to `columns` of in, one value at a time.
+/// One value at a time.
 template <class E>
-HWY_INLINE void transpose_columns(std::int64_t rows, std::int64_t first, std::int64_t columns,
-                                  Matrix<const E> in, std::int64_t lanes, E* out) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = first; column < columns; ++column) {
-      out[column * lanes + row] = in.data[row * in.stride + column];
+HWY_INLINE void transpose_values(const Matrix<const E>& in, const Matrix<E>& out) {
+  for (std::int64_t row = 0; row < in.rows; ++row) {
+    for (std::int64_t column = 0; column < in.columns; ++column) {
+      out.data[column * out.stride + row] = in.data[row * in.stride + column];
     }
   }
 }
 
 #if HWY_TARGET == HWY_SCALAR
 template <class E>
-HWY_INLINE void transpose_rows(std::int64_t rows, std::int64_t columns, Matrix<const E> in,
-                               std::int64_t lanes, E* out) {
-  transpose_columns(rows, 0, columns, in, lanes, out);
+HWY_INLINE void transpose_blocks(const Matrix<const E>& in, const Matrix<E>& out) {
+  transpose_values(in, out);
 }
 #else
 constexpr hn::FixedTag<std::uint32_t, 4> kFour;
@@ -55,60 +53,46 @@ HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, st
 }
 
 template <class E>
-HWY_INLINE void transpose_rows(std::int64_t rows, std::int64_t columns, Matrix<const E> in,
-                               std::int64_t lanes, E* out) {
-  const std::int64_t whole_rows = rows / 4 * 4;
-  const std::int64_t whole_columns = columns / 4 * 4;
+HWY_INLINE void transpose_blocks(const Matrix<const E>& in, const Matrix<E>& out) {
+  const std::int64_t whole_rows = in.rows / 4 * 4;
+  const std::int64_t whole_columns = in.columns / 4 * 4;
+  // In registers: vectors that are stored might be what references refer to.
+  const auto* const from = reinterpret_cast<const std::uint32_t*>(in.data);
+  auto* const to = reinterpret_cast<std::uint32_t*>(out.data);
+  const std::int64_t stride = in.stride;
+  const std::int64_t lanes = out.stride;
   for (std::int64_t row = 0; row < whole_rows; row += 4) {
     for (std::int64_t column = 0; column < whole_columns; column += 4) {
-      transpose_block(reinterpret_cast<const std::uint32_t*>(in.from(row, column).data), in.stride,
-                      reinterpret_cast<std::uint32_t*>(out + column * lanes + row), lanes);
+      transpose_block(from + row * stride + column, stride, to + column * lanes + row, lanes);
     }
   }
-  transpose_columns(rows, whole_columns, columns, in, lanes, out);
-  transpose_columns(rows - whole_rows, 0, whole_columns, in.from(whole_rows), lanes,
-                    out + whole_rows);
+  transpose_values(in.from(0, whole_columns), out.from(whole_columns));
+  transpose_values(in.block(whole_rows, 0, 4, whole_columns), out.from(0, whole_rows));
 }
 #endif
 
 template <class E>
-HWY_INLINE void transpose_tile(std::int64_t rows, std::int64_t columns, Matrix<const E> in,
-                               std::int64_t lanes, E* out) {
-  for (std::int64_t column = 0; rows < lanes && column < columns; ++column) {
-    std::fill(out + column * lanes + rows, out + (column + 1) * lanes, E{});
+void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
+  for (std::int64_t row = 0; in.rows < out.columns && row < in.columns; ++row) {
+    E* const to = out.data + row * out.stride;
+    std::fill(to + in.rows, to + out.columns, E{});
   }
-  transpose_rows(rows, columns, in, lanes, out);
+  transpose_blocks(in, out);
 }
 
 template <class T>
-HWY_INLINE void pairs_of_rows(std::int64_t rows, std::int64_t columns, Matrix<const T> in,
-                              Pair* out) {
-  for (std::int64_t row = 0; row < rows; row += 2, out += columns) {
-    const T* const first = in.from(row).data;
-    const T* const second = in.from(row + 1).data;
-    const bool alone = row + 1 == rows;
+void pair_rows(const Matrix<const T>& in, Pair* out) {
+  for (std::int64_t row = 0; row < in.rows; row += 2, out += in.columns) {
+    const T* const first = in.data + row * in.stride;
+    const T* const second = first + in.stride;
+    const bool alone = row + 1 == in.rows;
     auto* const to = reinterpret_cast<std::uint32_t*>(out);
-    for_vectors(0, columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    for_vectors(0, in.columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
       const auto low = bf16_bits(load(first + i, lanes));
       const auto high = alone ? hn::Zero(kBits) : bf16_bits(load(second + i, lanes));
       store_lanes(kBits, hn::Or(low, hn::ShiftLeft<16>(high)), to + i, lanes);
     });
   }
-}
-
-void transpose_floats(std::int64_t rows, std::int64_t columns, Matrix<const float> in,
-                      std::int64_t lanes, float* out) {
-  transpose_tile(rows, columns, in, lanes, out);
-}
-void transpose_pairs(std::int64_t rows, std::int64_t columns, Matrix<const Pair> in,
-                     std::int64_t lanes, Pair* out) {
-  transpose_tile(rows, columns, in, lanes, out);
-}
-void pair_float_rows(std::int64_t rows, std::int64_t columns, Matrix<const float> in, Pair* out) {
-  pairs_of_rows(rows, columns, in, out);
-}
-void pair_bf16_rows(std::int64_t rows, std::int64_t columns, Matrix<const bf16> in, Pair* out) {
-  pairs_of_rows(rows, columns, in, out);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -117,25 +101,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(transpose_floats);
-HWY_EXPORT(transpose_pairs);
-HWY_EXPORT(pair_float_rows);
-HWY_EXPORT(pair_bf16_rows);
+template <class E>
+void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
+  DDPRUN_DISPATCH(transpose, E)(in, out);
+}
+template void transpose(const Matrix<const float>&, const Matrix<float>&);
+template void transpose(const Matrix<const Pair>&, const Matrix<Pair>&);
 
-void transpose(std::int64_t rows, std::int64_t columns, Matrix<const float> in, std::int64_t lanes,
-               float* out) {
-  HWY_DYNAMIC_DISPATCH(transpose_floats)(rows, columns, in, lanes, out);
+template <class T>
+void pair_rows(const Matrix<const T>& in, Pair* out) {
+  DDPRUN_DISPATCH(pair_rows, T)(in, out);
 }
-void transpose(std::int64_t rows, std::int64_t columns, Matrix<const Pair> in, std::int64_t lanes,
-               Pair* out) {
-  HWY_DYNAMIC_DISPATCH(transpose_pairs)(rows, columns, in, lanes, out);
-}
-void pair_rows(std::int64_t rows, std::int64_t columns, Matrix<const float> in, Pair* out) {
-  HWY_DYNAMIC_DISPATCH(pair_float_rows)(rows, columns, in, out);
-}
-void pair_rows(std::int64_t rows, std::int64_t columns, Matrix<const bf16> in, Pair* out) {
-  HWY_DYNAMIC_DISPATCH(pair_bf16_rows)(rows, columns, in, out);
-}
+template void pair_rows(const Matrix<const float>&, Pair*);
+template void pair_rows(const Matrix<const bf16>&, Pair*);
 
 }  // namespace ddprun::kernels
 #endif

@@ -78,81 +78,83 @@ HWY_INLINE void multiply_step(const Pair* left, std::int64_t row_stride, const P
       [](const Pair* from) HWY_ATTR { return second_halves(load_pairs(from)); }, sums);
 }
 
-/// One block of c: (rows, vectors * Lanes).
+/// One block of c: (rows, vectors * Lanes) at (first_row, first_lane).
 template <int rows, int vectors, class E>
-HWY_NOINLINE void multiply_block(std::int64_t steps, const Left<E>& left, const Right<E>& right,
-                                 bool add, Matrix<float> c) {
+HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const E>& right,
+                                 bool add, const Matrix<float>& c, std::int64_t first_row,
+                                 std::int64_t first_lane) {
   const std::size_t lanes = hn::Lanes(kFloats);
-  const std::int64_t row_stride = left.row_stride;
+  const std::int64_t steps = left.columns;
+  const std::int64_t row_stride = left.row_stride();
+  const std::int64_t step_stride = left.column_stride();
+  float* const out = c.data + first_row * c.stride + first_lane;
+  const std::int64_t out_stride = c.stride;
   Vector sums[rows][vectors];
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) sums[row][v] = hn::Zero(kFloats);
   }
-  const E* a = left.data;
-  const E* b = right.data;
-  for (std::int64_t step = 0; step < steps; ++step, a += left.step_stride, b += right.stride) {
+  const E* a = left.data + first_row * row_stride;
+  const E* b = right.data + first_lane;
+  for (std::int64_t step = 0; step < steps; ++step, a += step_stride, b += right.stride) {
     multiply_step<rows, vectors>(a, row_stride, b, sums);
   }
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      float* const to = c.data + row * c.stride + v * lanes;
+      float* const to = out + row * out_stride + v * lanes;
       const Vector sum = sums[row][v];
       hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, to), sum) : sum, kFloats, to);
     }
   }
 }
 
-/// multiply_block() for a number of rows that is known at run time: 1 to `most`.
+/// multiply_block() for a number of rows that is known at run time: those that are left, or `most`.
 template <int most, int vectors, class E>
-HWY_INLINE void multiply_rows(std::int64_t rows, std::int64_t steps, const Left<E>& left,
-                              const Right<E>& right, bool add, Matrix<float> c) {
+HWY_INLINE void multiply_rows(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
+                              const Matrix<float>& c, std::int64_t row, std::int64_t lane) {
   if constexpr (most > 1) {
-    if (rows < most) return multiply_rows<most - 1, vectors>(rows, steps, left, right, add, c);
+    if (left.rows - row < most) {
+      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane);
+    }
   }
-  multiply_block<most, vectors>(steps, left, right, add, c);
+  multiply_block<most, vectors>(left, right, add, c, row, lane);
 }
 
 template <int vectors, class E>
-HWY_INLINE void multiply_lanes(std::int64_t rows, std::int64_t steps, const Left<E>& left,
-                               const Right<E>& right, bool add, Matrix<float> c) {
-  for (std::int64_t row = 0; row < rows; row += kRows<E>) {
-    multiply_rows<kRows<E>, vectors>(rows - row, steps, left.from(row), right, add, c.from(row));
+HWY_INLINE void multiply_lanes(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
+                               const Matrix<float>& c, std::int64_t lane) {
+  for (std::int64_t row = 0; row < left.rows; row += kRows<E>) {
+    multiply_rows<kRows<E>, vectors>(left, right, add, c, row, lane);
   }
 }
 
 template <class E>
-HWY_INLINE void multiply_tiles(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                               const Left<E>& left, const Right<E>& right, bool add,
-                               Matrix<float> c) {
+HWY_INLINE void multiply_tiles(const Matrix<const E>& left, const Matrix<const E>& right, bool add,
+                               const Matrix<float>& c) {
   const auto width = static_cast<std::int64_t>(hn::Lanes(kFloats));
   std::int64_t lane = 0;
-  for (; lane + 2 * width <= lanes; lane += 2 * width) {
-    multiply_lanes<2>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
+  for (; lane + 2 * width <= right.columns; lane += 2 * width) {
+    multiply_lanes<2>(left, right, add, c, lane);
   }
-  for (; lane < lanes; lane += width) {
-    multiply_lanes<1>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
-  }
+  for (; lane < right.columns; lane += width) multiply_lanes<1>(left, right, add, c, lane);
 }
 
 /// Sums of at most so many products are rounded one by one; such sums are added to c. Longer ones
 /// would be large next to what they take in, and lose its last bits.
 constexpr std::int64_t kSteps = 32;
 
-void multiply_floats(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                     const Left<float>& left, const Right<float>& right, bool add,
-                     Matrix<float> c) {
-  for (std::int64_t step = 0; step == 0 || step < steps; step += kSteps) {
-    multiply_tiles(rows, lanes, std::min(kSteps, steps - step), left.from_step(step),
-                   right.from_step(step), add || step > 0, c);
+void multiply_floats(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
+                     const Matrix<float>& c) {
+  for (std::int64_t step = 0; step == 0 || step < left.columns; step += kSteps) {
+    multiply_tiles(left.block(0, step, left.rows, kSteps), right.from(step), add || step > 0, c);
   }
 }
-void multiply_pairs(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                    const Left<Pair>& left, const Right<Pair>& right, bool add, Matrix<float> c) {
-  multiply_tiles(rows, lanes, steps, left, right, add, c);
+void multiply_pairs(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                    const Matrix<float>& c) {
+  multiply_tiles(left, right, add, c);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -164,23 +166,26 @@ namespace ddprun::kernels {
 HWY_EXPORT(multiply_floats);
 HWY_EXPORT(multiply_pairs);
 
-void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                  const Left<float>& left, const Right<float>& right, bool add, Matrix<float> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_floats)(rows, lanes, steps, left, right, add, c);
+void tile_product(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
+                  const Matrix<float>& c) {
+  HWY_DYNAMIC_DISPATCH(multiply_floats)(left, right, add, c);
 }
 
-void tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps, const Left<Pair>& left,
-                  const Right<Pair>& right, bool add, Matrix<float> c) {
-  static const auto chosen = product_path() == ProductPath::amx           ? amx_tile_product
-                             : product_path() == ProductPath::avx512_bf16 ? avx512_tile_product
-                                                                          : tile_product_by_floats;
-  chosen(rows, lanes, steps, left, right, add, c);
+void tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                  const Matrix<float>& c) {
+  static const auto chosen = [] {
+    if constexpr (kX86) {
+      if (product_path() == ProductPath::amx) return amx_tile_product;
+      if (product_path() == ProductPath::avx512_bf16) return avx512_tile_product;
+    }
+    return tile_product_by_floats;
+  }();
+  chosen(left, right, add, c);
 }
 
-void tile_product_by_floats(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                            const Left<Pair>& left, const Right<Pair>& right, bool add,
-                            Matrix<float> c) {
-  HWY_DYNAMIC_DISPATCH(multiply_pairs)(rows, lanes, steps, left, right, add, c);
+void tile_product_by_floats(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
+                            bool add, const Matrix<float>& c) {
+  HWY_DYNAMIC_DISPATCH(multiply_pairs)(left, right, add, c);
 }
 
 }  // namespace ddprun::kernels

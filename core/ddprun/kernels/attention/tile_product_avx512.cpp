@@ -1,42 +1,42 @@
 // VDPBF16PS over blocks of 12 x 32 results, which take 24 of the 32 registers.
+#if defined(__x86_64__)
+
 #include "ddprun/kernels/attention/tile_product_avx512.h"
 
-#include <c10/util/Exception.h>
-
-#if defined(__x86_64__)
-#define DDPRUN_HAS_AVX512_CODE 1
-#include "ddprun/kernels/product/pairs_avx512.h"
-#endif
+#include "ddprun/kernels/product/vectors_avx512.h"
 
 namespace ddprun::kernels {
-
-#ifdef DDPRUN_HAS_AVX512_CODE
 
 namespace {
 
 constexpr int kRows = 12;
 constexpr int kWidth = 16;  // lanes of a vector
 
-/// One block of c: (rows, vectors * kWidth).
+/// One block of c: (rows, vectors * kWidth) at (first_row, first_lane).
 template <int rows, int vectors>
-DDPRUN_AVX512 void multiply_block(std::int64_t steps, const Left<Pair>& left,
-                                  const Right<Pair>& right, bool add, Matrix<float> c) {
-  const std::int64_t row_stride = left.row_stride;
+DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
+                                  bool add, const Matrix<float>& c, std::int64_t first_row,
+                                  std::int64_t first_lane) {
+  const std::int64_t steps = left.columns;
+  const std::int64_t row_stride = left.row_stride();
+  const std::int64_t step_stride = left.column_stride();
+  float* const out = c.data + first_row * c.stride + first_lane;
+  const std::int64_t out_stride = c.stride;
   __m512 sums[rows][vectors];
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) sums[row][v] = _mm512_setzero_ps();
   }
-  const Pair* a = left.data;
-  const Pair* b = right.data;
-  for (std::int64_t step = 0; step < steps; ++step, a += left.step_stride, b += right.stride) {
+  const Pair* a = left.data + first_row * row_stride;
+  const Pair* b = right.data + first_lane;
+  for (std::int64_t step = 0; step < steps; ++step, a += step_stride, b += right.stride) {
     __m512bh lanes[vectors];
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) lanes[v] = (__m512bh)_mm512_loadu_si512(b + v * kWidth);
 #pragma GCC unroll 12
     for (int row = 0; row < rows; ++row) {
-      const __m512bh pair = avx512::broadcast_pair(&a[row * row_stride].first);
+      const __m512bh pair = avx512::broadcast_word(&a[row * row_stride].first);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) {
         sums[row][v] = _mm512_dpbf16_ps(sums[row][v], pair, lanes[v]);
@@ -47,52 +47,44 @@ DDPRUN_AVX512 void multiply_block(std::int64_t steps, const Left<Pair>& left,
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      float* const to = c.data + row * c.stride + v * kWidth;
+      float* const to = out + row * out_stride + v * kWidth;
       const __m512 sum = sums[row][v];
       _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sum) : sum);
     }
   }
 }
 
-/// multiply_block() for a number of rows that is known at run time: 1 to `most`.
+/// multiply_block() for a number of rows that is known at run time: those that are left, or `most`.
 template <int most, int vectors>
-void multiply_rows(std::int64_t rows, std::int64_t steps, const Left<Pair>& left,
-                   const Right<Pair>& right, bool add, Matrix<float> c) {
+void multiply_rows(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                   const Matrix<float>& c, std::int64_t row, std::int64_t lane) {
   if constexpr (most > 1) {
-    if (rows < most) return multiply_rows<most - 1, vectors>(rows, steps, left, right, add, c);
+    if (left.rows - row < most) {
+      return multiply_rows<most - 1, vectors>(left, right, add, c, row, lane);
+    }
   }
-  multiply_block<most, vectors>(steps, left, right, add, c);
+  multiply_block<most, vectors>(left, right, add, c, row, lane);
 }
 
 template <int vectors>
-void multiply_lanes(std::int64_t rows, std::int64_t steps, const Left<Pair>& left,
-                    const Right<Pair>& right, bool add, Matrix<float> c) {
-  for (std::int64_t row = 0; row < rows; row += kRows) {
-    multiply_rows<kRows, vectors>(rows - row, steps, left.from(row), right, add, c.from(row));
+void multiply_lanes(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                    const Matrix<float>& c, std::int64_t lane) {
+  for (std::int64_t row = 0; row < left.rows; row += kRows) {
+    multiply_rows<kRows, vectors>(left, right, add, c, row, lane);
   }
 }
 
 }  // namespace
 
-void avx512_tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                         const Left<Pair>& left, const Right<Pair>& right, bool add,
-                         Matrix<float> c) {
+void avx512_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                         const Matrix<float>& c) {
   std::int64_t lane = 0;
-  for (; lane + 2 * kWidth <= lanes; lane += 2 * kWidth) {
-    multiply_lanes<2>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
+  for (; lane + 2 * kWidth <= right.columns; lane += 2 * kWidth) {
+    multiply_lanes<2>(left, right, add, c, lane);
   }
-  if (lane < lanes) {
-    multiply_lanes<1>(rows, steps, left, right.from_lane(lane), add, c.from(0, lane));
-  }
+  if (lane < right.columns) multiply_lanes<1>(left, right, add, c, lane);
 }
-
-#else
-
-void avx512_tile_product(std::int64_t, std::int64_t, std::int64_t, const Left<Pair>&,
-                         const Right<Pair>&, bool, Matrix<float>) {
-  TORCH_INTERNAL_ASSERT(false, "avx512_tile_product() without has_avx512_bf16()");
-}
-
-#endif
 
 }  // namespace ddprun::kernels
+
+#endif

@@ -5,10 +5,9 @@
 
 namespace ddprun::kernels {
 
-/// tile_product() on vectors of 16 pairs. Call it only where has_avx512_bf16(). Denormal operands
-/// count as zero, as the instruction has it.
-void avx512_tile_product(std::int64_t rows, std::int64_t lanes, std::int64_t steps,
-                         const Left<Pair>& left, const Right<Pair>& right, bool add,
-                         Matrix<float> c);
+/// tile_product() on vectors of 16 pairs. Call it only where has(ProductPath::avx512_bf16).
+/// Denormal operands count as zero, as the instruction has it.
+void avx512_tile_product(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
+                         const Matrix<float>& c);
 
 }  // namespace ddprun::kernels

@@ -1,23 +1,18 @@
-// Products of bfloat16 matrices by AVX-512's instructions for them (AMD from Zen 4, Intel from
-// Cooper Lake on).
+// Products of matrices by AVX-512: of bfloat16 by its instructions for them (AMD from Zen 4, Intel
+// from Cooper Lake on), of float32 where MKL takes a lesser kernel than the CPU has.
 #pragma once
 
-#include "ddprun/kernels/product/product.h"
+#include "ddprun/kernels/types.h"
 
 namespace ddprun::kernels {
 
-/// Whether this CPU has them and the kernel saves their registers.
-bool has_avx512_bf16();
-
-/// product() on the calling thread. Call it only where has_avx512_bf16(). Operands are packed into
-/// panels block by block, in memory that the thread keeps (at most some 4 MB). Sums are float32.
-/// Denormal operands count as zero, as VDPBF16PS has it. The order of additions depends on the
-/// sizes alone, and so do the bits.
-void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                    Matrix<const bf16> a, Matrix<const bf16> b, bool add, Matrix<float> c);
-
-/// c = op(a) op(b), rounded once.
-void avx512_product(Op op_a, Op op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                    Matrix<const bf16> a, Matrix<const bf16> b, Matrix<bf16> c);
+/// product() on the calling thread. Call it only where has(ProductPath::avx512_bf16). Operands are
+/// packed into panels block by block, in memory that the thread keeps (at most some 4 MB). Sums are
+/// float32; of float32 operands a chain of sums takes in at most 256 products. Denormal bfloat16
+/// operands count as zero, as VDPBF16PS has it. The order of additions depends on the sizes alone,
+/// and so do the bits.
+template <typename E, typename T>
+void avx512_product(const Matrix<const E>& a, const Matrix<const E>& b, bool add,
+                    const Matrix<T>& c);
 
 }  // namespace ddprun::kernels

@@ -3,23 +3,50 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
-#include "ddprun/kernels/product/product_amx.h"
-#include "ddprun/kernels/product/product_avx512.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace ddprun::kernels {
 
 namespace {
 
-bool is_intel() {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("intel") != 0;
-#else
-  return false;
-#endif
+bool is_intel() { return __builtin_cpu_is("intel") != 0; }
+
+bool has_avx512_bf16() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bf16");
 }
+
+bool ask_for_amx() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22;
+  constexpr unsigned kAmxTile = 1u << 24;
+  constexpr unsigned kAvx512Bf16 = 1u << 5;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & kAvx512Bf16) == 0) return false;
+  // Linux grants the 8 KiB of tile registers on demand (Documentation/arch/x86/xstate.rst).
+  constexpr int kArchReqXcompPerm = 0x1023;
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
+}
+#else
+bool is_intel() { return false; }
+bool has_avx512_bf16() { return false; }
+bool ask_for_amx() { return false; }
+#endif
 
 constexpr auto kNames = choice_names(ProductPath{});
 
@@ -29,28 +56,27 @@ std::string forced_name() {
 }
 
 std::optional<ProductPath> path_of(const std::string& name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<ProductPath>(i);
-  }
-  return {};
+  const auto at = std::find(kNames.begin(), kNames.end(), name);
+  if (at == kNames.end()) return {};
+  return static_cast<ProductPath>(at - kNames.begin());
 }
 
 ProductPath choose() {
   const std::string refusal = refused_products();
   TORCH_CHECK(refusal.empty(), "DDPRUN_PRODUCTS=", forced_name(), ": ", refusal);
   if (const auto forced = path_of(forced_name())) return *forced;
-  for (const auto path : {ProductPath::amx, ProductPath::avx512_bf16}) {
-    if (has(path)) return path;
-  }
-  return ProductPath::float32;
+  if (has(ProductPath::amx)) return ProductPath::amx;
+  return has(ProductPath::avx512_bf16) ? ProductPath::avx512_bf16 : ProductPath::float32;
 }
 
 }  // namespace
 
 bool has(ProductPath path) {
-  if (path == ProductPath::amx) return has_amx();
-  if (path == ProductPath::avx512_bf16) return has_avx512_bf16();
-  return true;
+  if (path == ProductPath::amx) {
+    static const bool granted = ask_for_amx();
+    return granted;
+  }
+  return path != ProductPath::avx512_bf16 || has_avx512_bf16();
 }
 
 ProductPath product_path() {
@@ -60,7 +86,7 @@ ProductPath product_path() {
 
 FloatPath float_path() {
   static const FloatPath chosen =
-      has_avx512_bf16() && !is_intel() && product_path() != ProductPath::library
+      has(ProductPath::avx512_bf16) && !is_intel() && product_path() != ProductPath::library
           ? FloatPath::avx512
           : FloatPath::library;
   return chosen;

@@ -19,7 +19,14 @@ constexpr auto choice_names(ProductPath) {
   return std::array{"amx", "avx512_bf16", "float32", "library"};
 }
 
-/// Whether this CPU has the path's instructions.
+/// Whether the kernels of the paths `amx` and `avx512_bf16` are compiled in.
+#if defined(__x86_64__)
+constexpr bool kX86 = true;
+#else
+constexpr bool kX86 = false;
+#endif
+
+/// Whether this CPU has the path's instructions, and the kernel lets this process use them.
 bool has(ProductPath path);
 
 /// That of this process: the one that the variable DDPRUN_PRODUCTS names, else the first of the

@@ -1,11 +1,12 @@
 // What the products by AMX share: the tiles' sizes, and packing.
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 
 #include "ddprun/kernels/product/tiles_amx.h"
 
 #include <immintrin.h>
 
-#include "ddprun/kernels/product/pairs_avx512.h"
+#include "ddprun/kernels/product/blocked_product.h"
+#include "ddprun/kernels/product/vectors_avx512.h"
 
 namespace ddprun::kernels::amx {
 
@@ -24,7 +25,7 @@ DDPRUN_AMX void configure_tiles() {
   asm volatile("ldtilecfg %0" : : "m"(all_whole) : "memory");
 }
 
-DDPRUN_AMX void pack_rows(const Source<bf16>& source, bool transposed, bf16* out) {
+DDPRUN_AMX void pack_rows(const Matrix<const bf16>& source, bool transposed, bf16* out) {
   const std::int64_t steps = round_up(source.columns, kStep) / kStep;
   alignas(64) bf16 padded[kTile * 32];
   for (std::int64_t row = 0; row < source.rows; row += kTile) {
@@ -33,7 +34,7 @@ DDPRUN_AMX void pack_rows(const Source<bf16>& source, bool transposed, bf16* out
       const auto in = whole_rows(source, row, column, kTile, padded);
       for (int i = 0; i < kTile; ++i) __builtin_prefetch(in.data + (i + kTile) * in.stride);
       if (transposed) {
-        transpose_pairs<kTile>(in, to, 32);
+        transpose_words<kTile>(in, to, 32);
       } else {
         for (int i = 0; i < kTile; ++i) {
           _mm512_store_si512(to + i * 32, _mm512_loadu_si512(in.data + i * in.stride));
@@ -43,7 +44,7 @@ DDPRUN_AMX void pack_rows(const Source<bf16>& source, bool transposed, bf16* out
   }
 }
 
-DDPRUN_AMX void pack_columns(const Source<bf16>& source, bool transposed, bf16* out) {
+DDPRUN_AMX void pack_columns(const Matrix<const bf16>& source, bool transposed, bf16* out) {
   const std::int64_t steps = round_up(source.rows, kStep) / kStep;
   alignas(64) bf16 padded[kStep * 32];
   alignas(64) bf16 pairs[2 * kTile * 32];
@@ -54,14 +55,15 @@ DDPRUN_AMX void pack_columns(const Source<bf16>& source, bool transposed, bf16* 
       bf16* const tiles = out + (column / kPanel * steps + row / kStep) * kStepSize;
       bf16* const to = transposed ? pairs : tiles;
       for (int i = 0; i < kTile; ++i) {
-        const RowPairs row_pairs =
+        const WordsOfRow row_pairs =
             pair_up(in.data + 2 * i * in.stride, in.data + (2 * i + 1) * in.stride);
-        write_pairs<kTile>(to + i * 32, row_pairs.low);
-        write_pairs<kTile>(to + 512 + i * 32, row_pairs.high);
+        write_words<kTile>(to + i * 32, row_pairs.low);
+        write_words<kTile>(to + 512 + i * 32, row_pairs.high);
       }
       if (transposed) {
-        transpose_pairs<kTile>({pairs, 32}, tiles, 32);
-        transpose_pairs<kTile>({pairs + 512, 32}, tiles + 512, 32);
+        for (const int tile : {0, 512}) {
+          transpose_words<kTile>(Rows<bf16>{pairs + tile, 32}, tiles + tile, 32);
+        }
       }
     }
   }

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
-#include "ddprun/kernels/product/blocked_product.h"
+#include "ddprun/kernels/types.h"
 
-// Only functions with this attribute are compiled for AMX; has_amx() asks the CPU before one runs.
+// Only functions with this attribute are compiled for AMX; has(ProductPath::amx) asks the CPU
+// before one runs.
 #define DDPRUN_AMX \
   __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
@@ -26,11 +27,11 @@ void configure_tiles();
 /// Packs panels of 32 rows each, with k along the rows: out[panel][step][two tiles]. The left
 /// operand takes the tiles as they are. For the right operand, `transposed` transposes each tile by
 /// pairs. out is 64-byte aligned.
-void pack_rows(const Source<bf16>& source, bool transposed, bf16* out);
+void pack_rows(const Matrix<const bf16>& source, bool transposed, bf16* out);
 
 /// Packs panels of 32 columns each, with k along the columns. The values of each pair of rows lie
 /// side by side, as the right operand takes them. For the left operand, `transposed` transposes
 /// each tile by pairs.
-void pack_columns(const Source<bf16>& source, bool transposed, bf16* out);
+void pack_columns(const Matrix<const bf16>& source, bool transposed, bf16* out);
 
 }  // namespace ddprun::kernels::amx

@@ -20,8 +20,8 @@ HWY_INLINE float square_sum_of_row(std::int64_t width, const float* x) {
 }
 
 template <class T>
-HWY_INLINE void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                         const float* weight, T* y, float* inverse_rms) {
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              T* y, float* inverse_rms) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t first = row * width;
     const float squares = square_sum_of_row(width, x + first);
@@ -34,20 +34,11 @@ HWY_INLINE void rms_norm(std::int64_t rows, std::int64_t width, float eps, const
   }
 }
 
-void rms_norm_float(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                    const float* weight, float* y, float* inverse_rms) {
-  rms_norm(rows, width, eps, x, weight, y, inverse_rms);
-}
-void rms_norm_bf16(std::int64_t rows, std::int64_t width, float eps, const float* x,
-                   const float* weight, bf16* y, float* inverse_rms) {
-  rms_norm(rows, width, eps, x, weight, y, inverse_rms);
-}
-
 /// With r = inverse_rms: dx = r (dy weight - x r^2 mean(dy weight x)), dweight = dy x r.
 template <class T>
-HWY_INLINE void rms_norm_backward(std::int64_t rows, std::int64_t width, const T* dy,
-                                  const float* x, const float* weight, const float* inverse_rms,
-                                  const float* dsum, float* dx, float* dweight) {
+void rms_norm_backward(const NormedRows& forward, const T* dy, const float* dsum, float* dx,
+                       float* dweight) {
+  const auto [rows, width, x, weight, inverse_rms] = forward;
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* const dy_row = dy + row * width;
     const float* const x_row = x + row * width;
@@ -78,48 +69,29 @@ HWY_INLINE void rms_norm_backward(std::int64_t rows, std::int64_t width, const T
   }
 }
 
-void rms_norm_backward_float(std::int64_t rows, std::int64_t width, const float* dy, const float* x,
-                             const float* weight, const float* inverse_rms, const float* dsum,
-                             float* dx, float* dweight) {
-  rms_norm_backward(rows, width, dy, x, weight, inverse_rms, dsum, dx, dweight);
-}
-void rms_norm_backward_bf16(std::int64_t rows, std::int64_t width, const bf16* dy, const float* x,
-                            const float* weight, const float* inverse_rms, const float* dsum,
-                            float* dx, float* dweight) {
-  rms_norm_backward(rows, width, dy, x, weight, inverse_rms, dsum, dx, dweight);
-}
-
 }  // namespace ddprun::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(rms_norm_float);
-HWY_EXPORT(rms_norm_bf16);
-HWY_EXPORT(rms_norm_backward_float);
-HWY_EXPORT(rms_norm_backward_bf16);
+template <class T>
+void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
+              T* y, float* inverse_rms) {
+  DDPRUN_DISPATCH(rms_norm, T)(rows, width, eps, x, weight, y, inverse_rms);
+}
+template <class T>
+void rms_norm_backward(const NormedRows& forward, const T* dy, const float* dsum, float* dx,
+                       float* dweight) {
+  DDPRUN_DISPATCH(rms_norm_backward, T)(forward, dy, dsum, dx, dweight);
+}
 
-void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
-              float* y, float* inverse_rms) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_float)(rows, width, eps, x, weight, y, inverse_rms);
-}
-void rms_norm(std::int64_t rows, std::int64_t width, float eps, const float* x, const float* weight,
-              bf16* y, float* inverse_rms) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_bf16)(rows, width, eps, x, weight, y, inverse_rms);
-}
-void rms_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x,
-                       const float* weight, const float* inverse_rms, const float* dsum, float* dx,
-                       float* dweight) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_backward_float)
-  (rows, width, dy, x, weight, inverse_rms, dsum, dx, dweight);
-}
-void rms_norm_backward(std::int64_t rows, std::int64_t width, const bf16* dy, const float* x,
-                       const float* weight, const float* inverse_rms, const float* dsum, float* dx,
-                       float* dweight) {
-  HWY_DYNAMIC_DISPATCH(rms_norm_backward_bf16)
-  (rows, width, dy, x, weight, inverse_rms, dsum, dx, dweight);
-}
+#define DDPRUN_RMS_NORM(T)                                                                  \
+  template void rms_norm(std::int64_t, std::int64_t, float, const float*, const float*, T*, \
+                         float*);                                                           \
+  template void rms_norm_backward(const NormedRows&, const T*, const float*, float*, float*)
+DDPRUN_RMS_NORM(float);
+DDPRUN_RMS_NORM(bf16);
 
 }  // namespace ddprun::kernels
 #endif

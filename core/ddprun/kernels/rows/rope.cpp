@@ -46,24 +46,12 @@ HWY_INLINE void turn_row(std::int64_t width, std::int64_t head_dim, const float*
 #endif
 
 template <class T>
-HWY_INLINE void rope(std::int64_t rows, std::int64_t width, std::int64_t stride,
-                     std::int64_t head_dim, std::int64_t first_row, std::int64_t time,
-                     const float* rotations, bool inverse, T* x) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const turn = rotations + (first_row + row) % time * head_dim;
-    turn_row(width, head_dim, turn, inverse, x + row * stride);
+void rope(const Rotations& rotations, std::int64_t first_row, bool inverse, const Matrix<T>& x) {
+  const auto [data, time, head_dim] = rotations;
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const float* const turn = data + (first_row + row) % time * head_dim;
+    turn_row(x.columns, head_dim, turn, inverse, x.data + row * x.stride);
   }
-}
-
-void rope_float(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-                std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
-                float* x) {
-  rope(rows, width, stride, head_dim, first_row, time, rotations, inverse, x);
-}
-void rope_bf16(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-               std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
-               bf16* x) {
-  rope(rows, width, stride, head_dim, first_row, time, rotations, inverse, x);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -72,21 +60,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ddprun::kernels {
 
-HWY_EXPORT(rope_float);
-HWY_EXPORT(rope_bf16);
-
-void rope(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-          std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
-          float* x) {
-  HWY_DYNAMIC_DISPATCH(rope_float)
-  (rows, width, stride, head_dim, first_row, time, rotations, inverse, x);
+template <class T>
+void rope(const Rotations& rotations, std::int64_t first_row, bool inverse, const Matrix<T>& x) {
+  DDPRUN_DISPATCH(rope, T)(rotations, first_row, inverse, x);
 }
-void rope(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-          std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
-          bf16* x) {
-  HWY_DYNAMIC_DISPATCH(rope_bf16)
-  (rows, width, stride, head_dim, first_row, time, rotations, inverse, x);
-}
+template void rope(const Rotations&, std::int64_t, bool, const Matrix<float>&);
+template void rope(const Rotations&, std::int64_t, bool, const Matrix<bf16>&);
 
 }  // namespace ddprun::kernels
 #endif

@@ -7,15 +7,16 @@
 
 namespace ddprun::kernels {
 
-/// Turns each pair of each head of x by the angle of its position, or back by it if `inverse`;
-/// turning back is the gradient.
-/// x has rows of `width` elements (heads * head_dim), `stride` elements from row to row. Row r has
-/// position (first_row + r) % time. head_dim is even. rotations: (time, head_dim / 2) pairs of
-/// cosine and sine, as complex64 lies in memory.
-void rope(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-          std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse,
-          float* x);
-void rope(std::int64_t rows, std::int64_t width, std::int64_t stride, std::int64_t head_dim,
-          std::int64_t first_row, std::int64_t time, const float* rotations, bool inverse, bf16* x);
+/// (time, head_dim / 2) pairs of cosine and sine, as complex64 lies in memory. head_dim is even.
+struct Rotations {
+  const float* data;
+  std::int64_t time, head_dim;
+};
+
+/// Turns each pair of each head of x (rows, heads * head_dim) by the angle of its position, or back
+/// by it if `inverse`; turning back is the gradient. Row r has position (first_row + r) % time. T:
+/// float or bf16.
+template <class T>
+void rope(const Rotations& rotations, std::int64_t first_row, bool inverse, const Matrix<T>& x);
 
 }  // namespace ddprun::kernels

@@ -127,25 +127,15 @@ void softmax_backward_rows(const KeyLanes& tile, const float* log_sum_exp, const
 }
 
 template <class T>
-HWY_INLINE void dots(std::int64_t rows, std::int64_t width, const T* a, std::int64_t stride_a,
-                     const T* b, std::int64_t stride_b, float* out) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* const left = a + r * stride_a;
-    const T* const right = b + r * stride_b;
-    out[r] =
-        sum_of_lanes(fold_sum(0, width, [&](auto lanes, std::int64_t i, Vector partial) HWY_ATTR {
-          return hn::MulAdd(load(left + i, lanes), load(right + i, lanes), partial);
-        }));
+void row_dots(const Matrix<const T>& a, const Matrix<const T>& b, float* out) {
+  for (std::int64_t r = 0; r < a.rows; ++r) {
+    const T* const left = a.data + r * a.stride;
+    const T* const right = b.data + r * b.stride;
+    const auto add = [&](auto lanes, std::int64_t i, Vector partial) HWY_ATTR {
+      return hn::MulAdd(load(left + i, lanes), load(right + i, lanes), partial);
+    };
+    out[r] = sum_of_lanes(fold_sum(0, a.columns, add));
   }
-}
-
-void row_dots_float(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,
-                    const float* b, std::int64_t stride_b, float* out) {
-  dots(rows, width, a, stride_a, b, stride_b, out);
-}
-void row_dots_bf16(std::int64_t rows, std::int64_t width, const bf16* a, std::int64_t stride_a,
-                   const bf16* b, std::int64_t stride_b, float* out) {
-  dots(rows, width, a, stride_a, b, stride_b, out);
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE
@@ -158,8 +148,6 @@ HWY_EXPORT(online_softmax_lanes);
 HWY_EXPORT(scale_lanes_of);
 HWY_EXPORT(divide_lanes);
 HWY_EXPORT(softmax_backward_rows);
-HWY_EXPORT(row_dots_float);
-HWY_EXPORT(row_dots_bf16);
 
 bool online_softmax(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
                     float* factor) {
@@ -184,14 +172,12 @@ void softmax_backward(const KeyLanes& tile, const float* log_sum_exp, const floa
   (tile, log_sum_exp, delta, scores, dprobabilities);
 }
 
-void row_dots(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,
-              const float* b, std::int64_t stride_b, float* out) {
-  HWY_DYNAMIC_DISPATCH(row_dots_float)(rows, width, a, stride_a, b, stride_b, out);
+template <class T>
+void row_dots(const Matrix<const T>& a, const Matrix<const T>& b, float* out) {
+  DDPRUN_DISPATCH(row_dots, T)(a, b, out);
 }
-void row_dots(std::int64_t rows, std::int64_t width, const bf16* a, std::int64_t stride_a,
-              const bf16* b, std::int64_t stride_b, float* out) {
-  HWY_DYNAMIC_DISPATCH(row_dots_bf16)(rows, width, a, stride_a, b, stride_b, out);
-}
+template void row_dots(const Matrix<const float>&, const Matrix<const float>&, float*);
+template void row_dots(const Matrix<const bf16>&, const Matrix<const bf16>&, float*);
 
 }  // namespace ddprun::kernels
 #endif

@@ -52,10 +52,8 @@ struct KeyLanes {
 void softmax_backward(const KeyLanes& tile, const float* log_sum_exp, const float* delta,
                       float* scores, float* dprobabilities);
 
-/// out[r] = sum over c < width of a[r * stride_a + c] * b[r * stride_b + c].
-void row_dots(std::int64_t rows, std::int64_t width, const float* a, std::int64_t stride_a,
-              const float* b, std::int64_t stride_b, float* out);
-void row_dots(std::int64_t rows, std::int64_t width, const bf16* a, std::int64_t stride_a,
-              const bf16* b, std::int64_t stride_b, float* out);
+/// out[r] = the sum of a * b over row r. T: float or bf16.
+template <class T>
+void row_dots(const Matrix<const T>& a, const Matrix<const T>& b, float* out);
 
 }  // namespace ddprun::kernels
