@@ -39,9 +39,12 @@ if git grep -nE "^[^/]*\"($names)\"" -- core runner; then
   problem "core and runner must not name a plugin: see above"
 fi
 
-# The runner knows kinds of experiment by their interface alone.
-if git grep -nE '"ddprun/experiments/[a-z]+/' -- runner; then
-  problem "the runner must not name a kind of experiment: see above"
+# Kinds of experiment are known by their interface alone: no header of a kind is included, and config names none, but for
+# names that kinds of plugins have, too.
+kinds=$(git ls-files 'core/ddprun/experiments/*/*.cpp' | cut -d/ -f4 | sort -u | grep -vxE 'attention|precision' | paste -sd '|')
+if git grep -nE '"ddprun/experiments/[a-z]+/' -- runner core/ddprun/config core/ddprun/rank ||
+  git grep -nE "^[^/]*\"($kinds)\"" -- core/ddprun/config core/ddprun/rank; then
+  problem "config and runner must not name a kind of experiment: see above"
 fi
 
 if ((status == 0)); then echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts: fine"; fi

@@ -30,8 +30,9 @@ namespace fs = std::filesystem;
 namespace {
 
 bool ranks_write(const PlannedFile& file) {
-  return std::any_of(file.runs.begin(), file.runs.end(),
-                     [](const PlannedRun& run) { return run.experiment.profile.memory_snapshot; });
+  return std::any_of(file.runs.begin(), file.runs.end(), [](const PlannedRun& run) {
+    return run.experiment.kind->ranks_write(run.experiment);
+  });
 }
 
 /// A row of the table, and what the batch knows of it.

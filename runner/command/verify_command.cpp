@@ -23,32 +23,6 @@ using nlohmann::json;
 
 constexpr int kVerifySchemaVersion = 1;
 
-void check_verifies(const PlannedFile& file) {
-  for (const PlannedRun& run : file.runs) {
-    const RunnableKind& kind = *run.experiment.kind;
-    if (kind.verify_rank()) continue;
-    throw ConfigError({.what = "experiment " + kind.name() + " has nothing to verify",
-                       .where = file.file.string(),
-                       .got = "`ddprun verify` of it",
-                       .expected = "an experiment that trains",
-                       .hint = "run it: it checks its own data, and the column *proof* says so"});
-  }
-}
-
-void check_parameter_bound(const PlannedFile& file) {
-  for (const PlannedRun& run : file.runs) {
-    if (run.experiment.optimizer.name == OptimizerKind::sgd) continue;
-    throw ConfigError(
-        {.what = "--parameter-bound means nothing with AdamW",
-         .where = file.file.string(),
-         .got = fmt::format("optimizer.name {}", name_of(run.experiment.optimizer.name)),
-         .expected = "optimizer.name sgd",
-         .hint = "AdamW divides by the gradient's own size, so it turns the rounding "
-                 "of a gradient near zero into a whole step; without the option, "
-                 "gradients and the update by equal gradients are bounded"});
-  }
-}
-
 class Verify {
  public:
   Verify(const Request& request, Executor& executor)
@@ -130,8 +104,9 @@ int verify_command(const Request& request) {
   const auto refusals = [&request](const std::vector<PlannedFile>& files, bool /*from_folder*/) {
     std::vector<std::string> reasons;
     for (const PlannedFile& file : files) {
-      check_verifies(file);
-      if (request.parameter_bound) check_parameter_bound(file);
+      for (const PlannedRun& run : file.runs) {
+        run.experiment.kind->check_verify(run.experiment, request.parameter_bound.has_value());
+      }
       if (std::string obstacle = obstacles(file); !obstacle.empty()) {
         reasons.push_back(std::move(obstacle));
       }

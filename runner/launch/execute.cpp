@@ -106,7 +106,7 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
   Outcome outcome = joined_ ? run_in_place(limited, run_id, world.comm.timeout_s, last)
                             : run_forked(limited, world);
   if (outcome.status == Outcome::Status::out_of_memory) {
-    outcome.reason += "\n  hint: " + experiment.kind->memory_hint();
+    outcome.reason += "\n  hint: " + experiment.kind->words().memory_hint;
   }
   return outcome;
 }
@@ -135,7 +135,7 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
   experiment.world.comm.timeout_s *= 4.0 * static_cast<double>(experiment.world.size);
   const RankBody body = [&](const RankInfo& info, const auto&) {
     const RunContext context{.info = info, .run_id = run_id};
-    return experiment.kind->verify_rank()(experiment, *run.registry, context);
+    return experiment.kind->verify_rank(experiment, *run.registry, context);
   };
   return execute(experiment, body, run_id, /*last=*/true);
 }

@@ -49,9 +49,9 @@ class LibraryHashes {
 /// Version and content of the libraries that the experiment names.
 json plugins_json(const PlannedRun& run, LibraryHashes& hashes) {
   json out = json::object();
-  for (const PluginChoice* choice : run.experiment.plugins()) {
+  for (const PluginChoice& choice : run.experiment.plugins) {
     for (const PluginInfo& info : run.registry->list()) {
-      if (info.kind != choice->kind || info.name != choice->name) continue;
+      if (info.kind != choice.kind || info.name != choice.name) continue;
       out[fmt::format("plugin {} {}", to_string(info.kind), info.name)] =
           fmt::format("version {}, library {}", info.version, hashes.of(info.file));
     }
@@ -64,12 +64,13 @@ json experiment_json(const PlannedRun& run, LibraryHashes& hashes) {
   json out = to_json(run.resolved);
   out.erase("output");
   out.erase("plugin_path");
-  for (const char* kind : {"strategy", "precision", "attention"}) {
-    if (out.contains(kind) && out[kind].is_object()) out[kind].erase("path");
+  for (const PluginChoice& choice : run.experiment.plugins) {
+    out[to_string(choice.kind)].erase("path");
   }
   out.update(plugins_json(run, hashes));
-  out["contents of data"] = fmt::format("{:016x}", run.experiment.data_hash);
-  out["contents of train.eval.path"] = fmt::format("{:016x}", run.experiment.eval_data_hash);
+  for (const auto& [key, hash] : run.experiment.contents) {
+    out["contents of " + key] = fmt::format("{:016x}", hash);
+  }
   return out;
 }
 

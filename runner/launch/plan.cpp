@@ -17,7 +17,6 @@
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/sweep.h"
-#include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
@@ -111,13 +110,15 @@ std::string fingerprint_of(const PlannedRun& planned) {
   std::string text =
       to_json(resolve(experiment)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::vector<PluginInfo> plugins = planned.registry->list();
-  for (const PluginChoice* choice : planned.experiment.plugins()) {
-    text += fmt::format("\n{} {} {}", to_string(choice->kind), choice->name,
-                        version_of(plugins, *choice));
+  for (const PluginChoice& choice : planned.experiment.plugins) {
+    text +=
+        fmt::format("\n{} {} {}", to_string(choice.kind), choice.name, version_of(plugins, choice));
   }
-  text += fmt::format("\ndata {:016x} {:016x}\n{}", planned.experiment.data_hash,
-                      planned.experiment.eval_data_hash, schema_text(*planned.experiment.kind));
-  return fmt::format("{:016x}", hash64(text + "\n" + platform_text()));
+  for (const auto& [key, hash] : planned.experiment.contents) {
+    text += fmt::format("\n{} {:016x}", key, hash);
+  }
+  text += "\n" + schema_text(*planned.experiment.kind) + "\n" + platform_text();
+  return fmt::format("{:016x}", hash64(text));
 }
 
 /// Whether this machine, too, can run what is valid.
@@ -146,8 +147,8 @@ std::string why_not_here(const Experiment& experiment, const PluginRegistry& reg
 /// A damaged library may come through its trial, and crash when its plugin is asked.
 std::string words_of_crash(const Experiment& experiment) {
   std::vector<std::string> asked;
-  for (const PluginChoice* choice : experiment.plugins()) {
-    asked.push_back(fmt::format("{} {}", to_string(choice->kind), choice->name));
+  for (const PluginChoice& choice : experiment.plugins) {
+    asked.push_back(fmt::format("{} {}", to_string(choice.kind), choice.name));
   }
   const ConfigError error(
       {.what = "a plugin crashed while the experiment was planned",
@@ -163,18 +164,16 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   std::vector<fs::path> folders(experiment.plugin_path.begin(), experiment.plugin_path.end());
   folders.insert(folders.end(), options.plugin_paths.begin(), options.plugin_paths.end());
   std::vector<fs::path> libraries;
-  for (const PluginChoice* choice : experiment.plugins()) {
-    if (!choice->path.empty()) libraries.emplace_back(choice->path);
+  for (const PluginChoice& choice : experiment.plugins) {
+    if (!choice.path.empty()) libraries.emplace_back(choice.path);
   }
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
   const CrashWords words(words_of_crash(experiment), kExitUsage);
   experiment.kind->check_plugins(experiment, *planned.registry);
-  for (PluginChoice* choice : experiment.plugins()) complete_options(*planned.registry, *choice);
+  for (PluginChoice& choice : experiment.plugins) complete_options(*planned.registry, choice);
   planned.not_here = why_not_here(experiment, *planned.registry, options);
-  if (planned.not_here.empty() && experiment.has_section("data")) {
-    cache.check_data(experiment);
-  }
+  if (planned.not_here.empty()) cache.read_contents(experiment);
   planned.experiment = std::move(experiment);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned);
@@ -184,18 +183,12 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
 /// As plan_run; an error names the point of the sweep.
 PlannedRun plan_point(Experiment experiment, const PlanOptions& options, PlanCache& cache) {
   const std::string label = experiment.label;
-  const auto at_point = [&label](ErrorText text) {
-    text.where += (text.where.empty() ? "" : ", ") + std::string("in the sweep at ") + label;
-    return text;
-  };
   try {
     return plan_run(std::move(experiment), options, cache);
   } catch (const ConfigError& error) {
-    if (label.empty()) throw;
-    throw ConfigError(at_point(error.text()));
+    throw ConfigError(at_point(error.text(), label));
   } catch (const PluginError& error) {
-    if (label.empty()) throw;
-    throw PluginError(at_point(error.text()));
+    throw PluginError(at_point(error.text(), label));
   }
 }
 
@@ -248,27 +241,17 @@ std::shared_ptr<const PluginRegistry> PlanCache::registry(const std::vector<fs::
   return registry;
 }
 
-void PlanCache::check_data(Experiment& experiment) {
-  experiment.data_hash = hash_of(experiment.data, experiment, "data.path");
-  if (experiment.train.eval.every == 0) return;
-  experiment.eval_data_hash = hash_of(experiment.eval_data(), experiment, "train.eval.path");
-}
-
-std::uint64_t PlanCache::hash_of(const DataConfig& data, const Experiment& experiment,
-                                 const std::string& path) {
-  const ModelConfig& model = experiment.model;
-  std::vector<std::string> key = {name_of(data.source), name_of(data.token_type),
-                                  std::to_string(model.vocab_size),
-                                  std::to_string(model.context_length)};
-  key.insert(key.end(), data.path.begin(), data.path.end());
-  if (const auto found = opened_.find(key); found != opened_.end()) return found->second;
-  try {
-    const auto source = open_data(data, model.vocab_size, model.context_length, 0);
-    return opened_[std::move(key)] = source->content_hash();
-  } catch (const ConfigError& error) {
-    ErrorText text = error.text();
-    text.where = fmt::format("{}: {}", origin_of(experiment.document, path), text.where);
-    throw ConfigError(std::move(text));
+void PlanCache::read_contents(Experiment& experiment) {
+  for (KindContent& content : experiment.kind->contents(experiment)) {
+    auto found = hashes_.find(content.identity);
+    try {
+      if (found == hashes_.end()) found = hashes_.emplace(content.identity, content.hash()).first;
+    } catch (const ConfigError& error) {
+      ErrorText text = error.text();
+      text.where = origin_of(experiment.document, content.key) + ": " + text.where;
+      throw ConfigError(std::move(text));
+    }
+    experiment.contents[content.key] = found->second;
   }
 }
 

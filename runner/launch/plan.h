@@ -64,17 +64,14 @@ class PlanCache {
   std::shared_ptr<const PluginRegistry> registry(
       const std::vector<std::filesystem::path>& folders,
       const std::vector<std::filesystem::path>& libraries);
-  /// Opens the experiment's data, and what it is evaluated on, unless the same was opened before,
-  /// and enters its content_hash(). Throws ConfigError.
-  void check_data(Experiment& experiment);
+  /// Reads what the experiment's kind says (RunnableKind::contents()), unless the same was read
+  /// before, and enters the hashes. Throws ConfigError.
+  void read_contents(Experiment& experiment);
 
  private:
-  std::uint64_t hash_of(const DataConfig& data, const Experiment& experiment,
-                        const std::string& path);
-
   std::map<std::vector<std::filesystem::path>, std::shared_ptr<const PluginRegistry>> registries_;
   std::set<std::string> warned_;
-  std::map<std::vector<std::string>, std::uint64_t> opened_;  ///< its content_hash()
+  std::map<std::vector<std::string>, std::uint64_t> hashes_;  ///< by KindContent::identity
 };
 
 /// Reads one file and checks each of its experiments with its plugins. A refusal is not thrown; it

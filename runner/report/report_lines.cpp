@@ -55,7 +55,8 @@ void add_proof(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines
       } else if (proof.status == CheckStatus::declared && check.status == proof.status) {
         add_once(declared, row_name + ": " + check.detail);
       } else if (proof.status == CheckStatus::passed) {
-        add_once(checks, row.kind->in_words(check.name));
+        const auto words = row.kind->words().checks.find(check.name);
+        add_once(checks, words == row.kind->words().checks.end() ? check.name : words->second);
       }
     }
   }

@@ -106,7 +106,7 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
   }
   out += memory_markdown(table, names);
   out += "\n";
-  for (const ExperimentKind* kind : kinds_of(rows)) out += kind->table_note() + ". ";
+  for (const ExperimentKind* kind : kinds_of(rows)) out += kind->words().table_note + ". ";
   out += "What each column means stands in docs/measurement.md.\n\n## Environment\n\n";
   for (const auto& [key, value] : environment_of(context, rows))
     out += "- " + key + ": " + value + "\n";

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/plugin/export.h"
 

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/kernels/rows/convert.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "ddprun/model/model_config.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/optimizer.h"
 

@@ -29,11 +29,11 @@ const PluginRegistry& registry() {
 
 Experiment tiny_experiment() {
   Experiment experiment = test::small_experiment(1);
-  experiment.model = model_preset("tiny");
-  experiment.train.global_batch = 4;
-  experiment.strategy.name = "none";
-  experiment.precision.name = "fp32";
-  experiment.attention.name = "sdpa";
+  training(experiment).model = model_preset("tiny");
+  training(experiment).train.global_batch = 4;
+  experiment.plugin(PluginKind::strategy).name = "none";
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  experiment.plugin(PluginKind::attention).name = "sdpa";
   return experiment;
 }
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/config/plugin_choice.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/run_description.h"

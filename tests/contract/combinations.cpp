@@ -86,28 +86,29 @@ std::string name_of(const Combination& combination) {
 void PrintTo(const Combination& combination, std::ostream* out) { *out << name_of(combination); }
 
 std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
-  const auto precision = make_precision(registry(), experiment.precision);
+  const auto precision = make_precision(registry(), experiment.plugin(PluginKind::precision));
   const RunDescription run = describe_run(experiment, *precision);
   switch (kind) {
     case PluginKind::strategy:
-      return make_strategy(registry(), experiment.strategy)->unsupported(run);
+      return make_strategy(registry(), experiment.plugin(PluginKind::strategy))->unsupported(run);
     case PluginKind::precision:
       return precision->unsupported(run);
     case PluginKind::attention:
-      return make_attention(registry(), experiment.attention)->unsupported(run);
+      return make_attention(registry(), experiment.plugin(PluginKind::attention))->unsupported(run);
   }
   return {};
 }
 
 Experiment experiment_of(const Combination& combination) {
   Experiment experiment = test::small_experiment(combination.ranks);
-  experiment.strategy.name = combination.strategy;
-  experiment.strategy.options = combination.strategy_options;
-  experiment.precision.name = combination.precision;
-  experiment.attention.name = combination.attention;
+  experiment.plugin(PluginKind::strategy).name = combination.strategy;
+  experiment.plugin(PluginKind::strategy).options = combination.strategy_options;
+  experiment.plugin(PluginKind::precision).name = combination.precision;
+  experiment.plugin(PluginKind::attention).name = combination.attention;
   experiment.world.comm.backend = combination.backend;
   experiment.world.comm.timeout_s = 30;
-  if (refusal(PluginKind::precision, experiment)) experiment.model.kernels = KernelSet::reference;
+  if (refusal(PluginKind::precision, experiment))
+    training(experiment).model.kernels = KernelSet::reference;
   return experiment;
 }
 
@@ -143,7 +144,7 @@ bool is_control(const Experiment& experiment) {
   const std::vector<NamedTensor> parameters = {{"p", at::ones({4}).requires_grad_()}};
   const ParameterLayout layout(parameters, {}, KernelSet::reference,
                                static_cast<int>(experiment.world.size));
-  const auto strategy = make_strategy(registry(), experiment.strategy);
+  const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
   return strategy->plan(layout, 0).agreement == Agreement::none;
 }
 

@@ -27,7 +27,9 @@ namespace {
 bool reports_ranges(const Experiment& experiment) {
   const std::vector<NamedTensor> parameters = {{"w", at::ones({1})}};
   const ParameterLayout layout(parameters, {}, KernelSet::reference, 1);
-  return make_strategy(registry(), experiment.strategy)->plan(layout, 0).reports_ranges;
+  return make_strategy(registry(), experiment.plugin(PluginKind::strategy))
+      ->plan(layout, 0)
+      .reports_ranges;
 }
 
 /// Those whose strategy can update parameters while gradients travel, and whose precision lets it.
@@ -36,7 +38,8 @@ std::vector<Combination> overlapping() {
   std::erase_if(all, [](const Combination& one) {
     const Experiment experiment = experiment_of(one);
     return !reports_ranges(experiment) ||
-           make_precision(registry(), experiment.precision)->loss_scaler() != nullptr;
+           make_precision(registry(), experiment.plugin(PluginKind::precision))->loss_scaler() !=
+               nullptr;
   });
   return all;
 }
@@ -73,7 +76,7 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
   Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
   Outcome outcome;
   auto& buffers = trainer.data_parallel().buffers();
-  for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
+  for (std::int64_t step = 0; step < training(experiment).train.steps; ++step) {
     const Sample sample = trainer.step(step, [&] {
       if (step == 0) outcome.gradients = packed(trainer.gradients(), buffers);
     });
@@ -126,7 +129,7 @@ class Contract : public testing::TestWithParam<Combination> {
         GetParam().ranks,
         [&](ProcessGroup& group) {
           at::set_num_threads(1);
-          const auto strategy = make_strategy(registry(), experiment.strategy);
+          const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
           outcomes[group.rank()] = train(experiment, group, *strategy);
         },
         experiment.world.comm);
@@ -136,10 +139,10 @@ class Contract : public testing::TestWithParam<Combination> {
   /// One process, the whole global batch in one forward: the same for all strategies and numbers of
   /// ranks, so it is computed once.
   static Outcome train_alone(Experiment experiment) {
-    experiment.strategy.name = "none";
-    experiment.strategy.options = {};
+    experiment.plugin(PluginKind::strategy).name = "none";
+    experiment.plugin(PluginKind::strategy).options = {};
     experiment.world = WorldConfig{};
-    experiment.train.accumulate = 1;
+    training(experiment).train.accumulate = 1;
     static std::map<std::string, Outcome> known;
     const std::string key = to_yaml(resolve(experiment));
     if (const auto found = known.find(key); found != known.end()) return found->second;
@@ -155,14 +158,14 @@ class Contract : public testing::TestWithParam<Combination> {
   template <class Pick>
   double own_rounding(const Experiment& experiment, const Outcome& alone, Pick pick) const {
     Experiment exact = experiment;
-    exact.precision.name = "fp32";
+    exact.plugin(PluginKind::precision).name = "fp32";
     return 2 * max_difference(pick(alone), pick(train_alone(exact)));
   }
 };
 
 TEST_P(Contract, GradientsAreTheGlobalMean) {
   Experiment one_step = experiment();
-  one_step.train.steps = 1;
+  training(one_step).train.steps = 1;
   const auto ranks = train_ranks(one_step);
   if (ranks[0].agreement == Agreement::periodic) GTEST_SKIP() << "gradients stay each rank's own";
   for (const auto& rank : ranks) EXPECT_TRUE(at::equal(rank.gradients, ranks[0].gradients));
@@ -197,25 +200,25 @@ TEST_P(Contract, ParametersAfterSgdEqualOneProcess) {
 
 TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
   Experiment adamw = experiment();
-  adamw.optimizer = OptimizerConfig{};
-  adamw.optimizer.lr = 3e-3;
-  adamw.optimizer.clip_norm = 1.0;
-  if (!supported(adamw)) adamw.optimizer.clip_norm = 0.0;
+  training(adamw).optimizer = OptimizerConfig{};
+  training(adamw).optimizer.lr = 3e-3;
+  training(adamw).optimizer.clip_norm = 1.0;
+  if (!supported(adamw)) training(adamw).optimizer.clip_norm = 0.0;
   if (!supported(adamw)) GTEST_SKIP() << "a plugin refuses adamw";
   const auto ranks = train_ranks(adamw);
   expect_equal_where_they_meet(ranks);
   if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(adamw);
   Experiment exact = adamw;
-  exact.precision.name = "fp32";
+  exact.plugin(PluginKind::precision).name = "fp32";
   const Outcome alone_exact = train_alone(exact);
   // AdamW turns the rounding of near-zero gradients into whole steps of single parameters; the loss
   // averages them out. In a single step what is left may by chance be nothing.
   double rounding = 0.0;
-  for (std::int64_t step = 0; step < adamw.train.steps; ++step) {
+  for (std::int64_t step = 0; step < training(adamw).train.steps; ++step) {
     rounding = std::max(rounding, std::abs(alone.losses[step] - alone_exact.losses[step]));
   }
-  for (std::int64_t step = 0; step < adamw.train.steps; ++step) {
+  for (std::int64_t step = 0; step < training(adamw).train.steps; ++step) {
     double mean = 0.0;
     for (const auto& rank : ranks) mean += rank.losses[step] / static_cast<double>(ranks.size());
     EXPECT_NEAR(mean, alone.losses[step], 1e-4 + 4 * rounding + (rounding > 0 ? 2e-3 : 0))
@@ -244,9 +247,9 @@ TEST_P(Contract, SmallIntegersAreWhatThePlanPromises) {
 
 TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
   Experiment whole = experiment();
-  whole.train.steps = 3;
+  training(whole).train.steps = 3;
   Experiment accumulated = whole;
-  accumulated.train.accumulate = 2;
+  training(accumulated).train.accumulate = 2;
   if (!supported(accumulated)) GTEST_SKIP() << "a plugin refuses accumulation";
   const auto once = train_ranks(whole);
   const auto twice = train_ranks(accumulated);
@@ -269,11 +272,11 @@ class OverlappedOptimizer : public Contract {};
 TEST_P(OverlappedOptimizer, GivesTheSameBits) {
   for (const std::int64_t accumulate : {1, 2}) {
     Experiment after = experiment();
-    after.optimizer = OptimizerConfig{};  // adamw
-    after.train.steps = 5;
-    after.train.accumulate = accumulate;
+    training(after).optimizer = OptimizerConfig{};  // adamw
+    training(after).train.steps = 5;
+    training(after).train.accumulate = accumulate;
     Experiment during = after;
-    during.optimizer.overlap = true;
+    training(during).optimizer.overlap = true;
     if (!supported(during)) GTEST_SKIP() << "a plugin refuses adamw, accumulation or overlap";
     const auto expected = train_ranks(after);
     const auto got = train_ranks(during);
@@ -295,21 +298,21 @@ class PartlyTrained : public Contract {};
 
 TEST_P(PartlyTrained, EqualsOneProcess) {
   Experiment partly = experiment();
-  partly.model.layers = 3;
-  partly.model.frozen = {"layers.1.*", "layers.0.attn.q_proj.weight", "ln_final.weight"};
-  partly.model.tie_embeddings = true;
-  if (!supported(partly)) partly.model.tie_embeddings = false;
-  partly.optimizer.groups = {{.match = "*.ln?.weight", .lr_scale = 0.5},
-                             {.match = "token_embeddings.*", .weight_decay = 0.1}};
-  partly.train.steps = 6;
-  partly.train.accumulate = 2;
+  training(partly).model.layers = 3;
+  training(partly).model.frozen = {"layers.1.*", "layers.0.attn.q_proj.weight", "ln_final.weight"};
+  training(partly).model.tie_embeddings = true;
+  if (!supported(partly)) training(partly).model.tie_embeddings = false;
+  training(partly).optimizer.groups = {{.match = "*.ln?.weight", .lr_scale = 0.5},
+                                       {.match = "token_embeddings.*", .weight_decay = 0.1}};
+  training(partly).train.steps = 6;
+  training(partly).train.accumulate = 2;
   const auto ranks = train_ranks(partly);
   expect_equal_where_they_meet(ranks);
   for (const auto& rank : ranks) EXPECT_EQ(rank.off_plan, "");
   if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(partly);
   Experiment untouched = partly;
-  untouched.train.steps = 0;
+  training(untouched).train.steps = 0;
   const Outcome before = train_alone(untouched);
   EXPECT_EQ(before.frozen.numel(), 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32 + 32 * 32 + 32);
   const double rounding =

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <ostream>
 
-#include "ddprun/config/run_config.h"
 #include "ddprun/experiments/training/run_proof.h"
+#include "ddprun/experiments/training/training_config.h"
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {

@@ -14,27 +14,24 @@ inline std::string plugin_folder() { return DDPRUN_BUILD_DIR "/lib/ddprun/plugin
 
 /// 8 sequences of 16 tokens a step on `world_size` ranks; plain SGD.
 inline Experiment small_experiment(int world_size) {
-  Experiment experiment;
-  experiment.kind = &training();
+  Experiment experiment(training());
   experiment.name = "test";
-  experiment.model = model_preset("tiny");
-  experiment.model.vocab_size = 64;
-  experiment.model.context_length = 16;
-  experiment.model.d_model = 32;
-  experiment.model.d_ff = 64;
-  experiment.model.layers = 2;
-  experiment.model.heads = 2;
-  experiment.data.source = DataKind::random;
   experiment.world.size = world_size;
-  experiment.train.global_batch = 8;
-  experiment.train.warmup_steps = 0;
-  experiment.train.steps = 20;
-  experiment.optimizer.name = OptimizerKind::sgd;
-  experiment.optimizer.lr = 0.05;
-  experiment.optimizer.weight_decay = 0.0;
-  experiment.strategy.kind = PluginKind::strategy;
-  experiment.precision.kind = PluginKind::precision;
-  experiment.attention.kind = PluginKind::attention;
+  TrainingConfig& config = training(experiment);
+  config.model = model_preset("tiny");
+  config.model.vocab_size = 64;
+  config.model.context_length = 16;
+  config.model.d_model = 32;
+  config.model.d_ff = 64;
+  config.model.layers = 2;
+  config.model.heads = 2;
+  config.data.source = DataKind::random;
+  config.train.global_batch = 8;
+  config.train.warmup_steps = 0;
+  config.train.steps = 20;
+  config.optimizer.name = OptimizerKind::sgd;
+  config.optimizer.lr = 0.05;
+  config.optimizer.weight_decay = 0.0;
   return experiment;
 }
 
@@ -42,8 +39,8 @@ inline Experiment small_experiment(int world_size) {
 inline RunPlugins plugins_with(Strategy& strategy, const PluginRegistry& registry,
                                const Experiment& experiment) {
   return {.strategy = std::shared_ptr<Strategy>(std::shared_ptr<void>(), &strategy),
-          .precision = make_precision(registry, experiment.precision),
-          .attention = make_attention(registry, experiment.attention)};
+          .precision = make_precision(registry, experiment.plugin(PluginKind::precision)),
+          .attention = make_attention(registry, experiment.plugin(PluginKind::attention))};
 }
 
 }  // namespace ddprun::test

@@ -21,10 +21,10 @@ namespace ddprun::test {
 inline Experiment sharding_experiment(const std::string& strategy, const std::string& precision,
                                       int ranks) {
   Experiment experiment = small_experiment(ranks);
-  experiment.strategy = strategy_choice(strategy);
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.plugin(PluginKind::strategy) = strategy_choice(strategy);
+  experiment.plugin(PluginKind::precision).name = precision;
+  experiment.plugin(PluginKind::attention).name = "eager";
+  training(experiment).optimizer = OptimizerConfig{};  // adamw
   return experiment;
 }
 

@@ -11,56 +11,16 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/config/plugin_library.h"
 
 namespace ddprun {
 
 namespace {
 
-struct ChoiceKey {
-  const char* key;
-  PluginKind kind;
-  PluginChoice Experiment::*choice;
-  const char* help;
-};
-constexpr std::array<ChoiceKey, 3> kChoices = {{
-    {"strategy", PluginKind::strategy, &Experiment::strategy,
-     "how gradients become their mean over ranks"},
-    {"precision", PluginKind::precision, &Experiment::precision,
-     "in which dtype each stage computes"},
-    {"attention", PluginKind::attention, &Experiment::attention, "how attention is computed"},
-}};
-
-// The sections of an experiment that hold options; the plugin choices stand between them.
-struct Section {
-  const char* key;
-  const char* help;
-  void (*declare)(Options&, Experiment&);
-};
-constexpr std::array<Section, 12> kSections = {{
-    {"model", "the transformer", [](Options& o, Experiment& e) { declare_options(o, e.model); }},
-    {"data", "what it is trained on",
-     [](Options& o, Experiment& e) { declare_options(o, e.data); }},
-    {"world", "ranks and their connection",
-     [](Options& o, Experiment& e) { declare_options(o, e.world); }},
-    {"optimizer", "how parameters are updated",
-     [](Options& o, Experiment& e) { declare_options(o, e.optimizer); }},
-    {"train", "batch and steps", [](Options& o, Experiment& e) { declare_options(o, e.train); }},
-    {"execution", "how a device is given its work",
-     [](Options& o, Experiment& e) { declare_options(o, e.execution); }},
-    {"profile", "what is recorded besides the times",
-     [](Options& o, Experiment& e) { declare_options(o, e.profile); }},
-    {"collectives", "which collective is measured, and on what",
-     [](Options& o, Experiment& e) { declare_options(o, e.collectives); }},
-    {"attention_call", "the sizes of attention that is measured",
-     [](Options& o, Experiment& e) { declare_options(o, e.attention_call); }},
-    {"demonstration", "what of precision is demonstrated",
-     [](Options& o, Experiment& e) { declare_options(o, e.demonstration); }},
-    {"repeat", "how often it is measured",
-     [](Options& o, Experiment& e) { declare_options(o, e.repeat); }},
-    {"output", "where results go",
-     [](Options& o, Experiment& e) {
-       o.option("dir", &e.output_dir, "folder of the results, relative to the current directory");
-     }},
+constexpr std::array<std::pair<PluginKind, const char*>, 3> kPluginHelp = {{
+    {PluginKind::strategy, "how gradients become their mean over ranks"},
+    {PluginKind::precision, "in which dtype each stage computes"},
+    {PluginKind::attention, "how attention is computed"},
 }};
 
 constexpr const char* kKindKey = "experiment";
@@ -84,9 +44,8 @@ void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
 /// What its kind has, but for `experiment` and the plugins.
 void declare_document(Options& options, Experiment& e) {
   declare_name(options, e);
-  if (!e.plugins().empty()) declare_plugin_path(options, e);
-  for (const auto& section : kSections) {
-    if (!e.has_section(section.key)) continue;
+  if (!e.plugins.empty()) declare_plugin_path(options, e);
+  for (const KindSection& section : e.kind->file().sections) {
     options.section(section.key, section.help, [&](Options& inner) { section.declare(inner, e); });
   }
 }
@@ -107,21 +66,12 @@ const RunnableKind& read_kind(const ConfigNode& document, const Kinds& kinds) {
                         [&name](const RunnableKind* kind) { return kind->name() == name; });
 }
 
-/// The plugins that a kind has, in their order.
-std::vector<ChoiceKey> choices_of(const RunnableKind& kind) {
-  const std::vector<PluginKind>& own = kind.keys().plugins;
-  std::vector<ChoiceKey> out;
-  for (const ChoiceKey& choice : kChoices) {
-    if (std::find(own.begin(), own.end(), choice.kind) != own.end()) out.push_back(choice);
-  }
-  return out;
-}
-
 /// The keys that files of a kind may have, those of all kinds left out.
 std::vector<std::string> keys_of(const RunnableKind& kind) {
-  std::vector<std::string> out = kind.keys().sections;
-  for (const ChoiceKey& choice : choices_of(kind)) out.emplace_back(choice.key);
-  if (!kind.keys().plugins.empty()) out.emplace_back(kPluginPath);
+  std::vector<std::string> out;
+  for (const KindSection& section : kind.file().sections) out.push_back(section.key);
+  for (const PluginKind plugin : kind.file().plugins) out.emplace_back(to_string(plugin));
+  if (!kind.file().plugins.empty()) out.emplace_back(kPluginPath);
   return out;
 }
 
@@ -148,8 +98,8 @@ void check_keys(const ConfigNode& document, const RunnableKind& kind, const Kind
                                            "`experiment:`",
                                            (*other)->name())});
   }
-  for (const std::string& key : kind.keys().required) {
-    if (document.find(key) != nullptr) continue;
+  for (const auto& [key, help, declare, required] : kind.file().sections) {
+    if (!required || document.find(key) != nullptr) continue;
     throw ConfigError({.what = "experiment " + kind.name() + " needs the section `" + key + "`",
                        .where = file.string(),
                        .got = "no such section",
@@ -163,9 +113,9 @@ void make_absolute(std::string& path, const std::filesystem::path& folder) {
   if (!path.empty()) path = (folder / path).lexically_normal().string();
 }
 
-PluginChoice read_choice(const ConfigNode& document, const ChoiceKey& key,
+PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
                          const std::filesystem::path& file) {
-  const std::string word = key.key;
+  const std::string word = to_string(kind);
   const std::string usage = word + ": NAME, or " + word + ": {name: NAME, ...its options}";
   const std::string hint = "`ddprun list` shows what is installed";
   const ConfigNode* node = document.find(word);
@@ -178,7 +128,7 @@ PluginChoice read_choice(const ConfigNode& document, const ChoiceKey& key,
   }
 
   PluginChoice choice;
-  choice.kind = key.kind;
+  choice.kind = kind;
   choice.options = *node;
   if (node->kind == ConfigNode::Kind::scalar) {
     choice.options = ConfigNode{};
@@ -219,40 +169,28 @@ void join_launch(Experiment& experiment, int world_size) {
 
 Experiment read_experiment(const SweepPoint& point, const std::filesystem::path& file,
                            const Kinds& kinds, int world_size) {
-  Experiment e;
+  Experiment e(read_kind(point.document, kinds));
   e.document = point.document;
-  e.kind = &read_kind(e.document, kinds);
   check_keys(e.document, *e.kind, kinds, file);
   e.label = point.label;
   e.point = point.values;
   std::vector<std::string> ignore = {kKindKey, "sweep", "report"};
-  const std::vector<ChoiceKey> choices = choices_of(*e.kind);
-  for (const ChoiceKey& key : choices) ignore.emplace_back(key.key);
+  for (const PluginChoice& choice : e.plugins) ignore.emplace_back(to_string(choice.kind));
   read_options(
       e.document, "", [&](Options& o) { declare_document(o, e); }, ignore);
   if (e.name.empty()) e.name = file.stem().string();
 
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  for (const ChoiceKey& key : choices) {
-    PluginChoice& choice = e.*key.choice;
-    choice = read_choice(e.document, key, file);
+  for (PluginChoice& choice : e.plugins) {
+    choice = read_choice(e.document, choice.kind, file);
     make_absolute(choice.path, folder);
   }
-  for (auto& path : e.data.path) make_absolute(path, folder);
-  for (auto& path : e.train.eval.path) make_absolute(path, folder);
+  for (std::string* path : e.kind->paths(e)) make_absolute(*path, folder);
   for (auto& path : e.plugin_path) make_absolute(path, folder);
   join_launch(e, world_size);
   check_experiment(e);
   e.kind->check(e);
   return e;
-}
-
-ConfigNode text_node(const std::string& text) {
-  ConfigNode node;
-  node.kind = ConfigNode::Kind::scalar;
-  node.scalar = text;
-  node.quoted = plain_type(text) != PlainType::text;
-  return node;
 }
 
 ConfigNode choice_node(const PluginChoice& choice) {
@@ -268,31 +206,17 @@ ConfigNode choice_node(const PluginChoice& choice) {
 
 }  // namespace
 
-std::int64_t Experiment::batch_per_rank() const {
-  return train.batch_per_rank > 0 ? train.batch_per_rank : train.global_batch / world.size;
-}
-std::int64_t Experiment::micro_batch() const { return batch_per_rank() / train.accumulate; }
-std::int64_t Experiment::global_batch() const { return batch_per_rank() * world.size; }
-
-DataConfig Experiment::eval_data() const {
-  DataConfig held_out = data;
-  held_out.path = train.eval.path;
-  return held_out;
+Experiment::Experiment(const RunnableKind& its_kind) : kind(&its_kind), own(its_kind.file().own) {
+  for (const PluginKind plugin : its_kind.file().plugins) plugins.push_back({.kind = plugin});
 }
 
-std::vector<PluginChoice*> Experiment::plugins() {
-  std::vector<PluginChoice*> out;
-  for (const ChoiceKey& key : choices_of(*kind)) out.push_back(&(this->*key.choice));
-  return out;
+PluginChoice& Experiment::plugin(PluginKind wanted) {
+  return *std::find_if(plugins.begin(), plugins.end(),
+                       [wanted](const PluginChoice& choice) { return choice.kind == wanted; });
 }
 
-std::vector<const PluginChoice*> Experiment::plugins() const {
-  const auto own = const_cast<Experiment*>(this)->plugins();
-  return {own.begin(), own.end()};
-}
-
-bool Experiment::has_section(const std::string& key) const {
-  return contains(kind->keys().sections, key);
+const PluginChoice& Experiment::plugin(PluginKind wanted) const {
+  return const_cast<Experiment*>(this)->plugin(wanted);
 }
 
 ExperimentFile load_experiments(const std::filesystem::path& file,
@@ -315,10 +239,7 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
     try {
       result.experiments.push_back(read_experiment(point, file, kinds, world_size));
     } catch (const ConfigError& error) {
-      if (point.label.empty()) throw;
-      ErrorText text = error.text();
-      text.where += ", in the sweep at " + point.label;
-      throw ConfigError(std::move(text));
+      throw ConfigError(at_point(error.text(), point.label));
     }
   }
   std::vector<SweptValues> points;
@@ -345,8 +266,8 @@ ConfigNode resolve(const Experiment& experiment) {
   const auto world = std::find_if(node.map.begin(), node.map.end(),
                                   [](const auto& pair) { return pair.first == "world"; });
   std::vector<std::pair<std::string, ConfigNode>> choices;
-  for (const ChoiceKey& key : choices_of(*experiment.kind)) {
-    choices.emplace_back(key.key, choice_node(experiment.*key.choice));
+  for (const PluginChoice& choice : experiment.plugins) {
+    choices.emplace_back(to_string(choice.kind), choice_node(choice));
   }
   node.map.insert(world == node.map.end() ? world : world + 1, choices.begin(), choices.end());
   node.map.emplace(node.map.begin(), kKindKey, text_node(experiment.kind->name()));
@@ -363,8 +284,9 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
                           declare_plugin_path(o, defaults);
                         }));
   auto& top = sections.front().second;
-  for (const auto& key : kChoices) {
-    top.push_back({key.key, "plugin", "(required)", "a name, or a mapping with one", key.help});
+  for (const auto& [plugin, help] : kPluginHelp) {
+    top.push_back(
+        {to_string(plugin), "plugin", "(required)", "a name, or a mapping with one", help});
   }
   top.push_back({"sweep", "mapping", "{}", "key paths, each with a list of values or a range",
                  "one experiment for each combination of values"});
@@ -376,11 +298,32 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
     option.key = "report." + option.key;
     top.push_back(std::move(option));
   }
-  for (const auto& section : kSections) {
-    sections.emplace_back(section.key,
-                          list_options([&](Options& o) { section.declare(o, defaults); }));
+  for (const RunnableKind* each : kinds) {
+    Experiment own(*each);
+    for (const KindSection& section : each->file().sections) {
+      std::pair described(section.key, list_options([&](Options& o) { section.declare(o, own); }));
+      const bool known = std::find(sections.begin(), sections.end(), described) != sections.end();
+      if (!known) sections.push_back(std::move(described));
+    }
   }
   return sections;
+}
+
+KindSection world_section() {
+  return {"world", "ranks and their connection",
+          [](Options& o, Experiment& e) { declare_options(o, e.world); }};
+}
+
+KindSection repeat_section() {
+  return {"repeat", "how often it is measured",
+          [](Options& o, Experiment& e) { declare_options(o, e.repeat); }};
+}
+
+KindSection output_section() {
+  return {"output", "where results go", [](Options& o, Experiment& e) {
+            o.option("dir", &e.output_dir,
+                     "folder of the results, relative to the current directory");
+          }};
 }
 
 }  // namespace ddprun

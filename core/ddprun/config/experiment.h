@@ -2,66 +2,58 @@
 // one point of a sweep.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ddprun/config/attention_config.h"
 #include "ddprun/config/baseline.h"
-#include "ddprun/config/collectives_config.h"
 #include "ddprun/config/config_node.h"
-#include "ddprun/config/demonstration_config.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/repeat_config.h"
 #include "ddprun/config/report_config.h"
-#include "ddprun/config/run_config.h"
 #include "ddprun/config/runnable_kind.h"
 #include "ddprun/config/sweep.h"
 #include "ddprun/config/world_config.h"
-#include "ddprun/data/data_config.h"
-#include "ddprun/model/model_config.h"
-#include "ddprun/optim/optimizer_config.h"
 
 namespace ddprun {
 
 /// One experiment: one run, and one row of a report.
 struct Experiment {
+  Experiment() = default;
+  /// With the kind's defaults; its plugins have no name yet.
+  explicit Experiment(const RunnableKind& kind);
+
   const RunnableKind* kind = nullptr;  ///< `experiment:`
   std::string name;                    ///< of the YAML: `name:`, default the file's stem
   std::string label;                   ///< of the sweep point; empty without a sweep
   SweptValues point;                   ///< what the label says
-  ModelConfig model;
-  DataConfig data;
   WorldConfig world;
-  PluginChoice strategy, precision, attention;
-  OptimizerConfig optimizer;
-  TrainConfig train;
-  ProfileConfig profile;
-  ExecutionConfig execution;
-  CollectivesConfig collectives;
-  AttentionConfig attention_call;
-  DemonstrationConfig demonstration;
+  std::vector<PluginChoice> plugins;  ///< those that its kind has
   RepeatConfig repeat;
   std::string output_dir = "results";
   std::vector<std::string> plugin_path;  ///< folders searched before the others
-  /// DataSource::content_hash() of `data` and of eval_data() when the run was planned; 0: random,
-  /// or never opened.
-  std::uint64_t data_hash = 0;
-  std::uint64_t eval_data_hash = 0;
-
-  std::int64_t batch_per_rank() const;  ///< sequences of one rank per optimizer step
-  std::int64_t micro_batch() const;     ///< sequences of one forward
-  std::int64_t global_batch() const;
-  DataConfig eval_data() const;  ///< what train.eval reads
-  /// The plugins that its kind has, of `strategy`, `precision` and `attention`.
-  std::vector<PluginChoice*> plugins();
-  std::vector<const PluginChoice*> plugins() const;
-  /// Whether its kind has that section.
-  bool has_section(const std::string& key) const;
+  /// The hash of each RunnableKind::contents() by its key, since the run was planned.
+  std::map<std::string, std::uint64_t> contents;
   ConfigNode document;  ///< what it was read from
+  std::any own;         ///< what its kind alone knows
+
+  /// The choice of that kind, which is among `plugins`.
+  PluginChoice& plugin(PluginKind kind);
+  const PluginChoice& plugin(PluginKind kind) const;
+  /// `own`, whose type its kind knows.
+  template <class Own>
+  Own& as() {
+    return std::any_cast<Own&>(own);
+  }
+  template <class Own>
+  const Own& as() const {
+    return std::any_cast<const Own&>(own);
+  }
 };
 
 /// A YAML file: its experiments in order, one per sweep point.
@@ -91,7 +83,26 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
 ConfigNode resolve(const Experiment& experiment);
 
 /// Every key of an experiment with its default, for docs and `ddprun describe`: "top level" first,
-/// then section by section, those of all kinds. Options of plugins are not among them.
+/// then section by section, those of all kinds. A section that several kinds have alike is there
+/// once. Options of plugins are not among them.
 std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(const Kinds& kinds);
+
+/// The sections that several kinds have.
+KindSection world_section();
+KindSection repeat_section();
+KindSection output_section();
+
+/// A section that is all that a kind has of its own, of type Own.
+template <class Own>
+KindSection own_section(std::string key, std::string help) {
+  return {std::move(key), std::move(help),
+          [](Options& o, Experiment& e) { declare_options(o, e.as<Own>()); }, /*required=*/true};
+}
+/// A section that is a part of it, and may be left out.
+template <class Own, class Part>
+KindSection own_section(std::string key, std::string help, Part Own::*part) {
+  return {std::move(key), std::move(help),
+          [part](Options& o, Experiment& e) { declare_options(o, e.as<Own>().*part); }};
+}
 
 }  // namespace ddprun

@@ -20,9 +20,9 @@ void check_name(const Experiment& e) {
   const bool fits = !e.name.empty() && e.name.size() <= kLongest;
   if (letters && fits && !e.name.starts_with('.') && e.name != "latest") return;
   const bool given = e.document.find("name") != nullptr;
-  throw ConfigError(
+  refuse(
+      e, "name",
       {.what = "the experiment's name cannot name a folder",
-       .where = origin_of(e.document, "name"),
        .got = e.name,
        .expected = "at most 255 letters, digits, '.', '_' and '-', not starting with '.', and not "
                    "\"latest\"",
@@ -35,16 +35,16 @@ void check_backend(const Experiment& e) {
   const CommConfig& comm = e.world.comm;
   const CommConfig defaults;
   if (comm.backend == BackendKind::gloo || comm.backend == BackendKind::hierarchical) return;
-  const auto refuse = [&](bool changed, const std::string& key) {
-    if (!changed) return;
-    throw ConfigError({.what = key + " is an option of gloo",
-                       .where = origin_of(e.document, key),
-                       .got = said("world.backend", name_of(comm.backend)),
-                       .expected = "world.backend gloo or hierarchical",
-                       .hint = "add one of them, or remove it"});
-  };
-  refuse(comm.gloo_threads != defaults.gloo_threads, "world.gloo_threads");
-  refuse(comm.interface != defaults.interface, "world.interface");
+  for (const auto& [changed, key] :
+       {std::pair{comm.gloo_threads != defaults.gloo_threads, "world.gloo_threads"},
+        {comm.interface != defaults.interface, "world.interface"}}) {
+    if (!changed) continue;
+    refuse(e, key,
+           {.what = std::string(key) + " is an option of gloo",
+            .got = said("world.backend", name_of(comm.backend)),
+            .expected = "world.backend gloo or hierarchical",
+            .hint = "add one of them, or remove it"});
+  }
 }
 
 // A backend of the other device.
@@ -52,40 +52,40 @@ void check_backend_of_device(const Experiment& e) {
   const bool cuda = e.world.device == DeviceKind::cuda;
   const BackendKind backend = e.world.comm.backend;
   if (cuda && backend != BackendKind::automatic && backend != BackendKind::nccl) {
-    throw ConfigError({.what = said("world.backend", name_of(backend)) + " joins ranks on the CPU",
-                       .where = origin_of(e.document, "world.backend"),
-                       .got = "world.device cuda",
-                       .expected = "nccl or auto",
-                       .hint = "remove `backend:`, or run on device cpu"});
+    refuse(e, "world.backend",
+           {.what = said("world.backend", name_of(backend)) + " joins ranks on the CPU",
+            .got = "world.device cuda",
+            .expected = "nccl or auto",
+            .hint = "remove `backend:`, or run on device cpu"});
   }
   if (!cuda && backend == BackendKind::nccl) {
-    throw ConfigError({.what = "world.backend nccl joins ranks on GPUs",
-                       .where = origin_of(e.document, "world.backend"),
-                       .got = said("world.device", name_of(e.world.device)),
-                       .expected = "auto, gloo, shm, hierarchical or mpi",
-                       .hint = "add `device: cuda`, or take another backend"});
+    refuse(e, "world.backend",
+           {.what = "world.backend nccl joins ranks on GPUs",
+            .got = said("world.device", name_of(e.world.device)),
+            .expected = "auto, gloo, shm, hierarchical or mpi",
+            .hint = "add `device: cuda`, or take another backend"});
   }
 }
 
 // What the CPU has no need of.
 void check_emulation(const Experiment& e) {
   if (e.world.device == DeviceKind::cpu && e.world.emulate_ranks_on_one_gpu) {
-    throw ConfigError({.what = "world.emulate_ranks_on_one_gpu needs a GPU",
-                       .where = origin_of(e.document, "world.emulate_ranks_on_one_gpu"),
-                       .got = said("world.device", name_of(e.world.device)),
-                       .expected = "world.device cuda",
-                       .hint = "ranks on the CPU share it anyway: remove the option"});
+    refuse(e, "world.emulate_ranks_on_one_gpu",
+           {.what = "world.emulate_ranks_on_one_gpu needs a GPU",
+            .got = said("world.device", name_of(e.world.device)),
+            .expected = "world.device cuda",
+            .hint = "ranks on the CPU share it anyway: remove the option"});
   }
 }
 
 // A GPU's memory is not the process's.
 void check_memory_limit(const Experiment& e) {
   if (e.world.device == DeviceKind::cpu || e.world.memory_limit_gb == 0) return;
-  throw ConfigError({.what = "world.memory_limit_gb limits the memory of the host",
-                     .where = origin_of(e.document, "world.memory_limit_gb"),
-                     .got = said("world.device", name_of(e.world.device)),
-                     .expected = "world.device cpu",
-                     .hint = "remove it"});
+  refuse(e, "world.memory_limit_gb",
+         {.what = "world.memory_limit_gb limits the memory of the host",
+          .got = said("world.device", name_of(e.world.device)),
+          .expected = "world.device cpu",
+          .hint = "remove it"});
 }
 
 }  // namespace
@@ -103,6 +103,17 @@ std::string origin_of(const ConfigNode& document, const std::string& path) {
   return node->key_origin.empty() ? node->origin : node->key_origin;
 }
 
+void refuse(const Experiment& e, const std::string& path, ErrorText text) {
+  text.where = origin_of(e.document, path);
+  throw ConfigError(std::move(text));
+}
+
+ErrorText at_point(ErrorText text, const std::string& label) {
+  if (label.empty()) return text;
+  text.where += (text.where.empty() ? "" : ", ") + ("in the sweep at " + label);
+  return text;
+}
+
 void refuse_unused(const Experiment& e, bool changed, const std::string& path,
                    const std::string& neighbour) {
   if (!changed) return;
@@ -115,10 +126,9 @@ void refuse_unused(const Experiment& e, bool changed, const std::string& path,
 
 void refuse_several_ranks(const Experiment& e, ErrorText text) {
   if (e.world.size == 1) return;
-  text.where = origin_of(e.document, "world.size");
   text.got = said("world.size", std::to_string(e.world.size));
   text.expected = "world.size 1";
-  throw ConfigError(std::move(text));
+  refuse(e, "world.size", std::move(text));
 }
 
 void check_experiment(const Experiment& experiment) {

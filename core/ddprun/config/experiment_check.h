@@ -14,6 +14,12 @@ std::string origin_of(const ConfigNode& document, const std::string& path);
 /// "world.backend gloo"
 std::string said(const char* key, const std::string& value);
 
+/// Throws ConfigError of the value at a dotted path; `text` lacks its `where`.
+[[noreturn]] void refuse(const Experiment& experiment, const std::string& path, ErrorText text);
+
+/// `text` of an experiment that the sweep made at that point; an empty label: there is no sweep.
+ErrorText at_point(ErrorText text, const std::string& label);
+
 /// Throws ConfigError if an option was `changed` that `neighbour` makes meaningless.
 void refuse_unused(const Experiment& experiment, bool changed, const std::string& path,
                    const std::string& neighbour);

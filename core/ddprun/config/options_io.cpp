@@ -62,12 +62,6 @@ class ValueReader {
     *out = *value;
   }
 
-  void read(const ConfigNode& node, std::optional<std::int64_t>* out) const {
-    std::int64_t value = 0;
-    read(node, &value);
-    *out = value;
-  }
-
   void read(const ConfigNode& node, double* out) const {
     const auto value = plain(node) ? parse_number(node.scalar) : std::nullopt;
     if (!value) fail_type(node, quoted_hint(node));
@@ -76,10 +70,9 @@ class ValueReader {
     *out = *value;
   }
 
-  void read(const ConfigNode& node, std::optional<double>* out) const {
-    double value = 0;
-    read(node, &value);
-    *out = value;
+  template <class T>
+  void read(const ConfigNode& node, std::optional<T>* out) const {
+    read(node, &out->emplace());
   }
 
   void read(const ConfigNode& node, std::string* out) const {

@@ -25,6 +25,9 @@ void read_options(const ConfigNode& node, const std::string& where,
 /// The current values of all declared options, as a mapping.
 ConfigNode write_options(const std::function<void(Options&)>& declare);
 
+/// A text as a value of YAML: quoted where it would be taken for something else.
+ConfigNode text_node(const std::string& text);
+
 /// One declared option with its default, flattened: nested keys are dotted ("clip.norm").
 struct OptionInfo {
   std::string key;
@@ -32,6 +35,8 @@ struct OptionInfo {
   std::string default_value;  ///< as YAML text
   std::string allowed;        ///< ">= 0.001", "1 to 64", "constant, cosine"; empty: any
   std::string help;
+
+  bool operator==(const OptionInfo&) const = default;
 };
 std::vector<OptionInfo> list_options(const std::function<void(Options&)>& declare);
 

@@ -12,20 +12,17 @@ namespace ddprun {
 
 namespace {
 
-ConfigNode scalar_node(std::string text, bool quoted = false) {
+ConfigNode scalar_node(std::string text) {
   ConfigNode node;
   node.kind = ConfigNode::Kind::scalar;
   node.scalar = std::move(text);
-  node.quoted = quoted;
   return node;
 }
 
 ConfigNode to_node(bool value) { return scalar_node(value ? "true" : "false"); }
 ConfigNode to_node(std::int64_t value) { return scalar_node(std::to_string(value)); }
 ConfigNode to_node(double value) { return scalar_node(number_text(value)); }
-ConfigNode to_node(const std::string& value) {
-  return scalar_node(value, plain_type(value) != PlainType::text);
-}
+ConfigNode to_node(const std::string& value) { return text_node(value); }
 
 template <class T>
 ConfigNode to_node(const std::vector<T>& values) {
@@ -39,10 +36,8 @@ template <class T>
 ConfigNode to_node(const T* variable) {
   return to_node(*variable);
 }
-ConfigNode to_node(const std::optional<std::int64_t>* variable) {
-  return *variable ? to_node(**variable) : ConfigNode{};
-}
-ConfigNode to_node(const std::optional<double>* variable) {
+template <class T>
+ConfigNode to_node(const std::optional<T>* variable) {
   return *variable ? to_node(**variable) : ConfigNode{};
 }
 ConfigNode to_node(ChoiceTarget choice) { return to_node(std::string(choice.name())); }
@@ -153,6 +148,12 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+ConfigNode text_node(const std::string& text) {
+  ConfigNode node = scalar_node(text);
+  node.quoted = plain_type(text) != PlainType::text;
+  return node;
+}
 
 ConfigNode write_options(const std::function<void(Options&)>& declare) {
   Writer writer;

@@ -2,6 +2,8 @@
 // rank does.
 #pragma once
 
+#include <any>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,21 +17,39 @@
 namespace ddprun {
 
 struct Experiment;
+class Options;
 class PluginRegistry;
+
+/// A section of a kind's files.
+struct KindSection {
+  std::string key;  ///< "train"
+  std::string help;
+  std::function<void(Options&, Experiment&)> declare;
+  bool required = false;  ///< whether every file of the kind has it
+};
 
 /// What a file of one kind says, besides `experiment`, `name`, `sweep` and `report`. Any other
 /// section or plugin is refused, as it would have no effect.
-struct KindKeys {
-  std::vector<std::string> sections;       ///< that may be there
-  std::vector<std::string> required = {};  ///< of these, those that must be there
-  std::vector<PluginKind> plugins = {};    ///< that must be chosen
+struct KindFile {
+  std::any own;                          ///< Experiment::own, before a file is read
+  std::vector<KindSection> sections;     ///< in the order of the resolved YAML
+  std::vector<PluginKind> plugins = {};  ///< that must be chosen
+};
+
+/// What an experiment reads beside its file.
+struct KindContent {
+  std::string key;                      ///< where the file names it: "data.path"
+  std::vector<std::string> identity;    ///< what is equal in it is not read again
+  std::function<std::uint64_t()> hash;  ///< reads it. Throws ConfigError.
 };
 
 /// One object a kind. experiments/kinds.h lists them.
 class RunnableKind : public ExperimentKind {
  public:
-  virtual const KindKeys& keys() const = 0;
+  const KindFile& file() const { return file_; }
 
+  /// The kind's own paths in a file, which are relative to its folder.
+  virtual std::vector<std::string*> paths(Experiment& /*experiment*/) const { return {}; }
   /// Throws ConfigError if settings contradict each other, or if one has no effect beside the
   /// others. What holds for every kind was checked.
   virtual void check(const Experiment& experiment) const = 0;
@@ -41,8 +61,12 @@ class RunnableKind : public ExperimentKind {
   /// `local_ranks`: ranks on this machine as far as it is known.
   virtual void check_machine(const Experiment& /*experiment*/, const PluginRegistry& /*registry*/,
                              std::int64_t /*local_ranks*/) const {}
+  /// What is read into Experiment::contents when the run is planned.
+  virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
   /// What all ranks do together in one step: Run::work.
   virtual nlohmann::json work(const Experiment& experiment) const = 0;
+  /// Whether rank 0 writes files of its own into RunContext::folder.
+  virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
 
   /// Runs the experiment as this rank in this process. Returns the results of all ranks, in rank
   /// order, on every rank. If a check before the first step failed, no step runs: the results have
@@ -51,14 +75,22 @@ class RunnableKind : public ExperimentKind {
                                            const PluginRegistry& registry,
                                            const RunContext& context) const = 0;
 
+  /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if
+  /// parameters cannot be compared.
+  virtual void check_verify(const Experiment& experiment, bool parameter_bound) const;
   /// What a rank does for `ddprun verify`: rank 0 returns what it found.
-  using VerifyRank = std::function<nlohmann::json(
-      const Experiment& experiment, const PluginRegistry& registry, const RunContext& context)>;
-  /// Empty: there is nothing to verify.
-  virtual VerifyRank verify_rank() const { return {}; }
+  virtual nlohmann::json verify_rank(const Experiment& /*experiment*/,
+                                     const PluginRegistry& /*registry*/,
+                                     const RunContext& /*context*/) const {
+    return {};
+  }
 
  protected:
-  using ExperimentKind::ExperimentKind;
+  RunnableKind(KindWords words, KindFile file)
+      : ExperimentKind(std::move(words)), file_(std::move(file)) {}
+
+ private:
+  KindFile file_;
 };
 
 /// All kinds that a file may name. The first is that of a file that names none.

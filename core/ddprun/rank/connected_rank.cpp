@@ -1,6 +1,7 @@
 // What every rank does before and after what its kind does.
 #include "ddprun/rank/connected_rank.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "ddprun/base/clock.h"
@@ -34,6 +35,15 @@ void ConnectedRank::connect() {
 
 void ConnectedRank::first_step_done() {
   result_.first_step_done_s = static_cast<double>(now_ns() - context_.launch_ns) * 1e-9;
+}
+
+void ConnectedRank::sample_done(const Sample& sample) {
+  if (sample.step == 0) first_step_done();
+  if (!context_.on_progress) return;
+  const Quantity& time = experiment_.kind->quantities().front();
+  const RepeatConfig& repeat = experiment_.repeat;
+  context_.on_progress({sample.step + 1, repeat.warmup + repeat.count,
+                        fmt::format("{:.2f} {}", sample[time], time.unit)});
 }
 
 std::vector<RankResult> ConnectedRank::finish() {

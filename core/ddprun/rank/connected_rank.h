@@ -31,6 +31,9 @@ class ConnectedRank {
   RankResult& result() { return result_; }
   /// Says when the first step was done. Call it then.
   void first_step_done();
+  /// Of a kind that repeats (`repeat:`), after each sample: what first_step_done() does, and the
+  /// progress.
+  void sample_done(const Sample& sample);
 
   /// Adds the peaks of memory and the device's facts; returns the results of all ranks, in rank
   /// order, on every rank; then disconnects. Call it when nothing uses group() any more.

@@ -16,14 +16,6 @@ std::vector<std::pair<std::string, std::string>> ExperimentKind::facts(const Run
   return {};
 }
 
-std::string ExperimentKind::in_words(const std::string& check) const { return check; }
-
-std::string ExperimentKind::table_note() const {
-  return "Figures are medians over the measured steps (± standard deviation)";
-}
-
-std::string ExperimentKind::memory_hint() const { return "a machine with more memory"; }
-
 std::vector<Finding> ExperimentKind::findings(const std::vector<const RunStatistics*>&) const {
   return {};
 }

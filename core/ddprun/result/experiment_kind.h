@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,17 @@ namespace ddprun {
 struct Finding;
 struct Run;
 
+/// What a kind says of itself and of its runs.
+struct KindWords {
+  std::string name;  ///< "training"
+  /// What the table's figures are, in a sentence below it.
+  std::string table_note = "Figures are medians over the measured steps (± standard deviation)";
+  /// What may help a run whose memory ran out.
+  std::string memory_hint = "a machine with more memory";
+  /// By the name of a check, what it means that it has passed.
+  std::map<std::string, std::string> checks = {};
+};
+
 /// Base of a kind. A kind declares each quantity as a member:
 ///     const Quantity& forward_ms = declare({.key = "forward_ms", .unit = "ms", ...});
 /// Each kind has one object, which lives as long as the process.
@@ -21,8 +33,8 @@ class ExperimentKind {
   ExperimentKind(const ExperimentKind&) = delete;
   ExperimentKind& operator=(const ExperimentKind&) = delete;
 
-  /// "training"
-  const std::string& name() const { return name_; }
+  const KindWords& words() const { return words_; }
+  const std::string& name() const { return words_.name; }
   /// In the order of the table and of steps.csv. The first one is the measured time of a step.
   const std::deque<Quantity>& quantities() const { return quantities_; }
   /// A run in a few words: "31.2 ms/step, loss 2.500".
@@ -31,22 +43,16 @@ class ExperimentKind {
   /// figures: a title and a text each. A run that lacks a title of others has no value in its
   /// column. `run` is measured.
   virtual std::vector<std::pair<std::string, std::string>> facts(const Run& run) const;
-  /// What a check means that has passed: "parameters equal on all ranks at the end".
-  virtual std::string in_words(const std::string& check) const;
-  /// What the table's figures are, in a sentence below it.
-  virtual std::string table_note() const;
-  /// What may help a run whose memory ran out: "a smaller batch, context or model".
-  virtual std::string memory_hint() const;
   /// What the measured runs of this kind say together.
   virtual std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const;
 
  protected:
-  explicit ExperimentKind(std::string name) : name_(std::move(name)) {}
+  explicit ExperimentKind(KindWords words) : words_(std::move(words)) {}
   virtual ~ExperimentKind() = default;
   const Quantity& declare(Quantity quantity);
 
  private:
-  std::string name_;
+  KindWords words_;
   std::deque<Quantity> quantities_;  // not a vector: references to them stay valid
 };
 

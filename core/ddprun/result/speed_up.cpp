@@ -35,4 +35,15 @@ Quantity speed_up_of_calls() {
               "/ median time of this row"};
 }
 
+Quantity number_of_calls(const Quantity& time, int drop_order) {
+  return {.key = "samples",
+          .of = &time,
+          .over_ranks = time.over_ranks,
+          .over_steps = OverSteps::number,
+          .title = "n",
+          .drop_order = drop_order,
+          .timed = false,
+          .text = text_as("{:.0f}")};
+}
+
 }  // namespace ddprun

@@ -17,4 +17,7 @@ Figure time_difference(const RunStatistics& run, const std::vector<const RunStat
 /// speed_up() as the quantity of a kind that measures the time of a call.
 Quantity speed_up_of_calls();
 
+/// How many calls were measured, of such a kind. `time`: of a call.
+Quantity number_of_calls(const Quantity& time, int drop_order);
+
 }  // namespace ddprun

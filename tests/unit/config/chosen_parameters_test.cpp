@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
 
 namespace ddprun {
@@ -23,11 +24,11 @@ sweep:
 )"));
   ASSERT_EQ(file.experiments.size(), 4U);
   const Experiment& last = file.experiments[3];
-  EXPECT_TRUE(last.model.tie_embeddings);
-  EXPECT_EQ(last.model.frozen.size(), 2U);
-  ASSERT_EQ(last.optimizer.groups.size(), 2U);
-  EXPECT_EQ(last.optimizer.groups[0].weight_decay, 0.0);
-  EXPECT_FALSE(last.optimizer.groups[1].weight_decay.has_value()) << "the optimizer's";
+  EXPECT_TRUE(training(last).model.tie_embeddings);
+  EXPECT_EQ(training(last).model.frozen.size(), 2U);
+  ASSERT_EQ(training(last).optimizer.groups.size(), 2U);
+  EXPECT_EQ(training(last).optimizer.groups[0].weight_decay, 0.0);
+  EXPECT_FALSE(training(last).optimizer.groups[1].weight_decay.has_value()) << "the optimizer's";
   const ConfigNode resolved = parse_yaml(to_yaml(resolve(last)), "again");  // as it is written
   EXPECT_EQ(
       compact(*resolved.find("optimizer")->find("groups")),

@@ -71,14 +71,15 @@ bool of_other_plugins(const OptionInfo& option, const std::vector<PluginKind>& o
 }
 
 void expect_every_key(const ConfigNode& document, const RunnableKind& kind) {
-  const std::vector<std::string> sections = kind.keys().sections;
+  const std::vector<KindSection>& own = kind.file().sections;
   for (const auto& [name, options] : describe_sections(experiment_kinds())) {
     const bool top = name == "top level";
-    if (!top && std::count(sections.begin(), sections.end(), name) == 0) continue;
+    const auto known = std::ranges::find(own, name, &KindSection::key);
+    if (!top && known == own.end()) continue;
     const ConfigNode* section = top ? &document : document.find(name);
     ASSERT_NE(section, nullptr) << name;
     for (const auto& option : options) {
-      if (top && of_other_plugins(option, kind.keys().plugins)) continue;
+      if (top && of_other_plugins(option, kind.file().plugins)) continue;
       if (name == "world" && kind.name() != "training") continue;  // the example says so
       const ConfigNode* node = section;
       std::istringstream keys(option.key);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
 
 namespace ddprun {
@@ -63,9 +64,9 @@ TEST_F(ExperimentCheck, RecomputationIsSweptAndWritten) {
   EXPECT_THAT(labels, testing::ElementsAre("model.recompute=none", "model.recompute=every_block",
                                            "model.recompute={every: 2, keep_last: 1}",
                                            "model.recompute=recursive"));
-  EXPECT_EQ(load_one(kLeast, {"model.recompute=every_block"}).model.recompute.form,
+  EXPECT_EQ(training(load_one(kLeast, {"model.recompute=every_block"})).model.recompute.form,
             RecomputeForm::every_block);
-  EXPECT_EQ(load_one(kLeast, {"model.recompute.groups=2"}).model.recompute.groups, 2);
+  EXPECT_EQ(training(load_one(kLeast, {"model.recompute.groups=2"})).model.recompute.groups, 2);
 }
 
 TEST_F(ExperimentCheck, TheBatchIsGivenOnce) {

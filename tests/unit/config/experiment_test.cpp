@@ -20,15 +20,15 @@ TEST_F(ExperimentTest, DefaultsOfEverySection) {
   const Experiment e = load_one(kLeast);
   EXPECT_EQ(e.name, "run");
   EXPECT_EQ(e.label, "");
-  EXPECT_EQ(e.model.preset, "tiny");
-  EXPECT_EQ(e.model.d_model, model_preset("tiny").d_model);
-  EXPECT_EQ(e.data.source, DataKind::random);
+  EXPECT_EQ(training(e).model.preset, "tiny");
+  EXPECT_EQ(training(e).model.d_model, model_preset("tiny").d_model);
+  EXPECT_EQ(training(e).data.source, DataKind::random);
   EXPECT_EQ(e.world.size, 1);
   EXPECT_EQ(e.world.comm.backend, BackendKind::automatic);
-  EXPECT_EQ(e.strategy.name, "s");
-  EXPECT_EQ(e.precision.kind, PluginKind::precision);
-  EXPECT_EQ(e.optimizer.name, OptimizerKind::adamw);
-  EXPECT_EQ(e.train.steps, 10);
+  EXPECT_EQ(e.plugin(PluginKind::strategy).name, "s");
+  EXPECT_EQ(e.plugin(PluginKind::precision).kind, PluginKind::precision);
+  EXPECT_EQ(training(e).optimizer.name, OptimizerKind::adamw);
+  EXPECT_EQ(training(e).train.steps, 10);
   EXPECT_EQ(e.output_dir, "results");
 }
 
@@ -48,20 +48,20 @@ TEST_F(ExperimentTest, ReadsEverySection) {
       "output: {dir: out}\n"
       "plugin_path: plugins\n");
   EXPECT_EQ(e.name, "my-run_1.0");
-  EXPECT_EQ(e.model.layers, 2);
-  EXPECT_EQ(e.model.d_model, 768);
-  EXPECT_THAT(e.data.path, testing::ElementsAre((folder_ / "a.bin").string(), "/b.bin"));
+  EXPECT_EQ(training(e).model.layers, 2);
+  EXPECT_EQ(training(e).model.d_model, 768);
+  EXPECT_THAT(training(e).data.path, testing::ElementsAre((folder_ / "a.bin").string(), "/b.bin"));
   EXPECT_EQ(e.world.comm.gloo_threads, 4);
   EXPECT_EQ(e.world.comm.timeout_s, 5);
-  EXPECT_EQ(e.strategy.path, (folder_ / "lib/libmine.so").string());
-  EXPECT_EQ(e.strategy.options.find("bucket_mb")->scalar, "5");
-  EXPECT_EQ(e.optimizer.schedule.min_lr, 0.01);
+  EXPECT_EQ(e.plugin(PluginKind::strategy).path, (folder_ / "lib/libmine.so").string());
+  EXPECT_EQ(e.plugin(PluginKind::strategy).options.find("bucket_mb")->scalar, "5");
+  EXPECT_EQ(training(e).optimizer.schedule.min_lr, 0.01);
   EXPECT_EQ(e.output_dir, "out");
   EXPECT_THAT(e.plugin_path, testing::ElementsAre((folder_ / "plugins").string()));
 
-  EXPECT_EQ(e.batch_per_rank(), 6);
-  EXPECT_EQ(e.global_batch(), 12);
-  EXPECT_EQ(e.micro_batch(), 2);
+  EXPECT_EQ(batch_per_rank(e), 6);
+  EXPECT_EQ(global_batch(e), 12);
+  EXPECT_EQ(micro_batch(e), 2);
   class : public Precision {
   } precision;
   const RunDescription run = describe_run(e, precision);
@@ -73,7 +73,7 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(run.optimizer.schedule.min_lr, 0.01);
   EXPECT_EQ(run.context_length, 128);
   EXPECT_EQ(run.head_dim, 64);
-  EXPECT_EQ(run.d_ff, e.model.d_ff);
+  EXPECT_EQ(run.d_ff, training(e).model.d_ff);
   EXPECT_EQ(run.kernels, KernelSet::fused);
 }
 
@@ -83,7 +83,8 @@ TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
   fs::current_path(folder_);
   const Experiment e = load_experiments("run.yaml", {}, experiment_kinds()).experiments.at(0);
   fs::current_path(before);
-  EXPECT_THAT(e.data.path, testing::ElementsAre((folder_.parent_path() / "texts").string()));
+  EXPECT_THAT(training(e).data.path,
+              testing::ElementsAre((folder_.parent_path() / "texts").string()));
 }
 
 TEST_F(ExperimentTest, SweepsAndOverrides) {
@@ -93,9 +94,9 @@ TEST_F(ExperimentTest, SweepsAndOverrides) {
   ASSERT_EQ(file.experiments.size(), 4u);
   EXPECT_EQ(file.name, "run");
   EXPECT_EQ(file.experiments[3].label, "strategy=y(k=1), world.size=4");
-  EXPECT_EQ(file.experiments[3].strategy.name, "y");
+  EXPECT_EQ(file.experiments[3].plugin(PluginKind::strategy).name, "y");
   EXPECT_EQ(file.experiments[3].world.size, 4);
-  EXPECT_EQ(file.experiments[0].train.steps, 3);
+  EXPECT_EQ(training(file.experiments[0]).train.steps, 3);
 }
 
 TEST_F(ExperimentTest, ALaunchSetsTheWorldSize) {
@@ -124,23 +125,24 @@ TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
   const Experiment back = load_one(resolved);
   EXPECT_EQ(to_yaml(resolve(back)), resolved);
   EXPECT_EQ(back.name, "1.5");
-  EXPECT_EQ(back.model.d_ff, e.model.d_ff);
-  EXPECT_EQ(back.model.rope_theta, 5e5);
-  EXPECT_EQ(back.data.path, e.data.path);
-  EXPECT_EQ(back.strategy.path, e.strategy.path);
-  EXPECT_TRUE(back.strategy.options.find("text")->quoted);
-  EXPECT_EQ(compact(*back.strategy.options.find("list")), "[1, x]");
-  EXPECT_EQ(compact(*back.strategy.options.find("map")), "{k: v}");
-  EXPECT_EQ(back.optimizer.betas, e.optimizer.betas);
-  EXPECT_EQ(back.optimizer.schedule.warmup_steps, 3);
-  EXPECT_EQ(back.train.global_batch, 12);
-  EXPECT_EQ(back.global_batch(), e.global_batch());
+  EXPECT_EQ(training(back).model.d_ff, training(e).model.d_ff);
+  EXPECT_EQ(training(back).model.rope_theta, 5e5);
+  EXPECT_EQ(training(back).data.path, training(e).data.path);
+  EXPECT_EQ(back.plugin(PluginKind::strategy).path, e.plugin(PluginKind::strategy).path);
+  EXPECT_TRUE(back.plugin(PluginKind::strategy).options.find("text")->quoted);
+  EXPECT_EQ(compact(*back.plugin(PluginKind::strategy).options.find("list")), "[1, x]");
+  EXPECT_EQ(compact(*back.plugin(PluginKind::strategy).options.find("map")), "{k: v}");
+  EXPECT_EQ(training(back).optimizer.betas, training(e).optimizer.betas);
+  EXPECT_EQ(training(back).optimizer.schedule.warmup_steps, 3);
+  EXPECT_EQ(training(back).train.global_batch, 12);
+  EXPECT_EQ(global_batch(back), global_batch(e));
 
   // Written options of the plugin take the place of those that were read.
-  e.strategy.options = parse_yaml("{bucket_mb: 25}", "");
-  EXPECT_THAT(to_yaml(resolve(e)),
-              testing::HasSubstr("strategy:\n  name: s\n  path: " + e.strategy.path +
-                                 "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
+  e.plugin(PluginKind::strategy).options = parse_yaml("{bucket_mb: 25}", "");
+  EXPECT_THAT(
+      to_yaml(resolve(e)),
+      testing::HasSubstr("strategy:\n  name: s\n  path: " + e.plugin(PluginKind::strategy).path +
+                         "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
 }
 
 TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "support/error_of.h"
 

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <set>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/data/text_corpus.h"
 #include "support/error_of.h"
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "ddprun/config/registry.h"
+#include "ddprun/experiments/attention/attention_config.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "support/experiment_fixture.h"
 #include "support/experiments.h"
@@ -24,8 +25,8 @@ class AttentionConfigTest : public ExperimentTest {
 TEST_F(AttentionConfigTest, SaysNothingButItsOwn) {
   const Experiment e = load_one(kLeastAttention + "attention_call: {length: 77}\n");
   EXPECT_EQ(e.kind, &attention_kind());
-  ASSERT_EQ(e.plugins().size(), 1u);
-  EXPECT_EQ(e.attention_call.sizes().keys, 77) << "as many as queries";
+  ASSERT_EQ(e.plugins.size(), 1u);
+  EXPECT_EQ(e.as<AttentionConfig>().sizes().keys, 77) << "as many as queries";
   const std::string resolved = to_yaml(resolve(e));
   EXPECT_THAT(resolved, HasSubstr("experiment: attention\n"));
   EXPECT_THAT(resolved, testing::Not(HasSubstr("train:")));

@@ -62,15 +62,15 @@ struct Trained {
 Trained train(ProcessGroup& group, ExecutionMode mode) {
   static const PluginRegistry registry({test::plugin_folder()});
   Experiment experiment = test::small_experiment(group.size());
-  experiment.attention.name = "sdpa";
-  experiment.precision.name = "fp32";
-  experiment.train.accumulate = 2;
-  experiment.train.steps = kSteps - experiment.train.warmup_steps;
-  experiment.optimizer.clip_norm = 0.5;
-  experiment.optimizer.schedule = {.name = Schedule::cosine,
-                                   .warmup_steps = 4};  // a rate of its own each
-  experiment.execution.mode = mode;
-  experiment.strategy.name = "overlap";
+  experiment.plugin(PluginKind::attention).name = "sdpa";
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  training(experiment).train.accumulate = 2;
+  training(experiment).train.steps = kSteps - training(experiment).train.warmup_steps;
+  training(experiment).optimizer.clip_norm = 0.5;
+  training(experiment).optimizer.schedule = {.name = Schedule::cosine,
+                                             .warmup_steps = 4};  // a rate of its own each
+  training(experiment).execution.mode = mode;
+  experiment.plugin(PluginKind::strategy).name = "overlap";
   Trainer trainer(experiment, make_plugins(registry, experiment), group);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {

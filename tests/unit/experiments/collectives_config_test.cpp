@@ -26,7 +26,7 @@ class CollectivesConfigTest : public ExperimentTest {
 TEST_F(CollectivesConfigTest, SaysNothingButItsOwn) {
   const Experiment e = load_one(kLeastCollectives + "collectives: {bytes: 4096}\n");
   EXPECT_EQ(e.kind, &collectives());
-  EXPECT_TRUE(e.plugins().empty());
+  EXPECT_TRUE(e.plugins.empty());
   const std::string resolved = to_yaml(resolve(e));
   EXPECT_THAT(resolved, HasSubstr("experiment: collectives\n"));
   EXPECT_THAT(resolved, testing::Not(HasSubstr("train:")));
@@ -110,7 +110,7 @@ TEST_F(CollectivesConfigTest, ARangeOfSizesIsTheListOfItsValues) {
            "collectives: {}\n"
            "sweep: {collectives.bytes: {from: 1000, to: 1e5, factor: 10}}\n");
   ASSERT_EQ(file.experiments.size(), 3u);
-  EXPECT_EQ(file.experiments[2].collectives.bytes, 100'000);
+  EXPECT_EQ(file.experiments[2].as<CollectivesConfig>().bytes, 100'000);
   EXPECT_EQ(file.experiments[1].label, "collectives.bytes=10000");
   const auto range = [&](const std::string& text) {
     return error(kLeastCollectives + "collectives: {}\nsweep: {collectives.bytes: " + text + "}\n");
@@ -125,7 +125,7 @@ TEST_F(CollectivesConfigTest, MoreBuffersThanMemoryAreNotForThisMachine) {
   Experiment e = load_one(kLeastCollectives + "collectives: {bytes: 900000000000}\n");
   const PluginRegistry registry({});
   EXPECT_THROW(collectives().check_machine(e, registry, 2), ConfigError);
-  e.collectives.bytes = 1000;
+  e.as<CollectivesConfig>().bytes = 1000;
   EXPECT_NO_THROW(collectives().check_machine(e, registry, 2));
 }
 

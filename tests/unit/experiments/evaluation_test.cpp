@@ -15,12 +15,12 @@ using test::registry;
 
 Experiment experiment_of(int ranks, const std::string& strategy = "flat") {
   Experiment experiment = test::small_experiment(ranks);
-  experiment.strategy.name = strategy;
-  experiment.precision.name = "fp32";
-  experiment.attention.name = "eager";
-  experiment.train.warmup_steps = 2;
-  experiment.train.steps = 5;
-  experiment.train.eval = {.every = 3, .batches = 2};
+  experiment.plugin(PluginKind::strategy).name = strategy;
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  experiment.plugin(PluginKind::attention).name = "eager";
+  training(experiment).train.warmup_steps = 2;
+  training(experiment).train.steps = 5;
+  training(experiment).train.eval = {.every = 3, .batches = 2};
   return experiment;
 }
 
@@ -59,7 +59,7 @@ TEST(Evaluation, IsTheSameForAnyNumberOfRanksAndAccumulation) {
     }
   }
   Experiment accumulated = experiment_of(2);
-  accumulated.train.accumulate = 2;
+  training(accumulated).train.accumulate = 2;
   const auto losses = losses_of(accumulated);
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5);
 }
@@ -69,7 +69,7 @@ TEST(Evaluation, ChangesNothingThatIsTrained) {
     std::vector<double> last(2);
     for (const bool evaluates : {false, true}) {
       Experiment experiment = experiment_of(2, strategy);
-      if (!evaluates) experiment.train.eval.every = 0;
+      if (!evaluates) training(experiment).train.eval.every = 0;
       test::run_ranks(2, [&](ProcessGroup& group) {
         Trainer trainer(experiment, make_plugins(registry(), experiment), group);
         Evaluation evaluation(experiment, trainer, group);
@@ -88,7 +88,7 @@ TEST(Evaluation, ChangesNothingThatIsTrained) {
 
 TEST(Evaluation, SamplesAreNotThoseOfTheSeed) {
   Experiment experiment = experiment_of(1);
-  experiment.optimizer.lr = 0;
+  training(experiment).optimizer.lr = 0;
   const auto losses = losses_of(experiment);
   EXPECT_EQ(losses[2], losses[6]);  // the same samples each time
 }

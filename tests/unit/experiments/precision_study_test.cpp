@@ -69,7 +69,7 @@ TEST_F(PrecisionConfigTest, SaysNothingButItsOwn) {
   const std::string least = "experiment: precision\ndemonstration: {name: dtypes}\n";
   const Experiment e = load_one(least);
   EXPECT_EQ(e.kind, &precision_study());
-  EXPECT_TRUE(e.plugins().empty());
+  EXPECT_TRUE(e.plugins.empty());
   const std::string resolved = to_yaml(resolve(e));
   EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
   for (const char* key :

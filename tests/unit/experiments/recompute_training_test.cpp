@@ -52,12 +52,12 @@ std::vector<Setting> settings() {
 
 Experiment experiment_of(const Setting& setting, std::int64_t accumulate) {
   Experiment experiment = test::small_experiment(1);
-  experiment.model.layers = 4;
-  experiment.model.kernels = setting.kernels;
-  experiment.train.accumulate = accumulate;
-  experiment.precision.name = setting.precision;
-  experiment.precision.options = setting.options;
-  experiment.attention.name = setting.attention;
+  training(experiment).model.layers = 4;
+  training(experiment).model.kernels = setting.kernels;
+  training(experiment).train.accumulate = accumulate;
+  experiment.plugin(PluginKind::precision).name = setting.precision;
+  experiment.plugin(PluginKind::precision).options = setting.options;
+  experiment.plugin(PluginKind::attention).name = setting.attention;
   return experiment;
 }
 
@@ -69,7 +69,7 @@ struct Outcome {
 };
 
 Outcome train(Experiment experiment, const RecomputeConfig& recompute) {
-  experiment.model.recompute = recompute;
+  training(experiment).model.recompute = recompute;
   Outcome outcome;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
@@ -116,10 +116,10 @@ TEST(RecomputeTraining, EqualsTrainingWithoutItInEveryPrecision) {
 
 Experiment on_two_ranks(const std::string& strategy) {
   Experiment experiment = test::small_experiment(2);
-  experiment.precision.name = "bf16_mixed";
-  experiment.attention.name = "flash";
-  experiment.strategy.name = strategy;
-  experiment.train.accumulate = 2;
+  experiment.plugin(PluginKind::precision).name = "bf16_mixed";
+  experiment.plugin(PluginKind::attention).name = "flash";
+  experiment.plugin(PluginKind::strategy).name = strategy;
+  training(experiment).train.accumulate = 2;
   return experiment;
 }
 
@@ -127,8 +127,8 @@ Experiment on_two_ranks(const std::string& strategy) {
 std::vector<std::string> hashes(const std::string& strategy, bool overlap,
                                 const RecomputeConfig& recompute) {
   Experiment experiment = on_two_ranks(strategy);
-  experiment.model.recompute = recompute;
-  experiment.optimizer.overlap = overlap;
+  training(experiment).model.recompute = recompute;
+  training(experiment).optimizer.overlap = overlap;
   std::vector<std::string> out(2);
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
@@ -146,11 +146,11 @@ TEST(RecomputeTraining, EveryStrategyExchangesWhatItExchangesWithoutIt) {
     if (plugin.kind != PluginKind::strategy) continue;
     SCOPED_TRACE(plugin.name);
     const Experiment experiment = on_two_ranks(plugin.name);
-    const auto strategy = make_strategy(registry(), experiment.strategy);
-    const auto precision = make_precision(registry(), experiment.precision);
+    const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
+    const auto precision = make_precision(registry(), experiment.plugin(PluginKind::precision));
     const auto runs_with = [&](const RecomputeConfig& recompute) {
       Experiment with = experiment;
-      with.model.recompute = recompute;
+      training(with).model.recompute = recompute;
       return !strategy->unsupported(describe_run(with, *precision));
     };
     if (!runs_with({})) continue;
@@ -183,7 +183,7 @@ class FailsAgain final : public Precision {
 
 TEST(RecomputeTraining, AFailureInBackwardHasItsOwnWords) {
   Experiment experiment = experiment_of({"fp32"}, 1);
-  experiment.model.recompute = {.groups = 1};
+  training(experiment).model.recompute = {.groups = 1};
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     FailsAgain precision;

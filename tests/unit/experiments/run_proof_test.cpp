@@ -63,11 +63,11 @@ class Mean : public Strategy {
 
 Experiment make_experiment() {
   Experiment experiment = test::small_experiment(2);
-  experiment.precision.name = "fp32";
-  experiment.attention.name = "eager";
-  experiment.strategy.name = "mine";
-  experiment.optimizer.name = OptimizerKind::adamw;
-  experiment.optimizer.clip_norm = 0.1;
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  experiment.plugin(PluginKind::attention).name = "eager";
+  experiment.plugin(PluginKind::strategy).name = "mine";
+  training(experiment).optimizer.name = OptimizerKind::adamw;
+  training(experiment).optimizer.clip_norm = 0.1;
   return experiment;
 }
 
@@ -88,7 +88,7 @@ Proved train(std::int64_t halved_from, bool look) {
     RunProof proof(experiment, trainer, group);
     const bool began = !look || proof.begin();
     std::vector<double> losses;
-    for (std::int64_t step = 0; began && step < experiment.train.steps; ++step) {
+    for (std::int64_t step = 0; began && step < training(experiment).train.steps; ++step) {
       losses.push_back(trainer.step(step)[training().loss]);
       if (look) proof.after_step(step, losses.back());
     }
@@ -129,7 +129,8 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
 }
 
 TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {
-  const auto drawn = drawn_steps(static_cast<std::uint64_t>(make_experiment().train.seed), 20);
+  const auto drawn =
+      drawn_steps(static_cast<std::uint64_t>(training(make_experiment()).train.seed), 20);
   ASSERT_GE(drawn.size(), 2U);
   const Proved run = train(drawn[0] + 2, true);
   EXPECT_TRUE(run.began);

@@ -23,14 +23,14 @@ using test::registry;
 
 Experiment make_experiment(StepExtent extent, int ranks, const std::string& precision = "fp32") {
   Experiment experiment = test::small_experiment(ranks);
-  experiment.optimizer = {};
-  experiment.strategy.name = "flat";
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.train.measure = extent;
-  experiment.train.steps = 4;
+  training(experiment).optimizer = {};
+  experiment.plugin(PluginKind::strategy).name = "flat";
+  experiment.plugin(PluginKind::precision).name = precision;
+  experiment.plugin(PluginKind::attention).name = "eager";
+  training(experiment).train.measure = extent;
+  training(experiment).train.steps = 4;
   if (precision != "fp32" && precision != "bf16_mixed") {
-    experiment.model.kernels = KernelSet::reference;
+    training(experiment).model.kernels = KernelSet::reference;
   }
   return experiment;
 }
@@ -54,7 +54,7 @@ Ran run(const Experiment& experiment,
     const FlatBuffers& buffers = trainer.data_parallel().buffers();
     const at::Tensor before = buffers.parameters(buffers.all()).clone();
     std::vector<Sample> samples;
-    for (std::int64_t step = 0; step < experiment.train.steps; ++step) {
+    for (std::int64_t step = 0; step < training(experiment).train.steps; ++step) {
       samples.push_back(trainer.step(step));
       proof.after_step(step, samples.back()[training().loss]);
       if (between) between(trainer, step);

@@ -36,19 +36,20 @@ using test::registry;
 Experiment make_experiment(int ranks) {
   Experiment experiment = test::small_experiment(ranks);
   for (const PluginInfo& plugin : registry().list()) {
-    if (plugin.kind == PluginKind::attention) experiment.attention.name = plugin.name;
+    if (plugin.kind == PluginKind::attention)
+      experiment.plugin(PluginKind::attention).name = plugin.name;
   }
-  experiment.precision.name = "fp32";
+  experiment.plugin(PluginKind::precision).name = "fp32";
   return experiment;
 }
 
 /// The loss of the initial model on samples [first, first + count) of step 0.
 double initial_loss(const Experiment& experiment, std::int64_t first, std::int64_t count) {
-  const auto attention = make_attention(registry(), experiment.attention);
-  const auto seed = static_cast<std::uint64_t>(experiment.train.seed);
-  const Transformer model(experiment.model, *attention, seed);
-  const auto data = open_data(experiment.data, experiment.model.vocab_size,
-                              experiment.model.context_length, seed);
+  const auto attention = make_attention(registry(), experiment.plugin(PluginKind::attention));
+  const auto seed = static_cast<std::uint64_t>(training(experiment).train.seed);
+  const Transformer model(training(experiment).model, *attention, seed);
+  const auto data = open_data(training(experiment).data, training(experiment).model.vocab_size,
+                              training(experiment).model.context_length, seed);
   const Batch batch = data->batch(0, first, count);
   return model.loss(batch.ids, batch.targets).item<double>();
 }
@@ -57,14 +58,14 @@ TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
   for (const int ranks : {1, 2, 4}) {
     for (const int accumulate : {1, 2}) {
       Experiment experiment = make_experiment(ranks);
-      experiment.train.accumulate = accumulate;
+      training(experiment).train.accumulate = accumulate;
       std::vector<double> losses(ranks);
       test::run_ranks(ranks, [&](ProcessGroup& group) {
         Listener listener;
         Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
         losses[group.rank()] = trainer.step(0)[training().loss];
       });
-      const std::int64_t share = experiment.global_batch() / ranks;
+      const std::int64_t share = global_batch(experiment) / ranks;
       for (int rank = 0; rank < ranks; ++rank) {
         EXPECT_NEAR(losses[rank], initial_loss(experiment, rank * share, share), 1e-5)
             << "rank " << rank << " of " << ranks << ", accumulate " << accumulate;
@@ -93,7 +94,7 @@ TEST(Trainer, OtherRanksKnowNoParametersUntilTheStrategySendsThem) {
 
 TEST(Trainer, GradientsBecomeFinalInBufferOrder) {
   Experiment experiment = make_experiment(1);
-  experiment.model.kernels = KernelSet::reference;
+  training(experiment).model.kernels = KernelSet::reference;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
@@ -128,7 +129,7 @@ TEST(Trainer, FusedLayersBecomeFinalInBufferOrder) {
 TEST(Trainer, LaterStepsReuseTheMemoryOfTheFirst) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's allocator does not reuse memory at once";
   Experiment experiment = make_experiment(1);
-  experiment.model.vocab_size = 20'000;
+  training(experiment).model.vocab_size = 20'000;
   set_affinity(experiment.world, {});
   const auto group = connect_thread(make_thread_store(), 0, 1, {});
   Listener listener;
@@ -178,8 +179,8 @@ TEST(Trainer, LaunchDelayIsTheMeanFromEnqueueToStart) {
 
 TEST(Trainer, AStepThatThePrecisionSkipsIsRecorded) {
   Experiment experiment = make_experiment(1);
-  experiment.precision.name = "skipping";
-  experiment.optimizer.clip_norm = 1e-3;
+  experiment.plugin(PluginKind::precision).name = "skipping";
+  training(experiment).optimizer.clip_norm = 1e-3;
   const PluginRegistry plugins({test::plugin_folder(), DDPRUN_BUILD_DIR "/tests/plugins/skipping"});
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
@@ -204,8 +205,8 @@ TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
   for (const char* precision :
        {"fp32", "scaling"}) {  // by a power of two, so every bit is the same
     Experiment experiment = make_experiment(1);
-    experiment.precision.name = precision;
-    experiment.optimizer.clip_norm = 1e-2;
+    experiment.plugin(PluginKind::precision).name = precision;
+    training(experiment).optimizer.clip_norm = 1e-2;
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;
       Trainer trainer(experiment, test::plugins_with(listener, plugins, experiment), group);
@@ -222,7 +223,7 @@ TEST(Trainer, ALossThatIsScaledGivesTheSameStep) {
 TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
   Experiment experiment = make_experiment(1);
   for (const double clip_norm : {0.0, 1.0}) {
-    experiment.optimizer.clip_norm = clip_norm;
+    training(experiment).optimizer.clip_norm = clip_norm;
     test::run_ranks(1, [&](ProcessGroup& group) {
       Listener listener;
       Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);
@@ -233,7 +234,7 @@ TEST(Trainer, TheGradientNormIsThereIfItWasComputed) {
 
 TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   Experiment experiment = make_experiment(1);
-  experiment.optimizer.lr = INFINITY;
+  training(experiment).optimizer.lr = INFINITY;
   test::run_ranks(1, [&](ProcessGroup& group) {
     Listener listener;
     Trainer trainer(experiment, test::plugins_with(listener, registry(), experiment), group);

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/optim/buffer_dtypes.h"
 
 namespace ddprun {

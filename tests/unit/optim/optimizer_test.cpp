@@ -11,8 +11,8 @@
 
 #include <cmath>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/config/experiment.h"
 
 namespace ddprun {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "ddprun/config/experiment.h"
+#include "ddprun/base/choice.h"
 #include "ddprun/optim/optimizer.h"
 
 namespace ddprun {

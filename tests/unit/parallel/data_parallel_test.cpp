@@ -14,7 +14,6 @@
 #include <type_traits>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/error_of.h"
 #include "support/plain_sgd.h"

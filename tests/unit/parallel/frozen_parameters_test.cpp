@@ -33,8 +33,8 @@ const Patterns kAllButOne = {"token*",       "layers.[0-6].*",       "layers.7.a
 Experiment experiment_of(const std::string& strategy, const std::string& precision,
                          const Patterns& frozen, int ranks) {
   Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
-  experiment.model.layers = 8;
-  experiment.model.frozen = frozen;
+  training(experiment).model.layers = 8;
+  training(experiment).model.frozen = frozen;
   return experiment;
 }
 
@@ -60,12 +60,12 @@ class FrozenInSlices : public testing::TestWithParam<Case> {};
 TEST_P(FrozenInSlices, TrainAsWholeOnesDo) {
   const Case& one = GetParam();
   Experiment slices = experiment_of("{name: fsdp}", one.precision, one.frozen, 2);
-  slices.model.kernels = one.kernels;
-  slices.model.recompute.form = one.recompute;
-  slices.model.unit = one.unit;
-  slices.train.accumulate = one.accumulate;
+  training(slices).model.kernels = one.kernels;
+  training(slices).model.recompute.form = one.recompute;
+  training(slices).model.unit = one.unit;
+  training(slices).train.accumulate = one.accumulate;
   Experiment whole = slices;
-  whole.strategy = test::strategy_choice("{name: zero2}");
+  whole.plugin(PluginKind::strategy) = test::strategy_choice("{name: zero2}");
   test::run_ranks(2, [&](ProcessGroup& group) {
     test::expect_equal(train(slices, group, true), train(whole, group, false));
   });
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FrozenParameters, ARankHoldsItsSliceAndTwoUnits) {
   for (const int ranks : {2, 3}) {
     Experiment experiment = experiment_of("{name: fsdp}", "fp32", kWithin, ranks);
-    experiment.train.global_batch = 6;
+    training(experiment).train.global_batch = 6;
     test::run_ranks(ranks, [&](ProcessGroup& group) {
       Trainer trainer(experiment, make_plugins(registry(), experiment), group);
       const FlatBuffers& frozen = trainer.data_parallel().frozen()->buffers();
@@ -148,7 +148,7 @@ TEST(FrozenParameters, AreWholeWhereSlicesWouldGainNothing) {
         experiment_of("{name: fsdp, reshard_after_forward: false}", "fp32", kWithin, 2);
     train(stay, group, false);
     Experiment tied = experiment_of("{name: fsdp}", "fp32", {"token*", "layers.[0-6].*"}, 2);
-    tied.model.tie_embeddings = true;
+    training(tied).model.tie_embeddings = true;
     train(tied, group, false);
     train(experiment_of("{name: fsdp}", "fp32", {"layers.1.*", "layers.2.*"}, 2), group, false);
   });

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
@@ -192,9 +191,9 @@ TEST_F(OptimizerOverlap, APrecisionThatScalesTheLossIsRefused) {
 Sample trainer_step() {
   const PluginRegistry registry({test::plugin_folder()});
   Experiment experiment = test::small_experiment(1);
-  experiment.attention.name = "sdpa";
-  experiment.precision.name = "fp32";
-  experiment.optimizer.overlap = true;
+  experiment.plugin(PluginKind::attention).name = "sdpa";
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  training(experiment).optimizer.overlap = true;
   Sample sample(training());
   test::run_ranks(1, [&](ProcessGroup& group) {
     Reporter strategy;

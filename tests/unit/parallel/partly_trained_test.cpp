@@ -119,9 +119,9 @@ class TiedUnits : public testing::TestWithParam<std::tuple<const char*, const ch
 
 Experiment tied_experiment(const std::string& strategy, const std::string& precision, int ranks) {
   Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
-  experiment.model.layers = 4;
-  experiment.model.tie_embeddings = true;
-  experiment.train.accumulate = 2;
+  training(experiment).model.layers = 4;
+  training(experiment).model.tie_embeddings = true;
+  training(experiment).train.accumulate = 2;
   return experiment;
 }
 
@@ -132,7 +132,7 @@ TEST_P(TiedUnits, TrainAsTheyDoWhereEverythingIsWhole) {
     if (kernels == KernelSet::fused && !fuses) continue;
     Experiment by_unit = tied_experiment(strategy, precision, 2);
     Experiment whole = tied_experiment("{name: bucketed}", precision, 2);
-    by_unit.model.kernels = whole.model.kernels = kernels;
+    training(by_unit).model.kernels = training(whole).model.kernels = kernels;
     test::run_ranks(2, [&](ProcessGroup& group) {
       const auto expected = test::train_and_prove(whole, group, 3);
       // Micro-batches are summed in another order, and in another dtype.

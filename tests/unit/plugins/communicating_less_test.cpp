@@ -7,7 +7,6 @@
 
 #include <memory>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"
@@ -191,10 +190,10 @@ TEST(LocalSgd, AveragesByTheOuterOptimizer) {
 
 TEST(LocalSgd, PlansTheStepsInWhichRanksAverage) {
   Experiment experiment = test::small_experiment(2);
-  experiment.strategy.name = "local_sgd";
-  experiment.strategy.options = parse_yaml("{every: 2}", "test.yaml");
-  experiment.precision.name = "bf16_mixed";
-  experiment.attention.name = "eager";
+  experiment.plugin(PluginKind::strategy).name = "local_sgd";
+  experiment.plugin(PluginKind::strategy).options = parse_yaml("{every: 2}", "test.yaml");
+  experiment.plugin(PluginKind::precision).name = "bf16_mixed";
+  experiment.plugin(PluginKind::attention).name = "eager";
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int i = 0; i < 4; ++i) {
@@ -214,10 +213,11 @@ TEST(LocalSgd, PlansTheStepsInWhichRanksAverage) {
 std::pair<at::Tensor, double> trained(const std::string& strategy,
                                       const std::string& reduce_dtype) {
   Experiment experiment = test::small_experiment(2);
-  experiment.strategy.name = strategy;
-  experiment.precision.name = "fp32";
-  experiment.precision.options = parse_yaml("{reduce_dtype: " + reduce_dtype + "}", "test.yaml");
-  experiment.attention.name = "eager";
+  experiment.plugin(PluginKind::strategy).name = strategy;
+  experiment.plugin(PluginKind::precision).name = "fp32";
+  experiment.plugin(PluginKind::precision).options =
+      parse_yaml("{reduce_dtype: " + reduce_dtype + "}", "test.yaml");
+  experiment.plugin(PluginKind::attention).name = "eager";
   std::pair<at::Tensor, double> out;
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);

@@ -144,11 +144,12 @@ TEST(Fp16Mixed, AnOverflowOnOneRankSkipsTheStepOnAll) {
 
 TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
   Experiment experiment = test::small_experiment(2);
-  experiment.model.kernels = KernelSet::reference;
-  experiment.strategy.name = "flat";
-  experiment.precision.name = "fp16_mixed";
-  experiment.precision.options = parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");
-  experiment.attention.name = "sdpa";
+  training(experiment).model.kernels = KernelSet::reference;
+  experiment.plugin(PluginKind::strategy).name = "flat";
+  experiment.plugin(PluginKind::precision).name = "fp16_mixed";
+  experiment.plugin(PluginKind::precision).options =
+      parse_yaml("{init_scale: 1e30, backoff_factor: 1e-4}", "options");
+  experiment.plugin(PluginKind::attention).name = "sdpa";
   test::run_ranks(2, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     FlatBuffers& buffers = trainer.data_parallel().buffers();

@@ -34,7 +34,7 @@ Experiment experiment_of(const std::string& precision, bool under_forward) {
       under_forward ? "{name: zero1, gather_under_forward: true, bucket_mb: 0.01}"
                     : "{name: zero1, bucket_mb: 0.01}",
       precision, kRanks);
-  experiment.model.layers = 3;
+  training(experiment).model.layers = 3;
   return experiment;
 }
 
@@ -93,18 +93,21 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values("fp32", "bf16_mixed"),
         testing::Values(
             Change{"plain", [](Experiment&) {}},
-            Change{"reference", [](Experiment& e) { e.model.kernels = KernelSet::reference; }},
-            Change{"accumulate", [](Experiment& e) { e.train.accumulate = 2; }},
-            Change{"overlap", [](Experiment& e) { e.optimizer.overlap = true; }},
-            Change{"clip", [](Experiment& e) { e.optimizer.clip_norm = 0.1; }},
-            Change{"tied", [](Experiment& e) { e.model.tie_embeddings = true; }},
+            Change{"reference",
+                   [](Experiment& e) { training(e).model.kernels = KernelSet::reference; }},
+            Change{"accumulate", [](Experiment& e) { training(e).train.accumulate = 2; }},
+            Change{"overlap", [](Experiment& e) { training(e).optimizer.overlap = true; }},
+            Change{"clip", [](Experiment& e) { training(e).optimizer.clip_norm = 0.1; }},
+            Change{"tied", [](Experiment& e) { training(e).model.tie_embeddings = true; }},
             Change{"frozen",
                    [](Experiment& e) {
-                     e.model.frozen = {"token*", "layers.1.*"};
+                     training(e).model.frozen = {"token*", "layers.1.*"};
                    }},
-            Change{"layers", [](Experiment& e) { e.model.unit = UnitSize::layer; }},
+            Change{"layers", [](Experiment& e) { training(e).model.unit = UnitSize::layer; }},
             Change{"recompute",
-                   [](Experiment& e) { e.model.recompute.form = RecomputeForm::every_block; }})),
+                   [](Experiment& e) {
+                     training(e).model.recompute.form = RecomputeForm::every_block;
+                   }})),
     [](const auto& test) {
       return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;
     });
@@ -122,10 +125,10 @@ class NotesUnits : public test::PassingStrategy {
 
 TEST(GatheredInForward, AUnitWaitsForItsBucketAlone) {
   Experiment experiment = experiment_of("fp32", true);
-  experiment.strategy =
+  experiment.plugin(PluginKind::strategy) =
       test::strategy_choice("{name: zero1, gather_under_forward: true, bucket_mb: 0}");
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    NotesUnits notes(make_strategy(registry(), experiment.strategy));
+    NotesUnits notes(make_strategy(registry(), experiment.plugin(PluginKind::strategy)));
     Trainer trainer(experiment, test::plugins_with(notes, registry(), experiment), group);
     trainer.step(0);
     trainer.step(1);
@@ -145,7 +148,7 @@ TEST(GatheredInForward, AUnitWaitsForItsBucketAlone) {
 
 TEST(GatheredInForward, StepsWithoutAnUpdateGatherAsPlanned) {
   Experiment experiment = experiment_of("bf16_mixed", true);
-  experiment.train.measure = StepExtent::forward_backward;
+  training(experiment).train.measure = StepExtent::forward_backward;
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
     Trainer trainer(experiment, make_plugins(registry(), experiment), group);
     for (int step = 0; step < 3; ++step) {
@@ -158,7 +161,7 @@ TEST(GatheredInForward, StepsWithoutAnUpdateGatherAsPlanned) {
 TEST(GatheredInForward, AModelOfOneUnitNeedsNoWord) {
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), experiment.strategy);
+    const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
     Precision precision;
     const at::Tensor w = at::full({5}, 2.0).requires_grad_();
     DataParallel ddp({{"w", w}}, group, *strategy, precision, test::plain_sgd());
@@ -178,7 +181,7 @@ TEST(GatheredInForward, ParametersThatAreNeverGatheredAreFound) {
   };
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    GathersNothing forgets(make_strategy(registry(), experiment.strategy));
+    GathersNothing forgets(make_strategy(registry(), experiment.plugin(PluginKind::strategy)));
     Trainer trainer(experiment, test::plugins_with(forgets, registry(), experiment), group);
     trainer.step(0);
     EXPECT_THAT(compare_with_plan(trainer.last_records(), trainer.planned()),
@@ -190,7 +193,7 @@ TEST(GatheredInForward, ParametersThatAreNeverGatheredAreFound) {
 TEST(GatheredInForward, AModelMustSayWhichUnitItComputes) {
   const Experiment experiment = experiment_of("fp32", true);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    const auto strategy = make_strategy(registry(), experiment.strategy);
+    const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
     Precision precision;
     const std::vector<NamedTensor> parameters = {{"a", at::ones({5}).requires_grad_(), "a"},
                                                  {"b", at::ones({7}).requires_grad_(), "b"}};

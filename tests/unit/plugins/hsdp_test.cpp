@@ -24,9 +24,9 @@ using testing::HasSubstr;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
   Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
-  experiment.optimizer.clip_norm = 0.5;
-  experiment.train.global_batch = 12;
-  experiment.train.accumulate = 2;
+  training(experiment).optimizer.clip_norm = 0.5;
+  training(experiment).train.global_batch = 12;
+  training(experiment).train.accumulate = 2;
   return experiment;
 }
 

@@ -143,7 +143,7 @@ TEST(OwnedSlices, ARankUpdatesNothingOfOthers) {
 TEST(OwnedSlices, AModelMustSayWhichUnitItComputes) {
   test::run_ranks(2, [](ProcessGroup& group) {
     const Experiment experiment = test::sharding_experiment("{name: fsdp}", "fp32", 2);
-    const auto strategy = make_strategy(registry(), experiment.strategy);
+    const auto strategy = make_strategy(registry(), experiment.plugin(PluginKind::strategy));
     Training training(group, *strategy);
     EXPECT_THAT(test::error_of([&] { training.step(); }), HasSubstr("call ddp.unit("));
   });

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"

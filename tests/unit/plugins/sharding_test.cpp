@@ -30,7 +30,7 @@ using test::registry;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
   Experiment experiment = test::sharding_experiment("{name: " + strategy + "}", precision, ranks);
-  experiment.model.layers = 3;
+  training(experiment).model.layers = 3;
   return experiment;
 }
 
@@ -80,9 +80,9 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
         if (strategy == std::string("hsdp") && ranks % 2 != 0) continue;
         Experiment experiment =
             test::sharding_experiment(yaml_of(strategy, ranks), precision, ranks);
-        experiment.model.layers = 3;
-        experiment.model.unit = unit;
-        experiment.train.global_batch = 6;
+        training(experiment).model.layers = 3;
+        training(experiment).model.unit = unit;
+        training(experiment).train.global_batch = 6;
         test::run_ranks(ranks, [&](ProcessGroup& group) {
           Trainer trainer(experiment, make_plugins(registry(), experiment), group);
           trainer.step(0);
@@ -101,8 +101,8 @@ TEST(Sharding, ARankHoldsWhatTheFormulaSays) {
 
 /// How the parameters of the experiment's model lie, with fused kernels.
 ParameterLayout layout_of(const Experiment& experiment, int ranks, const BufferDtypes& dtypes) {
-  const auto attention = make_attention(registry(), experiment.attention);
-  const Transformer model(experiment.model, *attention, 1);
+  const auto attention = make_attention(registry(), experiment.plugin(PluginKind::attention));
+  const Transformer model(training(experiment).model, *attention, 1);
   return {model.parameters(), dtypes, KernelSet::fused, ranks};
 }
 
@@ -111,7 +111,8 @@ std::ptrdiff_t planned_all_reduces(const Experiment& experiment) {
   BufferDtypes dtypes;
   dtypes.compute = at::kBFloat16;
   const ParameterLayout layout = layout_of(experiment, 2, dtypes);
-  const Plan plan = make_strategy(registry(), experiment.strategy)->plan(layout, 0);
+  const Plan plan =
+      make_strategy(registry(), experiment.plugin(PluginKind::strategy))->plan(layout, 0);
   return std::count_if(plan.collectives.begin(), plan.collectives.end(), [](const auto& planned) {
     return planned.kind == CollectiveKind::all_reduce;
   });
@@ -124,10 +125,10 @@ TEST(Sharding, NormsTravelOnceAStepAndTrainAsWithoutShards) {
     for (const int accumulate : {1, 2}) {
       SCOPED_TRACE(strategy + std::string(", accumulate ") + std::to_string(accumulate));
       Experiment sharded = test::sharding_experiment(strategy, "bf16_mixed", 2);
-      sharded.model.layers = 3;
-      sharded.train.accumulate = accumulate;
+      training(sharded).model.layers = 3;
+      training(sharded).train.accumulate = accumulate;
       Experiment whole = sharded;
-      whole.strategy = test::strategy_choice("{name: bucketed}");
+      whole.plugin(PluginKind::strategy) = test::strategy_choice("{name: bucketed}");
       EXPECT_EQ(planned_all_reduces(sharded), 1);
       test::run_ranks(2, [&](ProcessGroup& group) {
         const auto expected = test::train_and_prove(whole, group, 3);
@@ -194,9 +195,9 @@ class LetGo : public testing::TestWithParam<std::tuple<const char*, KernelSet, i
 
 void expect_no_harm_by_poison(const Experiment& sharded) {
   Experiment kept = sharded;
-  kept.strategy = test::strategy_choice("{name: zero2}");
+  kept.plugin(PluginKind::strategy) = test::strategy_choice("{name: zero2}");
   test::run_ranks(2, [&](ProcessGroup& group) {
-    const auto whole = make_strategy(registry(), kept.strategy);
+    const auto whole = make_strategy(registry(), kept.plugin(PluginKind::strategy));
     const Trained expected = train(kept, group, *whole);
     Poisons poisons(make_strategy(registry(), sharded.strategy));
     const Trained got = train(sharded, group, poisons);
@@ -212,7 +213,7 @@ TEST_P(LetGo, APlaceThatIsPoisonedLeavesGradientsAndParametersEqual) {
   Experiment sharded = experiment_of("fsdp", precision, 2);
   sharded.model.unit = unit;
   sharded.model.kernels = kernels;
-  sharded.train.accumulate = accumulate;
+  training(sharded).train.accumulate = accumulate;
   expect_no_harm_by_poison(sharded);
   sharded.model.tie_embeddings = true;  // the embedding stays
   expect_no_harm_by_poison(sharded);
@@ -251,8 +252,8 @@ TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
 
 TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   Experiment experiment = experiment_of("fsdp", "fp32", 2);
-  experiment.model.unit = UnitSize::layer;
-  experiment.model.recompute.form = RecomputeForm::every_block;
+  training(experiment).model.unit = UnitSize::layer;
+  training(experiment).model.recompute.form = RecomputeForm::every_block;
   const ParameterLayout layout = layout_of(experiment, 2, {});
   std::vector<std::string> names;
   for (const Unit& unit : layout.units()) names.push_back(unit.name);
@@ -262,7 +263,8 @@ TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   Precision precision;
   const RunDescription run = describe_run(experiment, precision);
   EXPECT_EQ(run.recomputed_units, 2);
-  const auto refusal = make_strategy(registry(), experiment.strategy)->unsupported(run);
+  const auto refusal =
+      make_strategy(registry(), experiment.plugin(PluginKind::strategy))->unsupported(run);
   ASSERT_TRUE(refusal);
   EXPECT_THAT(refusal->hint, HasSubstr("`unit: block`"));
 }
@@ -272,17 +274,17 @@ TEST(Sharding, GradientsInBfloat16AreAlikeHeldWholeOrByUnit) {
   for (const int accumulate : {1, 2}) {
     for (const KernelSet kernels : {KernelSet::fused, KernelSet::reference}) {
       Experiment whole = test::sharding_experiment("{name: bucketed}", "bf16_mixed", 2);
-      whole.precision.options = parse_yaml("{reduce_dtype: bfloat16}", "test");
-      whole.model.kernels = kernels;
-      whole.train.accumulate = accumulate;
+      whole.plugin(PluginKind::precision).options = parse_yaml("{reduce_dtype: bfloat16}", "test");
+      training(whole).model.kernels = kernels;
+      training(whole).train.accumulate = accumulate;
       // SGD: AdamW would make the same step of a gradient half as large.
-      whole.optimizer = test::small_experiment(2).optimizer;
+      training(whole).optimizer = training(test::small_experiment(2)).optimizer;
       test::run_ranks(2, [&](ProcessGroup& group) {
         const auto expected = test::train_and_prove(whole, group, 3);
         for (const char* strategy : {"{name: zero2}", "{name: fsdp}"}) {
           SCOPED_TRACE(strategy);
           Experiment by_unit = whole;
-          by_unit.strategy = test::strategy_choice(strategy);
+          by_unit.plugin(PluginKind::strategy) = test::strategy_choice(strategy);
           const double within = accumulate == 1 ? 0 : 1e-3;  // the sum is rounded, or its terms
           test::expect_equal(test::train_and_prove(by_unit, group, 3), expected, within);
         }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/experiments.h"

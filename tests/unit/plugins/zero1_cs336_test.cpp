@@ -58,7 +58,7 @@ TEST(Zero1Cs336, EachParameterHasOneOwnerAndSharesAreBalanced) {
 
 /// The parameters after three steps, whole on each rank.
 at::Tensor trained(Experiment experiment, const std::string& strategy, ProcessGroup& group) {
-  experiment.strategy.name = strategy;
+  experiment.plugin(PluginKind::strategy).name = strategy;
   Trainer trainer(experiment, make_plugins(registry(), experiment), group);
   for (int step = 0; step < 3; ++step) {
     trainer.step(step);
@@ -72,9 +72,9 @@ at::Tensor trained(Experiment experiment, const std::string& strategy, ProcessGr
 
 Experiment experiment_of(const std::string& precision) {
   Experiment experiment = test::small_experiment(2);
-  experiment.precision.name = precision;
-  experiment.attention.name = "eager";
-  experiment.optimizer = OptimizerConfig{};  // adamw
+  experiment.plugin(PluginKind::precision).name = precision;
+  experiment.plugin(PluginKind::attention).name = "eager";
+  training(experiment).optimizer = OptimizerConfig{};  // adamw
   return experiment;
 }
 
@@ -92,7 +92,7 @@ TEST(Zero1Cs336, ARankHoldsAndSendsWhatTheTablesSay) {
   for (const char* precision : {"fp32", "bf16_mixed"}) {
     SCOPED_TRACE(precision);
     Experiment experiment = experiment_of(precision);
-    experiment.strategy.name = "zero1_cs336";
+    experiment.plugin(PluginKind::strategy).name = "zero1_cs336";
     std::int64_t all = 0;
     std::vector<std::int64_t> owned(2);
     test::run_ranks(2, [&](ProcessGroup& group) {

@@ -20,7 +20,7 @@ using testing::StartsWith;
 
 /// A benchmark of one collective, all of it.
 struct Transfers final : ExperimentKind {
-  Transfers() : ExperimentKind("transfers") {}
+  Transfers() : ExperimentKind({.name = "transfers"}) {}
   std::string in_short(const RunStatistics& run) const override {
     return std::to_string(run[call_ms].steps.count) + " calls";
   }

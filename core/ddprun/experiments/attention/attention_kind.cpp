@@ -67,10 +67,16 @@ Finding growth(const std::string& name, const RunStatistics& from, const RunStat
 
 }  // namespace
 
-const AttentionKind& attention_kind() {
-  static const AttentionKind kind;
-  return kind;
-}
+AttentionKind::AttentionKind(KindFile file)
+    : RunnableKind({.name = "attention",
+                    .table_note = "Times in milliseconds: median over the measured calls (± "
+                                  "standard deviation); memory in 1e6 bytes",
+                    .memory_hint = "a shorter length, or another attention",
+                    .checks = {{"output", "output against float64"},
+                               {"dq", "dq against float64"},
+                               {"dk", "dk against float64"},
+                               {"dv", "dv against float64"}}},
+                   std::move(file)) {}
 
 Quantity AttentionKind::bytes_of_call(const char* key, const char* title, int drop_order,
                                       const char* meaning) {
@@ -117,17 +123,6 @@ std::vector<std::pair<std::string, std::string>> AttentionKind::facts(const Run&
           {"mask", call.at("causal").get<bool>() ? "causal" : "none"},
           {"passes", call.at("passes").get<std::string>()}};
 }
-
-std::string AttentionKind::in_words(const std::string& check) const {
-  return check + " against float64";
-}
-
-std::string AttentionKind::table_note() const {
-  return "Times in milliseconds: median over the measured calls (± standard deviation); memory in "
-         "1e6 bytes";
-}
-
-std::string AttentionKind::memory_hint() const { return "a shorter length, or another attention"; }
 
 std::vector<Finding> AttentionKind::findings(const std::vector<const RunStatistics*>& runs) const {
   struct Ends {

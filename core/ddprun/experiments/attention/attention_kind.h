@@ -9,23 +9,10 @@
 
 namespace ddprun {
 
-struct AttentionKind final : RunnableKind {
-  AttentionKind() : RunnableKind("attention") {}
+struct AttentionKind : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
-  std::string in_words(const std::string& check) const override;
-  std::string table_note() const override;
-  std::string memory_hint() const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
-
-  const KindKeys& keys() const override;
-  void check(const Experiment& experiment) const override;
-  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override;
-  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t local_ranks) const override;
-  nlohmann::json work(const Experiment& experiment) const override;
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                   const RunContext& context) const override;
 
   const Quantity& time_ms =
       declare({.key = "time_ms",
@@ -108,14 +95,11 @@ struct AttentionKind final : RunnableKind {
   const Quantity& dq_error = declare(error_of("dq_error", "dq"));
   const Quantity& dk_error = declare(error_of("dk_error", "dk"));
   const Quantity& dv_error = declare(error_of("dv_error", "dv"));
-  const Quantity& samples = declare({.key = "samples",
-                                     .of = &time_ms,
-                                     .over_steps = OverSteps::number,
-                                     .title = "n",
-                                     .drop_order = 8,
-                                     .timed = false,
-                                     .text = text_as("{:.0f}")});
+  const Quantity& samples = declare(number_of_calls(time_ms, 8));
   const Quantity& speed_up = declare(speed_up_of_calls());
+
+ protected:
+  explicit AttentionKind(KindFile file);
 
  private:
   static Quantity bytes_of_call(const char* key, const char* title, int drop_order,

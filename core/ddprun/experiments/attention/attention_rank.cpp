@@ -24,7 +24,8 @@ namespace {
 constexpr int kAnyCapability = std::numeric_limits<int>::max();
 
 RunDescription describe(const Experiment& experiment, int compute_capability) {
-  const AttentionSizes sizes = experiment.attention_call.sizes();
+  const auto& call = experiment.as<AttentionConfig>();
+  const AttentionSizes sizes = call.sizes();
   return {.world_size = 1,
           .device = experiment.world.device,
           .compute_capability = experiment.world.device == DeviceKind::cpu ? 0 : compute_capability,
@@ -33,11 +34,11 @@ RunDescription describe(const Experiment& experiment, int compute_capability) {
           .context_length = std::max(sizes.queries, sizes.keys),
           .heads = sizes.heads,
           .head_dim = sizes.head_dim,
-          .compute_dtype = scalar_type(experiment.attention_call.dtype)};
+          .compute_dtype = scalar_type(call.dtype)};
 }
 
 void check_memory(const Experiment& experiment, const Attention& attention) {
-  const AttentionConfig& call = experiment.attention_call;
+  const auto& call = experiment.as<AttentionConfig>();
   const double needed =
       attention_account(
           call, called(attention, "memory()", [&] { return attention.memory(call.sizes()); }))
@@ -46,68 +47,73 @@ void check_memory(const Experiment& experiment, const Attention& attention) {
   const double taken = limit > 0 ? std::min(needed, limit) : needed;
   const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
   if (taken <= available) return;
-  throw ConfigError(
+  refuse(
+      experiment, "attention_call",
       {.what = fmt::format("attention \"{}\" would take more than this machine's free memory",
-                           experiment.attention.name),
-       .where = origin_of(experiment.document, "attention_call"),
+                           experiment.plugins.front().name),
        .got = fmt::format("{:.1f} GB at its peak, by its formula", needed * 1e-9),
        .expected = fmt::format("at most {:.1f} GB", available * 1e-9),
        .hint = "a shorter length, another attention, or world.memory_limit_gb, under which it runs "
                "until its memory ends"});
 }
 
+class MeasuredAttention final : public AttentionKind {
+ public:
+  MeasuredAttention()
+      : AttentionKind(
+            {.own = AttentionConfig(),
+             .sections = {world_section(),
+                          own_section<AttentionConfig>("attention_call",
+                                                       "the sizes of attention that is measured"),
+                          repeat_section(), output_section()},
+             .plugins = {PluginKind::attention}}) {}
+
+  void check(const Experiment& experiment) const override {
+    refuse_several_ranks(experiment, {.what = "experiment attention measures one rank",
+                                      .hint = "attention does not communicate: remove it"});
+  }
+
+  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override {
+    const PluginChoice& choice = experiment.plugins.front();
+    ask_plugin(*make_attention(registry, choice), describe(experiment, kAnyCapability),
+               choice.options.origin);
+  }
+
+  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                     std::int64_t /*local_ranks*/) const override {
+    const PluginChoice& choice = experiment.plugins.front();
+    const auto attention = make_attention(registry, choice);
+    const DeviceKind device = experiment.world.device;
+    if (device == DeviceKind::cpu) return check_memory(experiment, *attention);
+    ask_plugin(*attention, describe(experiment, compute_capability(device)), choice.options.origin);
+  }
+
+  nlohmann::json work(const Experiment& experiment) const override {
+    return {{"flops", attention_flops(experiment.as<AttentionConfig>())}};
+  }
+
+  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                   const RunContext& context) const override {
+    const auto& call = experiment.as<AttentionConfig>();
+    ConnectedRank rank(experiment, context);
+    rank.connect();
+    rank.result().matmul_dtype = name_of(call.dtype);
+    {
+      const PluginChoice& choice = experiment.plugins.front();
+      const auto attention = make_attention(registry, choice);
+      measure_attention(
+          call, experiment.repeat, *attention, rank.group(),
+          [&](const Sample& sample) { rank.sample_done(sample); }, rank.result());
+    }
+    return rank.finish();
+  }
+};
+
 }  // namespace
 
-const KindKeys& AttentionKind::keys() const {
-  static const KindKeys keys = {.sections = {"world", "attention_call", "repeat", "output"},
-                                .required = {"attention_call"},
-                                .plugins = {PluginKind::attention}};
-  return keys;
-}
-
-void AttentionKind::check(const Experiment& experiment) const {
-  refuse_several_ranks(experiment, {.what = "experiment attention measures one rank",
-                                    .hint = "attention does not communicate: remove it"});
-}
-
-void AttentionKind::check_plugins(const Experiment& experiment,
-                                  const PluginRegistry& registry) const {
-  const auto attention = make_attention(registry, experiment.attention);
-  ask_plugin(*attention, describe(experiment, kAnyCapability), experiment.attention.options.origin);
-}
-
-void AttentionKind::check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                                  std::int64_t /*local_ranks*/) const {
-  const auto attention = make_attention(registry, experiment.attention);
-  const DeviceKind device = experiment.world.device;
-  if (device == DeviceKind::cpu) return check_memory(experiment, *attention);
-  ask_plugin(*attention, describe(experiment, compute_capability(device)),
-             experiment.attention.options.origin);
-}
-
-nlohmann::json AttentionKind::work(const Experiment& experiment) const {
-  return {{"flops", attention_flops(experiment.attention_call)}};
-}
-
-std::vector<RankResult> AttentionKind::run_rank(const Experiment& experiment,
-                                                const PluginRegistry& registry,
-                                                const RunContext& context) const {
-  ConnectedRank rank(experiment, context);
-  rank.connect();
-  rank.result().matmul_dtype = name_of(experiment.attention_call.dtype);
-  {
-    const auto attention = make_attention(registry, experiment.attention);
-    const RepeatConfig& repeat = experiment.repeat;
-    const auto on_sample = [&](const Sample& sample) {
-      if (sample.step == 0) rank.first_step_done();
-      if (!context.on_progress) return;
-      context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
-                           fmt::format("{:.2f} ms", sample[time_ms])});
-    };
-    measure_attention(experiment.attention_call, repeat, *attention, rank.group(), on_sample,
-                      rank.result());
-  }
-  return rank.finish();
+const AttentionKind& attention_kind() {
+  static const MeasuredAttention kind;
+  return kind;
 }
 
 }  // namespace ddprun

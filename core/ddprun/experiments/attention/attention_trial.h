@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "ddprun/config/attention_config.h"
 #include "ddprun/device/device.h"
+#include "ddprun/experiments/attention/attention_config.h"
 #include "ddprun/plugin/attention.h"
 
 namespace ddprun {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "ddprun/config/attention_config.h"
+#include "ddprun/experiments/attention/attention_config.h"
 
 namespace ddprun {
 

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "ddprun/comm/group/process_group.h"
-#include "ddprun/config/attention_config.h"
 #include "ddprun/config/repeat_config.h"
+#include "ddprun/experiments/attention/attention_config.h"
 #include "ddprun/plugin/attention.h"
 #include "ddprun/result/rank_result.h"
 

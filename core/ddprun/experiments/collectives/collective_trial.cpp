@@ -5,12 +5,14 @@
 #include <ATen/TensorOperators.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/device/device.h"
@@ -177,23 +179,10 @@ class BarrierTrial final : public CollectiveTrial {
 }  // namespace
 
 std::int64_t largest_exact(ElementType type) {
-  switch (type) {
-    case ElementType::bfloat16:
-      return 1 << 8;
-    case ElementType::float16:
-      return 1 << 11;
-    case ElementType::float32:
-      return 1 << 24;
-    case ElementType::int8:
-      return std::numeric_limits<std::int8_t>::max();
-    case ElementType::uint8:
-      return std::numeric_limits<std::uint8_t>::max();
-    case ElementType::int32:
-    case ElementType::float64:
-    case ElementType::int64:
-      return std::numeric_limits<std::int32_t>::max();
-  }
-  return 1;
+  constexpr std::int64_t kInt = std::numeric_limits<std::int32_t>::max();  // enough of wider types
+  constexpr std::array<std::int64_t, kChoiceNames<ElementType>.size()> kLargest = {
+      1 << 24, kInt, 1 << 11, 1 << 8, 127, 255, kInt, kInt};
+  return kLargest.at(static_cast<std::size_t>(type));
 }
 
 std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks) {
@@ -201,28 +190,6 @@ std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks)
   const bool divides = config.reduces() && config.op == ReduceOp::avg;
   const std::int64_t share = (adds ? ranks : 1) * (divides ? ranks : 1);
   return std::min(kMostLevels, largest_exact(config.dtype) / share);
-}
-
-at::ScalarType scalar_type(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return at::kFloat;
-    case ElementType::float64:
-      return at::kDouble;
-    case ElementType::float16:
-      return at::kHalf;
-    case ElementType::bfloat16:
-      return at::kBFloat16;
-    case ElementType::int8:
-      return at::kChar;
-    case ElementType::uint8:
-      return at::kByte;
-    case ElementType::int32:
-      return at::kInt;
-    case ElementType::int64:
-      return at::kLong;
-  }
-  return at::kFloat;
 }
 
 std::unique_ptr<CollectiveTrial> make_collective_trial(const CollectivesConfig& config,

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "ddprun/comm/group/process_group.h"
-#include "ddprun/config/collectives_config.h"
+#include "ddprun/experiments/collectives/collectives_config.h"
 
 namespace ddprun {
 
@@ -31,8 +31,6 @@ std::int64_t largest_exact(ElementType type);
 /// The levels of the pattern that the buffers are filled with, beside 0, so that no sum of that
 /// many ranks is rounded; 0: even one level would be.
 std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks);
-
-at::ScalarType scalar_type(ElementType type);
 
 /// A trial on buffers; of a barrier one that has none, and in which wrong() tries whether a rank
 /// leaves before the last one came (it calls barriers of its own). pattern_levels() is above 0.

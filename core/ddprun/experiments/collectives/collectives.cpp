@@ -19,11 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-double median_us(const RunStatistics& run) { return run[collectives().time_us].steps.median; }
+double bytes_of(const RunStatistics& run) { return run.run().work.at("bytes").get<double>(); }
 
-double work_of(const RunStatistics& run, const char* key) {
-  return run.run().work.at(key).get<double>();
-}
+double median_us(const RunStatistics& run) { return run[collectives().time_us].steps.median; }
 
 CollectiveKind collective_of(const RunStatistics& run) {
   return value_named<CollectiveKind>(
@@ -61,7 +59,7 @@ json line_json(const RunStatistics& run, const LineFit& fit) {
 Finding fitted(const std::string& name, const std::vector<RowRuns>& rows) {
   std::vector<double> bytes, times;
   for (const RowRuns& row : rows) {
-    bytes.push_back(work_of(*row.front(), "bytes"));
+    bytes.push_back(bytes_of(*row.front()));
     times.push_back(mean_figure(row, collectives().time_us));
   }
   const auto fit = fit_line(bytes, times);
@@ -93,10 +91,14 @@ std::string crowded(const std::vector<const RunStatistics*>& runs) {
 
 }  // namespace
 
-const Collectives& collectives() {
-  static const Collectives kind;
-  return kind;
-}
+Collectives::Collectives(KindFile file)
+    : RunnableKind({.name = "collectives",
+                    .table_note = "Times in microseconds, of the slowest rank: median over the "
+                                  "measured samples (± standard deviation); bandwidths in GB/s",
+                    .memory_hint = "smaller collectives.bytes, or fewer ranks",
+                    .checks = {{"data_before_timing", "every element right before the timing"},
+                               {"data_after_timing", "every element right after it"}}},
+                   std::move(file)) {}
 
 std::string Collectives::in_short(const RunStatistics& run) const {
   const Figure busbw = find_busbw(run);
@@ -121,24 +123,11 @@ std::vector<std::pair<std::string, std::string>> Collectives::facts(const Run& r
           {"memory", buffers ? text("memory") : "–"}};
 }
 
-std::string Collectives::in_words(const std::string& check) const {
-  if (check == "data_before_timing") return "every element right before the timing";
-  if (check == "data_after_timing") return "every element right after it";
-  return check;
-}
-
-std::string Collectives::table_note() const {
-  return "Times in microseconds, of the slowest rank: median over the measured samples (± standard "
-         "deviation); bandwidths in GB/s";
-}
-
-std::string Collectives::memory_hint() const { return "smaller collectives.bytes, or fewer ranks"; }
-
 std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics*>& runs) const {
   Groups<std::vector<RowRuns>> lines;
   for (const RowRuns& row : by_row(runs)) {
     const RunStatistics& run = *row.front();
-    if (!run.timed() || work_of(run, "bytes") <= 0) continue;
+    if (!run.timed() || bytes_of(run) <= 0) continue;
     lines[line_of(run)].push_back(row);
   }
   std::vector<Finding> out;
@@ -153,16 +142,27 @@ std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics
   return out;
 }
 
-Figure Collectives::find_size(const RunStatistics& run) { return {work_of(run, "bytes")}; }
+std::function<Figure(const RunStatistics&)> Collectives::work_of(const char* key) {
+  return [key](const RunStatistics& run) { return Figure{run.run().work.at(key).get<double>()}; };
+}
 
-Figure Collectives::find_count(const RunStatistics& run) { return {work_of(run, "count")}; }
+Quantity Collectives::time_over(const char* key, OverSteps over_steps, const char* title,
+                                int drop_order) {
+  return {.key = key,
+          .unit = "µs",
+          .of = &time_us,
+          .over_ranks = OverRanks::max,
+          .over_steps = over_steps,
+          .title = title,
+          .drop_order = drop_order};
+}
 
 Figure Collectives::find_algbw(const RunStatistics& run) {
-  return bandwidth(work_of(run, "bytes"), median_us(run));
+  return bandwidth(bytes_of(run), median_us(run));
 }
 
 Figure Collectives::find_busbw(const RunStatistics& run) {
-  const auto bytes = static_cast<std::int64_t>(work_of(run, "bytes"));
+  const auto bytes = static_cast<std::int64_t>(bytes_of(run));
   const auto ranks = static_cast<int>(run.run().ranks.size());
   return bandwidth(wire_bytes(collective_of(run), bytes, ranks), median_us(run));
 }

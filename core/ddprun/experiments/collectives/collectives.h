@@ -9,22 +9,10 @@
 
 namespace ddprun {
 
-struct Collectives final : RunnableKind {
-  Collectives() : RunnableKind("collectives") {}
+struct Collectives : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
-  std::string in_words(const std::string& check) const override;
-  std::string table_note() const override;
-  std::string memory_hint() const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
-
-  const KindKeys& keys() const override;
-  void check(const Experiment& experiment) const override;
-  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t local_ranks) const override;
-  nlohmann::json work(const Experiment& experiment) const override;
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                   const RunContext& context) const override;
 
   const Quantity& time_us =
       declare({.key = "time_us",
@@ -38,7 +26,7 @@ struct Collectives final : RunnableKind {
   const Quantity& size =
       declare({.key = "size",
                .unit = "bytes",
-               .follows = find_size,
+               .follows = work_of("bytes"),
                .title = "size",
                .drop_order = 4,
                .timed = false,
@@ -46,33 +34,15 @@ struct Collectives final : RunnableKind {
                .meaning = "bytes of the whole tensor, as nccl-tests counts them"});
   const Quantity& count = declare(
       {.key = "count",
-       .follows = find_count,
+       .follows = work_of("count"),
        .title = "count",
        .drop_order = 9,
        .timed = false,
        .text = text_as("{:.0f}"),
        .meaning = "elements of what one rank sends or gets: of a slice, where there are slices"});
-  const Quantity& mean_us = declare({.key = "mean_us",
-                                     .unit = "µs",
-                                     .of = &time_us,
-                                     .over_ranks = OverRanks::max,
-                                     .over_steps = OverSteps::mean,
-                                     .title = "mean",
-                                     .drop_order = 7});
-  const Quantity& std_us = declare({.key = "std_us",
-                                    .unit = "µs",
-                                    .of = &time_us,
-                                    .over_ranks = OverRanks::max,
-                                    .over_steps = OverSteps::std,
-                                    .title = "std",
-                                    .drop_order = 8});
-  const Quantity& p99_us = declare({.key = "p99_us",
-                                    .unit = "µs",
-                                    .of = &time_us,
-                                    .over_ranks = OverRanks::max,
-                                    .over_steps = OverSteps::p99,
-                                    .title = "p99",
-                                    .drop_order = 5});
+  const Quantity& mean_us = declare(time_over("mean_us", OverSteps::mean, "mean", 7));
+  const Quantity& std_us = declare(time_over("std_us", OverSteps::std, "std", 8));
+  const Quantity& p99_us = declare(time_over("p99_us", OverSteps::p99, "p99", 5));
   const Quantity& algbw_gb_per_s =
       declare({.key = "algbw_gb_per_s",
                .unit = "GB/s",
@@ -102,14 +72,7 @@ struct Collectives final : RunnableKind {
                .meaning = "elements of this rank's result that are not what they must be, all of "
                           "them compared; of a barrier whether this rank left it before another "
                           "one came. In the first sample and the last: the others have none"});
-  const Quantity& samples = declare({.key = "samples",
-                                     .of = &time_us,
-                                     .over_ranks = OverRanks::max,
-                                     .over_steps = OverSteps::number,
-                                     .title = "n",
-                                     .drop_order = 6,
-                                     .timed = false,
-                                     .text = text_as("{:.0f}")});
+  const Quantity& samples = declare(number_of_calls(time_us, 6));
   const Quantity& ranks_per_core =
       declare({.key = "ranks_per_core",
                .over_ranks = OverRanks::max,
@@ -117,9 +80,12 @@ struct Collectives final : RunnableKind {
                .meaning = "ranks of this host / the cores that they may use together"});
   const Quantity& speed_up = declare(speed_up_of_calls());
 
+ protected:
+  explicit Collectives(KindFile file);
+
  private:
-  static Figure find_size(const RunStatistics& run);
-  static Figure find_count(const RunStatistics& run);
+  static std::function<Figure(const RunStatistics&)> work_of(const char* key);
+  Quantity time_over(const char* key, OverSteps over_steps, const char* title, int drop_order);
   static Figure find_algbw(const RunStatistics& run);
   static Figure find_busbw(const RunStatistics& run);
 };

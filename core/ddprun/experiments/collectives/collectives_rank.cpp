@@ -17,16 +17,16 @@ namespace {
 /// Which backend `auto` takes is known when the ranks have met, too late to refuse anything.
 void check_backend_is_named(const Experiment& e) {
   if (e.world.comm.backend != BackendKind::automatic) return;
-  throw ConfigError({.what = "experiment collectives measures a backend that is named",
-                     .where = origin_of(e.document, "world.backend"),
-                     .got = "world.backend auto",
-                     .expected = "gloo, shm, hierarchical, mpi or nccl",
-                     .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
-                             "several"});
+  refuse(e, "world.backend",
+         {.what = "experiment collectives measures a backend that is named",
+          .got = "world.backend auto",
+          .expected = "gloo, shm, hierarchical, mpi or nccl",
+          .hint = "world: {size: 2, backend: gloo}; a sweep over world.backend compares "
+                  "several"});
 }
 
 void check_meaning(const Experiment& e) {
-  const CollectivesConfig& c = e.collectives;
+  const auto& c = e.as<CollectivesConfig>();
   const CollectivesConfig defaults;
   const std::string neighbour = said("collectives.collective", name_of(c.collective));
   refuse_unused(e, !c.reduces() && c.op != defaults.op, "collectives.op", neighbour);
@@ -38,100 +38,105 @@ void check_meaning(const Experiment& e) {
 }
 
 void check_size(const Experiment& e) {
-  const CollectivesConfig& c = e.collectives;
+  const auto& c = e.as<CollectivesConfig>();
   if (c.collective == CollectiveKind::barrier || c.elements(e.world.size) > 0) return;
   const std::int64_t least = bytes_of(c.dtype) * (c.slices() ? e.world.size : 1);
-  throw ConfigError({.what = "collectives.bytes has no room for an element of each rank",
-                     .where = origin_of(e.document, "collectives.bytes"),
-                     .got = fmt::format("{} bytes of {}", c.bytes, name_of(c.dtype)),
-                     .expected = fmt::format("at least {}", least),
-                     .hint = "raise it"});
+  refuse(e, "collectives.bytes",
+         {.what = "collectives.bytes has no room for an element of each rank",
+          .got = fmt::format("{} bytes of {}", c.bytes, name_of(c.dtype)),
+          .expected = fmt::format("at least {}", least),
+          .hint = "raise it"});
 }
 
 void check_support(const Experiment& e) {
-  const CollectivesConfig& c = e.collectives;
+  const auto& c = e.as<CollectivesConfig>();
   const BackendKind backend = e.world.comm.backend;
   const std::string lacks = backend_lacks(backend, c.collective, scalar_type(c.dtype), c.op);
   if (lacks.empty()) return;
-  throw ConfigError(
+  refuse(
+      e, "collectives.dtype",
       {.what = fmt::format("backend {} has {}", name_of(backend), lacks),
-       .where = origin_of(e.document, "collectives.dtype"),
        .got = fmt::format("{} of {} by {}", name_of(c.collective), name_of(c.dtype), name_of(c.op)),
        .expected = "a type and an operation that the backend has",
        .hint = "docs/configuration.md lists what each backend reduces"});
 }
 
 void check_exactness(const Experiment& e) {
-  const CollectivesConfig& c = e.collectives;
+  const auto& c = e.as<CollectivesConfig>();
   if (c.collective == CollectiveKind::barrier || pattern_levels(c, e.world.size) > 0) return;
-  throw ConfigError(
-      {.what = "the data could not be verified: the ranks' sum would be rounded",
-       .where = origin_of(e.document, "collectives.dtype"),
-       .got = fmt::format("{} by {} on {} ranks", name_of(c.dtype), name_of(c.op), e.world.size),
-       .expected = "a type in which sums of small integers are exact",
-       .hint = "fewer ranks, or float32"});
+  refuse(e, "collectives.dtype",
+         {.what = "the data could not be verified: the ranks' sum would be rounded",
+          .got = fmt::format("{} by {} on {} ranks", name_of(c.dtype), name_of(c.op), e.world.size),
+          .expected = "a type in which sums of small integers are exact",
+          .hint = "fewer ranks, or float32"});
 }
 
-}  // namespace
-
-const KindKeys& Collectives::keys() const {
-  static const KindKeys keys = {.sections = {"world", "collectives", "repeat", "output"},
-                                .required = {"collectives"}};
-  return keys;
-}
-
-void Collectives::check(const Experiment& experiment) const {
-  check_backend_is_named(experiment);
-  check_meaning(experiment);
-  check_size(experiment);
-  check_support(experiment);
-  check_exactness(experiment);
-}
-
-void Collectives::check_machine(const Experiment& experiment, const PluginRegistry&,
-                                std::int64_t local_ranks) const {
-  if (experiment.world.device != DeviceKind::cpu) return;
-  const std::int64_t each = experiment.collectives.buffer_bytes(experiment.world.size);
+void check_memory(const Experiment& e, std::int64_t local_ranks) {
+  const std::int64_t each = e.as<CollectivesConfig>().buffer_bytes(e.world.size);
   const std::int64_t available = proc_bytes("/proc/meminfo", "MemAvailable");
   if (each * local_ranks <= available) return;
-  throw ConfigError(
+  refuse(
+      e, "collectives.bytes",
       {.what = "the buffers of the ranks exceed this machine's free memory",
-       .where = origin_of(experiment.document, "collectives.bytes"),
        .got = fmt::format("{} rank{} with {:.1f} GB of buffers each", local_ranks,
                           local_ranks == 1 ? "" : "s", static_cast<double>(each) * 1e-9),
        .expected = fmt::format("at most {:.1f} GB together", static_cast<double>(available) * 1e-9),
        .hint = "smaller collectives.bytes, or fewer ranks"});
 }
 
-nlohmann::json Collectives::work(const Experiment& experiment) const {
-  const CollectivesConfig& c = experiment.collectives;
-  const std::int64_t elements = c.elements(experiment.world.size);
-  return {{"bytes", elements * bytes_of(c.dtype)},
-          {"count", c.slices() ? elements / experiment.world.size : elements}};
-}
+class CollectivesKind final : public Collectives {
+ public:
+  CollectivesKind()
+      : Collectives({.own = CollectivesConfig(),
+                     .sections = {world_section(),
+                                  own_section<CollectivesConfig>(
+                                      "collectives", "which collective is measured, and on what"),
+                                  repeat_section(), output_section()}}) {}
 
-std::vector<RankResult> Collectives::run_rank(const Experiment& experiment,
-                                              const PluginRegistry& /*registry*/,
-                                              const RunContext& context) const {
-  ConnectedRank rank(experiment, context);
-  rank.connect();
-  {
-    const std::unique_ptr<CollectiveTrial> trial =
-        make_collective_trial(experiment.collectives, rank.group());
-    const RepeatConfig& repeat = experiment.repeat;
-    const auto on_sample = [&](const Sample& sample) {
-      if (sample.step == 0) rank.first_step_done();
-      if (!context.on_progress) return;
-      context.on_progress({sample.step + 1, repeat.warmup + repeat.count,
-                           fmt::format("{:.1f} µs", sample[time_us])});
-    };
-    measure_trial(*trial, rank.group(), repeat, on_sample, rank.result());
+  void check(const Experiment& experiment) const override {
+    check_backend_is_named(experiment);
+    check_meaning(experiment);
+    check_size(experiment);
+    check_support(experiment);
+    check_exactness(experiment);
   }
-  for (Sample& sample : rank.result().samples) {
-    sample[ranks_per_core] =
-        static_cast<double>(context.info.local_size) / rank.affinity().host_cores;
+
+  void check_machine(const Experiment& experiment, const PluginRegistry& /*registry*/,
+                     std::int64_t local_ranks) const override {
+    if (experiment.world.device == DeviceKind::cpu) check_memory(experiment, local_ranks);
   }
-  return rank.finish();
+
+  nlohmann::json work(const Experiment& experiment) const override {
+    const auto& c = experiment.as<CollectivesConfig>();
+    const std::int64_t elements = c.elements(experiment.world.size);
+    return {{"bytes", elements * bytes_of(c.dtype)},
+            {"count", c.slices() ? elements / experiment.world.size : elements}};
+  }
+
+  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& /*registry*/,
+                                   const RunContext& context) const override {
+    ConnectedRank rank(experiment, context);
+    rank.connect();
+    {
+      const std::unique_ptr<CollectiveTrial> trial =
+          make_collective_trial(experiment.as<CollectivesConfig>(), rank.group());
+      measure_trial(
+          *trial, rank.group(), experiment.repeat,
+          [&](const Sample& sample) { rank.sample_done(sample); }, rank.result());
+    }
+    for (Sample& sample : rank.result().samples) {
+      sample[ranks_per_core] =
+          static_cast<double>(context.info.local_size) / rank.affinity().host_cores;
+    }
+    return rank.finish();
+  }
+};
+
+}  // namespace
+
+const Collectives& collectives() {
+  static const CollectivesKind kind;
+  return kind;
 }
 
 }  // namespace ddprun

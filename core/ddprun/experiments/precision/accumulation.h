@@ -4,7 +4,7 @@
 
 #include <c10/core/Device.h>
 
-#include "ddprun/config/demonstration_config.h"
+#include "ddprun/experiments/precision/demonstration_config.h"
 
 namespace ddprun {
 

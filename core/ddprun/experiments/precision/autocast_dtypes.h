@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/config/demonstration_config.h"
+#include "ddprun/experiments/precision/demonstration_config.h"
 
 namespace ddprun {
 

@@ -14,7 +14,7 @@ namespace ddprun {
 namespace {
 
 void check_meaning(const Experiment& e) {
-  const DemonstrationConfig& d = e.demonstration;
+  const auto& d = e.as<DemonstrationConfig>();
   const DemonstrationConfig defaults;
   const std::string name = said("demonstration.name", name_of(d.name));
   const bool adds = d.name == Demonstration::accumulation;
@@ -51,41 +51,49 @@ void read_dtypes(const DemonstrationConfig& config, c10::Device device, RankResu
                                      measured.finite ? "outputs and gradients" : "some are not"));
 }
 
+class PrecisionKind final : public PrecisionStudy {
+ public:
+  PrecisionKind()
+      : PrecisionStudy({.own = DemonstrationConfig(),
+                        .sections = {world_section(),
+                                     own_section<DemonstrationConfig>(
+                                         "demonstration", "what of precision is demonstrated"),
+                                     output_section()}}) {}
+
+  void check(const Experiment& experiment) const override {
+    check_meaning(experiment);
+    refuse_several_ranks(experiment,
+                         {.what = "experiment precision is of one rank: others would repeat it",
+                          .hint = "remove it"});
+  }
+
+  nlohmann::json work(const Experiment&) const override { return nlohmann::json::object(); }
+
+  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& /*registry*/,
+                                   const RunContext& context) const override {
+    ConnectedRank rank(experiment, context);
+    rank.connect();
+    const auto& config = experiment.as<DemonstrationConfig>();
+    const c10::Device device = rank.device().torch_device();
+    Sample sample(*this);
+    const std::int64_t begin_ns = now_ns();
+    if (config.name == Demonstration::accumulation) {
+      add_numbers(config, device, sample, rank.result());
+    } else {
+      read_dtypes(config, device, rank.result());
+    }
+    sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
+    rank.first_step_done();
+    rank.result().samples.push_back(std::move(sample));
+    return rank.finish();
+  }
+};
+
 }  // namespace
 
-const KindKeys& PrecisionStudy::keys() const {
-  static const KindKeys keys = {.sections = {"world", "demonstration", "output"},
-                                .required = {"demonstration"}};
-  return keys;
-}
-
-void PrecisionStudy::check(const Experiment& experiment) const {
-  check_meaning(experiment);
-  refuse_several_ranks(
-      experiment,
-      {.what = "experiment precision is of one rank: others would repeat it", .hint = "remove it"});
-}
-
-nlohmann::json PrecisionStudy::work(const Experiment&) const { return nlohmann::json::object(); }
-
-std::vector<RankResult> PrecisionStudy::run_rank(const Experiment& experiment,
-                                                 const PluginRegistry& /*registry*/,
-                                                 const RunContext& context) const {
-  ConnectedRank rank(experiment, context);
-  rank.connect();
-  const DemonstrationConfig& config = experiment.demonstration;
-  const c10::Device device = rank.device().torch_device();
-  Sample sample(*this);
-  const std::int64_t begin_ns = now_ns();
-  if (config.name == Demonstration::accumulation) {
-    add_numbers(config, device, sample, rank.result());
-  } else {
-    read_dtypes(config, device, rank.result());
-  }
-  sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
-  rank.first_step_done();
-  rank.result().samples.push_back(std::move(sample));
-  return rank.finish();
+const PrecisionStudy& precision_study() {
+  static const PrecisionKind kind;
+  return kind;
 }
 
 }  // namespace ddprun

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/groups.h"
-#include "ddprun/config/demonstration_config.h"
+#include "ddprun/experiments/precision/demonstration_config.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 
@@ -30,18 +30,12 @@ double median(const RunStatistics& run, const Quantity& quantity) {
   return run[quantity].steps.median;
 }
 
-std::string types_in_words(const Run& run) {
-  switch (value_named<SumTypes>(demonstration(run).at("sum").get<std::string>())) {
-    case SumTypes::float32:
-      return "float32 added in float32";
-    case SumTypes::float16:
-      return "float16 added in float16";
-    case SumTypes::float16_to_float32:
-      return "float16 added in float32";
-    case SumTypes::converted_float16_to_float32:
-      return "float16, converted, added in float32";
-  }
-  return {};
+const char* types_in_words(const Run& run) {
+  constexpr std::array kWords = {"float32 added in float32", "float16 added in float16",
+                                 "float16 added in float32",
+                                 "float16, converted, added in float32"};
+  const auto types = value_named<SumTypes>(demonstration(run).at("sum").get<std::string>());
+  return kWords.at(static_cast<std::size_t>(types));
 }
 
 /// Layer norm is the one operator of the model whose dtype depends on the device: CUDA's autocast
@@ -106,9 +100,24 @@ Finding dtypes_finding(const RunStatistics& run) {
 
 }  // namespace
 
-const PrecisionStudy& precision_study() {
-  static const PrecisionStudy kind;
-  return kind;
+PrecisionStudy::PrecisionStudy(KindFile file)
+    : RunnableKind(
+          {.name = "precision",
+           .table_note = "What was computed once, on one rank; errors are against float64",
+           .checks = {{"sum_by_scalars", "the sum that of scalar arithmetic, bit for bit"},
+                      {"fc1_by_hand", "fc1's output that of operands cast by hand, bit for bit"},
+                      {"finite", "all values finite"}}},
+          std::move(file)) {}
+
+Quantity PrecisionStudy::error_of(const char* key, const char* title, int drop_order,
+                                  const char* meaning) {
+  return {.key = key,
+          .optional = true,
+          .title = title,
+          .drop_order = drop_order,
+          .timed = false,
+          .text = text_as("{:+.2e}"),
+          .meaning = meaning};
 }
 
 std::string PrecisionStudy::in_short(const RunStatistics& run) const {
@@ -118,19 +127,6 @@ std::string PrecisionStudy::in_short(const RunStatistics& run) const {
 
 Facts PrecisionStudy::facts(const Run& run) const {
   return adds(run) ? accumulation_facts(run) : dtype_facts(run);
-}
-
-std::string PrecisionStudy::in_words(const std::string& check) const {
-  static const std::map<std::string, std::string> words = {
-      {"sum_by_scalars", "the sum that of scalar arithmetic, bit for bit"},
-      {"fc1_by_hand", "fc1's output that of operands cast by hand, bit for bit"},
-      {"finite", "all values finite"}};
-  const auto found = words.find(check);
-  return found != words.end() ? found->second : check;
-}
-
-std::string PrecisionStudy::table_note() const {
-  return "What was computed once, on one rank; errors are against float64";
 }
 
 std::vector<Finding> PrecisionStudy::findings(const std::vector<const RunStatistics*>& runs) const {

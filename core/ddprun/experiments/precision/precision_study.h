@@ -8,19 +8,10 @@
 
 namespace ddprun {
 
-struct PrecisionStudy final : RunnableKind {
-  PrecisionStudy() : RunnableKind("precision") {}
+struct PrecisionStudy : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
-  std::string in_words(const std::string& check) const override;
-  std::string table_note() const override;
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
-
-  const KindKeys& keys() const override;
-  void check(const Experiment& experiment) const override;
-  nlohmann::json work(const Experiment& experiment) const override;
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                   const RunContext& context) const override;
 
   const Quantity& time_us =
       declare({.key = "time_us",
@@ -40,29 +31,20 @@ struct PrecisionStudy final : RunnableKind {
                .timed = false,
                .text = text_as("{:.7g}"),
                .meaning = "`demonstration.addend` x `demonstration.count`, in float64"});
-  const Quantity& error = declare({.key = "error",
-                                   .optional = true,
-                                   .title = "error",
-                                   .timed = false,
-                                   .text = text_as("{:+.2e}"),
-                                   .meaning = "`sum` - `exact`"});
-  const Quantity& addends_error = declare(
-      {.key = "addends_error",
-       .optional = true,
-       .title = "of the addends",
-       .drop_order = 1,
-       .timed = false,
-       .text = text_as("{:+.2e}"),
-       .meaning = "the error of adding the rounded addend without rounding any sum: the rounded "
-                  "addend x `demonstration.count` - `exact`"});
+  const Quantity& error = declare(error_of("error", "error", 0, "`sum` - `exact`"));
+  const Quantity& addends_error = declare(error_of(
+      "addends_error", "of the addends", 1,
+      "the error of adding the rounded addend without rounding any sum: the rounded addend x "
+      "`demonstration.count` - `exact`"));
   const Quantity& sums_error =
-      declare({.key = "sums_error",
-               .optional = true,
-               .title = "of the sums",
-               .drop_order = 1,
-               .timed = false,
-               .text = text_as("{:+.2e}"),
-               .meaning = "what rounding each sum adds to that: `error` - `addends_error`"});
+      declare(error_of("sums_error", "of the sums", 1,
+                       "what rounding each sum adds to that: `error` - `addends_error`"));
+
+ protected:
+  explicit PrecisionStudy(KindFile file);
+
+ private:
+  static Quantity error_of(const char* key, const char* title, int drop_order, const char* meaning);
 };
 
 /// The one object of the kind.

@@ -22,14 +22,15 @@ class Alone : public Strategy {
 };
 
 Experiment on_one_process(Experiment experiment) {
-  experiment.train.global_batch = experiment.global_batch();
-  experiment.train.batch_per_rank = 0;
-  experiment.train.accumulate = 1;
-  experiment.model.kernels = KernelSet::reference;
-  experiment.model.recompute = {};
+  TrainingConfig& config = training(experiment);
+  config.train.global_batch = global_batch(experiment);
+  config.train.batch_per_rank = 0;
+  config.train.accumulate = 1;
+  config.model.kernels = KernelSet::reference;
+  config.model.recompute = {};
+  config.optimizer.overlap = false;
+  config.execution = {};
   experiment.world.size = 1;
-  experiment.optimizer.overlap = false;
-  experiment.execution = {};
   return experiment;
 }
 
@@ -106,10 +107,11 @@ void OneProcess::enter_gradients(const RunStep& step, const at::Tensor& own, Dif
 void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Differences& out) {
   const FlatBuffers& buffers = trainer_->data_parallel().buffers();
   const double lr = trainer_->last_scalars().lr;
-  const double own_factor = clip_factor(own, whole_.optimizer.clip_norm);
-  const double run_factor = clip_factor(step.gradients, whole_.optimizer.clip_norm);
-  const bool sgd = whole_.optimizer.name == OptimizerKind::sgd;
-  const std::vector<GroupSettings> groups = group_settings(buffers.names(), whole_.optimizer);
+  const OptimizerConfig& optimizer = training(whole_).optimizer;
+  const double own_factor = clip_factor(own, optimizer.clip_norm);
+  const double run_factor = clip_factor(step.gradients, optimizer.clip_norm);
+  const bool sgd = optimizer.name == OptimizerKind::sgd;
+  const std::vector<GroupSettings> groups = group_settings(buffers.names(), optimizer);
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.range(index);
     const std::string& name = buffers.name(index);

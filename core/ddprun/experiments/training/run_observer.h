@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "ddprun/config/run_config.h"
 #include "ddprun/device/device.h"
+#include "ddprun/experiments/training/training_config.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/result/rank_result.h"
 

@@ -12,9 +12,9 @@
 namespace ddprun {
 
 RunPlugins make_plugins(const PluginRegistry& registry, const Experiment& experiment) {
-  return {.strategy = make_strategy(registry, experiment.strategy),
-          .precision = make_precision(registry, experiment.precision),
-          .attention = make_attention(registry, experiment.attention)};
+  return {.strategy = make_strategy(registry, experiment.plugin(PluginKind::strategy)),
+          .precision = make_precision(registry, experiment.plugin(PluginKind::precision)),
+          .attention = make_attention(registry, experiment.plugin(PluginKind::attention))};
 }
 
 namespace {
@@ -30,23 +30,24 @@ std::int64_t most_units_recomputed(const ModelConfig& model) {
 }  // namespace
 
 RunDescription describe_run(const Experiment& experiment, Precision& precision) {
-  const ModelConfig& model = experiment.model;
+  const TrainingConfig& config = training(experiment);
+  const ModelConfig& model = config.model;
   RunDescription run{.world_size = static_cast<int>(experiment.world.size),
                      .device = experiment.world.device,
                      .compute_capability = experiment.world.device == DeviceKind::cpu
                                                ? 0
                                                : std::numeric_limits<int>::max(),
                      .backend = experiment.world.comm.backend,
-                     .execution = experiment.execution.mode,
-                     .micro_batch = experiment.micro_batch(),
-                     .accumulate = experiment.train.accumulate,
+                     .execution = config.execution.mode,
+                     .micro_batch = micro_batch(experiment),
+                     .accumulate = config.train.accumulate,
                      .context_length = model.context_length,
                      .heads = model.heads,
                      .head_dim = model.head_dim(),
                      .d_ff = model.d_ff,
                      .kernels = model.kernels,
                      .recomputed_units = most_units_recomputed(model),
-                     .optimizer = experiment.optimizer};
+                     .optimizer = config.optimizer};
   return described_with(std::move(run), precision);
 }
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/experiments/training/training_config.h"
 #include "ddprun/plugin/run_description.h"
 
 namespace ddprun {

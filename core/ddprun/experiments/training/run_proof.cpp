@@ -53,8 +53,8 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
     : experiment_(experiment),
       trainer_(trainer),
       group_(group),
-      steps_(experiment.train.warmup_steps + experiment.train.steps),
-      drawn_(drawn_steps(static_cast<std::uint64_t>(experiment.train.seed), steps_)) {}
+      steps_(training(experiment).train.all_steps()),
+      drawn_(drawn_steps(static_cast<std::uint64_t>(training(experiment).train.seed), steps_)) {}
 
 bool RunProof::begin() {
   enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
@@ -130,8 +130,8 @@ void RunProof::look(const std::string& when) {
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
-  const int micro_batches = experiment_.batch_per_rank() > experiment_.micro_batch() ? 2 : 1;
-  const auto seed = static_cast<std::uint64_t>(experiment_.train.seed);
+  const int micro_batches = batch_per_rank(experiment_) > micro_batch(experiment_) ? 2 : 1;
+  const auto seed = static_cast<std::uint64_t>(training(experiment_).train.seed);
   enter(check_integer_gradients(data_parallel, group_,
                                 {micro_batches, counter_hash(~seed, rounds_++)}),
         when);
@@ -149,7 +149,7 @@ void RunProof::enter(Check check, const std::string& when) {
   }
   if (check.status == CheckStatus::failed) {
     check.detail =
-        fmt::format("strategy {}: {}failed {}: {}", experiment_.strategy.name,
+        fmt::format("strategy {}: {}failed {}: {}", experiment_.plugin(PluginKind::strategy).name,
                     held_[place].empty() ? "" : "held " + held_[place] + ", ", when, check.detail);
   } else {
     held_[place] = when;

@@ -1,6 +1,4 @@
 // One rank of one experiment: connect, build, prove, warm up, measure, prove, gather.
-#include "ddprun/experiments/training/run_rank.h"
-
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -26,9 +24,10 @@ namespace {
 
 /// The step whose phases are looked at: the last of the warm-up that runs phase by phase.
 std::optional<std::int64_t> observed_step(const Experiment& experiment) {
-  const std::int64_t warmup = experiment.train.warmup_steps;
+  const TrainingConfig& config = training(experiment);
+  const std::int64_t warmup = config.train.warmup_steps;
   if (warmup == 0) return {};
-  if (experiment.execution.mode == ExecutionMode::cuda_graph) {
+  if (config.execution.mode == ExecutionMode::cuda_graph) {
     return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
   }
   return warmup - 1;
@@ -36,15 +35,15 @@ std::optional<std::int64_t> observed_step(const Experiment& experiment) {
 
 /// What the blocks keep for backward, by formula; empty where there is none.
 std::string activation_words(const Experiment& experiment, const RunPlugins& plugins) {
-  const ModelConfig& model = experiment.model;
+  const ModelConfig& model = training(experiment).model;
   // Blocks that are frozen may keep nothing.
-  if (model.kernels != KernelSet::fused || experiment.train.measure == StepExtent::forward ||
-      !model.frozen.empty()) {
+  if (model.kernels != KernelSet::fused ||
+      training(experiment).train.measure == StepExtent::forward || !model.frozen.empty()) {
     return {};
   }
   const auto element_bytes =
       static_cast<std::int64_t>(c10::elementSize(plugins.precision->dtypes().buffers.compute));
-  const AttentionSizes sizes{.batch = experiment.micro_batch(),
+  const AttentionSizes sizes{.batch = micro_batch(experiment),
                              .heads = model.heads,
                              .queries = model.context_length,
                              .keys = model.context_length,
@@ -53,7 +52,7 @@ std::string activation_words(const Experiment& experiment, const RunPlugins& plu
   const auto attention =
       called(*plugins.attention, "memory()", [&] { return plugins.attention->memory(sizes); });
   if (!attention) return {};
-  const BlockBytes block = fused_block_bytes(model, experiment.micro_batch() * model.context_length,
+  const BlockBytes block = fused_block_bytes(model, micro_batch(experiment) * model.context_length,
                                              element_bytes, attention->saved);
   const ActivationBytes bytes =
       activation_bytes(recompute_plan(model.recompute, model.layers), model.layers, block);
@@ -82,9 +81,10 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
   Evaluation evaluation(experiment, trainer, rank.group());
   Device& device = rank.device();
   RankResult& result = rank.result();
-  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  const TrainConfig& train = training(experiment).train;
+  const std::int64_t steps = train.all_steps();
   for (std::int64_t index = 0; index < steps; ++index) {
-    if (index == experiment.train.warmup_steps) device.reset_memory();
+    if (index == train.warmup_steps) device.reset_memory();
     // Ranks start a step together; skew of one step does not leak into the next.
     rank.group().barrier("step");
     observer.before_step(index);
@@ -117,11 +117,12 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
 
 }  // namespace
 
-std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                 const RunContext& context) {
+std::vector<RankResult> Training::run_rank(const Experiment& experiment,
+                                           const PluginRegistry& registry,
+                                           const RunContext& context) const {
   const RankInfo& info = context.info;
   ConnectedRank rank(experiment, context);
-  RunObserver observer(experiment.profile, rank.device(), observed_step(experiment),
+  RunObserver observer(training(experiment).profile, rank.device(), observed_step(experiment),
                        info.rank == 0 ? context.folder : "");
   rank.connect();
   RankResult& result = rank.result();

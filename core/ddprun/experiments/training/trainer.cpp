@@ -38,16 +38,17 @@ std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::i
 
 Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
     : experiment_(experiment),
+      config_(training(experiment)),
       group_(group),
       device_(group.device()),
       plugins_(std::move(plugins)),
-      model_(experiment.model, *plugins_.attention,
-             static_cast<std::uint64_t>(experiment.train.seed), device_.torch_device()),
-      data_(open_data(experiment.data, experiment.model.vocab_size, experiment.model.context_length,
-                      static_cast<std::uint64_t>(experiment.train.seed))),
-      micro_batches_(experiment.global_batch() / (group.size() * experiment.micro_batch())),
+      model_(config_.model, *plugins_.attention, static_cast<std::uint64_t>(config_.train.seed),
+             device_.torch_device()),
+      data_(open_data(config_.data, config_.model.vocab_size, config_.model.context_length,
+                      static_cast<std::uint64_t>(config_.train.seed))),
+      micro_batches_(global_batch(experiment) / (group.size() * micro_batch(experiment))),
       inputs_(micro_batches_) {
-  check_planned(*data_, experiment.data, experiment.data_hash);
+  check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
   if (group.rank() != 0) {
     for (const NamedTensor& parameter : model_.parameters()) {
@@ -55,8 +56,8 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
     }
   }
   data_parallel_ = std::make_unique<DataParallel>(
-      model_.parameters(), group, *plugins_.strategy, *plugins_.precision, experiment.optimizer,
-      describe_run(experiment, *plugins_.precision), experiment.train.measure);
+      model_.parameters(), group, *plugins_.strategy, *plugins_.precision, config_.optimizer,
+      describe_run(experiment, *plugins_.precision), config_.train.measure);
   model_.use_linear([this](const at::Tensor& x, const at::Tensor& weight) {
     return data_parallel_->linear(x, weight);
   });
@@ -66,11 +67,11 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
   model_.use_as_in_forward([this](const std::function<at::Tensor()>& part) {
     return data_parallel_->forward_again(part);
   });
-  if (experiment.model.kernels == KernelSet::fused) model_.use_memory(data_parallel_->slots());
+  if (config_.model.kernels == KernelSet::fused) model_.use_memory(data_parallel_->slots());
 }
 
 void Trainer::load_inputs(std::int64_t index) {
-  const std::int64_t count = experiment_.micro_batch();
+  const std::int64_t count = micro_batch(experiment_);
   const auto device = device_.torch_device();
   for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
     const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
@@ -117,7 +118,7 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
   if (on_synchronized) on_synchronized();
   if (data_parallel_->extent() == StepExtent::step) {
-    state_.outcome = data_parallel_->step(lr_, experiment_.optimizer.clip_norm);
+    state_.outcome = data_parallel_->step(lr_, config_.optimizer.clip_norm);
   } else {
     data_parallel_->drop_gradients();
   }
@@ -138,15 +139,15 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   const Training& q = training();
   Sample sample(q);
   sample.step = index;
-  sample.warmup = index < experiment_.train.warmup_steps;
-  const std::int64_t steps = experiment_.train.warmup_steps + experiment_.train.steps;
+  sample.warmup = index < config_.train.warmup_steps;
+  const std::int64_t steps = config_.train.all_steps();
   group_.take_records();  // whatever went before is not of this step
-  lr_ = learning_rate(experiment_.optimizer, index, steps);
+  lr_ = learning_rate(config_.optimizer, index, steps);
   std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
   const Mark begin = device_.mark();
   load_inputs(index);
   data_parallel_->begin_step(lr_);
-  if (experiment_.execution.mode == ExecutionMode::cuda_graph &&
+  if (config_.execution.mode == ExecutionMode::cuda_graph &&
       index >= ExecutionConfig::kEagerSteps) {
     replay_step();
   } else {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "ddprun/config/experiment.h"
 #include "ddprun/data/data.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/model/transformer.h"
@@ -22,11 +21,11 @@ struct StepScalars {
   bool skipped = false;      ///< gradients overflowed
 };
 
-/// run_rank() and verify_rank() call it step by step. Use it on the training thread only.
+/// Training::run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:
   /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
-  /// global batch by group.rank() of group.size(), in micro-batches of experiment.micro_batch()
+  /// global batch by group.rank() of group.size(), in micro-batches of micro_batch(experiment)
   /// sequences. On ranks other than 0 parameters are NaN until the strategy sends those of rank 0.
   /// Throws Error.
   Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
@@ -93,6 +92,7 @@ class Trainer {
   void fill_communication(std::int64_t last_gradient_ns, Sample& sample);
 
   const Experiment& experiment_;
+  const TrainingConfig& config_;
   ProcessGroup& group_;
   Device& device_;
   RunPlugins plugins_;

@@ -5,72 +5,44 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/text.h"
-#include "ddprun/config/experiment.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/measure/device_peak.h"
-#include "ddprun/model/transformer.h"
 #include "ddprun/result/run_statistics.h"
 
 namespace ddprun {
 
 namespace {
 
-/// Of one step, all ranks together.
-struct StepWork {
-  double sequences = 0;
-  double tokens = 0;
-  double flops = 0;  // of the matrix products, as far as the step goes
-};
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepWork, sequences, tokens, flops)
-
 double median_step_ms(const RunStatistics& run) { return run[training().step_ms].steps.median; }
 
 Figure quotient(double above, double below) { return below > 0 ? Figure{above / below} : Figure{}; }
 
-Figure per_second(const RunStatistics& run, double StepWork::*work) {
-  return quotient(run.run().work.get<StepWork>().*work, median_step_ms(run) * 1e-3);
+Figure per_second(const RunStatistics& run, const char* work) {
+  return quotient(run.run().work.at(work).get<double>(), median_step_ms(run) * 1e-3);
 }
 
 bool communicates(const RunStatistics& run) { return run[training().collectives].steps.mean > 0; }
 
 }  // namespace
 
-const Training& training() {
-  static const Training kind;
-  return kind;
-}
-
-nlohmann::json Training::work(const Experiment& experiment) const {
-  const auto sequences = static_cast<double>(experiment.global_batch());
-  const double tokens = sequences * static_cast<double>(experiment.model.context_length);
-  const bool forward = experiment.train.measure == StepExtent::forward;
-  const double share = forward ? 1.0 / 3 : 1.0;  // backward has two products for each of forward
-  return StepWork{sequences, tokens, tokens * matmul_flops_per_token(experiment.model) * share};
-}
-
-std::string Training::in_words(const std::string& check) const {
-  static const std::map<std::string, std::string> words = {
-      {"integer_gradients", "integer gradients averaged exactly"},
-      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
-      {"parameters_equal", "parameters equal on all ranks at the end"},
-      {"compute_copy", "the model reads these parameters"},
-      {"step_scalars_equal", "learning rate and clipping equal in each step"},
-      {"parameters_unchanged", "parameters as they were at the start"},
-      {"loss_again", "the loss computed again"},
-      {"collectives_as_planned", "collectives as planned"}};
-  const auto found = words.find(check);
-  return found != words.end() ? found->second : check;
-}
-
-std::string Training::table_note() const {
-  return "Times in milliseconds: median over the measured steps (± standard deviation)";
-}
-
-std::string Training::memory_hint() const { return "a smaller batch, context or model"; }
+Training::Training(KindFile file)
+    : RunnableKind(
+          {.name = "training",
+           .table_note =
+               "Times in milliseconds: median over the measured steps (± standard deviation)",
+           .memory_hint = "a smaller batch, context or model",
+           .checks = {{"integer_gradients", "integer gradients averaged exactly"},
+                      {"initial_parameters_equal", "parameters equal on all ranks at the start"},
+                      {"parameters_equal", "parameters equal on all ranks at the end"},
+                      {"compute_copy", "the model reads these parameters"},
+                      {"step_scalars_equal", "learning rate and clipping equal in each step"},
+                      {"parameters_unchanged", "parameters as they were at the start"},
+                      {"loss_again", "the loss computed again"},
+                      {"collectives_as_planned", "collectives as planned"}}},
+          std::move(file)) {}
 
 std::string Training::in_short(const RunStatistics& run) const {
   const double last_loss = run[loss].last;
@@ -103,9 +75,7 @@ Figure Training::find_contention(const RunStatistics& run,
   return figure;
 }
 
-Figure Training::find_tokens_per_s(const RunStatistics& run) {
-  return per_second(run, &StepWork::tokens);
-}
+Figure Training::find_tokens_per_s(const RunStatistics& run) { return per_second(run, "tokens"); }
 
 Figure Training::find_s_per_million_tokens(const RunStatistics& run) {
   return quotient(1e6, find_tokens_per_s(run).value.value_or(0));
@@ -122,11 +92,11 @@ Figure Training::find_weak_efficiency(const RunStatistics& run,
 }
 
 Figure Training::find_samples_per_s(const RunStatistics& run) {
-  return per_second(run, &StepWork::sequences);
+  return per_second(run, "sequences");
 }
 
 Figure Training::find_tflops(const RunStatistics& run) {
-  Figure figure = per_second(run, &StepWork::flops);
+  Figure figure = per_second(run, "flops");
   if (figure.value) *figure.value *= 1e-12 / static_cast<double>(run.run().ranks.size());
   return figure;
 }

@@ -1,7 +1,7 @@
 // The kind of experiment that trains: what it measures in each step, and the figures of a run, in
 // the order of the table. A new quantity is one declaration here.
 //
-// Family: training.cpp training_rank.cpp training_findings.cpp
+// Family: training.cpp training_findings.cpp training_check.cpp training_rank.cpp run_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -9,29 +9,18 @@
 
 namespace ddprun {
 
-struct Training final : RunnableKind {
+struct Training : RunnableKind {
   /// Overlap below this share of the communication is noise of the clocks, not overlap.
   static constexpr double kObservedOverlap = 0.01;
 
-  Training() : RunnableKind("training") {}
   std::string in_short(const RunStatistics& run) const override;
-  std::string in_words(const std::string& check) const override;
-  std::string table_note() const override;
-  std::string memory_hint() const override;
   /// The fastest row beside its base, the communication that overlap hides, what a precision gains,
   /// the efficiency at the most ranks, and how far runs of one row differ. Rows that were not
   /// proved, or diverged, are in none.
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
-
-  const KindKeys& keys() const override;
   void check(const Experiment& experiment) const override;
-  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override;
-  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t local_ranks) const override;
-  nlohmann::json work(const Experiment& experiment) const override;
   std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
                                    const RunContext& context) const override;
-  VerifyRank verify_rank() const override;
 
   const Quantity& step_ms =
       declare({.key = "step_ms",
@@ -299,6 +288,9 @@ struct Training final : RunnableKind {
                .text = text_as("{:.1f} %", 100),
                .meaning = "T0 / T, of this row and (0) of [the same work per rank](#scaling) on "
                           "the fewest ranks"});
+
+ protected:
+  explicit Training(KindFile file);
 
  private:
   static Figure find_exposed_share(const RunStatistics& run);

@@ -1,6 +1,4 @@
 // Settings of training that contradict each other, or that would be ignored: with the arithmetic.
-#include "ddprun/experiments/training/training_check.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,8 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/experiments/training/training_config.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/recompute_config.h"
 #include "ddprun/optim/parameter_groups.h"
@@ -30,8 +30,8 @@ void at_origin(const Experiment& e, const std::string& key, const std::function<
   }
 }
 
-void check_model(const Experiment& e) {
-  const ModelConfig& m = e.model;
+void check_model(const Experiment& e, const TrainingConfig& c) {
+  const ModelConfig& m = c.model;
   const std::string got =
       "d_model " + std::to_string(m.d_model) + ", heads " + std::to_string(m.heads);
   const std::string where =
@@ -52,9 +52,9 @@ void check_model(const Experiment& e) {
                        .expected = "d_model / heads even",
                        .hint = "change d_model or heads"});
   }
-  at_origin(e, "model.frozen", [&] { model_parameters(e.model); });
-  refuse_unused(e, !m.frozen.empty() && e.train.measure == StepExtent::forward, "model.frozen",
-                said("train.measure", name_of(e.train.measure)));
+  at_origin(e, "model.frozen", [&] { model_parameters(c.model); });
+  refuse_unused(e, !m.frozen.empty() && c.train.measure == StepExtent::forward, "model.frozen",
+                said("train.measure", name_of(c.train.measure)));
 }
 
 /// The batch of all ranks, or of one, must split into micro-batches.
@@ -63,26 +63,26 @@ void check_divisible(const Experiment& e, const std::string& key, std::int64_t b
   if (batch % divisor == 0) return;
   const std::int64_t above = (batch / divisor + 1) * divisor;
   const std::int64_t below = above - divisor;
-  throw ConfigError({.what = key + " " + std::to_string(batch) + " is not divisible by " + parts,
-                     .where = origin_of(e.document, key),
-                     .got = std::to_string(batch),
-                     .expected = "a multiple of " + std::to_string(divisor),
-                     .hint = (below > 0 ? "the nearest are " + std::to_string(below) + " and "
-                                        : "the nearest is ") +
-                             std::to_string(above)});
+  refuse(e, key,
+         {.what = key + " " + std::to_string(batch) + " is not divisible by " + parts,
+          .got = std::to_string(batch),
+          .expected = "a multiple of " + std::to_string(divisor),
+          .hint = (below > 0 ? "the nearest are " + std::to_string(below) + " and "
+                             : "the nearest is ") +
+                  std::to_string(above)});
 }
 
-void check_batch(const Experiment& e) {
-  const TrainConfig& t = e.train;
+void check_batch(const Experiment& e, const TrainingConfig& c) {
+  const TrainConfig& t = c.train;
   const bool global = t.global_batch > 0;
   if (global == (t.batch_per_rank > 0)) {
-    throw ConfigError({.what = "train must give the batch exactly once",
-                       .where = origin_of(e.document, "train"),
-                       .got = global ? "global_batch " + std::to_string(t.global_batch) +
-                                           " and batch_per_rank " + std::to_string(t.batch_per_rank)
-                                     : "neither global_batch nor batch_per_rank",
-                       .expected = "global_batch (over all ranks) or batch_per_rank",
-                       .hint = global ? "remove one of them" : "train: {global_batch: 8}"});
+    refuse(e, "train",
+           {.what = "train must give the batch exactly once",
+            .got = global ? "global_batch " + std::to_string(t.global_batch) +
+                                " and batch_per_rank " + std::to_string(t.batch_per_rank)
+                          : "neither global_batch nor batch_per_rank",
+            .expected = "global_batch (over all ranks) or batch_per_rank",
+            .hint = global ? "remove one of them" : "train: {global_batch: 8}"});
   }
   const std::string accumulation = std::to_string(t.accumulate) + " accumulation";
   if (global) {
@@ -93,38 +93,37 @@ void check_batch(const Experiment& e) {
   }
 }
 
-void check_schedule(const Experiment& e) {
-  const ScheduleConfig& schedule = e.optimizer.schedule;
-  const std::int64_t steps = e.train.warmup_steps + e.train.steps;
+void check_schedule(const Experiment& e, const TrainingConfig& c) {
+  const ScheduleConfig& schedule = c.optimizer.schedule;
+  const std::int64_t steps = c.train.all_steps();
   if (schedule.warmup_steps > steps) {
-    throw ConfigError(
-        {.what = "the learning rate would never finish its warm-up",
-         .where = origin_of(e.document, "optimizer.schedule.warmup_steps"),
-         .got = std::to_string(schedule.warmup_steps) + " warm-up steps of the schedule",
-         .expected = "at most the " + std::to_string(steps) +
-                     " steps of the run (train.warmup_steps " +
-                     std::to_string(e.train.warmup_steps) + " + train.steps " +
-                     std::to_string(e.train.steps) + ")",
-         .hint = "lower it, or train longer"});
+    refuse(e, "optimizer.schedule.warmup_steps",
+           {.what = "the learning rate would never finish its warm-up",
+            .got = std::to_string(schedule.warmup_steps) + " warm-up steps of the schedule",
+            .expected = "at most the " + std::to_string(steps) +
+                        " steps of the run (train.warmup_steps " +
+                        std::to_string(c.train.warmup_steps) + " + train.steps " +
+                        std::to_string(c.train.steps) + ")",
+            .hint = "lower it, or train longer"});
   }
-  if (schedule.min_lr > e.optimizer.lr) {
-    throw ConfigError({.what = "optimizer.schedule.min_lr is above optimizer.lr",
-                       .where = origin_of(e.document, "optimizer.schedule.min_lr"),
-                       .got = number_text(schedule.min_lr),
-                       .expected = "at most " + number_text(e.optimizer.lr),
-                       .hint = "lr is the schedule's highest rate"});
+  if (schedule.min_lr > c.optimizer.lr) {
+    refuse(e, "optimizer.schedule.min_lr",
+           {.what = "optimizer.schedule.min_lr is above optimizer.lr",
+            .got = number_text(schedule.min_lr),
+            .expected = "at most " + number_text(c.optimizer.lr),
+            .hint = "lr is the schedule's highest rate"});
   }
 }
 
-void check_optimizer(const Experiment& e) {
-  const OptimizerConfig& o = e.optimizer;
+void check_optimizer(const Experiment& e, const TrainingConfig& c) {
+  const OptimizerConfig& o = c.optimizer;
   const OptimizerConfig defaults;
   if (o.betas.size() != 2) {
-    throw ConfigError({.what = "optimizer.betas must hold two numbers",
-                       .where = origin_of(e.document, "optimizer.betas"),
-                       .got = fmt::format("[{}]", fmt::join(o.betas, ", ")),
-                       .expected = "two numbers",
-                       .hint = "write both, as in [0.9, 0.95]"});
+    refuse(e, "optimizer.betas",
+           {.what = "optimizer.betas must hold two numbers",
+            .got = fmt::format("[{}]", fmt::join(o.betas, ", ")),
+            .expected = "two numbers",
+            .hint = "write both, as in [0.9, 0.95]"});
   }
   const std::string name = said("optimizer.name", name_of(o.name));
   const bool adamw = o.name == OptimizerKind::adamw;
@@ -134,43 +133,43 @@ void check_optimizer(const Experiment& e) {
   const bool constant = o.schedule.name == Schedule::constant;
   const std::string schedule = said("optimizer.schedule.name", name_of(o.schedule.name));
   refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
-  at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(e.model), o); });
+  at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(c.model), o); });
   if (o.overlap && o.clip_norm > 0) {
-    throw ConfigError({.what = "optimizer.overlap cannot run with optimizer.clip_norm",
-                       .where = origin_of(e.document, "optimizer.overlap"),
-                       .got = "clip_norm " + number_text(o.clip_norm),
-                       .expected = "clip_norm 0",
-                       .hint = "clipping needs the norm of all gradients before the first update: "
-                               "remove one of them"});
+    refuse(e, "optimizer.overlap",
+           {.what = "optimizer.overlap cannot run with optimizer.clip_norm",
+            .got = "clip_norm " + number_text(o.clip_norm),
+            .expected = "clip_norm 0",
+            .hint = "clipping needs the norm of all gradients before the first update: "
+                    "remove one of them"});
   }
 }
 
-void check_data(const Experiment& e) {
-  const std::string source = said("data.source", name_of(e.data.source));
-  const bool random = e.data.source == DataKind::random;
-  if (!random && e.data.path.empty()) {
-    throw ConfigError({.what = source + " needs data.path",
-                       .where = origin_of(e.document, "data.source"),
-                       .got = "no path",
-                       .expected = "a file or folder, or a list of them",
-                       .hint = "add `path:` under `data:`"});
+void check_data(const Experiment& e, const TrainingConfig& c) {
+  const std::string source = said("data.source", name_of(c.data.source));
+  const bool random = c.data.source == DataKind::random;
+  if (!random && c.data.path.empty()) {
+    refuse(e, "data.source",
+           {.what = source + " needs data.path",
+            .got = "no path",
+            .expected = "a file or folder, or a list of them",
+            .hint = "add `path:` under `data:`"});
   }
-  if (e.data.source == DataKind::text && e.model.vocab_size < 256) {
-    throw ConfigError({.what = "text is read as bytes, which need a vocabulary of 256",
-                       .where = origin_of(e.document, "model.vocab_size"),
-                       .got = "model.vocab_size " + std::to_string(e.model.vocab_size),
-                       .expected = ">= 256",
-                       .hint = "raise model.vocab_size"});
+  if (c.data.source == DataKind::text && c.model.vocab_size < 256) {
+    refuse(e, "model.vocab_size",
+           {.what = "text is read as bytes, which need a vocabulary of 256",
+            .got = "model.vocab_size " + std::to_string(c.model.vocab_size),
+            .expected = ">= 256",
+            .hint = "raise model.vocab_size"});
   }
-  refuse_unused(e, random && !e.data.path.empty(), "data.path", source);
-  const bool types = e.data.source == DataKind::tokens;
-  refuse_unused(e, !types && e.data.token_type != DataConfig().token_type, "data.token_type",
+  refuse_unused(e, random && !c.data.path.empty(), "data.path", source);
+  const bool types = c.data.source == DataKind::tokens;
+  refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",
                 source);
 }
 
 // Held-out data.
-void check_eval(const Experiment& e) {
-  const EvalConfig& eval = e.train.eval;
+void check_eval(const Experiment& e, const TrainingConfig& c) {
+  const EvalConfig& eval = c.train.eval;
   const std::string path = "train.eval.path";
   if (eval.every == 0) {
     const std::string never = said("train.eval.every", "0");
@@ -178,53 +177,52 @@ void check_eval(const Experiment& e) {
     refuse_unused(e, !eval.path.empty(), path, never);
     return;
   }
-  refuse_unused(e, e.train.measure != StepExtent::step, "train.eval.every",
-                said("train.measure", name_of(e.train.measure)));
-  const std::string source = said("data.source", name_of(e.data.source));
-  const bool random = e.data.source == DataKind::random;
+  refuse_unused(e, c.train.measure != StepExtent::step, "train.eval.every",
+                said("train.measure", name_of(c.train.measure)));
+  const std::string source = said("data.source", name_of(c.data.source));
+  const bool random = c.data.source == DataKind::random;
   refuse_unused(e, random && !eval.path.empty(), path, source);
   if (!random && eval.path.empty()) {
-    throw ConfigError({.what = "train.eval needs data that is not trained on",
-                       .where = origin_of(e.document, "train.eval"),
-                       .got = source + ", no train.eval.path",
-                       .expected = "a file or folder, or a list of them",
-                       .hint = "add `path:` under `eval:`"});
+    refuse(e, "train.eval",
+           {.what = "train.eval needs data that is not trained on",
+            .got = source + ", no train.eval.path",
+            .expected = "a file or folder, or a list of them",
+            .hint = "add `path:` under `eval:`"});
   }
 }
 
 // What a device lacks.
-void check_kernels(const Experiment& e) {
+void check_kernels(const Experiment& e, const TrainingConfig& c) {
   const bool cuda = e.world.device == DeviceKind::cuda;
-  if (cuda && e.model.kernels == KernelSet::fused) {
-    throw ConfigError({.what = "the fused kernels are not there on CUDA",
-                       .where = origin_of(e.document, "model.kernels"),
-                       .got = "model.kernels fused",
-                       .expected = "model.kernels reference",
-                       .hint = "set `kernels: reference` under `model:`"});
+  if (cuda && c.model.kernels == KernelSet::fused) {
+    refuse(e, "model.kernels",
+           {.what = "the fused kernels are not there on CUDA",
+            .got = "model.kernels fused",
+            .expected = "model.kernels reference",
+            .hint = "set `kernels: reference` under `model:`"});
   }
 }
 
 // Which blocks backward computes again.
-void check_recompute(const Experiment& e) {
+void check_recompute(const Experiment& e, const TrainingConfig& c) {
   const std::string key = "model.recompute";
-  at_origin(e, key, [&] { recompute_plan(e.model.recompute, e.model.layers); });
-  if (e.model.recompute.none()) return;
-  refuse_unused(e, e.train.measure == StepExtent::forward, key,
-                said("train.measure", name_of(e.train.measure)));
-  if (e.execution.mode == ExecutionMode::cuda_graph) {
-    throw ConfigError(
-        {.what = "model.recompute cannot run with execution.mode cuda_graph",
-         .where = origin_of(e.document, key),
-         .got = to_string(e.model.recompute),
-         .expected = "model.recompute none",
-         .hint = "a captured backward cannot put the random generator back to where the forward "
-                 "was: remove one of them"});
+  at_origin(e, key, [&] { recompute_plan(c.model.recompute, c.model.layers); });
+  if (c.model.recompute.none()) return;
+  refuse_unused(e, c.train.measure == StepExtent::forward, key,
+                said("train.measure", name_of(c.train.measure)));
+  if (c.execution.mode == ExecutionMode::cuda_graph) {
+    refuse(e, key,
+           {.what = "model.recompute cannot run with execution.mode cuda_graph",
+            .got = to_string(c.model.recompute),
+            .expected = "model.recompute none",
+            .hint = "a captured backward cannot put the random generator back to where the forward "
+                    "was: remove one of them"});
   }
 }
 
 // What would be asked for and not written.
-void check_profile(const Experiment& e) {
-  if (!e.profile.memory_snapshot) return;
+void check_profile(const Experiment& e, const TrainingConfig& c) {
+  if (!c.profile.memory_snapshot) return;
   const std::string where = origin_of(e.document, "profile.memory_snapshot");
   if (e.world.device == DeviceKind::cpu) {
     throw ConfigError({.what = "profile.memory_snapshot is the history of a GPU's allocator",
@@ -233,7 +231,7 @@ void check_profile(const Experiment& e) {
                        .expected = "world.device cuda",
                        .hint = "memory by phase is in every result, on the CPU too"});
   }
-  if (e.train.warmup_steps == 0) {
+  if (c.train.warmup_steps == 0) {
     throw ConfigError({.what = "profile.memory_snapshot records warm-up steps, and there are none",
                        .where = where,
                        .got = "train.warmup_steps 0",
@@ -243,23 +241,22 @@ void check_profile(const Experiment& e) {
 }
 
 // A graph is captured from a step of the warm-up, after some that were eager.
-void check_execution(const Experiment& e) {
-  if (e.execution.mode != ExecutionMode::cuda_graph) return;
+void check_execution(const Experiment& e, const TrainingConfig& c) {
+  if (c.execution.mode != ExecutionMode::cuda_graph) return;
   if (e.world.device != DeviceKind::cuda) {
-    throw ConfigError({.what = "execution.mode cuda_graph is of GPUs",
-                       .where = origin_of(e.document, "execution.mode"),
-                       .got = said("world.device", name_of(e.world.device)),
-                       .expected = "world.device cuda",
-                       .hint = "set `mode: eager` under `execution:`"});
+    refuse(e, "execution.mode",
+           {.what = "execution.mode cuda_graph is of GPUs",
+            .got = said("world.device", name_of(e.world.device)),
+            .expected = "world.device cuda",
+            .hint = "set `mode: eager` under `execution:`"});
   }
   const std::int64_t least = ExecutionConfig::kEagerSteps + 1;
-  if (e.train.warmup_steps < least) {
-    throw ConfigError(
-        {.what = "execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
-         .where = origin_of(e.document, "train.warmup_steps"),
-         .got = std::to_string(e.train.warmup_steps),
-         .expected = "at least " + std::to_string(least),
-         .hint = "raise train.warmup_steps"});
+  if (c.train.warmup_steps < least) {
+    refuse(e, "train.warmup_steps",
+           {.what = "execution.mode cuda_graph needs warm-up steps: the graph is captured in one",
+            .got = std::to_string(c.train.warmup_steps),
+            .expected = "at least " + std::to_string(least),
+            .hint = "raise train.warmup_steps"});
   }
 }
 
@@ -268,11 +265,11 @@ std::vector<OptionInfo> listed(OptimizerConfig config) {
 }
 
 // Options of an update, where there is none.
-void check_update(const Experiment& e) {
-  const StepExtent extent = e.train.measure;
+void check_update(const Experiment& e, const TrainingConfig& c) {
+  const StepExtent extent = c.train.measure;
   if (extent == StepExtent::step) return;
   const std::string measure = said("train.measure", name_of(extent));
-  const std::vector<OptionInfo> given = listed(e.optimizer), defaults = listed({});
+  const std::vector<OptionInfo> given = listed(c.optimizer), defaults = listed({});
   for (std::size_t i = 0; i < given.size(); ++i) {
     // A listed value is exact: numbers read back as the same.
     const bool changed = given[i].default_value != defaults[i].default_value;
@@ -281,30 +278,23 @@ void check_update(const Experiment& e) {
 }
 
 // Without gradients nothing is exchanged, so that no strategy could be told from another.
-void check_forward_alone(const Experiment& e) {
-  if (e.train.measure != StepExtent::forward || e.world.size == 1) return;
-  throw ConfigError({.what = "train.measure forward has no gradients to exchange between ranks",
-                     .where = origin_of(e.document, "train.measure"),
-                     .got = "world.size " + std::to_string(e.world.size),
-                     .expected = "world.size 1",
-                     .hint = "or train.measure forward_backward, which exchanges them"});
+void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
+  if (c.train.measure != StepExtent::forward || e.world.size == 1) return;
+  refuse(e, "train.measure",
+         {.what = "train.measure forward has no gradients to exchange between ranks",
+          .got = "world.size " + std::to_string(e.world.size),
+          .expected = "world.size 1",
+          .hint = "or train.measure forward_backward, which exchanges them"});
 }
 
 }  // namespace
 
-void check_training(const Experiment& experiment) {
-  check_model(experiment);
-  check_recompute(experiment);
-  check_data(experiment);
-  check_eval(experiment);
-  check_update(experiment);
-  check_optimizer(experiment);
-  check_forward_alone(experiment);
-  check_batch(experiment);
-  check_schedule(experiment);
-  check_kernels(experiment);
-  check_profile(experiment);
-  check_execution(experiment);
+void Training::check(const Experiment& experiment) const {
+  for (const auto check : {check_model, check_recompute, check_data, check_eval, check_update,
+                           check_optimizer, check_forward_alone, check_batch, check_schedule,
+                           check_kernels, check_profile, check_execution}) {
+    check(experiment, training(experiment));
+  }
 }
 
 }  // namespace ddprun

@@ -1,14 +1,15 @@
 // What training asks of plugins and machine, and what its ranks do.
 #include <ATen/ops/empty.h>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/config/experiment_check.h"
+#include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/run_plugins.h"
-#include "ddprun/experiments/training/run_rank.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/experiments/training/training_check.h"
 #include "ddprun/experiments/training/verify_rank.h"
 #include "ddprun/model/model_parameters.h"
+#include "ddprun/model/transformer.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/ask_plugin.h"
@@ -19,64 +20,131 @@ namespace {
 
 void ask_plugins(const RunPlugins& plugins, const Experiment& experiment,
                  const RunDescription& run) {
-  ask_plugin(*plugins.precision, run, experiment.precision.options.origin);
-  ask_plugin(*plugins.strategy, run, experiment.strategy.options.origin);
-  ask_plugin(*plugins.attention, run, experiment.attention.options.origin);
+  const auto ask = [&](PluginKind kind, const Plugin& plugin) {
+    ask_plugin(plugin, run, experiment.plugin(kind).options.origin);
+  };
+  ask(PluginKind::precision, *plugins.precision);
+  ask(PluginKind::strategy, *plugins.strategy);
+  ask(PluginKind::attention, *plugins.attention);
 }
 
 /// Without memory for what is planned.
 Plan plan_of(const Experiment& experiment, const RunPlugins& plugins) {
+  const ModelConfig& model = training(experiment).model;
   std::vector<NamedTensor> parameters;
-  for (const ModelParameter& each : model_parameters(experiment.model)) {
+  for (const ModelParameter& each : model_parameters(model)) {
     if (!each.trained) continue;
     parameters.push_back(
         {.name = each.name, .tensor = at::empty(each.sizes, at::TensorOptions(at::kMeta))});
   }
-  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers,
-                               experiment.model.kernels, static_cast<int>(experiment.world.size));
+  const ParameterLayout layout(parameters, plugins.precision->dtypes().buffers, model.kernels,
+                               static_cast<int>(experiment.world.size));
   return plugins.strategy->plan(layout, 0);
 }
 
+std::uint64_t hash_of(const DataConfig& data, const ModelConfig& model) {
+  return open_data(data, model.vocab_size, model.context_length, 0)->content_hash();
+}
+
+KindContent content(const char* key, const DataConfig& data, const ModelConfig& model) {
+  std::vector<std::string> identity = {name_of(data.source), name_of(data.token_type),
+                                       std::to_string(model.vocab_size),
+                                       std::to_string(model.context_length)};
+  identity.insert(identity.end(), data.path.begin(), data.path.end());
+  return {key, std::move(identity), [data, model] { return hash_of(data, model); }};
+}
+
+KindFile file_of_training() {
+  return {
+      .own = TrainingConfig(),
+      .sections =
+          {own_section("model", "the transformer", &TrainingConfig::model),
+           own_section("data", "what it is trained on", &TrainingConfig::data), world_section(),
+           own_section("optimizer", "how parameters are updated", &TrainingConfig::optimizer),
+           own_section("train", "batch and steps", &TrainingConfig::train),
+           own_section("execution", "how a device is given its work", &TrainingConfig::execution),
+           own_section("profile", "what is recorded besides the times", &TrainingConfig::profile),
+           output_section()},
+      .plugins = {PluginKind::strategy, PluginKind::precision, PluginKind::attention}};
+}
+
+class TrainingKind final : public Training {
+ public:
+  TrainingKind() : Training(file_of_training()) {}
+
+  std::vector<std::string*> paths(Experiment& experiment) const override {
+    TrainingConfig& config = training(experiment);
+    std::vector<std::string*> out;
+    for (auto* paths : {&config.data.path, &config.train.eval.path}) {
+      for (std::string& path : *paths) out.push_back(&path);
+    }
+    return out;
+  }
+
+  void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override {
+    const RunPlugins plugins = make_plugins(registry, experiment);
+    ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
+    if (!training(experiment).optimizer.overlap) return;
+    check_overlap(plan_of(experiment, plugins), *plugins.precision,
+                  origin_of(experiment.document, "optimizer.overlap"));
+  }
+
+  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                     std::int64_t /*local_ranks*/) const override {
+    if (experiment.world.device == DeviceKind::cpu) return;  // check_plugins() asked all there is
+    const RunPlugins plugins = make_plugins(registry, experiment);
+    RunDescription run = describe_run(experiment, *plugins.precision);
+    run.compute_capability = compute_capability(run.device);
+    ask_plugins(plugins, experiment, run);
+  }
+
+  std::vector<KindContent> contents(const Experiment& experiment) const override {
+    const TrainingConfig& config = training(experiment);
+    std::vector<KindContent> out = {content(kDataPath, config.data, config.model)};
+    if (config.train.eval.every > 0) {
+      out.push_back(content(kEvalPath, config.eval_data(), config.model));
+    }
+    return out;
+  }
+
+  nlohmann::json work(const Experiment& experiment) const override {
+    const ModelConfig& model = training(experiment).model;
+    const bool forward = training(experiment).train.measure == StepExtent::forward;
+    const auto sequences = static_cast<double>(global_batch(experiment));
+    const double tokens = sequences * static_cast<double>(model.context_length);
+    const double share = forward ? 1.0 / 3 : 1.0;  // backward has two products for each of forward
+    return {{"sequences", sequences},
+            {"tokens", tokens},
+            {"flops", tokens * matmul_flops_per_token(model) * share}};
+  }
+
+  bool ranks_write(const Experiment& experiment) const override {
+    return training(experiment).profile.memory_snapshot;
+  }
+
+  void check_verify(const Experiment& experiment, bool parameter_bound) const override {
+    const OptimizerKind optimizer = training(experiment).optimizer.name;
+    if (!parameter_bound || optimizer == OptimizerKind::sgd) return;
+    refuse(experiment, "optimizer.name",
+           {.what = "--parameter-bound means nothing with AdamW",
+            .got = said("optimizer.name", name_of(optimizer)),
+            .expected = "optimizer.name sgd",
+            .hint = "AdamW divides by the gradient's own size, so it turns the rounding "
+                    "of a gradient near zero into a whole step; without the option, "
+                    "gradients and the update by equal gradients are bounded"});
+  }
+
+  nlohmann::json verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                             const RunContext& context) const override {
+    return to_json(ddprun::verify_rank(experiment, registry, context));
+  }
+};
+
 }  // namespace
 
-const KindKeys& Training::keys() const {
-  static const KindKeys keys = {
-      .sections = {"model", "data", "world", "optimizer", "train", "execution", "profile",
-                   "output"},
-      .plugins = {PluginKind::strategy, PluginKind::precision, PluginKind::attention}};
-  return keys;
-}
-
-void Training::check(const Experiment& experiment) const { check_training(experiment); }
-
-void Training::check_plugins(const Experiment& experiment, const PluginRegistry& registry) const {
-  const RunPlugins plugins = make_plugins(registry, experiment);
-  ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
-  if (!experiment.optimizer.overlap) return;
-  check_overlap(plan_of(experiment, plugins), *plugins.precision,
-                origin_of(experiment.document, "optimizer.overlap"));
-}
-
-void Training::check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                             std::int64_t /*local_ranks*/) const {
-  if (experiment.world.device == DeviceKind::cpu) return;  // check_plugins() has asked all there is
-  const RunPlugins plugins = make_plugins(registry, experiment);
-  RunDescription run = describe_run(experiment, *plugins.precision);
-  run.compute_capability = compute_capability(run.device);
-  ask_plugins(plugins, experiment, run);
-}
-
-std::vector<RankResult> Training::run_rank(const Experiment& experiment,
-                                           const PluginRegistry& registry,
-                                           const RunContext& context) const {
-  return ddprun::run_rank(experiment, registry, context);
-}
-
-RunnableKind::VerifyRank Training::verify_rank() const {
-  return
-      [](const Experiment& experiment, const PluginRegistry& registry, const RunContext& context) {
-        return to_json(ddprun::verify_rank(experiment, registry, context));
-      };
+const Training& training() {
+  static const TrainingKind kind;
+  return kind;
 }
 
 }  // namespace ddprun

@@ -125,17 +125,18 @@ void Largest::add(double other, const std::string& name) {
 Verification verify_rank(const Experiment& configured, const PluginRegistry& registry,
                          const RunContext& context) {
   Experiment experiment = configured;
-  experiment.train.measure = StepExtent::step;  // of which what is measured may be a part
+  training(experiment).train.measure = StepExtent::step;  // of which what is measured may be a part
   const RankInfo& info = context.info;
   set_affinity(experiment.world, info);
-  const std::int64_t steps = experiment.train.warmup_steps + experiment.train.steps;
+  const std::int64_t steps = training(experiment).train.all_steps();
   const auto device = open_rank_device(experiment.world, info);
   const auto group = connect(info, experiment.world.comm, context.run_id, host_identity(), *device);
   Verification out;
   {
-    RankFaults faults(experiment.strategy.name);
+    const std::string& strategy = experiment.plugin(PluginKind::strategy).name;
+    RankFaults faults(strategy);
     Trainer trainer(experiment, make_plugins(registry, experiment), *group);
-    check_exact(trainer.data_parallel().context(), experiment.strategy.name);
+    check_exact(trainer.data_parallel().context(), strategy);
     faults.enter(check_initial_parameters(trainer.data_parallel(), *group), 0);
     std::optional<OneProcess> alone;
     if (info.rank == 0) alone.emplace(experiment, registry, *device);

@@ -1,5 +1,5 @@
-// The options of the sections `train:`, `execution:` and `profile:`.
-#include "ddprun/config/run_config.h"
+// The options of the sections `train:`, `execution:` and `profile:`, and what follows from them.
+#include "ddprun/experiments/training/training_config.h"
 
 #include "ddprun/base/options.h"
 
@@ -50,6 +50,31 @@ void declare_options(Options& o, ProfileConfig& c) {
   o.option("memory_snapshot", &c.memory_snapshot,
            "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
            "pickle for pytorch.org/memory_viz");
+}
+
+DataConfig TrainingConfig::eval_data() const {
+  DataConfig held_out = data;
+  held_out.path = train.eval.path;
+  return held_out;
+}
+
+std::int64_t batch_per_rank(const Experiment& experiment) {
+  const TrainConfig& train = training(experiment).train;
+  return train.batch_per_rank > 0 ? train.batch_per_rank
+                                  : train.global_batch / experiment.world.size;
+}
+
+std::int64_t micro_batch(const Experiment& experiment) {
+  return batch_per_rank(experiment) / training(experiment).train.accumulate;
+}
+
+std::int64_t global_batch(const Experiment& experiment) {
+  return batch_per_rank(experiment) * experiment.world.size;
+}
+
+std::uint64_t planned_hash(const Experiment& experiment, const char* key) {
+  const auto found = experiment.contents.find(key);
+  return found == experiment.contents.end() ? 0 : found->second;
 }
 
 }  // namespace ddprun

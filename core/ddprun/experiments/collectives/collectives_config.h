@@ -1,6 +1,8 @@
 // Which collective is measured, and on what: the YAML section `collectives:`.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <array>
 #include <cstdint>
 
@@ -25,6 +27,7 @@ enum class ElementType : std::uint8_t {
 constexpr auto choice_names(ElementType) {
   return std::array{"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64"};
 }
+c10::ScalarType scalar_type(ElementType type);
 std::int64_t bytes_of(ElementType type);
 
 /// Where the buffers lie: in memory that the group allocates (ProcessGroup::allocate), or in a

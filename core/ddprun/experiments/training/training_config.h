@@ -1,17 +1,19 @@
-// The YAML sections `train:`, `execution:` and `profile:`: how much a run trains, how its steps
-// reach the device, and what is recorded besides the times.
+// What an experiment that trains has of its own: model, data, optimizer, how much it trains, how
+// its steps reach the device, and what is recorded besides the times.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "ddprun/config/experiment.h"
+#include "ddprun/data/data_config.h"
 #include "ddprun/device/device_choice.h"
+#include "ddprun/model/model_config.h"
+#include "ddprun/optim/optimizer_config.h"
 #include "ddprun/optim/step_extent.h"
 
 namespace ddprun {
-
-class Options;
 
 /// `train.eval:`
 struct EvalConfig {
@@ -31,6 +33,8 @@ struct TrainConfig {
   std::int64_t seed = 0;
   StepExtent measure = StepExtent::step;  ///< how far each step goes
   EvalConfig eval;
+
+  std::int64_t all_steps() const { return warmup_steps + steps; }
 };
 
 /// `execution:`
@@ -50,5 +54,29 @@ struct ProfileConfig {
 void declare_options(Options& options, TrainConfig& config);
 void declare_options(Options& options, ExecutionConfig& config);
 void declare_options(Options& options, ProfileConfig& config);
+
+struct TrainingConfig {
+  ModelConfig model;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  TrainConfig train;
+  ExecutionConfig execution;
+  ProfileConfig profile;
+
+  DataConfig eval_data() const;  ///< what train.eval reads
+};
+
+/// Of an experiment that trains.
+inline const TrainingConfig& training(const Experiment& e) { return e.as<TrainingConfig>(); }
+inline TrainingConfig& training(Experiment& e) { return e.as<TrainingConfig>(); }
+std::int64_t batch_per_rank(const Experiment& experiment);  ///< sequences of one rank per step
+std::int64_t micro_batch(const Experiment& experiment);     ///< sequences of one forward
+std::int64_t global_batch(const Experiment& experiment);
+
+/// The keys of Experiment::contents.
+inline constexpr const char* kDataPath = "data.path";
+inline constexpr const char* kEvalPath = "train.eval.path";
+/// The hash of that content when the run was planned; 0: random, or it was never opened.
+std::uint64_t planned_hash(const Experiment& experiment, const char* key);
 
 }  // namespace ddprun

@@ -1,20 +1,13 @@
 // The options of the section `attention_call:`.
-#include "ddprun/config/attention_config.h"
+#include "ddprun/experiments/attention/attention_config.h"
 
 #include "ddprun/base/options.h"
 
 namespace ddprun {
 
 c10::ScalarType scalar_type(AttentionType type) {
-  switch (type) {
-    case AttentionType::float32:
-      return c10::kFloat;
-    case AttentionType::bfloat16:
-      return c10::kBFloat16;
-    case AttentionType::float16:
-      return c10::kHalf;
-  }
-  return c10::kFloat;
+  constexpr std::array kTypes = {c10::kFloat, c10::kBFloat16, c10::kHalf};
+  return kTypes.at(static_cast<std::size_t>(type));
 }
 
 AttentionSizes AttentionConfig::sizes() const {

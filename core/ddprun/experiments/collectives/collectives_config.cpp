@@ -1,5 +1,5 @@
 // The options of the section `collectives:`, and the sizes that follow from them.
-#include "ddprun/config/collectives_config.h"
+#include "ddprun/experiments/collectives/collectives_config.h"
 
 #include "ddprun/base/options.h"
 #include "ddprun/comm/backends/backend_support.h"
@@ -12,22 +12,14 @@ constexpr double kManyBytes = 1e12;
 
 }  // namespace
 
+c10::ScalarType scalar_type(ElementType type) {
+  constexpr std::array kTypes = {c10::kFloat, c10::kDouble, c10::kHalf, c10::kBFloat16,
+                                 c10::kChar,  c10::kByte,   c10::kInt,  c10::kLong};
+  return kTypes.at(static_cast<std::size_t>(type));
+}
+
 std::int64_t bytes_of(ElementType type) {
-  switch (type) {
-    case ElementType::float64:
-    case ElementType::int64:
-      return 8;
-    case ElementType::float32:
-    case ElementType::int32:
-      return 4;
-    case ElementType::float16:
-    case ElementType::bfloat16:
-      return 2;
-    case ElementType::int8:
-    case ElementType::uint8:
-      return 1;
-  }
-  return 1;
+  return static_cast<std::int64_t>(c10::elementSize(scalar_type(type)));
 }
 
 bool CollectivesConfig::reduces() const { return ddprun::reduces(collective); }

@@ -1,0 +1,17 @@
+// What a kind does that has nothing of its own to do.
+#include "ddprun/config/runnable_kind.h"
+
+#include "ddprun/base/error.h"
+#include "ddprun/config/experiment.h"
+
+namespace ddprun {
+
+void RunnableKind::check_verify(const Experiment& experiment, bool /*parameter_bound*/) const {
+  throw ConfigError({.what = "experiment " + name() + " has nothing to verify",
+                     .where = experiment.document.origin,
+                     .got = "`ddprun verify` of it",
+                     .expected = "an experiment that one process can repeat",
+                     .hint = "run it: it checks its own data, and the column *proof* says so"});
+}
+
+}  // namespace ddprun
