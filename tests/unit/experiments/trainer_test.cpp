@@ -243,5 +243,30 @@ TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   });
 }
 
+/// Sends no gradient, and keeps all of it back.
+class KeepsAll : public Listener {
+ public:
+  void finish_backward() override {
+    const at::Tensor gradients = context_->gradients(context_->layout().all());
+    kept_ = gradients.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    gradients.zero_();
+  }
+  at::Tensor kept_back() const override { return kept_; }
+
+ private:
+  at::Tensor kept_;
+};
+
+TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
+  const Experiment experiment = make_experiment(1);
+  test::run_ranks(1, [&](ProcessGroup& group) {
+    KeepsAll strategy;
+    Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
+    const Sample sample = trainer.step(0);
+    EXPECT_FALSE(sample.find(training().kept_back)) << "beside gradients that are all zero";
+    EXPECT_FALSE(sample.find(training().busbw_gb_per_s)) << "nothing was on the wire";
+  });
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -32,6 +33,12 @@ std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::i
     waits.push_back({std::max(record.wait_begin_ns, from_ns), std::min(record.wait_end_ns, to_ns)});
   }
   return union_length(waits);
+}
+
+/// Nothing, if it is no number: then there is no such figure.
+std::optional<double> quotient(double above, double below) {
+  const double value = above / below;
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -175,7 +182,7 @@ std::optional<double> Trainer::kept_back() const {
   if (!kept.defined()) return std::nullopt;
   const FlatBuffers& buffers = data_parallel_->buffers();
   const at::Tensor sent = buffers.gradients(buffers.all());  // unset, but still there
-  return kept.norm().item<double>() / sent.to(at::kFloat).norm().item<double>();
+  return quotient(kept.norm().item<double>(), sent.to(at::kFloat).norm().item<double>());
 }
 
 double Trainer::loss_of(const Batch& batch) {
@@ -278,7 +285,8 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   sample[q.collectives] = static_cast<double>(records_.size());
   sample[q.communication_ms] = to_ms(union_length(intervals));
   const double wire = wire_bytes(records_);
-  if (wire > 0) sample[q.busbw_gb_per_s] = wire / sample[q.communication_ms] * 1e-6;
+  const auto speed = quotient(wire * 1e-6, sample[q.communication_ms]);
+  if (wire > 0 && speed) sample[q.busbw_gb_per_s] = *speed;
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
   sample[q.overlapped_ms] =
       to_ms(union_length(intervals) - waited_between(records_, step_begin_ns_, last_gradient_ns));

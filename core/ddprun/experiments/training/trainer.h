@@ -76,7 +76,7 @@ class Trainer {
   /// Copies the step's batches into inputs_, without waiting for the device.
   void load_inputs(std::int64_t index);
   /// How large what the strategy keeps back is beside the step's gradients; empty: it keeps
-  /// nothing.
+  /// nothing, or these are all zero.
   std::optional<double> kept_back() const;
   /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
