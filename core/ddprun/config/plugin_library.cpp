@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <system_error>
 
 #include "ddprun/base/crash_words.h"
@@ -26,20 +27,14 @@ std::string text_or_empty(const char* text) { return text == nullptr ? "" : text
 
 void check_version(const PluginDescriptor& descriptor, const fs::path& file) {
   if (descriptor.api_version == kPluginApiVersion) return;
-  const std::string got = fmt::format("API {}", descriptor.api_version);
-  const std::string expected = fmt::format("API {}", kPluginApiVersion);
-  if (descriptor.api_version < kPluginApiVersion) {
-    throw PluginError({.what = "the plugin was built for an older plugin API",
-                       .where = file.string(),
-                       .got = got,
-                       .expected = expected,
-                       .hint = kRebuild});
-  }
-  throw PluginError({.what = "the plugin was built for a newer plugin API",
-                     .where = file.string(),
-                     .got = got,
-                     .expected = expected,
-                     .hint = "update ddprun, or rebuild the plugin against this one"});
+  const bool older = descriptor.api_version < kPluginApiVersion;
+  throw PluginError(
+      {.what =
+           fmt::format("the plugin was built for {} plugin API", older ? "an older" : "a newer"),
+       .where = file.string(),
+       .got = fmt::format("API {}", descriptor.api_version),
+       .expected = fmt::format("API {}", kPluginApiVersion),
+       .hint = older ? kRebuild : "update ddprun, or rebuild the plugin against this one"});
 }
 
 /// Reads `size` first, and nothing that a smaller descriptor does not hold.
@@ -131,15 +126,8 @@ void use_once(const fs::path& file) {
 }  // namespace
 
 const char* to_string(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::strategy:
-      return "strategy";
-    case PluginKind::precision:
-      return "precision";
-    case PluginKind::attention:
-      return "attention";
-  }
-  return "unknown";
+  constexpr std::array kNames = {"strategy", "precision", "attention"};
+  return kNames.at(static_cast<std::size_t>(kind) - 1);
 }
 
 std::map<fs::path, Trial> try_plugin_libraries(const std::vector<fs::path>& files) {

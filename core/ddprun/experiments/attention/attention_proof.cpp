@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -147,15 +148,8 @@ std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialI
 }
 
 double error_bound(AttentionType type) {
-  switch (type) {
-    case AttentionType::float32:
-      return 2e-5;
-    case AttentionType::bfloat16:
-      return 0.25;
-    case AttentionType::float16:
-      return 0.05;
-  }
-  return 0;
+  constexpr std::array kBounds = {2e-5, 0.25, 0.05};  // float32, bfloat16, float16
+  return kBounds.at(static_cast<std::size_t>(type));
 }
 
 Check check_of(const ResultError& error, AttentionType type) {

@@ -20,20 +20,14 @@ Accumulated add_scalars(const DemonstrationConfig& config) {
   return {static_cast<float>(sum), static_cast<float>(addend)};
 }
 
-at::ScalarType addend_type(SumTypes types) {
-  return types == SumTypes::float32 ? at::kFloat : at::kHalf;
-}
-
-at::ScalarType sum_type(SumTypes types) {
-  return types == SumTypes::float16 ? at::kHalf : at::kFloat;
-}
-
 }  // namespace
 
 Accumulated accumulate_by_tensors(const DemonstrationConfig& config, c10::Device device) {
   const at::TensorOptions options(device);
-  const at::Tensor addend = at::full({}, config.addend, options.dtype(addend_type(config.sum)));
-  const at::Tensor sum = at::zeros({}, options.dtype(sum_type(config.sum)));
+  const auto added = config.sum == SumTypes::float32 ? at::kFloat : at::kHalf;
+  const auto summed = config.sum == SumTypes::float16 ? at::kHalf : at::kFloat;
+  const at::Tensor addend = at::full({}, config.addend, options.dtype(added));
+  const at::Tensor sum = at::zeros({}, options.dtype(summed));
   const bool converted = config.sum == SumTypes::converted_float16_to_float32;
   for (std::int64_t i = 0; i < config.count; ++i) {
     sum.add_(converted ? addend.to(at::kFloat) : addend);
