@@ -10,7 +10,7 @@
 
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/backends/gloo_backend.h"
-#include "ddprun/experiments/collectives/measure_trial.h"
+#include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 #include "support/thread_ranks.h"

@@ -1,13 +1,18 @@
 // One call of attention and its backward on fixed inputs.
+//
+// Family: attention_trial.cpp measure_attention.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 
+#include "ddprun/comm/group/process_group.h"
+#include "ddprun/config/repeat_config.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/attention/attention_config.h"
 #include "ddprun/plugin/attention.h"
+#include "ddprun/result/rank_result.h"
 
 namespace ddprun {
 
@@ -45,5 +50,12 @@ class AttentionTrial {
   Device& device_;
   TrialInputs inputs_;
 };
+
+/// Adds to `result` the checks "output", "dq", "dk" and "dv" and, if they passed, this rank's
+/// samples (of kind attention) and the phases of the last one. `on_sample` is called after each
+/// sample.
+void measure_attention(const AttentionConfig& config, const RepeatConfig& repeat,
+                       Attention& attention, ProcessGroup& group,
+                       const std::function<void(const Sample&)>& on_sample, RankResult& result);
 
 }  // namespace ddprun

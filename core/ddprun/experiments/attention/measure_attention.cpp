@@ -1,5 +1,4 @@
 // One call whose memory is counted and whose results are proved, then those that are timed.
-#include "ddprun/experiments/attention/measure_attention.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +12,6 @@
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/attention/attention_proof.h"
 #include "ddprun/experiments/attention/attention_trial.h"
-#include "ddprun/experiments/attention/attention_work.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/rank/repetition.h"

@@ -1,11 +1,16 @@
 // One collective on the buffers of one rank: they are filled, it is called, its result is compared.
+//
+// Family: collective_trial.cpp measure_trial.cpp
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ddprun/comm/group/process_group.h"
+#include "ddprun/config/repeat_config.h"
 #include "ddprun/experiments/collectives/collectives_config.h"
+#include "ddprun/result/rank_result.h"
 
 namespace ddprun {
 
@@ -36,5 +41,11 @@ std::int64_t pattern_levels(const CollectivesConfig& config, std::int64_t ranks)
 /// leaves before the last one came (it calls barriers of its own). pattern_levels() is above 0.
 std::unique_ptr<CollectiveTrial> make_collective_trial(const CollectivesConfig& config,
                                                        ProcessGroup& group);
+
+/// Adds to `result` this rank's samples (of kind collectives), the checks "data_before_timing" and
+/// "data_after_timing", and the timeline of the last sample. All ranks call it alike; rank 0's
+/// clock ends it. `on_sample` is called after each sample.
+void measure_trial(CollectiveTrial& trial, ProcessGroup& group, const RepeatConfig& repeat,
+                   const std::function<void(const Sample&)>& on_sample, RankResult& result);
 
 }  // namespace ddprun

@@ -5,8 +5,8 @@
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
+#include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/experiments/collectives/collectives.h"
-#include "ddprun/experiments/collectives/measure_trial.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/connected_rank.h"
 

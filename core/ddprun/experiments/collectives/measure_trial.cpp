@@ -1,5 +1,5 @@
 // Fill, barrier, call: sample by sample.
-#include "ddprun/experiments/collectives/measure_trial.h"
+#include "ddprun/experiments/collectives/collective_trial.h"
 
 #include <fmt/format.h>
 
