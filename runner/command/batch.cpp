@@ -1,6 +1,4 @@
-// Runs a batch row by row.
-#include "runner/command/batch.h"
-
+// The run command: runs all experiments of all files, row by row, and reports them in one table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
 #include "runner/command/batch_row.h"
+#include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
 #include "runner/report/earlier_rows.h"

@@ -19,7 +19,6 @@
 #include "ddprun/base/text.h"
 #include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/config/options_io.h"
-#include "runner/command/batch.h"
 #include "runner/command/commands.h"
 #include "runner/command/doctor.h"
 #include "runner/command/request.h"

@@ -1,5 +1,5 @@
-// The commands besides run: validate, list, describe, verify, and the text of --version.
-// Family: commands.cpp verify_command.cpp
+// The commands: run, validate, list, describe, verify, and the text of --version.
+// Family: commands.cpp batch.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -11,6 +11,14 @@ namespace ddprun {
 
 /// The plugins of the search path, --plugin-path first.
 PluginRegistry open_registry(const Request& request);
+
+/// Plans everything, runs what may run, reports. Returns the exit status: 0 done, 1 a run failed,
+/// 128 + signal when interrupted. A row that is not here is no failure, nor is one whose memory ran
+/// out under the limit that its file sets. Files named one by one must all be valid, else nothing
+/// runs and the status is 2. A folder's invalid files become failed rows of the report, and what
+/// this machine cannot run becomes a row that is not here. If nothing can run the status is 2.
+/// Throws ddprun::Error for what concerns no single run.
+int run_batch(const Request& request);
 
 int validate_command(const Request& request);
 int list_command(const Request& request);

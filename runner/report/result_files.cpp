@@ -10,11 +10,10 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
-#include "runner/report/steps_csv.h"
-#include "runner/report/summary_csv.h"
 #include "runner/report/timeline_file.h"
 
 namespace ddprun {

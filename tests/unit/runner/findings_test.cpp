@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "runner/report/csv_files.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
-#include "runner/report/summary_csv.h"
 #include "runner/report/table_lines.h"
 #include "support/report_rows.h"
 

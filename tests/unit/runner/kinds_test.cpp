@@ -7,8 +7,8 @@
 #include "ddprun/base/error.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/run_statistics.h"
+#include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
-#include "runner/report/steps_csv.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {

@@ -8,12 +8,12 @@
 
 #include "ddprun/base/text.h"
 #include "ddprun/result/run_statistics.h"
+#include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/row_names.h"
-#include "runner/report/steps_csv.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
-#include "runner/report/summary_csv.h"
 #include "runner/report/text_table.h"
 #include "support/report_rows.h"
 

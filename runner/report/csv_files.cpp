@@ -1,15 +1,23 @@
-// Figures as comma-separated values.
-#include "runner/report/summary_csv.h"
+// Samples and figures as comma-separated values.
+#include "runner/report/csv_files.h"
 
 #include <fmt/format.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
+#include <utility>
 
-#include "runner/report/csv_field.h"
+#include "runner/report/row_names.h"
 
 namespace ddprun {
 
 namespace {
+
+/// In quotes where it must be (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  return '"' + boost::replace_all_copy(text, "\"", "\"\"") + '"';
+}
 
 /// Whether a summary over steps says something of the quantity.
 bool is_summarized(const Quantity& quantity) {
@@ -43,6 +51,34 @@ std::string row_line(const std::string& row, const RowFigure& figure, const Quan
 }
 
 }  // namespace
+
+std::string steps_csv(const std::vector<Row>& rows) {
+  std::vector<std::pair<const ExperimentKind*, const Quantity*>> columns;
+  std::string out = "row,label,run,emulated,rank,step,warmup";
+  for (const ExperimentKind* kind : kinds_of(rows)) {
+    for (const Quantity& quantity : kind->quantities()) {
+      if (!quantity.measured()) continue;
+      columns.emplace_back(kind, &quantity);
+      out += "," + quantity.key;
+    }
+  }
+  out += "\n";
+  const RowNames names = row_names(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string label = csv_field(names.names[i]);
+    for (const RankResult& rank : rows[i].ranks) {
+      for (const Sample& sample : rank.samples) {
+        out += fmt::format("{},{},{},{},{},{},{}", i + 1, label, rows[i].repetition,
+                           rows[i].emulated ? 1 : 0, rank.rank, sample.step, sample.warmup ? 1 : 0);
+        for (const auto& [kind, quantity] : columns) {
+          out += "," + (kind == rows[i].kind ? sample.text(*quantity) : "");
+        }
+        out += "\n";
+      }
+    }
+  }
+  return out;
+}
 
 std::string summary_csv(const TableLines& table) {
   std::string out = "row,label,run,quantity,unit,figure,mean,std,median,p95,n\n";
