@@ -28,7 +28,7 @@ TEST(Declared, IsWhatTheTableSays) {
       folder, {"less.yaml", "--set", "train.eval.every=2", "--set", "optimizer.clip_norm=0.1"});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
-                             HasSubstr("with what is kept back the mean"),
+                             HasSubstr("with the error feedback the mean"),
                              HasSubstr("parameters are equal each time the ranks meet")));
   const json rows = json::parse(read_file(only_result(folder, "less") / "result.json"))["rows"];
   ASSERT_EQ(rows.size(), 3u);
@@ -41,7 +41,7 @@ TEST(Declared, IsWhatTheTableSays) {
     EXPECT_EQ(status_of(proof, "step_scalars_equal"), "passed");
     EXPECT_EQ(status_of(proof, "parameters_equal"), "passed");  // at the last meeting
   }
-  EXPECT_GT(rows[1]["statistics"]["kept_back"]["median"], 0.0);
+  EXPECT_GT(rows[1]["statistics"]["error_feedback"]["median"], 0.0);
   for (const json& row : rows) {
     const json& loss = row["statistics"]["validation_loss"];
     EXPECT_NEAR(loss["first"], 5.55, 0.3);  // ln 256

@@ -4,6 +4,7 @@
 #include "ddprun/experiments/training/training.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ddprun/plugin/deviations.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
 #include "support/experiments.h"
@@ -243,27 +245,31 @@ TEST(Trainer, ALossThatIsNoNumberIsReportedAsSuch) {
   });
 }
 
-/// Sends no gradient, and keeps all of it back.
-class KeepsAll : public Listener {
+/// Sends no gradient, and keeps all of it for later.
+class SendsNothing : public Listener {
  public:
+  void setup(StrategyContext& context) override {
+    Listener::setup(context);
+    error_ = at::zeros({context.layout().all().size()});
+    deviations(context).carries({.error_feedback = error_});
+  }
   void finish_backward() override {
     const at::Tensor gradients = context_->gradients(context_->layout().all());
-    kept_ = gradients.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    error_.copy_(gradients);
     gradients.zero_();
   }
-  at::Tensor kept_back() const override { return kept_; }
 
  private:
-  at::Tensor kept_;
+  at::Tensor error_;
 };
 
 TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
   const Experiment experiment = make_experiment(1);
   test::run_ranks(1, [&](ProcessGroup& group) {
-    KeepsAll strategy;
+    SendsNothing strategy;
     Trainer trainer(experiment, test::plugins_with(strategy, registry(), experiment), group);
     const Sample sample = trainer.step(0);
-    EXPECT_FALSE(sample.find(training().kept_back)) << "beside gradients that are all zero";
+    EXPECT_FALSE(sample.find(training().error_feedback)) << "beside gradients that are all zero";
     EXPECT_FALSE(sample.find(training().busbw_gb_per_s)) << "nothing was on the wire";
   });
 }

@@ -164,7 +164,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   fill_times(begin, sample);
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
   if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
-  if (const auto kept = kept_back()) sample[q.kept_back] = *kept;
+  if (const auto share = error_feedback()) sample[q.error_feedback] = *share;
   sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
@@ -177,7 +177,7 @@ at::Tensor Trainer::gradients() const {
   return gradients / scaler->scale(at::ones({}, gradients.options()));
 }
 
-std::optional<double> Trainer::kept_back() const {
+std::optional<double> Trainer::error_feedback() const {
   const at::Tensor kept = data_parallel_->context().carried().error_feedback;
   if (!kept.defined()) return std::nullopt;
   const FlatBuffers& buffers = data_parallel_->buffers();

@@ -77,7 +77,7 @@ class Trainer {
   void load_inputs(std::int64_t index);
   /// How large what the strategy keeps back is beside the step's gradients; empty: it keeps
   /// nothing, or these are all zero.
-  std::optional<double> kept_back() const;
+  std::optional<double> error_feedback() const;
   /// Runs forward, backward, synchronization and update of the step that was loaded and begun.
   void run_step(const std::function<void()>& on_synchronized);
   void run_micro_batch(std::int64_t micro_batch);

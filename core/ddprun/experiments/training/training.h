@@ -225,11 +225,11 @@ struct Training : RunnableKind {
                .meaning = "mean over this rank's share of the held-out batches, by the parameters "
                           "after the step; in the steps that `train.eval` follows",
                .if_not_finite = "a lower optimizer.lr, or clipping"});
-  const Quantity& kept_back =
-      declare({.key = "kept_back",
+  const Quantity& error_feedback =
+      declare({.key = "error_feedback",
                .unit = "fraction",
                .optional = true,
-               .title = "kept back",
+               .title = "error feedback",
                .drop_order = 1,
                .timed = false,
                .text = text_as("{:.2f}"),
