@@ -84,11 +84,8 @@ HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const
                                  bool add, const Matrix<float>& c, std::int64_t first_row,
                                  std::int64_t first_lane) {
   const std::size_t lanes = hn::Lanes(kFloats);
-  const std::int64_t steps = left.columns;
   const std::int64_t row_stride = left.row_stride();
   const std::int64_t step_stride = left.column_stride();
-  float* const out = c.data + first_row * c.stride + first_lane;
-  const std::int64_t out_stride = c.stride;
   Vector sums[rows][vectors];
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
@@ -97,9 +94,13 @@ HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const
   }
   const E* a = left.data + first_row * row_stride;
   const E* b = right.data + first_lane;
-  for (std::int64_t step = 0; step < steps; ++step, a += step_stride, b += right.stride) {
+  // What is needed in the loop alone leaves its addresses in registers.
+  const std::int64_t right_stride = right.stride;
+  for (std::int64_t step = left.columns; step > 0; --step, a += step_stride, b += right_stride) {
     multiply_step<rows, vectors>(a, row_stride, b, sums);
   }
+  float* const out = c.data + first_row * c.stride + first_lane;
+  const std::int64_t out_stride = c.stride;
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2

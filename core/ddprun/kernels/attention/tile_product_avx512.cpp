@@ -17,11 +17,8 @@ template <int rows, int vectors>
 DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
                                   bool add, const Matrix<float>& c, std::int64_t first_row,
                                   std::int64_t first_lane) {
-  const std::int64_t steps = left.columns;
   const std::int64_t row_stride = left.row_stride();
   const std::int64_t step_stride = left.column_stride();
-  float* const out = c.data + first_row * c.stride + first_lane;
-  const std::int64_t out_stride = c.stride;
   __m512 sums[rows][vectors];
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
@@ -30,7 +27,9 @@ DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<c
   }
   const Pair* a = left.data + first_row * row_stride;
   const Pair* b = right.data + first_lane;
-  for (std::int64_t step = 0; step < steps; ++step, a += step_stride, b += right.stride) {
+  // What is needed in the loop alone leaves its addresses in registers.
+  const std::int64_t right_stride = right.stride;
+  for (std::int64_t step = left.columns; step > 0; --step, a += step_stride, b += right_stride) {
     __m512bh lanes[vectors];
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) lanes[v] = (__m512bh)_mm512_loadu_si512(b + v * kWidth);
@@ -43,6 +42,8 @@ DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<c
       }
     }
   }
+  float* const out = c.data + first_row * c.stride + first_lane;
+  const std::int64_t out_stride = c.stride;
 #pragma GCC unroll 12
   for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
