@@ -54,7 +54,7 @@ void direct_calls(benchmark::State& state) {
 }
 
 void plugin_calls(benchmark::State& state) {
-  const auto strategy = make_strategy(registry(), tiny_experiment().strategy);
+  const auto strategy = make_strategy(registry(), tiny_experiment().plugin(PluginKind::strategy));
   for (auto _ : state) {
     for (int index = 0; index < parameter_tensors(); ++index) strategy->on_gradient(index);
     strategy->finish_backward();

@@ -79,9 +79,9 @@ TEST_P(UnderForward, TrainsAsParametersDoThatAreGatheredInTheUpdate) {
   change.make(before);
   change.make(under);
   test::run_ranks(kRanks, [&](ProcessGroup& group) {
-    const auto plain = make_strategy(registry(), before.strategy);
+    const auto plain = make_strategy(registry(), before.plugin(PluginKind::strategy));
     const auto expected = train(before, group, *plain);
-    PoisonsWhatIsOld poisons(make_strategy(registry(), under.strategy));
+    PoisonsWhatIsOld poisons(make_strategy(registry(), under.plugin(PluginKind::strategy)));
     test::expect_equal(train(under, group, poisons), expected);
     EXPECT_GT(poisons.poisoned, 0);
   });

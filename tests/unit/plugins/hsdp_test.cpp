@@ -146,11 +146,11 @@ TEST(ReshardAfterForward, UnitsThatStayGiveTheSameBitsWithFewerGathers) {
 
 TEST(ReshardAfterForward, UnitsThatStayAreComputedAgainInGroupsOfAnySize) {
   Experiment plain = experiment_of("{name: fsdp, reshard_after_forward: false}", "fp32", 2);
-  plain.model.layers = 4;
+  training(plain).model.layers = 4;
   const Outcome expected = train(plain, BackendKind::shm);
   for (const std::int64_t groups : {1, 2, 4}) {
     Experiment again = plain;
-    again.model.recompute.groups = groups;
+    training(again).model.recompute.groups = groups;
     const Outcome got = train(again, BackendKind::shm);
     EXPECT_TRUE(at::equal(got.parameters, expected.parameters)) << groups;
     EXPECT_EQ(got.off_plan, "") << groups;

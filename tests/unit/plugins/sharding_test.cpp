@@ -199,7 +199,7 @@ void expect_no_harm_by_poison(const Experiment& sharded) {
   test::run_ranks(2, [&](ProcessGroup& group) {
     const auto whole = make_strategy(registry(), kept.plugin(PluginKind::strategy));
     const Trained expected = train(kept, group, *whole);
-    Poisons poisons(make_strategy(registry(), sharded.strategy));
+    Poisons poisons(make_strategy(registry(), sharded.plugin(PluginKind::strategy)));
     const Trained got = train(sharded, group, poisons);
     EXPECT_GT(poisons.poisoned, 0);
     EXPECT_TRUE(at::equal(got.gradients, expected.gradients));
@@ -211,11 +211,11 @@ void expect_no_harm_by_poison(const Experiment& sharded) {
 TEST_P(LetGo, APlaceThatIsPoisonedLeavesGradientsAndParametersEqual) {
   const auto [precision, kernels, accumulate, unit] = GetParam();
   Experiment sharded = experiment_of("fsdp", precision, 2);
-  sharded.model.unit = unit;
-  sharded.model.kernels = kernels;
+  training(sharded).model.unit = unit;
+  training(sharded).model.kernels = kernels;
   training(sharded).train.accumulate = accumulate;
   expect_no_harm_by_poison(sharded);
-  sharded.model.tie_embeddings = true;  // the embedding stays
+  training(sharded).model.tie_embeddings = true;  // the embedding stays
   expect_no_harm_by_poison(sharded);
 }
 
@@ -236,12 +236,12 @@ TEST(Sharding, LayersAsUnitsTrainAsBlocksDo) {
     for (const char* precision : {"fp32", "bf16_mixed"}) {
       SCOPED_TRACE(std::string(strategy) + ", " + precision);
       Experiment blocks = test::sharding_experiment(yaml_of(strategy, 2), precision, 2);
-      blocks.model.layers = 3;
+      training(blocks).model.layers = 3;
       if (strategy != std::string("fsdp")) {
-        blocks.model.recompute.form = RecomputeForm::every_block;
+        training(blocks).model.recompute.form = RecomputeForm::every_block;
       }
       Experiment layers = blocks;
-      layers.model.unit = UnitSize::layer;
+      training(layers).model.unit = UnitSize::layer;
       test::run_ranks(2, [&](ProcessGroup& group) {
         const auto expected = test::train_and_prove(blocks, group, 3);
         test::expect_equal(test::train_and_prove(layers, group, 3), expected);
