@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/optim/optimizer.h"

@@ -63,7 +63,7 @@ Trained train(ProcessGroup& group, Strategy& strategy) {
     }));
     ddp.step(sgd().lr, 0.0);
   }
-  Trained result{.parameters = {}, .exact = ddp.context().agreement() == Agreement::exact};
+  Trained result{.parameters = {}, .exact = ddp.context().plan().agreement == Agreement::exact};
   // In the order of registration. Where ranks own parts, these need not be what the module holds.
   for (int index = ddp.buffers().count() - 1; index >= 0; --index) {
     result.parameters.push_back(whole_parameters(ddp, ddp.buffers().range(index)).clone());

@@ -236,7 +236,7 @@ TEST_P(Contract, SmallIntegersAreWhatThePlanPromises) {
         Trainer trainer(mine, make_plugins(registry(), mine), group);
         trainer.step(0);
         checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
-        agreements[group.rank()] = trainer.data_parallel().context().agreement();
+        agreements[group.rank()] = trainer.data_parallel().context().plan().agreement;
       },
       experiment().world.comm);
   const bool exact = agreements[0] == Agreement::exact;

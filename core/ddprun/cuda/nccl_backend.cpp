@@ -262,8 +262,8 @@ void connect_within(const c10::intrusive_ptr<NcclBackend>& backend,
     }
   }).detach();
   if (done.wait_for(limit) != std::future_status::ready) {
-    throw TimeoutError({.what = fmt::format("no connection within {:g} s: timed out",
-                                            std::chrono::duration<double>(limit).count())});
+    throw TimeoutError(cause(fmt::format("no connection within {:g} s: timed out",
+                                         std::chrono::duration<double>(limit).count())));
   }
   done.get();
 }

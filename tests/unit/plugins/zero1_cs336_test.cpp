@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"

@@ -38,9 +38,9 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
   }
   const std::string words = first_line_of(failure);
   const auto says = [&words](const char* part) { return words.find(part) != std::string::npos; };
-  if (says("imed out") || says("imeout")) throw TimeoutError({.what = words});
+  if (says("imed out") || says("imeout")) throw TimeoutError(cause(words));
   if (says("by peer") || says("Broken pipe") || says("onnection closed") || says("ailed to recv")) {
-    throw PeerGoneError({.what = words});
+    throw PeerGoneError(cause(words));
   }
   throw;
 }

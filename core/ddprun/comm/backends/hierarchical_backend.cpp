@@ -108,9 +108,8 @@ void HierarchicalBackend::wait_for_network(const Works& sent) const {
     for (int host = 0; host < place_.hosts; ++host) {
       if (host != place_.host) peers.push_back(place_.rank_of(host, place_.local_rank));
     }
-    throw_same_kind(
-        failure, {.what = fmt::format("between hosts, with rank {}: {}", fmt::join(peers, " or "),
-                                      first_line_of(failure))});
+    throw_same_kind(failure, cause(fmt::format("between hosts, with rank {}: {}",
+                                               fmt::join(peers, " or "), first_line_of(failure))));
   }
 }
 

@@ -231,8 +231,8 @@ void ShmChannel::check_peers(Count count, std::uint32_t target) const {
     if (peer == rank()) continue;
     pollfd process{.fd = processes_[peer].get(), .events = POLLIN, .revents = 0};
     if (::poll(&process, 1, 0) == 1 && missing(peer)) {
-      throw PeerGoneError({.what = place_.name_of(peer) + " is gone: process " +
-                                   std::to_string(pids_[peer]) + " has ended"});
+      throw PeerGoneError(cause(place_.name_of(peer) + " is gone: process " +
+                                std::to_string(pids_[peer]) + " has ended"));
     }
   }
   // This comes last, because a rank that failed or left may have done so only because another one
@@ -241,13 +241,13 @@ void ShmChannel::check_peers(Count count, std::uint32_t target) const {
     const std::uint32_t state = page(peer).state;
     if (state == kHere || !missing(peer)) continue;
     throw PeerGoneError(
-        {.what = place_.name_of(peer) +
-                 (state == kLeft ? " has left the group" : " gave up: a collective failed there")});
+        cause(place_.name_of(peer) +
+              (state == kLeft ? " has left the group" : " gave up: a collective failed there")));
   }
   for (int peer = 0; peer < size() && now_ns() > deadline_ns_; ++peer) {
     if (!missing(peer)) continue;
-    throw TimeoutError({.what = place_.name_of(peer) + " did not come: timed out after " +
-                                std::to_string(timeout_.count()) + " ms"});
+    throw TimeoutError(cause(place_.name_of(peer) + " did not come: timed out after " +
+                             std::to_string(timeout_.count()) + " ms"));
   }
 }
 

@@ -94,9 +94,8 @@ void TaskQueue::State::watch(std::chrono::milliseconds limit) {
     const std::int64_t began = began_ns;
     if (began == 0 || now_ns() - began < std::chrono::nanoseconds(limit).count()) continue;
     lock.unlock();
-    give_up(std::make_exception_ptr(
-        TimeoutError({.what = fmt::format("no end within {:g} s: timed out",
-                                          std::chrono::duration<double>(limit).count())})));
+    give_up(std::make_exception_ptr(TimeoutError(cause(fmt::format(
+        "no end within {:g} s: timed out", std::chrono::duration<double>(limit).count())))));
     lock.lock();
   }
 }

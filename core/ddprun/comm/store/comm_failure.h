@@ -2,6 +2,8 @@
 #pragma once
 
 #include <exception>
+#include <string>
+#include <utility>
 
 #include "ddprun/base/error.h"
 
@@ -13,8 +15,15 @@ class TimeoutError : public CommError {
   using CommError::CommError;
 };
 
-// A backend throws TimeoutError, PeerGoneError or CommError of `what` alone; who called it adds the
-// rest by the functions below. `failure` is the exception that is being handled.
+/// A backend throws TimeoutError, PeerGoneError or CommError of these words alone; who called it
+/// adds the other parts by the functions below.
+inline ErrorText cause(std::string words) {
+  ErrorText text;
+  text.what = std::move(words);
+  return text;
+}
+
+// `failure` is the exception that is being handled.
 
 /// Throws an error of the failure's kind with this text.
 [[noreturn]] void throw_same_kind(const std::exception& failure, ErrorText text);
