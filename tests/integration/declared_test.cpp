@@ -29,7 +29,7 @@ TEST(Declared, IsWhatTheTableSays) {
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
                              HasSubstr("with the error feedback the mean"),
-                             HasSubstr("parameters are equal each time the ranks meet")));
+                             HasSubstr("parameters are equal each time the ranks average")));
   const json rows = json::parse(read_file(only_result(folder, "less") / "result.json"))["rows"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["proof"]["status"], "passed");

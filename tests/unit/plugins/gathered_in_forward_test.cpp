@@ -12,6 +12,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
@@ -52,6 +53,8 @@ class PoisonsWhatIsOld : public test::PassingStrategy {
     FlatBuffers& buffers = dynamic_cast<BufferContext&>(*context_).buffers();
     for (int index = 0; index < buffers.count(); ++index) {
       const Range range = buffers.range(index);
+      const Unit& unit = buffers.units()[buffers.unit_of(index)];
+      if (read_dtype(buffers, index) != unit.dtype) continue;  // norms are gathered in the update
       at::Tensor old = at::ones({range.size()}, at::kBool);
       for (const Range& own : buffers.owned(range)) {
         old.narrow(0, own.begin - range.begin, own.size()).fill_(false);

@@ -106,7 +106,7 @@ void RunProof::look_again(const std::string& when) {
 void RunProof::check_parameters(const std::string& when) {
   if (failed("parameters_equal")) return;
   Check check = check_parameters_equal(trainer_.data_parallel(), group_);
-  // Where ranks meet from time to time, the latest meeting stands.
+  // Where ranks average from time to time, the latest one stands.
   const bool met = std::any_of(checks_.begin(), checks_.end(), [](const Check& each) {
     return each.name == "parameters_equal" && each.status == CheckStatus::passed;
   });
