@@ -39,13 +39,13 @@ class StrategyContext {
   ~StrategyContext() = default;
 };
 
-/// A way of synchronizing gradients: an object per rank, which issue the same collectives in order.
+/// A way of synchronizing gradients, one object a rank. All issue the same collectives in order.
 class Strategy : public Plugin {
  public:
   ~Strategy() override;
 
   /// The plan of rank `rank` of layout.ranks(). It must depend on arguments and options alone:
-  /// there is no memory yet, and it is asked for other ranks than this, and for ranks that never
+  /// there is no memory yet, and it is asked for other ranks, and for numbers of ranks that never
   /// run. The default plans no collective.
   virtual Plan plan(const ParameterLayout& layout, int rank) const;
   /// Called once on the training thread, after the model is built. Must make the parameters equal
