@@ -34,4 +34,4 @@ class Fsdp final : public UnitSharding {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Fsdp, "fsdp",
-                "each rank keeps a slice of everything; units are gathered to be used", "1.2")
+                "each rank keeps a slice of everything; units are gathered to be used", "1.3")

@@ -99,4 +99,4 @@ class Hsdp final : public UnitSharding {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Hsdp, "hsdp", "fsdp within groups of ranks, all-reduces between them",
-                "1.1")
+                "1.2")

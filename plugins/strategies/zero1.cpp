@@ -158,4 +158,4 @@ class Zero1 final : public Strategy, public UnitListener {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Zero1, "zero1",
-                "each rank updates a slice of the parameters and sends it to the others", "1.1")
+                "each rank updates a slice of the parameters and sends it to the others", "1.2")

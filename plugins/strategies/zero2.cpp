@@ -69,4 +69,4 @@ class Zero2 final : public Strategy, public UnitListener {
 }  // namespace ddprun
 
 DDPRUN_STRATEGY(ddprun::Zero2, "zero2",
-                "each rank keeps a slice of each unit's gradients, and updates it", "1.0")
+                "each rank keeps a slice of each unit's gradients, and updates it", "1.1")
