@@ -26,4 +26,10 @@ std::vector<int> norms_of(const ParameterLayout& layout) {
   return indices;
 }
 
+std::int64_t norm_elements(const ParameterLayout& layout) {
+  std::int64_t sum = 0;
+  for (const int index : norms_of(layout)) sum += layout.range(index).size();
+  return sum;
+}
+
 }  // namespace ddprun

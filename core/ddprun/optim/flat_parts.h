@@ -21,12 +21,6 @@ inline at::Tensor part_of(const at::Tensor& flat, Range range, Range part) {
   return flat.narrow(0, part.begin - range.begin, part.size());
 }
 
-inline std::int64_t elements_of(const std::vector<Range>& ranges) {
-  std::int64_t sum = 0;
-  for (const Range& range : ranges) sum += range.size();
-  return sum;
-}
-
 inline std::int64_t bytes_of(std::int64_t elements, c10::ScalarType dtype) {
   return elements * static_cast<std::int64_t>(c10::elementSize(dtype));
 }
@@ -42,5 +36,7 @@ inline c10::ScalarType read_dtype(const ParameterLayout& layout, int index) {
 c10::ScalarType gather_dtype(const ParameterLayout& layout, Range range);
 /// Unit::norms of all units.
 std::vector<int> norms_of(const ParameterLayout& layout);
+/// Elements of all of them, without padding.
+std::int64_t norm_elements(const ParameterLayout& layout);
 
 }  // namespace ddprun

@@ -58,10 +58,8 @@ Transfer BufferContext::gather_parameters(Range range, std::string_view label) {
 Transfer BufferContext::gather_norms() {
   const std::vector<int> norms = norms_of(buffers_);
   if (norms.empty()) return {};
-  std::int64_t elements = 0;
-  for (const int index : norms) elements += buffers_.range(index).size();
   // Slices of unequal size, some of them empty: each rank adds its own to zeros.
-  const at::Tensor packed = at::zeros({elements}, buffers_.norm(norms[0]).options());
+  const at::Tensor packed = at::zeros({norm_elements(buffers_)}, buffers_.norm(norms[0]).options());
   const auto for_each = [this, norms, packed](const auto& visit) {
     std::int64_t begin = 0;
     for (const int index : norms) {

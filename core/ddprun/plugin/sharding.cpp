@@ -14,8 +14,7 @@ void plan_gather(Plan& plan, const ParameterLayout& layout, Range range, Planned
 }
 
 void plan_gather_norms(Plan& plan, const ParameterLayout& layout) {
-  std::int64_t elements = 0;
-  for (const int index : norms_of(layout)) elements += layout.range(index).size();
+  const std::int64_t elements = norm_elements(layout);
   if (elements == 0) return;
   plan.add(CollectiveKind::all_reduce, bytes_of(elements, at::kFloat), PlannedIn::update);
 }
