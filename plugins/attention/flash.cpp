@@ -43,7 +43,7 @@ class Flash final : public ddprun::Attention {
     const at::ScalarType dtype = run.compute_dtype;
     if (dtype == at::kFloat || dtype == at::kBFloat16) return {};
     return ddprun::Refusal{
-        .reason = std::string("it does not compute in ") + c10::getDtypeNames(dtype).first,
+        .reason = "it does not compute in " + std::string(c10::getDtypeNames(dtype).first),
         .expected = "a precision that computes in float32 or bfloat16"};
   }
 

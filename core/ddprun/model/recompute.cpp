@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/torch_versions.h"
 #include "ddprun/model/random_state.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
@@ -111,7 +112,7 @@ struct RecomputeNode final : KernelNode {
 at::Tensor recomputed(const at::Tensor& stream, RecomputedBlocks group, const Blocks& blocks,
                       const AsInForward& as_in_forward) {
   if (!c10::GradMode::is_enabled()) return blocks(stream, group.first, group.last);
-  const std::shared_ptr<RecomputeNode> node(new RecomputeNode, torch::autograd::deleteNode);
+  const NodePointer<RecomputeNode> node = new_node<RecomputeNode>();
   // Without one where the stream requires no gradient: blocks before it may all be frozen.
   node->set_next_edges(torch::autograd::collect_next_edges(stream));
   RandomState random(stream.device());

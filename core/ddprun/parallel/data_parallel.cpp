@@ -158,14 +158,14 @@ std::vector<ParameterSlot> DataParallel::slots() const {
 
 void DataParallel::set_hooks() {
   for (int index = 0; index < buffers_.count(); ++index) {
-    auto node = torch::autograd::impl::grad_accumulator(buffers_.parameter(index));
+    const auto node = torch::autograd::impl::grad_accumulator(buffers_.parameter(index));
     const auto key = node->add_post_hook(std::make_unique<Hook>(*this, index));
-    hooks_.emplace_back(std::move(node), key);
+    remove_hooks_.emplace_back([node, key] { node->del_post_hook(key); });
   }
 }
 
 DataParallel::~DataParallel() {
-  for (const auto& [node, key] : hooks_) node->del_post_hook(key);
+  for (const auto& remove : remove_hooks_) remove();
 }
 
 void DataParallel::on_accumulated(int index) {

@@ -24,10 +24,6 @@
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/strategy.h"
 
-namespace torch::autograd {
-struct Node;
-}
-
 namespace ddprun {
 
 /// The marks of one micro-batch's backward, in the order of time. They are marks of the group's
@@ -212,9 +208,9 @@ class DataParallel {
   UnitWalk walk_;
   BackwardMarks marks_;     // of the backward under way
   int gradients_seen_ = 0;  // in the backward under way
-  /// The node of each parameter in the autograd graph, and the key of our hook there. Autograd
-  /// itself keeps no reference to these nodes.
-  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, std::uintptr_t>> hooks_;
+  /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,
+  /// as autograd itself does not.
+  std::vector<std::function<void()>> remove_hooks_;
 };
 
 }  // namespace ddprun

@@ -5,12 +5,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <iterator>
-#include <memory>
 #include <vector>
+
+#include "ddprun/base/torch_versions.h"
 
 namespace ddprun {
 
@@ -55,8 +55,7 @@ at::Tensor loss_of_unit(const FlatBuffers& buffers, const Unit& unit, const Proo
                         int rank, int micro_batch) {
   std::vector<at::Tensor> terms;
   for (int index = unit.last; index >= unit.first; --index) {
-    const std::shared_ptr<IntegersBackward> node(new IntegersBackward(buffers, integers),
-                                                 torch::autograd::deleteNode);
+    const NodePointer<IntegersBackward> node = new_node<IntegersBackward>(buffers, integers);
     node->index = index;
     node->rank = rank;
     node->micro_batch = micro_batch;

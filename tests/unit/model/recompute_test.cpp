@@ -17,6 +17,7 @@
 #include <mutex>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/torch_versions.h"
 #include "ddprun/device/cpu_memory.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/model/transformer.h"
@@ -139,7 +140,7 @@ TEST_P(Recompute, HooksRunOnceAndInTheOrderOfNone) {
   const auto notes_of = [&](const RecomputeConfig& recompute) {
     std::vector<std::string> notes;
     const Transformer model(config_of(GetParam(), recompute), *attention_, 3);
-    std::vector<std::shared_ptr<torch::autograd::Node>> nodes;  // autograd keeps none
+    std::vector<NodePointer<torch::autograd::Node>> nodes;  // autograd keeps none
     for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
       nodes.push_back(torch::autograd::impl::grad_accumulator(tensor));
       nodes.back()->add_post_hook(std::make_unique<Note>(notes, name));

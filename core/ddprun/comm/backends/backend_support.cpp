@@ -1,6 +1,8 @@
 // What backends cannot reduce, and what those of our own refuse at the call.
 #include "ddprun/comm/backends/backend_support.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ddprun/base/choice.h"
@@ -31,8 +33,8 @@ std::string backend_lacks(BackendKind backend, CollectiveKind collective, at::Sc
                           ReduceOp op) {
   if (!reduces(collective) || takes(backend, type, op)) return {};
   const bool takes_sums = takes(backend, type, ReduceOp::sum);
-  return std::string("no ") + (takes_sums ? "avg" : "reduction") + " of " +
-         c10::getDtypeNames(type).first;
+  return fmt::format("no {} of {}", takes_sums ? "avg" : "reduction",
+                     c10::getDtypeNames(type).first);
 }
 
 std::byte* data_of(const at::Tensor& tensor) {

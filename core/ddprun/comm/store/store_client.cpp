@@ -13,21 +13,21 @@
 #include <cstring>
 #include <memory>
 #include <thread>
-#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 #include <type_traits>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
+#include "ddprun/comm/store/store_protocol.h"
 
 namespace ddprun {
 
 namespace {
 
-using c10d::detail::CheckResponseType;
-using c10d::detail::QueryType;
-using c10d::detail::WaitResponseType;
 using std::chrono::milliseconds;
+using store_protocol::Check;
+using store_protocol::Query;
+using store_protocol::Wait;
 using Bytes = std::vector<std::uint8_t>;
 
 /// Between attempts to connect, while nobody listens yet.
@@ -44,7 +44,7 @@ constexpr const char* kKeyPrefix = "/";
 /// A request: its kind, then its fields.
 class Request {
  public:
-  explicit Request(QueryType query) { value(query); }
+  explicit Request(Query query) { value(query); }
   template <typename T>
   Request& value(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -142,8 +142,8 @@ bool StoreClient::greet(std::int64_t deadline_ns) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   std::uint32_t echo = 0;
   try {
-    send(Request(QueryType::VALIDATE).value(c10d::detail::validationMagicNumber).bytes() +
-         Request(QueryType::PING).value(nonce).bytes());
+    send(Request(Query::validate).value(store_protocol::kMagic).bytes() +
+         Request(Query::ping).value(nonce).bytes());
     if (!receive(&echo, sizeof echo, deadline_ns)) fail_silent(timeout_.count());
   } catch (const CommError&) {
     if (now_ns() >= deadline_ns) throw;
@@ -240,29 +240,28 @@ c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
 
 void StoreClient::set(const std::string& key, const Bytes& value) {
   const std::lock_guard lock(mutex_);
-  send(Request(QueryType::SET).key(key).text(value).bytes());
+  send(Request(Query::set).key(key).text(value).bytes());
 }
 
 Bytes StoreClient::compareSet(const std::string& key, const Bytes& current, const Bytes& desired) {
-  return ask<Bytes>(Request(QueryType::COMPARE_SET).key(key).text(current).text(desired).bytes());
+  return ask<Bytes>(Request(Query::compare_set).key(key).text(current).text(desired).bytes());
 }
 
 Bytes StoreClient::get(const std::string& key) {
   wait({key}, timeout_);
-  return ask<Bytes>(Request(QueryType::GET).key(key).bytes());
+  return ask<Bytes>(Request(Query::get).key(key).bytes());
 }
 
 std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
-  return ask<std::int64_t>(Request(QueryType::ADD).key(key).value(value).bytes());
+  return ask<std::int64_t>(Request(Query::add).key(key).value(value).bytes());
 }
 
 bool StoreClient::deleteKey(const std::string& key) {
-  return ask<std::int64_t>(Request(QueryType::DELETE_KEY).key(key).bytes()) == 1;
+  return ask<std::int64_t>(Request(Query::delete_key).key(key).bytes()) == 1;
 }
 
 bool StoreClient::check(const std::vector<std::string>& keys) {
-  return ask<CheckResponseType>(Request(QueryType::CHECK).keys(keys).bytes()) ==
-         CheckResponseType::READY;
+  return ask<Check>(Request(Query::check).keys(keys).bytes()) == Check::ready;
 }
 
 std::int64_t StoreClient::getNumKeys() {
@@ -272,14 +271,14 @@ std::int64_t StoreClient::getNumKeys() {
 void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const std::lock_guard lock(mutex_);
   const LaunchBoard::Wait waiting;
-  send(Request(QueryType::WAIT).keys(keys).bytes());
-  WaitResponseType ended{};
+  send(Request(Query::wait).keys(keys).bytes());
+  Wait ended{};
   if (receive(&ended, sizeof ended, now_ns() + nanoseconds(timeout))) return;
-  send(Request(QueryType::CANCEL_WAIT).bytes());
+  send(Request(Query::cancel_wait).bytes());
   const std::int64_t deadline_ns = now_ns() + kCancelNs;
   do {  // the keys may have come before the server read that
     if (!receive(&ended, sizeof ended, deadline_ns)) fail_silent(timeout.count());
-  } while (ended != WaitResponseType::WAIT_CANCELED);
+  } while (ended != Wait::canceled);
   C10_THROW_ERROR(DistStoreError, fmt::format("timed out after {} ms waiting for {}",
                                               timeout.count(), fmt::join(keys, ", ")));
 }

@@ -12,17 +12,18 @@
 #include <list>
 #include <string>
 #include <string_view>
-#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 #include <unordered_map>
 #include <vector>
+
+#include "ddprun/comm/store/store_protocol.h"
 
 namespace ddprun {
 
 namespace {
 
-using c10d::detail::CheckResponseType;
-using c10d::detail::QueryType;
-using c10d::detail::WaitResponseType;
+using store_protocol::Check;
+using store_protocol::Query;
+using store_protocol::Wait;
 
 /// More than any client of ours sends in one text; what claims more is no client.
 constexpr std::uint64_t kLongestText = std::uint64_t{64} << 20;
@@ -169,36 +170,35 @@ class Loop {
 
   /// Does nothing unless the request is whole.
   void serve(Connection& client, Request& request) {
-    const auto query = request.value<QueryType>();
+    const auto query = request.value<Query>();
     switch (query) {
-      case QueryType::VALIDATE:
-        client.closed = request.value<std::uint32_t>() != c10d::detail::validationMagicNumber &&
-                        request.whole();
+      case Query::validate:
+        client.closed = request.value<std::uint32_t>() != store_protocol::kMagic && request.whole();
         return;
-      case QueryType::PING:
+      case Query::ping:
         if (const auto nonce = request.value<std::uint32_t>(); request.whole()) {
           client.answer(nonce);
         }
         return;
-      case QueryType::CANCEL_WAIT:
+      case Query::cancel_wait:
         client.awaited.clear();
-        return client.answer(WaitResponseType::WAIT_CANCELED);
-      case QueryType::WAIT:
+        return client.answer(Wait::canceled);
+      case Query::wait:
         if (auto keys = request.texts(); request.whole()) {
           client.awaited = std::move(keys);
           end_waits();
         }
         return;
-      case QueryType::CHECK:
+      case Query::check:
         if (const auto keys = request.texts(); request.whole()) {
-          client.answer(all_there(keys) ? CheckResponseType::READY : CheckResponseType::NOT_READY);
+          client.answer(all_there(keys) ? Check::ready : Check::not_ready);
         }
         return;
-      case QueryType::SET:
-      case QueryType::GET:
-      case QueryType::ADD:
-      case QueryType::COMPARE_SET:
-      case QueryType::DELETE_KEY:
+      case Query::set:
+      case Query::get:
+      case Query::add:
+      case Query::compare_set:
+      case Query::delete_key:
         return serve_key(query, client, request);
       default:  // what StoreClient never asks
         client.closed = true;
@@ -206,22 +206,22 @@ class Loop {
   }
 
   /// The requests that are about one key.
-  void serve_key(QueryType query, Connection& client, Request& request) {
+  void serve_key(Query query, Connection& client, Request& request) {
     const std::string key = request.text();
-    const bool compares = query == QueryType::COMPARE_SET;
+    const bool compares = query == Query::compare_set;
     const std::string expected = compares ? request.text() : "";
-    const std::string value = compares || query == QueryType::SET ? request.text() : "";
-    const auto delta = query == QueryType::ADD ? request.value<std::int64_t>() : 0;
+    const std::string value = compares || query == Query::set ? request.text() : "";
+    const auto delta = query == Query::add ? request.value<std::int64_t>() : 0;
     if (!request.whole()) return;
-    if (query == QueryType::GET) {
+    if (query == Query::get) {
       const auto found = values_.find(key);
       return client.answer_text(found == values_.end() ? "" : found->second);
     }
-    if (query == QueryType::DELETE_KEY) {
+    if (query == Query::delete_key) {
       return client.answer(static_cast<std::int64_t>(values_.erase(key)));
     }
-    if (query == QueryType::SET) values_[key] = value;
-    if (query == QueryType::ADD) {
+    if (query == Query::set) values_[key] = value;
+    if (query == Query::add) {
       std::string& sum = values_[key];
       sum = std::to_string(delta + std::strtoll(sum.c_str(), nullptr, 10));
       client.answer(static_cast<std::int64_t>(std::strtoll(sum.c_str(), nullptr, 10)));
@@ -242,7 +242,7 @@ class Loop {
     for (Connection& each : connections_) {
       if (each.awaited.empty() || !all_there(each.awaited)) continue;
       each.awaited.clear();
-      each.answer(WaitResponseType::STOP_WAITING);
+      each.answer(Wait::ended);
     }
   }
 

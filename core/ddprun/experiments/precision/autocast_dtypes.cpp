@@ -40,7 +40,7 @@ struct ToyModel {
 std::string types_of(const std::vector<at::Tensor>& tensors) {
   std::string names;
   for (const at::Tensor& tensor : tensors) {
-    const std::string name = c10::getDtypeNames(tensor.scalar_type()).first;
+    const std::string name(c10::getDtypeNames(tensor.scalar_type()).first);
     if (names.find(name) == std::string::npos) names += (names.empty() ? "" : " and ") + name;
   }
   return names;

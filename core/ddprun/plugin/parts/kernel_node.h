@@ -3,15 +3,15 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <array>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "ddprun/base/torch_versions.h"
 
 namespace ddprun {
 
@@ -66,9 +66,9 @@ class KernelNode : public torch::autograd::Node {
 
 /// Makes a node of type Layer whose edges lead to `inputs`. Returns null if no gradient is wanted.
 template <typename Layer, typename... Inputs>
-std::shared_ptr<Layer> make_node(const Inputs&... inputs) {
-  if (!torch::autograd::compute_requires_grad(inputs...)) return nullptr;
-  std::shared_ptr<Layer> node(new Layer, torch::autograd::deleteNode);
+NodePointer<Layer> make_node(const Inputs&... inputs) {
+  if (!torch::autograd::compute_requires_grad(inputs...)) return {};
+  NodePointer<Layer> node = new_node<Layer>();
   node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
   return node;
 }
