@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <torch/headeronly/version.h>
 #include <functional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -15,6 +17,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
 
 namespace ddprun {
@@ -24,9 +27,12 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
+StorePlace place_of(int port) {
+  return {"127.0.0.1", port, "rank 1 of 2, store at 127.0.0.1:1", "rank 0"};
+}
+
 StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
-  return c10::make_intrusive<StoreClient>(
-      StorePlace{"127.0.0.1", port, "rank 1 of 2, store at 127.0.0.1:1", "rank 0"}, timeout);
+  return c10::make_intrusive<StoreClient>(place_of(port), timeout);
 }
 
 /// A server of ours on a free port.
@@ -101,6 +107,32 @@ TEST(Store, TheClientReachesTheStoreOfTorchrunsAgent) {
     options.useLibUV = libuv;
     const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     expect_a_store(client_of(agent->getPort()));
+    check_agent_store(place_of(agent->getPort()), milliseconds(20'000), 0, ::getpid());
+  }
+}
+
+// What the store of another protocol might do, after it has greeted as TCPStore does.
+TEST(Store, AnAgentOfAnotherProtocolIsRefusedByBothVersions) {
+  // To DELETE_KEY, to WAIT, to GET.
+  const std::string another_value = std::string(8, '\0') + '\0' + '\1' + std::string(7, '\0') + '6';
+  for (const auto& [answers, got] : std::vector<std::pair<std::string, std::string>>{
+           {"", "the connection was closed"}, {another_value, "SET 5, then GET: 6"}}) {
+    const auto [fd, port] = listen_on_free_port();
+    const Descriptor listener(fd);
+    std::thread agent([&listener, &answers = answers] {
+      const Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
+      char greeting[10];  // VALIDATE with its number, PING with its nonce
+      ASSERT_EQ(::recv(accepted.get(), greeting, sizeof greeting, MSG_WAITALL), 10);
+      ASSERT_EQ(::send(accepted.get(), greeting + 6, 4, 0), 4);
+      ASSERT_EQ(::send(accepted.get(), answers.data(), answers.size(), 0), ssize_t(answers.size()));
+      std::this_thread::sleep_for(milliseconds(200));
+    });
+    const ErrorText text = comm_error_of(
+        [port = port] { check_agent_store(place_of(port), milliseconds(2000), 0, ::getpid()); });
+    agent.join();
+    EXPECT_EQ(text.what, "the launcher's store does not speak the protocol that ddprun speaks");
+    EXPECT_EQ(text.got, "the agent's PyTorch " TORCH_VERSION "; " + got);
+    EXPECT_THAT(text.expected, HasSubstr("PyTorch " TORCH_VERSION));
   }
 }
 

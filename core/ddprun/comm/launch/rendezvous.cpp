@@ -20,6 +20,7 @@
 #include "ddprun/base/descriptor.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/launch/backend_choice.h"
+#include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"
@@ -143,10 +144,10 @@ StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
     server = std::make_unique<StoreServer>(info.listen_fd >= 0 ? Descriptor(info.listen_fd)
                                                                : listen_for_ranks(info));
   }
-  return c10::make_intrusive<StoreClient>(
-      StorePlace{serves ? "127.0.0.1" : info.master_addr, info.master_port, place_of(info),
-                 info.agent_store ? "the launcher's agent" : "rank 0"},
-      timeout, std::move(server));
+  const StorePlace place = {serves ? "127.0.0.1" : info.master_addr, info.master_port,
+                            place_of(info), info.agent_store ? "the launcher's agent" : "rank 0"};
+  if (info.agent_store) check_agent_store(place, timeout, info.rank, ::getppid());
+  return c10::make_intrusive<StoreClient>(place, timeout, std::move(server));
 }
 
 /// The store of the run. The runs of a joined launch follow one another at one port, so its store
