@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions bench bench-toy bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions test-libtorch bench bench-toy bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
+	@echo 'make test-libtorch   everything with each LibTorch that ddprun knows; VERSIONS="2.11.0" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
@@ -28,7 +29,8 @@ help:
 	@echo 'make format       reformat all sources as lint wants them'
 	@echo 'make clean        remove build/ (what setup fetched stays in .deps/)'
 	@echo
-	@echo 'LIBTORCH_DIR=/path/to/libtorch takes a LibTorch of your own; JOBS=n limits parallel jobs (here: $(JOBS)).'
+	@echo 'TORCH=2.11.0 takes that LibTorch instead of the newest that ddprun knows, LIBTORCH_DIR=/path/to/libtorch one of your own;'
+	@echo 'JOBS=n limits parallel jobs (here: $(JOBS)).'
 
 setup:
 	@scripts/setup.sh
@@ -39,8 +41,8 @@ pack:
 
 # CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
 configure: setup
-	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' || \
-	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
+	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)$(TORCH)' || \
+	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR)$(TORCH),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
 
 build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
@@ -99,15 +101,21 @@ test-gpu: configure
 test-distributions:
 	@scripts/test_distributions.sh $(NAMES)
 
-# The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
+# Each in a build folder of its own.
+test-libtorch:
+	@JOBS=$(JOBS) scripts/test_libtorch.sh $(VERSIONS)
+
+# The parts of the comparison (default: all), what else of PyTorch takes part (2.11.0,compiled), and other arguments: see
+# tests/benchmarks/bench.py.
 WHAT ?=
+PEER_TORCH ?=
 ARGS ?=
 bench: PRESET = release
 bench: configure
-	@scripts/setup.sh --with-bench
+	@PEER_TORCH='$(PEER_TORCH)' scripts/setup.sh --with-bench
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program tests/benchmarks/all
 	@cd tests/benchmarks && python3 -m unittest -q bench_test
-	@python3 tests/benchmarks/bench.py $(WHAT) $(ARGS)
+	@python3 tests/benchmarks/bench.py $(WHAT) $(ARGS) $(if $(PEER_TORCH),--peer-torch $(PEER_TORCH))
 
 # Whether every part of it runs, on toy sizes.
 bench-toy:

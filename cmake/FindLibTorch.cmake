@@ -13,7 +13,8 @@ if(LIBTORCH_DIR)
 elseif(DDPRUN_LIBTORCH_DIR)
   set(_candidates ${DDPRUN_LIBTORCH_DIR})
 else()
-  set(_candidates ${CMAKE_CURRENT_LIST_DIR}/../.deps/torch-site/torch)
+  # The folder of its version, so that a later choice of another changes no file of a build that has this one.
+  file(REAL_PATH ${CMAKE_CURRENT_LIST_DIR}/../.deps/torch-site/torch _candidates)
 endif()
 
 # Not cached: a changed LIBTORCH_DIR takes effect at once.
@@ -47,7 +48,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION ${LibTorch_cpu_LIBRARY})
   # LibTorch ships its own copy of {fmt}, which must not hide the one that spdlog was built with: its headers are seen through
   # a folder of links to all of its entries but that one.
-  set(_headers ${CMAKE_BINARY_DIR}/libtorch_headers)
+  # Named by the version: a build folder that takes another one compiles anew, though the files of that may be older.
+  set(_headers ${CMAKE_BINARY_DIR}/libtorch_headers_${LibTorch_VERSION})
   file(REMOVE_RECURSE ${_headers})
   file(MAKE_DIRECTORY ${_headers})
   file(GLOB _entries RELATIVE ${LibTorch_INCLUDE_DIR} ${LibTorch_INCLUDE_DIR}/*)

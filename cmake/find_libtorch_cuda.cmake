@@ -14,7 +14,7 @@ elseif(NOT CUDAToolkit_VERSION_MAJOR EQUAL 13)
 endif()
 
 # Beside a LibTorch that pip installed with all it depends on; what scripts/setup.sh fetched; the toolkit.
-file(GLOB _wheels LIST_DIRECTORIES true ${LibTorch_DIR_USED}/../nvidia/* ${CMAKE_CURRENT_LIST_DIR}/../.deps/cuda-site/nvidia/*)
+file(GLOB _wheels LIST_DIRECTORIES true ${LibTorch_DIR_USED}/../nvidia/* ${CMAKE_CURRENT_LIST_DIR}/../.deps/cuda-${LibTorch_VERSION}/nvidia/*)
 set(_library_folders ${_wheels})
 list(TRANSFORM _library_folders APPEND /lib)
 list(APPEND _library_folders ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_DIR}/../extras/CUPTI/lib64)

@@ -2,7 +2,6 @@
 # Installs what ddprun needs to build and run: Debian packages, and LibTorch into .deps/. Does nothing when all is there.
 set -euo pipefail
 
-readonly kTorch=2.11.0 kCudaRuntime=13.0.96 kCupti=13.0.85 # what libtorch_cpu of that wheel loads
 readonly kNvtx=13.0.85
 readonly kMinCmake=3.25 kPipCmake=3.25.2 kClangFormat=14.0.6
 readonly kMinFreeKb=$((3 * 1024 * 1024)) # wheel, its unpacked form, pip's copy
@@ -11,20 +10,24 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$repo/.deps
 log=$deps/setup.log
 with_lint=false with_bench=false with_cuda=false check_only=false
+# shellcheck source=scripts/torch_versions.sh
+source "$repo/scripts/torch_versions.sh"
+torch=$(chosen_version)
 
 usage() {
   cat <<TEXT
 usage: scripts/setup.sh [--check] [--with-lint] [--with-bench] [--with-cuda]
 
-Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), LibTorch $kTorch from the torch
-wheel into .deps/torch-site, and NVTX's headers. Needs no root when nothing is missing, and changes nothing then.
+Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), LibTorch $torch from the torch
+wheel into .deps/torch-$torch, and NVTX's headers. Needs no root when nothing is missing, and changes nothing then.
 
   --check       only report what is missing; exit status 1 if anything is
   --with-lint   also what \`make lint\` needs: clang-format $kClangFormat (into .deps) and shellcheck
-  --with-cuda   also what CUDA support needs besides a toolkit (.deps/cuda-site, 304 MB at least); this is the default where
+  --with-cuda   also what CUDA support needs besides a toolkit (.deps/cuda-$torch, 304 MB at least); this is the default where
                 a CUDA toolkit is found (nvcc, or in CUDAToolkit_ROOT, CUDA_HOME or /usr/local/cuda)
-  --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/bench-venv), tcmalloc, Open MPI
+  --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/python-$torch), tcmalloc, Open MPI
 
+TORCH=${kTorchVersions[0]} scripts/setup.sh takes that version from then on; there are ${kTorchVersions[*]}.
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
 
 Where .deps/carried is (\`make pack\` on a machine with network) and the system lacks something that is in it, nothing is
@@ -105,11 +108,7 @@ find_python() {
 }
 
 have_torch_site() {
-  [[ -n ${LIBTORCH_DIR:-} ]] || [[ -L $deps/torch-site && -d $deps/torch-site/torch ]] || {
-    [[ -d $deps/torch-site/torch-$kTorch.dist-info ]] &&
-      [[ -d $deps/torch-site/nvidia_cuda_runtime-$kCudaRuntime.dist-info ]] &&
-      [[ -d $deps/torch-site/nvidia_cuda_cupti-$kCupti.dist-info ]]
-  }
+  [[ -n ${LIBTORCH_DIR:-} ]] || [[ $(version_of "$deps/torch-site/torch") == "$torch" ]]
 }
 
 # Headers of profiler ranges, wherever CMake would find them (cmake/find_nvtx3.cmake).
@@ -130,9 +129,11 @@ check_libtorch() {
   local folder=$1 name=$2 version
   [[ -f $folder/include/ATen/ATen.h && -f $folder/lib/libtorch_cpu.so ]] ||
     fail "$name holds no LibTorch (include/ATen/ATen.h and lib/libtorch_cpu.so in $folder)"
-  version=$(sed -n 's/.*define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$folder/include/torch/headeronly/version.h" 2>/dev/null |
-    paste -sd. || true)
-  [[ $version == "${kTorch%.*}".* ]] || fail "$name is LibTorch ${version:-older than 2.9}; ddprun needs ${kTorch%.*}.x"
+  version=$(version_of "$folder")
+  at_least "${kTorchVersions[0]}" "${version:-0}" ||
+    fail "$name is LibTorch ${version:-older than 2.9}; ddprun needs ${kTorchVersions[0]} to ${kTorchVersions[-1]}"
+  at_least "$version" "${kTorchVersions[-1]}.99" ||
+    say "$name is LibTorch $version, which nobody tried; ddprun is tested with ${kTorchVersions[*]}"
 }
 
 # ---------------------------------------------------------------- installing
@@ -219,7 +220,13 @@ install_torch() {
   local free
   free=$(df -Pk "$deps" | awk 'NR == 2 {print $4}')
   ((free >= kMinFreeKb)) || fail "LibTorch needs $((kMinFreeKb / 1024 / 1024)) GB; $deps has $((free / 1024 / 1024)) GB free"
-  pip_install torch-site "torch==$kTorch" "nvidia-cuda-runtime==$kCudaRuntime" "nvidia-cuda-cupti==$kCupti"
+  if [[ $(version_of "$deps/torch-$torch/torch") != "$torch" ]]; then
+    local wheels
+    mapfile -t wheels < <(wanted "$torch" torch nvidia-cuda-runtime nvidia-cuda-cupti)
+    pip_install "torch-$torch" "${wheels[@]}"
+  fi
+  rm -rf "$deps/torch-site"
+  ln -sT "torch-$torch" "$deps/torch-site"
 }
 
 # shellcheck source=scripts/setup_bench.sh
@@ -232,11 +239,11 @@ source "$repo/scripts/setup_carried.sh"
 report() {
   local packages=("$@") status=0
   if ((${#packages[@]})); then say "missing Debian packages: ${packages[*]}" && status=1; fi
-  if ! have_torch_site; then say "missing: LibTorch $kTorch in .deps/torch-site" && status=1; fi
+  if ! have_torch_site; then say "missing: LibTorch $torch in .deps/torch-site" && status=1; fi
   if ! have_nvtx; then say "missing: NVTX's headers in .deps/nvtx-site" && status=1; fi
-  if ! have_cuda_wheels; then say "missing for CUDA support, in .deps/cuda-site: $(cuda_wheels | tr '\n' ' ')" && status=1; fi
+  if ! have_cuda_wheels; then say "missing for CUDA support, in .deps/cuda-$torch: $(cuda_wheels | tr '\n' ' ')" && status=1; fi
   if have_command cmake && ! cmake_is_new_enough; then say "missing: CMake $kMinCmake or newer" && status=1; fi
-  if $with_bench && ! have_bench; then say "missing: PyTorch $kTorch in Python in .deps/bench-venv" && status=1; fi
+  if $with_bench && ! have_bench; then say "missing: PyTorch $torch in Python in .deps/python-$torch" && status=1; fi
   if $with_lint && ! have_clang_format; then say "missing: clang-format $kClangFormat in .deps/clang-format" && status=1; fi
   return $status
 }
@@ -254,6 +261,9 @@ main() {
     shift
   done
   PATH=$deps/cmake/cmake/data/bin:$PATH
+  if [[ -n ${TORCH:-} && " ${kTorchVersions[*]} " != *" $TORCH "* ]]; then
+    fail "TORCH=$TORCH: set-up fetches ${kTorchVersions[*]}; LIBTORCH_DIR names a LibTorch of another version"
+  fi
   if [[ -n ${LIBTORCH_DIR:-} ]]; then check_libtorch "$LIBTORCH_DIR" "LIBTORCH_DIR=$LIBTORCH_DIR"; fi
   local packages
   mapfile -t packages < <(missing_packages)
@@ -263,7 +273,7 @@ main() {
     return
   fi
   if report "${packages[@]}" >/dev/null; then
-    say "nothing is missing; LibTorch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
+    say "nothing is missing; LibTorch $torch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
     return
   fi
   if $check_only; then report "${packages[@]}" || exit; fi
@@ -284,7 +294,7 @@ main() {
   if $with_bench && ! have_bench; then install_bench; fi
   mapfile -t packages < <(missing_packages)
   report "${packages[@]}" || fail "still missing, see above and $log"
-  say "ready in $SECONDS s; LibTorch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
+  say "ready in $SECONDS s; LibTorch $torch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
 }
 
 main "$@"

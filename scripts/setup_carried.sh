@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Dependencies that came with the tree instead of over the network (scripts/pack_dependencies.sh), for setup.sh to source.
-# shellcheck disable=SC2154 # repo, deps, kTorch: setup.sh's
+# shellcheck disable=SC2034,SC2154 # repo, deps, torch: setup.sh's
 #
 # Where a pack is and the system lacks something that is in it, nothing is installed: what the pack brings is built into
 # .deps/prefix, where CMake looks first, LibTorch is that of the machine's PyTorch, and what is missing then is said.
@@ -40,12 +40,13 @@ print(spec.submodule_search_locations[0] if spec else "")' 2>/dev/null || true
 # LibTorch of the machine's PyTorch: its site-packages, with the CUDA libraries beside it, stand for what setup.sh would fetch.
 take_python_torch() {
   [[ -z ${LIBTORCH_DIR:-} ]] || return 0
-  if [[ -d $deps/torch-site && ! -L $deps/torch-site ]]; then return; fi
-  local torch
-  torch=$(python_torch)
-  [[ -n $torch ]] || return 0 # report() says that LibTorch is missing
-  check_libtorch "$torch" "PyTorch of $(command -v "$python")"
-  ln -sfnT "$(dirname "$torch")" "$deps/torch-site"
+  if [[ $(readlink "$deps/torch-site") == torch-* ]]; then return; fi # fetched
+  local found
+  found=$(python_torch)
+  [[ -n $found ]] || return 0 # report() says that LibTorch is missing
+  check_libtorch "$found" "PyTorch of $(command -v "$python")"
+  ln -sfnT "$(dirname "$found")" "$deps/torch-site"
+  torch=$(version_of "$found")
 }
 
 build_carried() {
@@ -65,7 +66,7 @@ report_without_network() {
   mapfile -t packages < <(not_carried "$@")
   report "${packages[@]}" || status=1
   if ! have_torch_site && [[ -z $(python_torch) ]]; then
-    say "  $python has no PyTorch $kTorch to take it from (PYTHON=/path/to/python names another, LIBTORCH_DIR a LibTorch)"
+    say "  $python has no PyTorch to take it from (PYTHON=/path/to/python names another, LIBTORCH_DIR a LibTorch)"
   fi
   return $status
 }

@@ -6,12 +6,14 @@
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
     make bench ARGS='--models drawn-7'      a size that nobody tuned for, drawn by a seed
+    make bench PEER_TORCH=2.11.0,compiled   beside the PyTorch that ddprun is built with, these too
     make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
     python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
 For each model, precision and number of ranks, short runs find the fastest strategy of each side; then the sides run in
 turn, A B A B, so that what the machine does besides meets both. Every sample goes to results/bench/<time>/bench.json,
-the table to stdout and to bench.md beside it. docs/results.md explains the columns.
+the table to stdout and to bench.md beside it. With several PyTorch the ratio that counts is "fastest": to the fastest of all,
+tuned or compiled. docs/results.md explains the columns.
 """
 import argparse
 import json
@@ -101,6 +103,12 @@ def compile_once(side, runs):
     return []
 
 
+def other_peers(cell, side, args):
+    """The PyTorch of --peer-torch as `side` runs, by the variant that its rows have."""
+    return {name: sides.Peer(cell, [*side.words, *sides.PEER_COMPILED], f"{side.label} compiled") if name == "compiled"
+            else sides.Peer(cell, side.words, f"{side.label} (PyTorch {name})", name) for name in args.peers}
+
+
 def step_rows(cell, args, runs):
     """Step, exposed communication, optimizer and memory of one model, precision and number of ranks."""
     model, precision, ranks = cell
@@ -114,10 +122,10 @@ def step_rows(cell, args, runs):
         competitors.update({f"{name} tuned": side.preloading(args.tcmalloc) for name, side in competitors.items()})
     case = {"model": model, "precision": precision, "ranks": ranks}
     rows = []
-    if args.compile:
-        compiled = sides.Peer(cell, [*their.words, *sides.PEER_COMPILED], f"{their_pick} compiled")
-        if guarded(rows, "step", {**case, "variant": "compiled"}, lambda: compile_once(compiled, runs)):
-            competitors["PyTorch compiled"] = compiled
+    for variant, peer in other_peers(cell, their, args).items():
+        prepare = (lambda peer=peer: compile_once(peer, runs)) if variant == "compiled" else list
+        if guarded(rows, "step", {**case, "variant": variant}, prepare):
+            competitors[f"PyTorch {variant}"] = peer
     for side, known, fastest, overlapping in (("ddprun", ours, our_pick, our_overlapping),
                                               ("PyTorch", theirs, their_pick, their_overlapping)):
         if ranks > 1 and overlapping != fastest:
@@ -134,11 +142,13 @@ def step_rows(cell, args, runs):
                         values(results[their_side], what), labels)
 
     rows.append(row("step", "as run", "ddprun", "PyTorch"))
+    ours, theirs = ({name: values(result, "step") for name, result in results.items() if name in (side, f"{side} tuned", *more)}
+                    for side, more in (("ddprun", ()), ("PyTorch", [f"PyTorch {peer}" for peer in args.peers])))
     if "PyTorch tuned" in results:
-        our_tuned = best({name: values(results[name], "step") for name in ("ddprun", "ddprun tuned")})
-        rows.append(row("step", "tuned", our_tuned, "PyTorch tuned"))
-    if "PyTorch compiled" in results:
-        rows.append(row("step", "compiled", "ddprun", "PyTorch compiled"))
+        rows.append(row("step", "tuned", best(ours), "PyTorch tuned"))
+    rows += [row("step", name.removeprefix("PyTorch "), "ddprun", name) for name in theirs if name not in ("PyTorch", "PyTorch tuned")]
+    if args.peers:
+        rows.append(row("step", "fastest", best(ours), best(theirs)))
     if "roofline" in results:
         rows += roofline_rows(case, results["ddprun"], results["PyTorch"], results["roofline"])
     if ranks > 1:
@@ -225,7 +235,8 @@ def describe_machine():
         "load_average": os.getloadavg(),
         "ddprun": subprocess.run([sides.BIN / "ddprun", "--version"], capture_output=True, text=True).stdout.split("\n"),
         "commit": first_line(["git", "-C", str(sides.REPO), "describe", "--always", "--dirty"]),
-        "peer_python": first_line([str(sides.PEER_PYTHON), "--version"]),
+        "torch": sides.built_torch(),
+        "peer_python": first_line([str(sides.peer_python()), "--version"]),
         "open_mpi": first_line(["mpirun", "--version"]),
     }
 
@@ -257,7 +268,8 @@ def read_arguments():
     parser.add_argument("--rounds", type=int, default=0, help="default: 5; --quick: 2")
     parser.add_argument("--quick", action="store_true", help="two models, two shorter rounds, fewer strategies")
     parser.add_argument("--toy", action="store_true", help="every part once, on the least that it can do; its figures mean nothing")
-    parser.add_argument("--compile", action="store_true", help="also PyTorch with torch.compile: minutes more for each cell")
+    parser.add_argument("--peer-torch", default="", metavar="PEERS", help="of steps also these, separated by commas: other versions "
+                        "of PyTorch (2.11.0), `compiled` for torch.compile, which takes minutes more for each cell")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
     parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
     parser.add_argument("--dry-run", action="store_true", help="print what would run")
@@ -266,6 +278,7 @@ def read_arguments():
     unknown = set(args.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    args.peers = [peer for peer in args.peer_torch.split(",") if peer not in ("", sides.built_torch())]
     args.models = (args.models or ("tiny,peer-small" if args.quick else ",".join(STEPS))).split(",")
     for model in set(args.models) - set(STEPS):
         if not is_drawn(model):
@@ -308,14 +321,16 @@ def print_plan(args):
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
             tuned = ", both with tcmalloc" if cell[2] > 1 or not args.quick else ""
             print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, "
-                  f"each side's fastest that overlaps, roofline{', PyTorch compiled' if args.compile else ''}")
+                  f"each side's fastest that overlaps, roofline{''.join(f', PyTorch {peer}' for peer in args.peers)}")
 
 
 def check_ready(args):
-    missing = [str(path) for path in (sides.BIN / "ddprun", sides.PEER_PYTHON) if not path.exists()]
+    pythons = [sides.peer_python(peer) for peer in ("", *args.peers) if peer != "compiled"]
+    missing = [str(path) for path in (sides.BIN / "ddprun", *pythons) if not path.exists()]
     if missing or not args.tcmalloc:
         missing += [] if args.tcmalloc else ["libtcmalloc_minimal.so.4"]
-        sys.exit(f"bench: missing: {', '.join(missing)}; `make bench` builds and installs it (scripts/setup.sh --with-bench)")
+        sys.exit(f"bench: missing: {', '.join(missing)}; `make bench` builds and installs it, versions of "
+                 "PyTorch that PEER_TORCH=2.11.0 names too (scripts/setup.sh --with-bench)")
 
 
 def reason_of(failure):
@@ -341,7 +356,7 @@ def guarded(rows, what, case, measure, words=str):
 
 def report_text(reports):
     """The Markdown of one or several runs of this program: what each ran on, one table, the notes."""
-    heads = [f"{r['machine']['cpu']} ({r['machine']['cpu_class']}), {r['machine']['cores']} cores; {r['date']}; commit {r['machine']['commit']}" for r in reports]
+    heads = [f"{r['machine']['cpu']} ({r['machine']['cpu_class']}), {r['machine']['cores']} cores; PyTorch {r['machine']['torch']}; {r['date']}; commit {r['machine']['commit']}" for r in reports]
     rows = [row for report in reports for row in report["rows"]]
     notes = [note for report in reports for note in report["notes"]]
     return "\n".join([*dict.fromkeys(heads), "", table(rows), "", *notes]).rstrip() + "\n"

@@ -23,8 +23,8 @@ class Cell(NamedTuple):
 
 
 def environment_of(python):
-    """A PyTorch that was installed with all it depends on finds its CUDA libraries; that of .deps/bench-venv takes the toolkit's."""
-    if python != str(sides.PEER_PYTHON) or not sides.CUDA_LIBRARIES.is_dir():
+    """A PyTorch that was installed with all it depends on finds its CUDA libraries; that of `make bench` takes the toolkit's."""
+    if python != str(sides.peer_python()) or not sides.CUDA_LIBRARIES.is_dir():
         return {}
     path = os.environ.get("LD_LIBRARY_PATH")
     return {"LD_LIBRARY_PATH": f"{sides.CUDA_LIBRARIES}:{path}" if path else str(sides.CUDA_LIBRARIES)}
@@ -32,7 +32,7 @@ def environment_of(python):
 
 def find_peer():
     """A Python with PyTorch: PYTHON, else python3, else that of `make bench`. Returns it and what PROBE says, or None, None."""
-    for python in [os.environ["PYTHON"]] if os.environ.get("PYTHON") else ["python3", str(sides.PEER_PYTHON)]:
+    for python in [os.environ["PYTHON"]] if os.environ.get("PYTHON") else ["python3", str(sides.peer_python())]:
         try:
             done = subprocess.run([python, "-c", PROBE], env={**os.environ, **environment_of(python)}, capture_output=True, text=True,
                                   timeout=RUN_LIMIT_S)

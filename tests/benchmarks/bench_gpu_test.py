@@ -181,7 +181,7 @@ class BothSides(unittest.TestCase):
     def test_only_the_benchs_own_python_takes_the_toolkits_libraries(self):
         with mock.patch.object(sides, "CUDA_LIBRARIES", sides.REPO):
             self.assertEqual(gpu_sides.environment_of("python3"), {})
-            self.assertIn(str(sides.REPO), gpu_sides.environment_of(str(sides.PEER_PYTHON))["LD_LIBRARY_PATH"])
+            self.assertIn(str(sides.REPO), gpu_sides.environment_of(str(sides.peer_python()))["LD_LIBRARY_PATH"])
 
 
 class Rows(unittest.TestCase):

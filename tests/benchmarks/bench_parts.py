@@ -66,7 +66,7 @@ def all_reduce_round(sizes, runs, index):
                      "lines": out.splitlines()})
         for megabytes, found in program_medians(out).items():
             medians[megabytes].update(found)
-    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(sizes)]
+    command = [str(sides.peer_python()), str(sides.PEER_PROGRAM), "all_reduce", "--megabytes", ",".join(sizes)]
     run = sides.peer_json(command, {})
     runs.append({"configuration": "all-reduce", "side": "PyTorch", "round": index, **run})
     for megabytes, found in peer_medians(run).items():
@@ -125,7 +125,7 @@ def adamw_round(executable, runs, index):
     missing = [case for case, found in times.items() if not found]
     if missing:
         raise sides.RunFailed(f"{executable.name} has no case {', '.join(missing)}")
-    command = [str(sides.PEER_PYTHON), str(sides.PEER_PROGRAM), "adamw", "--size", "peer-small", "--world", "1"]
+    command = [str(sides.peer_python()), str(sides.PEER_PROGRAM), "adamw", "--size", "peer-small", "--world", "1"]
     run = sides.peer_json(command, {})
     runs.append({"configuration": "AdamW", "side": "PyTorch", "round": index, **run})
     return {**times, ADAMW_ROWS[0][3]: run["ranks"][0]["adamw_ms"]}

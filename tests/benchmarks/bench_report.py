@@ -45,9 +45,10 @@ CLASS_GOALS = {
 }
 for goals in CLASS_GOALS.values():
     goals["step over its floor", "fp32", 2, "large matrices"] = 1.10
-# PyTorch at its best is the one to beat: compiled it is held against the same.
-GOALS.update({(what, precision, ranks, "compiled"): goal for (what, precision, ranks, variant), goal in GOALS.items()
-              if (what, variant) == ("step", "as run")})
+# PyTorch at its best is the one to beat: compiled, or the fastest of all that ran, it is held against the same.
+for goals in (GOALS, *CLASS_GOALS.values()):
+    goals.update({(what, precision, ranks, best): goal for (what, precision, ranks, variant), goal in list(goals.items())
+                  for best in ("compiled", "fastest") if (what, variant) == ("step", "as run")})
 
 
 def class_of(flags):

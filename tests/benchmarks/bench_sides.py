@@ -12,7 +12,6 @@ from peer.sizes import SIZES, size_of
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / "build/release/bin"
-PEER_PYTHON = REPO / ".deps/bench-venv/bin/python"
 PEER_PROGRAM = REPO / "tests/benchmarks/peer/pytorch_ddp.py"
 CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")  # where a toolkit is, torch's Python wheel takes its libraries from it
 RUN_LIMIT_S = 900
@@ -37,6 +36,20 @@ PEER_COMPILED = ["--compile", "--rope", "pairs"]
 
 class RunFailed(Exception):
     pass
+
+
+def built_torch():
+    """The version of PyTorch that ddprun was built with; empty if it is not built."""
+    try:
+        lines = subprocess.run([BIN / "ddprun", "--version"], capture_output=True, text=True).stdout.splitlines()
+    except OSError:
+        return ""
+    return next((line.split()[1] for line in lines if line.startswith("torch ")), "")
+
+
+def peer_python(version=""):
+    """The Python that has PyTorch of this version, or of that which ddprun was built with."""
+    return REPO / f".deps/python-{version or built_torch()}/bin/python"
 
 
 def find_tcmalloc():
@@ -88,15 +101,15 @@ class Side:
 
 
 class Peer(Side):
-    """A PyTorch configuration: words on the command line of peer/pytorch_ddp.py."""
+    """A PyTorch configuration: words on the command line of peer/pytorch_ddp.py; torch: its version, if not ddprun's own."""
 
-    def __init__(self, cell, words, label=""):
-        self.cell, self.words = cell, words
+    def __init__(self, cell, words, label="", torch=""):
+        self.cell, self.words, self.torch = cell, words, torch
         self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "")
 
     def run(self, warmup, steps):
         model, precision, ranks = self.cell
-        command = [str(PEER_PYTHON), str(PEER_PROGRAM), "train", "--size", model, "--world", str(ranks),
+        command = [str(peer_python(self.torch)), str(PEER_PROGRAM), "train", "--size", model, "--world", str(ranks),
                    "--warmup", str(warmup), "--steps", str(steps), *self.words]
         if precision == "bf16":
             command.append("--bf16")

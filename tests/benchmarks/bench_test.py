@@ -172,7 +172,7 @@ class Rows(unittest.TestCase):
         parts = Path(bench_parts.__file__).read_text()
         named = set(report.QUANTITIES) | set(re.findall('"(all-reduce, [^"]*|AdamW pass)"', parts))
         named.add("step over its floor")
-        variants = {"as run", "tuned", "compiled", "large matrices", *(variant for variant, *_ in bench_parts.ADAMW_ROWS),
+        variants = {"as run", "tuned", "compiled", "fastest", "large matrices", *(variant for variant, *_ in bench_parts.ADAMW_ROWS),
                     *(f"{ours} / {theirs}" for _, ours, theirs in bench.SHARDED)}
         for cpu_class in ("AVX-512", *report.CLASS_GOALS):
             goals = report.goals_of(cpu_class)
@@ -236,10 +236,10 @@ class Machine(unittest.TestCase):
 class TablesOfRunsMadeApart(unittest.TestCase):
     def test_rows_of_all_in_one_table_and_each_machine_once(self):
         def report_of(what):
-            return {"machine": {"cpu": "a CPU", "cpu_class": "AVX2", "cores": 2, "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
+            return {"machine": {"cpu": "a CPU", "cpu_class": "AVX2", "cores": 2, "torch": "2.15.0", "commit": "c0ffee"}, "date": "2026-11-21", "notes": [f"note of {what}"],
                     "rows": [report.make_row(what, CASE, "ms", [[1]], [[2]])]}
         text = bench.report_text([report_of("step"), report_of("optimizer")])
-        self.assertEqual(text.count("a CPU (AVX2), 2 cores; 2026-11-21; commit c0ffee"), 1)
+        self.assertEqual(text.count("a CPU (AVX2), 2 cores; PyTorch 2.15.0; 2026-11-21; commit c0ffee"), 1)
         self.assertEqual(sum(line.startswith("| ") and "| 0.50 (" in line for line in text.splitlines()), 2)
         self.assertIn("note of step", text)
         self.assertIn("note of optimizer", text)
@@ -259,8 +259,8 @@ class Steps(unittest.TestCase):
         def preloading(self, _):
             return self
 
-    def rows_of(self, ours, theirs):
-        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, search=bench.SEARCH, compile=False,
+    def rows_of(self, ours, theirs, peers=()):
+        args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, search=bench.SEARCH, peers=peers,
                                   tcmalloc="")
         with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
                 mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
@@ -275,6 +275,16 @@ class Steps(unittest.TestCase):
         self.assertAlmostEqual(exposed["ratio"]["median"], 0.5)
         self.assertAlmostEqual(skew["ddprun"]["median"], 0.1)
         self.assertIn(("step", "tuned"), rows)
+
+    def test_of_several_pytorch_the_fastest_counts(self):
+        others = {"2.11.0": self.Fake("older", [0, 30], [0, 31]), "compiled": self.Fake("compiled", [0, 50], [0, 50])}
+        with mock.patch.object(bench, "other_peers", return_value=others):
+            rows = self.rows_of([self.Fake("flat", [0, 10], [0, 10])], [self.Fake("bucketed 25", [0, 40], [0, 40])], tuple(others))
+        ratios = {variant: row["ratio"]["median"] for (what, variant), row in rows.items() if what == "step"}
+        self.assertEqual(rows["step", "fastest"]["peer_choice"], "older")
+        self.assertEqual(ratios["fastest"], ratios["2.11.0"])
+        self.assertAlmostEqual(ratios["compiled"], 0.2)
+        self.assertEqual(rows["step", "fastest"]["goal"], report.GOALS["step", "fp32", 2, "as run"])
 
     def test_what_was_slow_at_first_runs_but_once_in_the_search(self):
         slow = self.Fake("zero1", [0, 99], [0, 99])
