@@ -7,12 +7,18 @@ cuda_home=${CUDAToolkit_ROOT:-${CUDA_HOME:-/usr/local/cuda}}
 # Only with a toolkit is CUDA support built.
 want_cuda() { $with_cuda || have_command nvcc || [[ -x $cuda_home/bin/nvcc ]]; }
 
+# toolkit_has LIBRARY REQUIREMENT: as new as asked for, if it is NCCL, of which libtorch_cuda calls what an older one lacks.
+toolkit_has() {
+  compgen -G "$cuda_home/lib64/$1" >/dev/null || return 1
+  [[ $1 != libnccl.* ]] || at_least "${2#*==}" "$(sed -nE 's/#define NCCL_(MAJOR|MINOR|PATCH) //p' "$cuda_home/include/nccl.h" | paste -sd.)"
+}
+
 # The wheels of what libtorch_cuda is linked with and neither the toolkit nor the folders beside LibTorch have. Toolkits lack
 # the first three (304 MB on disk), many also cuDNN and NCCL.
 cuda_wheels() {
   local libtorch=${LIBTORCH_DIR:-$deps/torch-site/torch} wheel library
   while read -r wheel library; do
-    compgen -G "$cuda_home/lib64/$library" >/dev/null && continue
+    toolkit_has "$library" "$(wanted "$torch" "$wheel")" && continue
     compgen -G "$libtorch/../nvidia/*/lib/$library" >/dev/null && continue
     wanted "$torch" "$wheel"
   done <<TABLE

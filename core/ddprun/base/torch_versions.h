@@ -3,7 +3,9 @@
 //
 // What else ddprun takes from headers that are not PyTorch's public API, and that may change:
 // - autograd's nodes, engine, hooks and saved variables (torch/csrc/autograd/, but no autograd.h);
-// - c10d's backends, stores, ProcessGroup and Reducer (torch/csrc/distributed/c10d/);
+// - c10d's backends, stores, ProcessGroup and Reducer (torch/csrc/distributed/c10d/); since 2.14
+//   `_allgather_base` and `_reduce_scatter_base` are old names of all_gather_single and
+//   reduce_scatter_single, and each calls the other, so the old ones serve all versions;
 // - autocast's state (ATen/autocast_mode.h), dispatch keys (c10/core/impl/LocalDispatchKeySet.h);
 // - on CUDA, memory snapshots and the pluggable allocator (torch/csrc/cuda/).
 // Of TCPStore nothing is included: comm/store/store_protocol.h has its wire protocol.

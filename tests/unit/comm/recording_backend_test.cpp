@@ -232,6 +232,16 @@ TEST(Records, AreBoundedIfNobodyTakesThem) {
   EXPECT_TRUE(group.take_records().empty());
 }
 
+// By the names that every version has, though later ones (torch_versions.h) call them deprecated.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+void all_gather_and_reduce_scatter(c10d::ProcessGroup& group, at::Tensor& all, at::Tensor& part,
+                                   at::Tensor& mine) {
+  group._allgather_base(all, mine)->wait();
+  group._reduce_scatter_base(part, mine)->wait();
+}
+#pragma GCC diagnostic pop
+
 TEST(Records, C10dCodeIsRecordedToo) {
   run_ranks(2, [](ProcessGroup& group) {
     const auto c10d_group = group.as_c10d();
@@ -246,9 +256,8 @@ TEST(Records, C10dCodeIsRecordedToo) {
     EXPECT_TRUE(future->value().isTensorList());
     at::Tensor mine = tensors[0];
     at::Tensor all = at::zeros({200});
-    c10d_group->_allgather_base(all, mine)->wait();
     at::Tensor half = at::zeros({50});
-    c10d_group->_reduce_scatter_base(half, mine)->wait();
+    all_gather_and_reduce_scatter(*c10d_group, all, half, mine);
     std::vector<std::vector<at::Tensor>> lists = {{at::zeros({100}), at::zeros({100})}};
     c10d_group->allgather(lists, tensors)->wait();
     const auto records = group.take_records();
