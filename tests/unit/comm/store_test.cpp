@@ -113,8 +113,10 @@ TEST(Store, TheClientReachesTheStoreOfTorchrunsAgent) {
 
 // What the store of another protocol might do, after it has greeted as TCPStore does.
 TEST(Store, AnAgentOfAnotherProtocolIsRefusedByBothVersions) {
-  // To DELETE_KEY, to WAIT, to GET.
-  const std::string another_value = std::string(8, '\0') + '\0' + '\1' + std::string(7, '\0') + '6';
+  std::string another_value(18,
+                            '\0');  // to DELETE_KEY (8 bytes), to WAIT (1), to GET: length, value
+  another_value[9] = 1;
+  another_value[17] = '6';
   for (const auto& [answers, got] : std::vector<std::pair<std::string, std::string>>{
            {"", "the connection was closed"}, {another_value, "SET 5, then GET: 6"}}) {
     const auto [fd, port] = listen_on_free_port();
