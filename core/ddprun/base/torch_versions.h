@@ -24,6 +24,8 @@ namespace ddprun {
 /// overflowing the stack; since 2.13 the nodes are c10's own counted objects, which see to that.
 template <typename Node>
 using NodePointer = std::shared_ptr<Node>;
+template <typename Node>
+using WeakNodePointer = std::weak_ptr<Node>;
 
 template <typename Node, typename... Arguments>
 NodePointer<Node> new_node(Arguments&&... arguments) {
@@ -33,6 +35,8 @@ NodePointer<Node> new_node(Arguments&&... arguments) {
 #else
 template <typename Node>
 using NodePointer = c10::intrusive_ptr<Node>;
+template <typename Node>
+using WeakNodePointer = c10::weak_intrusive_ptr<Node>;
 
 template <typename Node, typename... Arguments>
 NodePointer<Node> new_node(Arguments&&... arguments) {

@@ -1,6 +1,7 @@
 // The attention plugins against a float64 loop: forward and gradients, causal or not, with a scale
 // of one's own.
 #include "ddprun/plugin/attention.h"
+#include "ddprun/base/torch_versions.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -312,7 +313,7 @@ TEST_F(FlashAttention, SavesWhereHooksSeeItAndKeepsNoCycle) {
   EXPECT_EQ(counts.unpacked, 5);
   EXPECT_TRUE(at::equal(q.grad(), expected));
 
-  const std::weak_ptr<torch::autograd::Node> node = y.grad_fn();
+  const WeakNodePointer<torch::autograd::Node> node(y.grad_fn());
   y.reset();
   EXPECT_TRUE(node.expired()) << "the saved output refers to the node that saved it";
 }
