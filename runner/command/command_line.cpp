@@ -92,6 +92,13 @@ void declare_commands(CLI::App& app, Request& request) {
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text,
                        "Versions of ddprun, torch, gloo and the compiler");
+  app.add_flag_callback(
+      "--cmake-dir",
+      [] {
+        std::cout << cmake_folder() << "\n";
+        throw CLI::Success();
+      },
+      "The folder of the CMake package, for find_package(ddprun PATHS ...)");
   app.footer(kExamples);
 
   CLI::App* run = app.add_subcommand("run", "Run experiments (the default: `ddprun FILE.yaml`)");
@@ -179,7 +186,8 @@ void refuse_mistyped_command(const std::string& word) {
 std::vector<std::string> parser_arguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string first = arguments.empty() ? "" : arguments[0];
-  const bool is_about = first == "--help" || first == "-h" || first == "--version";
+  const bool is_about =
+      first == "--help" || first == "-h" || first == "--version" || first == "--cmake-dir";
   if (find_command(first) == nullptr && !is_about) {
     refuse_mistyped_command(first);
     arguments.insert(arguments.begin(), "run");

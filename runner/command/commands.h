@@ -1,4 +1,4 @@
-// The commands: run, validate, list, describe, verify, and the text of --version.
+// The commands: run, validate, list, describe, verify, and the texts of --version and --cmake-dir.
 // Family: commands.cpp batch.cpp verify_command.cpp
 #pragma once
 
@@ -25,5 +25,7 @@ int list_command(const Request& request);
 int describe_command(const Request& request);
 int verify_command(const Request& request);
 std::string version_text();
+/// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.
+std::string cmake_folder();
 
 }  // namespace ddprun
