@@ -13,3 +13,6 @@ install(FILES
   DESTINATION ${package_dir})
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs/examples/ ${CMAKE_CURRENT_SOURCE_DIR}/tests/integration/out_of_tree/chunked
   DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/examples USE_SOURCE_PERMISSIONS)
+# The text that configs/quickstart.yaml learns from, and for the reader.
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun FILES_MATCHING PATTERN "*.md" PATTERN examples EXCLUDE)
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun)
