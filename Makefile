@@ -6,7 +6,7 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions bench bench-toy bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions wheel deb package-contents test-wheel test-packages bench bench-toy bench-gpu lint format clean
 
 help:
 	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
@@ -20,6 +20,9 @@ help:
 	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
+	@echo 'make wheel        a Python wheel of it in build/packages; make deb: a Debian package'
+	@echo 'make test-wheel   install the wheel into a fresh environment, and use it there without the tree'
+	@echo 'make test-packages   both on bare Debian systems, by pip and by apt; NAMES="trixie" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
@@ -98,6 +101,25 @@ test-gpu: configure
 # As root: each in a folder of its own under build/distributions.
 test-distributions:
 	@scripts/test_distributions.sh $(NAMES)
+
+# Both hold what `make quickstart` builds, and the program that tries plugins of one's own.
+wheel deb: PRESET = release
+package-contents: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program contract
+
+wheel: package-contents
+	@scripts/make_wheel.py build/$(PRESET)
+
+deb: package-contents
+	@cpack --config build/$(PRESET)/CPackConfig.cmake
+	@rm -rf build/packages/_CPack_Packages
+
+test-wheel: wheel
+	@scripts/test_wheel.sh
+
+# As root: each in a folder of its own under build/distributions.
+test-packages: wheel deb
+	@scripts/test_packages.sh $(NAMES)
 
 # The parts of the comparison (default: all), and other arguments: see tests/benchmarks/bench.py.
 WHAT ?=

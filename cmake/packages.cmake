@@ -4,7 +4,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ddprun)
 set(CPACK_PACKAGE_CONTACT "ddprun's authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trains and benchmarks language models under data parallelism, on LibTorch ${LibTorch_VERSION}")
-set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/../packages)
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_SOURCE_DIR}/build/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 # LibTorch for the CPU is carried: the package installs without a network. What GPUs need is 3 GB, and is not.
