@@ -42,3 +42,15 @@ must_match("${contract}" "chunked_at_its_minimum__fp32" "AnyModule.*chunked__glo
 if(contract MATCHES "/flat__")
   message(FATAL_ERROR "the contract was tried on other plugins too")
 endif()
+
+# A compiler whose plugins would not be loaded is refused before anything is compiled.
+set(config ${WORK}/prefix/lib/cmake/ddprun/ddprunConfig.cmake)
+file(READ ${config} text)
+string(REGEX REPLACE "STREQUAL \"[^\"]+\"" "STREQUAL \"GNU 1\"" text "${text}")
+file(WRITE ${config} "${text}")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${example} -B ${example}/other_compiler -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
+  ERROR_VARIABLE text OUTPUT_QUIET RESULT_VARIABLE status)
+if(status EQUAL 0)
+  message(FATAL_ERROR "a plugin of another compiler was configured")
+endif()
+must_match("${text}" "plugins[ \n]+of[ \n]+that[ \n]+compiler")
