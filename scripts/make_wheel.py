@@ -27,8 +27,6 @@ Version: {version}
 Summary: Trains and benchmarks language models under data parallelism, and proves what ran
 Requires-Python: >=3.10
 Requires-Dist: torch=={torch}
-Provides-Extra: pandas
-Requires-Dist: pandas; extra == "pandas"
 Description-Content-Type: text/markdown
 
 {readme}"""

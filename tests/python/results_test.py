@@ -77,6 +77,14 @@ class Results(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "schema 1, and this ddprun reads schema"):
             ddprun.load(other)
 
+    def test_a_row_that_did_not_run_says_why(self):
+        file = Path(self.folder.name) / "without_mpi.yaml"
+        file.write_text(EXPERIMENTS["collectives"].replace("collectives.bytes: [1000, 2000]", "world.backend: [mpi, gloo]"), encoding="utf-8")
+        subprocess.run([PROGRAM, file, "--output", self.results, "--quiet"], check=False, capture_output=True)
+        rows = ddprun.load(self.results / "without_mpi").rows
+        self.assertEqual([(row["status"], row["proof"]) for row in rows], [("not here", None), ("ok", "passed")])
+        self.assertRegex(rows[0]["reason"], "mpi")
+
     def test_frames_where_pandas_is(self):
         result = ddprun.load(self.results / "attention")
         try:

@@ -13,7 +13,7 @@ class Result:
     """One result folder. `rows` and `samples` are made of plain dicts; `data` is result.json, whole.
 
     A row is a line of the table: `label`, `kind` (training, collectives, attention, precision), `status` (ok, or what ended it),
-    `reason`, `proof`, `runs`, the keys of the YAML in which rows differ ("strategy.name"), and every figure by its key in
+    `reason`, `proof` (None if it did not come so far), `runs`, the keys of the YAML in which rows differ ("strategy.name"), and every figure by its key in
     result.json ("step_ms"), with the standard deviation between runs ("step_ms_std") where the row ran several times.
     A sample is a step of a rank of a run, or one call of it: `row` (its place in `rows`), `label`, `run`, `rank`, and what was
     measured. Its unit is in its name; docs/measurement.md has the formula of each.
@@ -43,7 +43,7 @@ def load(path: str | Path) -> Result:
     if version != SCHEMA_VERSION:
         raise ValueError(f"{file} is a result of schema {version}, and this ddprun reads schema {SCHEMA_VERSION}")
     runs = list(_runs(data))
-    differing = _differing([_flat(group[0]["config"]) for _, group in runs])
+    differing = _differing([_flat(group[0].get("config") or {}) for _, group in runs])
     rows = [_row(line, group, keys) for (line, group), keys in zip(runs, differing)]
     samples = [sample for place, (line, group) in enumerate(runs) for sample in _samples(place, line["name"], group)]
     return Result(file, data, rows, samples)
@@ -67,7 +67,7 @@ def _runs(data: Record) -> Iterator[tuple[Record, list[Record]]]:
 def _row(line: Record, group: list[Record], keys: Record) -> Record:
     first = next((run for run in group if run["status"] != "ok"), group[0])
     row = {"label": line["name"], "kind": first["kind"], "status": first["status"], "reason": first["reason"],
-           "proof": first["proof"]["status"], "runs": line["runs"], **keys, **line["figures"]}
+           "proof": first.get("proof", {}).get("status"), "runs": line["runs"], **keys, **line["figures"]}
     row.update((f"{key}_std", value) for key, value in line.get("std", {}).items())
     return row
 
