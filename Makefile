@@ -30,16 +30,19 @@ help:
 	@echo
 	@echo 'LIBTORCH_DIR=/path/to/libtorch takes a LibTorch of your own; JOBS=n limits parallel jobs (here: $(JOBS)).'
 
+SETUP :=
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(SETUP)
 
 # For a machine without network.
 pack:
 	@scripts/pack_dependencies.sh
 
-# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
+# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before, and
+# Open MPI may have come since.
 configure: setup
-	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' || \
+	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' && \
+	  ! { grep -q '^MPI_CXX_COMPILER:.*-NOTFOUND' build/$(PRESET)/CMakeCache.txt && command -v mpicxx >/dev/null; } || \
 	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
 
 build: configure
@@ -50,6 +53,8 @@ quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
 	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
 
+# What some tests would be skipped without is there before CMake looks.
+test test-shuffled: SETUP = --with-tests
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
 
