@@ -9,6 +9,13 @@ foreach(file bin/ddprun bin/ddprun-contract lib/libddprun_core.so include/ddprun
   endif()
 endforeach()
 
+# Before the tests are built there is no ddprun-contract, and that stops nothing.
+file(READ ${BUILD}/tests/contract/cmake_install.cmake rules)
+string(REPLACE ${BUILD}/bin/ddprun-contract ${WORK}/not_built rules "${rules}")
+file(WRITE ${WORK}/contract_install.cmake "${rules}")
+must(said ${CMAKE_COMMAND} -DCMAKE_INSTALL_PREFIX=${WORK}/without_contract -P ${WORK}/contract_install.cmake)
+must_match("${said}" "Not installed, as it was not built: bin/ddprun-contract")
+
 # What is installed does not need the clone.
 file(GLOB binaries ${WORK}/prefix/bin/* ${WORK}/prefix/lib/*.so ${WORK}/prefix/lib/ddprun/plugins/*.so)
 foreach(binary ${binaries})
