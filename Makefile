@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 .PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions bench bench-toy bench-gpu lint format clean
 
 help:
-	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
+	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (ddprun quickstart)'
 	@echo 'make test         set up, build, and run all tests'
 	@echo 'make test-shuffled   the same, each suite in a random order; SEED=n repeats the order that it printed'
 	@echo 'make setup        install what is missing (scripts/setup.sh --check only reports it)'
@@ -51,7 +51,7 @@ build: configure
 # Everything but the tests.
 quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
-	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
+	@build/$(PRESET)/bin/ddprun quickstart
 
 # What some tests would be skipped without is there before CMake looks.
 test test-shuffled: SETUP = --with-tests
