@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 .PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions wheel deb package-contents test-wheel test-packages bench bench-toy bench-gpu lint format clean
 
 help:
-	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
+	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (ddprun quickstart)'
 	@echo 'make test         set up, build, and run all tests'
 	@echo 'make test-shuffled   the same, each suite in a random order; SEED=n repeats the order that it printed'
 	@echo 'make setup        install what is missing (scripts/setup.sh --check only reports it)'
@@ -33,16 +33,19 @@ help:
 	@echo
 	@echo 'LIBTORCH_DIR=/path/to/libtorch takes a LibTorch of your own; JOBS=n limits parallel jobs (here: $(JOBS)).'
 
+SETUP :=
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(SETUP)
 
 # For a machine without network.
 pack:
 	@scripts/pack_dependencies.sh
 
-# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
+# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before, and
+# Open MPI may have come since.
 configure: setup
-	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' || \
+	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)' && \
+	  ! { grep -q '^MPI_CXX_COMPILER:.*-NOTFOUND' build/$(PRESET)/CMakeCache.txt && command -v mpicxx >/dev/null; } || \
 	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
 
 build: configure
@@ -51,8 +54,10 @@ build: configure
 # Everything but the tests.
 quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
-	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
+	@build/$(PRESET)/bin/ddprun quickstart
 
+# What some tests would be skipped without is there before CMake looks.
+test test-shuffled: SETUP = --with-tests
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
 

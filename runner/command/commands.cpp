@@ -1,4 +1,4 @@
-// validate, list, describe and --version.
+// quickstart, validate, list, describe and --version.
 #include "runner/command/commands.h"
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/plan.h"
+#include "runner/launch/shipped_configs.h"
 #include "runner/report/terminal.h"
 #include "runner/report/text_table.h"
 
@@ -75,6 +76,19 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 }
 
 }  // namespace
+
+int quickstart_command(const Request& request) {
+  Request shipped = request;
+  shipped.paths = {shipped_configs() / "quickstart.yaml"};
+  if (!std::filesystem::exists(shipped.paths.front())) {
+    throw ConfigError({.what = "the quickstart that comes with ddprun is not there",
+                       .where = shipped.paths.front(),
+                       .got = "nothing of that name",
+                       .expected = "the configurations in ../share/ddprun/configs from the program",
+                       .hint = "install ddprun again, whole: `cmake --install`"});
+  }
+  return run_batch(shipped);
+}
 
 int validate_command(const Request& request) {
   PlanCache cache;

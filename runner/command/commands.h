@@ -1,4 +1,4 @@
-// The commands: run, validate, list, describe, verify, and the texts of --version and --cmake-dir.
+// The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp batch.cpp verify_command.cpp
 #pragma once
 
@@ -20,6 +20,8 @@ PluginRegistry open_registry(const Request& request);
 /// Throws ddprun::Error for what concerns no single run.
 int run_batch(const Request& request);
 
+/// run_batch() of the quickstart that comes with ddprun.
+int quickstart_command(const Request& request);
 int validate_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
