@@ -6,10 +6,10 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); 
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
-.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions test-libtorch bench bench-toy bench-gpu lint format clean
+.PHONY: help setup pack configure build quickstart test test-shuffled test-asan test-tsan test-sanitizers-short test-sanitizer-of test-gpu test-distributions test-libtorch wheel deb package-contents test-wheel test-packages bench bench-toy bench-gpu lint format clean
 
 help:
-	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (configs/quickstart.yaml)'
+	@echo 'make quickstart   set up, build, and compare the strategies on two ranks (ddprun quickstart)'
 	@echo 'make test         set up, build, and run all tests'
 	@echo 'make test-shuffled   the same, each suite in a random order; SEED=n repeats the order that it printed'
 	@echo 'make setup        install what is missing (scripts/setup.sh --check only reports it)'
@@ -21,6 +21,9 @@ help:
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make test-libtorch   everything with each LibTorch that ddprun knows; VERSIONS="2.11.0" tries one'
+	@echo 'make wheel        a Python wheel of it in build/packages; make deb: a Debian package'
+	@echo 'make test-wheel   install the wheel into a fresh environment, and use it there without the tree'
+	@echo 'make test-packages   both on bare Debian systems, by pip and by apt; NAMES="trixie" tries one'
 	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
@@ -32,16 +35,19 @@ help:
 	@echo 'TORCH=2.11.0 takes that LibTorch instead of the newest that ddprun knows, LIBTORCH_DIR=/path/to/libtorch one of your own;'
 	@echo 'JOBS=n limits parallel jobs (here: $(JOBS)).'
 
+SETUP :=
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(SETUP)
 
 # For a machine without network.
 pack:
 	@scripts/pack_dependencies.sh
 
-# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before.
+# CMake configures again by itself when a CMakeLists.txt changes; a LibTorch named now must win over the one configured before, and
+# Open MPI may have come since.
 configure: setup
-	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)$(TORCH)' || \
+	@test -f build/$(PRESET)/build.ninja -a -z '$(LIBTORCH_DIR)$(TORCH)' && \
+	  ! { grep -q '^MPI_CXX_COMPILER:.*-NOTFOUND' build/$(PRESET)/CMakeCache.txt && command -v mpicxx >/dev/null; } || \
 	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR)$(TORCH),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
 
 build: configure
@@ -50,8 +56,10 @@ build: configure
 # Everything but the tests.
 quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
-	@build/$(PRESET)/bin/ddprun configs/quickstart.yaml
+	@build/$(PRESET)/bin/ddprun quickstart
 
+# What some tests would be skipped without is there before CMake looks.
+test test-shuffled: SETUP = --with-tests
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
 
@@ -104,6 +112,25 @@ test-distributions:
 # Each in a build folder of its own.
 test-libtorch:
 	@JOBS=$(JOBS) scripts/test_libtorch.sh $(VERSIONS)
+
+# Both hold what `make quickstart` builds, and the program that tries plugins of one's own.
+wheel deb: PRESET = release
+package-contents: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target program contract
+
+wheel: package-contents
+	@scripts/make_wheel.py build/$(PRESET)
+
+deb: package-contents
+	@cpack --config build/$(PRESET)/CPackConfig.cmake
+	@rm -rf build/packages/_CPack_Packages
+
+test-wheel: wheel
+	@scripts/test_wheel.sh
+
+# As root: each in a folder of its own under build/distributions.
+test-packages: wheel deb
+	@scripts/test_packages.sh $(NAMES)
 
 # The parts of the comparison (default: all), what else of PyTorch takes part (2.11.0,compiled), and other arguments: see
 # tests/benchmarks/bench.py.

@@ -1,5 +1,9 @@
 # What scripts/setup.sh fetched or built lies in .deps/, below the clone. What is installed must not need the clone, so it takes this
-# along, to <prefix>/lib/ddprun/deps. A LibTorch from elsewhere stays where it is.
+# along, to <prefix>/lib/ddprun/deps. A LibTorch from elsewhere stays where it is. The system's libraries whose names differ from one
+# release of Debian to the next come along too, so what is installed runs on all of them.
+#
+# Components: `ddprun` is all that is ours, with the system's libraries; `libtorch` is LibTorch for the CPU; `cuda` is libddprun_cuda,
+# `cuda_libraries` what it needs. Without --component all are installed; packages.cmake says what goes into a package.
 #
 # Sets DDPRUN_INSTALLED_RPATH, where the installed libraries find it, and DDPRUN_INSTALLED_LIBTORCH, LibTorch's folder in the words
 # of ddprunConfig.cmake.
@@ -14,8 +18,8 @@ function(ddprun_installed_rpath output)
   set(${output} ${folders} PARENT_SCOPE)
 endfunction()
 
-# take_along(<folder of .deps> <entry>...): on one file system as hard links, so that it takes neither time nor space.
-function(take_along site)
+# take_along(<component> <folder of .deps> <entry>...): on one file system as hard links, so that it takes neither time nor space.
+function(take_along component site)
   list(JOIN ARGN " " entries)
   install(CODE "
     set(to \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${installed_deps}\")
@@ -24,27 +28,40 @@ function(take_along site)
     execute_process(COMMAND cp -alf --parents ${entries} \"\${to}\" WORKING_DIRECTORY \"${site}\" RESULT_VARIABLE failed ERROR_QUIET)
     if(failed)
       execute_process(COMMAND cp -af --parents ${entries} \"\${to}\" WORKING_DIRECTORY \"${site}\" COMMAND_ERROR_IS_FATAL ANY)
-    endif()")
+    endif()" COMPONENT ${component})
 endfunction()
 
 set(DDPRUN_INSTALLED_LIBTORCH ${LibTorch_DIR_USED})
 cmake_path(IS_PREFIX deps ${LibTorch_DIR_USED} NORMALIZE libtorch_is_ours)
 if(libtorch_is_ours)
   # Its libraries find each other, and the few of NVIDIA's that they need, by their places in this folder.
-  set(libraries libtorch_cpu.so libc10.so libgomp.so.1)
-  if(LibTorch_cuda_FOUND)
-    list(APPEND libraries libtorch_cuda.so libtorch_cuda_linalg.so libtorch_nvshmem.so libc10_cuda.so libcaffe2_nvrtc.so libtorch.so)
-  endif()
-  list(TRANSFORM libraries PREPEND torch/lib/)
   cmake_path(GET LibTorch_DIR_USED PARENT_PATH site)
-  take_along(${site} ${libraries} torch/include nvidia)
+  set(libraries torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.1)
+  file(GLOB nvidia RELATIVE ${site} ${site}/nvidia/*/lib/libcudart.so.* ${site}/nvidia/*/lib/libcupti.so.*)
+  take_along(libtorch ${site} ${libraries} torch/include ${nvidia})
+  if(LibTorch_cuda_FOUND)
+    set(libraries libtorch_cuda.so libtorch_cuda_linalg.so libtorch_nvshmem.so libc10_cuda.so libcaffe2_nvrtc.so libtorch.so)
+    list(TRANSFORM libraries PREPEND torch/lib/)
+    take_along(cuda_libraries ${site} ${libraries} nvidia)
+  endif()
   set(DDPRUN_INSTALLED_LIBTORCH "\${PACKAGE_PREFIX_DIR}/${installed_deps}/torch")
 endif()
 ddprun_installed_rpath(DDPRUN_INSTALLED_RPATH ${LibTorch_DIR_USED}/lib)
 if(LibTorch_cuda_FOUND AND IS_DIRECTORY ${deps}/cuda-${LibTorch_VERSION}/nvidia)
-  take_along(${deps}/cuda-${LibTorch_VERSION} nvidia)
+  take_along(cuda_libraries ${deps}/cuda-${LibTorch_VERSION} nvidia)
 endif()
+
+list(APPEND DDPRUN_INSTALLED_RPATH $ORIGIN/../${installed_deps}/lib)
 if(IS_DIRECTORY ${DDPRUN_PREFIX}/lib)
-  take_along(${DDPRUN_PREFIX} lib)
-  list(APPEND DDPRUN_INSTALLED_RPATH $ORIGIN/../${installed_deps}/lib)
+  take_along(ddprun ${DDPRUN_PREFIX} lib)
 endif()
+# install_system_libraries(<imported target>...): after they were found.
+function(install_system_libraries)
+  foreach(library ${ARGN})
+    get_target_property(type ${library} TYPE)
+    get_target_property(imported ${library} IMPORTED)
+    if(imported AND type STREQUAL "SHARED_LIBRARY")
+      install(IMPORTED_RUNTIME_ARTIFACTS ${library} LIBRARY DESTINATION ${installed_deps}/lib COMPONENT ddprun)
+    endif()
+  endforeach()
+endfunction()

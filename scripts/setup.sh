@@ -9,14 +9,14 @@ readonly kMinFreeKb=$((3 * 1024 * 1024)) # wheel, its unpacked form, pip's copy
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$repo/.deps
 log=$deps/setup.log
-with_lint=false with_bench=false with_cuda=false check_only=false
+with_lint=false with_bench=false with_cuda=false with_tests=false check_only=false
 # shellcheck source=scripts/torch_versions.sh
 source "$repo/scripts/torch_versions.sh"
 torch=$(chosen_version)
 
 usage() {
   cat <<TEXT
-usage: scripts/setup.sh [--check] [--with-lint] [--with-bench] [--with-cuda]
+usage: scripts/setup.sh [--check] [--with-lint] [--with-bench] [--with-cuda] [--with-tests]
 
 Installs what is missing to build and run ddprun: Debian packages (as root or with sudo), LibTorch $torch from the torch
 wheel into .deps/torch-$torch, and NVTX's headers. Needs no root when nothing is missing, and changes nothing then.
@@ -26,6 +26,7 @@ wheel into .deps/torch-$torch, and NVTX's headers. Needs no root when nothing is
   --with-cuda   also what CUDA support needs besides a toolkit (.deps/cuda-$torch, 304 MB at least); this is the default where
                 a CUDA toolkit is found (nvcc, or in CUDAToolkit_ROOT, CUDA_HOME or /usr/local/cuda)
   --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/python-$torch), tcmalloc, Open MPI
+  --with-tests  also what some tests are skipped without: Open MPI, zsh, fish. Where they cannot be installed, set-up goes on
 
 TORCH=${kTorchVersions[0]} scripts/setup.sh takes that version from then on; there are ${kTorchVersions[*]}.
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
@@ -235,6 +236,8 @@ source "$repo/scripts/setup_bench.sh"
 source "$repo/scripts/setup_cuda.sh"
 # shellcheck source=scripts/setup_carried.sh
 source "$repo/scripts/setup_carried.sh"
+# shellcheck source=scripts/setup_tests.sh
+source "$repo/scripts/setup_tests.sh"
 
 report() {
   local packages=("$@") status=0
@@ -255,6 +258,7 @@ main() {
       --with-lint) with_lint=true ;;
       --with-bench) with_bench=true ;;
       --with-cuda) with_cuda=true ;;
+      --with-tests) with_tests=true ;;
       -h | --help) usage && exit ;;
       *) usage >&2 && exit 2 ;;
     esac
@@ -268,6 +272,7 @@ main() {
   local packages
   mapfile -t packages < <(missing_packages)
   unpack_carried
+  if $with_tests; then install_for_tests; fi
   if want_carried "${packages[@]}"; then
     set_up_carried "${packages[@]}"
     return

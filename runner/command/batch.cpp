@@ -16,8 +16,7 @@
 #include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
 #include "runner/report/earlier_rows.h"
-#include "runner/report/memory_table.h"
-#include "runner/report/report_table.h"
+#include "runner/report/report_output.h"
 #include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
 #include "runner/report/table_lines.h"
@@ -27,6 +26,9 @@ namespace ddprun {
 namespace fs = std::filesystem;
 
 namespace {
+
+/// What a table takes where nobody says how much there is.
+constexpr int kPipeColumns = 100;
 
 bool ranks_write(const PlannedFile& file) {
   return std::any_of(file.runs.begin(), file.runs.end(), [](const PlannedRun& run) {
@@ -301,19 +303,36 @@ class Batch {
   void print_report() {
     const std::vector<Row> rows = plain(rows_);
     const TableLines lines(rows);
-    const Terminal terminal = terminal_of(stdout);
-    std::cout << (request_.quiet ? "" : "\n") << terminal_report(lines, terminal);
-    if (request_.verbosity > 0) {
-      const TextTable memory = memory_table(lines);
-      if (!memory.lines.empty()) {
-        std::cout << "\n" << memory.render(terminal.width, terminal.colour) << "\n";
+    const bool for_people = request_.format == ReportFormat::table;
+    const ResultContext context{files_.size() == 1 ? files_.front().name : "",
+                                time_,
+                                request_.command_line,
+                                describe_environment(),
+                                {},
+                                {}};
+    std::cout << (for_people && !request_.quiet ? "\n" : "")
+              << report_output(request_.format, context, lines, terminal(), request_.verbosity > 0);
+    for (const fs::path& folder : written_) {
+      const std::string line = "results: " + folder.string() + "/";
+      if (for_people) {
+        std::cout << line << "\n";
+      } else if (!request_.quiet) {
+        display_.message(line);
       }
     }
-    for (const fs::path& folder : written_) std::cout << "results: " << folder.string() << "/\n";
     std::cout.flush();
   }
 
+  /// The one of the table.
+  Terminal terminal() const {
+    Terminal terminal = terminal_of(stdout);
+    if (!terminal.interactive) terminal.width = kPipeColumns;
+    terminal.width = request_.columns.value_or(terminal.width);
+    return terminal;
+  }
+
   const Request& request_;
+  const std::string time_ = utc_now();
   std::vector<PlannedFile> files_;
   Executor& executor_;
   ProgressDisplay& display_;
@@ -350,6 +369,13 @@ ProgressDisplay::Mode display_mode(const Request& request, const Terminal& termi
 }  // namespace
 
 int run_batch(const Request& request) {
+  if (request.columns && request.format != ReportFormat::table) {
+    throw ConfigError({.what = "--columns has no effect",
+                       .where = "the command line",
+                       .got = fmt::format("--format {}", name_of(request.format)),
+                       .expected = "--columns beside --format table, the default",
+                       .hint = "remove one of the two: the other formats have all columns"});
+  }
   const auto run = [&request](std::vector<PlannedFile> files, std::optional<RankInfo> joined) {
     const bool reports = !joined || joined->rank == 0;
     const Terminal terminal = terminal_of(stderr);

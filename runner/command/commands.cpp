@@ -1,21 +1,24 @@
-// validate, list, describe and --version.
+// quickstart, validate, list, describe and --version.
 #include "runner/command/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
+#include "ddprun/base/own_library.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/plan.h"
+#include "runner/launch/shipped_configs.h"
 #include "runner/report/terminal.h"
 #include "runner/report/text_table.h"
 
@@ -73,6 +76,19 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 }
 
 }  // namespace
+
+int quickstart_command(const Request& request) {
+  Request shipped = request;
+  shipped.paths = {shipped_configs() / "quickstart.yaml"};
+  if (!std::filesystem::exists(shipped.paths.front())) {
+    throw ConfigError({.what = "the quickstart that comes with ddprun is not there",
+                       .where = shipped.paths.front(),
+                       .got = "nothing of that name",
+                       .expected = "the configurations in ../share/ddprun/configs from the program",
+                       .hint = "install ddprun again, whole: `cmake --install`"});
+  }
+  return run_batch(shipped);
+}
 
 int validate_command(const Request& request) {
   PlanCache cache;
@@ -132,20 +148,40 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The module for Python that lies beside the plugins: lib/ddprun/python/ddprun_<name>.py.
-fs::path python_module(const PluginInfo& plugin) {
-  return plugin.file.parent_path().parent_path() / "python" / ("ddprun_" + plugin.name + ".py");
+/// The example of a plugin's library for Python: in the package lib/ddprun/python/ddprun, or, in
+/// the wheel, where the prefix is the package. Empty if the plugin has none.
+fs::path python_example(const PluginInfo& plugin) {
+  const fs::path folder = plugin.file.parent_path().parent_path();
+  for (const fs::path& package :
+       {folder / "python" / "ddprun", folder.parent_path().parent_path()}) {
+    const fs::path example = package / (plugin.name + "_example.py");
+    if (fs::exists(example)) return example;
+  }
+  return {};
 }
 
-/// A program in Python: its comments say what it needs, and the module's example does the rest.
-void print_python(const PluginInfo& plugin, const fs::path& module) {
-  const fs::path folder = module.parent_path();
-  std::cout << "# " << to_string(plugin.kind) << " " << plugin.name << ": " << plugin.summary
-            << "\n# module   " << module.string() << "\n# library  "
-            << (folder / "libddprun_python.so").string() << "\n# torch    "
-            << environment_fact("torch") << ", and no other\nimport sys\n\nsys.path.insert(0, \""
-            << folder.string() << "\")\n"
-            << std::ifstream(folder / (module.stem().string() + "_example.py")).rdbuf();
+/// A program in Python: its comments say what it needs, the example does the rest. Where it is run
+/// by a Python without torch it names one that has it, or says how to get one.
+void print_python(const PluginInfo& plugin, const fs::path& example) {
+  const fs::path package = example.parent_path();
+  const std::string torch = environment_fact("torch");
+  const char* const wheels_python = std::getenv("DDPRUN_PYTHON");  // set by the wheel's command
+  const std::string with_torch =
+      wheels_python != nullptr
+          ? fmt::format("pipe it into {}", wheels_python)
+          : fmt::format(
+                "`python3 -m venv VENV && VENV/bin/pip install torch=={}`, then pipe it into "
+                "VENV/bin/python3",
+                torch);
+  std::cout << fmt::format(
+                   "# {} {}: {}\n# package  {}\n# library  {}\n# torch    {}, and no other\n",
+                   to_string(plugin.kind), plugin.name, plugin.summary, package.string(),
+                   (package / "libddprun_python.so").string(), torch)
+            << "import sys\n\n";
+  if (wheels_python == nullptr) {
+    std::cout << "sys.path.insert(0, \"" << package.parent_path().string() << "\")\n";
+  }
+  std::cout << "WITH_TORCH = \"" << with_torch << "\"\n" << std::ifstream(example).rdbuf();
 }
 
 /// `describe NAME --python`.
@@ -154,16 +190,16 @@ int describe_python(const PluginRegistry& registry, const std::string& name) {
   for (const PluginInfo& info : registry.list()) {
     if (info.name != name) continue;
     known = true;
-    const fs::path module = python_module(info);
-    if (!fs::exists(module)) continue;
-    print_python(info, module);
+    const fs::path example = python_example(info);
+    if (example.empty()) continue;
+    print_python(info, example);
     return kExitDone;
   }
   if (!known) throw_unknown(registry, name);
   throw ConfigError({.what = "it has no library for Python",
                      .where = "describe --python",
                      .got = name,
-                     .expected = "a plugin with lib/ddprun/python/ddprun_<name>.py beside it",
+                     .expected = "a plugin with lib/ddprun/python/ddprun/<name>.py beside it",
                      .hint = "`ddprun list` shows where the plugins lie"});
 }
 
@@ -191,6 +227,18 @@ int describe_command(const Request& request) {
   }
   if (!found) throw_unknown(registry, request.name);
   return kExitDone;
+}
+
+std::string cmake_folder() {
+  const fs::path folder = own_library_file("core").parent_path() / "cmake" / "ddprun";
+  if (!fs::exists(folder)) {
+    throw ConfigError({.what = "this ddprun is not installed, so it has no CMake package",
+                       .where = "--cmake-dir",
+                       .got = "nothing in " + folder.string(),
+                       .expected = "the wheel, the Debian package, or a folder that was installed",
+                       .hint = "cmake --install build/release --prefix ~/ddprun"});
+  }
+  return folder.string();
 }
 
 std::string version_text() {

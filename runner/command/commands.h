@@ -1,4 +1,4 @@
-// The commands: run, validate, list, describe, verify, and the text of --version.
+// The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp batch.cpp verify_command.cpp
 #pragma once
 
@@ -20,10 +20,14 @@ PluginRegistry open_registry(const Request& request);
 /// Throws ddprun::Error for what concerns no single run.
 int run_batch(const Request& request);
 
+/// run_batch() of the quickstart that comes with ddprun.
+int quickstart_command(const Request& request);
 int validate_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
 int verify_command(const Request& request);
 std::string version_text();
+/// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.
+std::string cmake_folder();
 
 }  // namespace ddprun

@@ -6,18 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "runner/command/shell.h"
 #include "runner/launch/exit_status.h"
+#include "runner/report/report_format.h"
 
 namespace ddprun {
 
 struct Request {
-  std::vector<std::string> paths;         ///< files and folders
-  std::string name;                       ///< of `describe`
-  std::vector<std::string> overrides;     ///< --set
-  std::vector<std::string> plugin_paths;  ///< --plugin-path
-  std::string output;                     ///< --output
-  double bound = 1e-5;                    ///< --bound of `verify`
-  std::optional<double> parameter_bound;  ///< --parameter-bound of `verify`
+  std::vector<std::string> paths;             ///< files and folders
+  std::string name;                           ///< of `describe`
+  Shell shell = Shell::bash;                  ///< of `completion`
+  std::vector<std::string> overrides;         ///< --set
+  std::vector<std::string> plugin_paths;      ///< --plugin-path
+  std::string output;                         ///< --output
+  double bound = 1e-5;                        ///< --bound of `verify`
+  std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
+  ReportFormat format = ReportFormat::table;  ///< --format of `run`
+  std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`

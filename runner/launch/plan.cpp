@@ -22,6 +22,7 @@
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/emulated_ranks.h"
 #include "runner/launch/exit_status.h"
+#include "runner/launch/shipped_configs.h"
 
 namespace ddprun {
 
@@ -70,6 +71,17 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
                        .hint = "name a folder that holds experiments, or a file"});
   }
   return files;
+}
+
+/// What to name instead of a path where nothing is.
+std::string hint_of_absent(const fs::path& path) {
+  std::error_code ignored;
+  if (const fs::path shipped = shipped_configs();
+      !path.empty() && *path.begin() == "configs" &&
+      fs::exists(shipped / path.lexically_relative("configs"), ignored)) {
+    return "it comes with ddprun: " + (shipped / path.lexically_relative("configs")).string();
+  }
+  return "a command is the first word: `ddprun --help` lists them";
 }
 
 /// Writes its options out in full.
@@ -218,7 +230,7 @@ FileList collect_files(const std::vector<std::string>& paths) {
                          .where = path,
                          .got = "nothing of that name",
                          .expected = "an experiment's YAML file, or a folder of them",
-                         .hint = "a command is the first word: `ddprun --help` lists them"});
+                         .hint = hint_of_absent(path)});
     }
   }
   return out;

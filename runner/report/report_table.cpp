@@ -195,8 +195,8 @@ std::string terminal_report(const TableLines& table, const Terminal& terminal) {
     out += coloured(line.text, line.bad ? Colour::red : Colour::none, terminal.colour) + "\n";
   }
   if (!dropped.empty()) {
-    out += coloured(fmt::format("terminal too narrow for: {} (all are in summary.md)",
-                                fmt::join(dropped, ", ")),
+    out += coloured(fmt::format("{} columns are too few for: {} (--columns 0 shows all)",
+                                terminal.width, fmt::join(dropped, ", ")),
                     Colour::dim, terminal.colour) +
            "\n";
   }

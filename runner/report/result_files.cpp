@@ -85,14 +85,19 @@ json result_json(const ResultContext& context, const TableLines& table) {
   return out;
 }
 
+std::string report_markdown(const TableLines& table) {
+  std::string out = report_table(table).markdown() + "\n";
+  for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
+  return out;
+}
+
 std::string summary_markdown(const ResultContext& context, const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
   std::vector<std::string> words;
   for (const std::string& word : context.command_line) words.push_back(quoted_for_shell(word));
   std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
                                 fmt::join(words, " "));
-  out += report_table(table).markdown() + "\n";
-  for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
+  out += report_markdown(table);
   const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {

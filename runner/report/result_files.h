@@ -29,6 +29,8 @@ struct ResultContext {
 
 nlohmann::json result_json(const ResultContext& context, const TableLines& table);
 std::string summary_markdown(const ResultContext& context, const TableLines& table);
+/// The table and its sentences, which it holds.
+std::string report_markdown(const TableLines& table);
 
 /// The folder within the result folder where rows are until the result is complete. Each of its
 /// files is a result.json of one row.

@@ -299,7 +299,10 @@ TEST(Command, TellsWhatThereIs) {
   EXPECT_THAT(run_ddprun(folder, {"describe", "train"}).out, HasSubstr("warmup_steps"));
   EXPECT_THAT(run_ddprun(folder, {"describe", "bucketed"}).out, HasSubstr("bucket_mb"));
   EXPECT_THAT(run_ddprun(folder, {"describe", "flash", "--python"}).out,
-              HasSubstr("import ddprun_flash"));
+              AllOf(HasSubstr("import ddprun\n"), HasSubstr("pip install torch==")));
+  const CommandResult not_installed = run_ddprun(folder, {"--cmake-dir"});
+  EXPECT_EQ(not_installed.status, 2);
+  EXPECT_THAT(not_installed.err, HasSubstr("cmake --install build/release"));
   const CommandResult no_python = run_ddprun(folder, {"describe", "eager", "--python"});
   EXPECT_EQ(no_python.status, 2);
   EXPECT_THAT(no_python.err, HasSubstr("it has no library for Python"));

@@ -1,4 +1,4 @@
-"""torch.ops.ddprun.flash_attention as a program in Python uses it. Arguments: the folder of ddprun_flash.py, the folder of
+"""torch.ops.ddprun.flash_attention as a program in Python uses it. Arguments: the folder of the package ddprun, the folder of
 PyTorch's virtual environment. Exit status 77: skipped, with the reason."""
 import os
 import shutil
@@ -18,7 +18,7 @@ except ImportError:
     sys.exit(77)
 sys.path.insert(0, str(FOLDER))
 try:
-    import ddprun_flash
+    from ddprun import flash
 except ImportError as refusal:
     print(f"skipped: {refusal}")
     sys.exit(77)
@@ -64,27 +64,27 @@ class FlashAttention(unittest.TestCase):
         for shape, keys in SHAPES:
             for is_causal in (False, True):
                 for dtype, bound in ((torch.float32, 1e-5), (torch.bfloat16, 3e-2)):
-                    for function in (ddprun_flash.flash_attention, ddprun_flash.FlashAttention.apply):
+                    for function in (flash.flash_attention, flash.FlashAttention.apply):
                         with self.subTest(shape=shape, keys=keys, is_causal=is_causal, dtype=dtype, function=function):
                             self.compare(function, shape, keys, dtype, is_causal, bound)
 
     def test_scale_is_a_factor_of_the_scores(self):
         q, k, v = (tensor.detach() for tensor in inputs((1, 2, 33, 16), 33, torch.float32))
-        out = ddprun_flash.flash_attention(q, k, v, scale=0.7)
+        out = flash.flash_attention(q, k, v, scale=0.7)
         self.assertLess(largest(out, attention(q.double(), k.double(), v.double(), False, 0.7)[0]), 1e-5)
 
     def test_python_sees_one_saved_tensor_of_batch_and_queries(self):
         q, k, v = inputs((4, 128, 64), 128, torch.float32)
-        out = ddprun_flash.FlashAttention.apply(q, k, v, True)
+        out = flash.FlashAttention.apply(q, k, v, True)
         sums = [tensor for tensor in out.grad_fn.saved_tensors if tensor.shape == (4, 128)]
         self.assertEqual(len(sums), 1)
         self.assertLess(largest(sums[0], attention(q.detach().double(), k.detach().double(), v.detach().double(), True)[1]), 1e-5)
 
     def test_torch_finds_the_operators_well_made(self):
         q, k, v = inputs((2, 3, 40, 16), 40, torch.float32)
-        torch.library.opcheck(ddprun_flash.flash_attention.default, (q, k, v, True))
+        torch.library.opcheck(flash.flash_attention.default, (q, k, v, True))
         plain = [tensor.detach() for tensor in (q, k, v)]
-        torch.library.opcheck(ddprun_flash.flash_attention_forward.default, (*plain, True))
+        torch.library.opcheck(flash.flash_attention_forward.default, (*plain, True))
 
     def test_bad_tensors_are_refused_in_words(self):
         q, k, v = (tensor.detach() for tensor in inputs((2, 3, 40, 16), 40, torch.float32))
@@ -96,28 +96,28 @@ class FlashAttention(unittest.TestCase):
                                  ((q, k[:, :, :0], v[:, :, :0]), "at least one key"),
                                  ((q, k, v, False, -1.0), "scale must be positive")):
             with self.subTest(words=words), self.assertRaisesRegex(RuntimeError, words):
-                ddprun_flash.flash_attention(*arguments)
+                flash.flash_attention(*arguments)
 
     def test_second_derivatives_are_refused(self):
         q, k, v = inputs((1, 8, 8), 8, torch.float32)
         with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
-            torch.autograd.grad(ddprun_flash.flash_attention(q, k, v).sum(), q, create_graph=True)
+            torch.autograd.grad(flash.flash_attention(q, k, v).sum(), q, create_graph=True)
 
     def test_a_second_copy_of_the_library_does_no_harm(self):
         with tempfile.TemporaryDirectory() as folder:
-            copy = shutil.copy(ddprun_flash.LIBRARY, Path(folder) / "libcopy.so")
+            copy = shutil.copy(flash.LIBRARY, Path(folder) / "libcopy.so")
             torch.ops.load_library(copy)
         self.test_scale_is_a_factor_of_the_scores()
 
     def test_another_torch_is_refused_before_the_library_is_loaded(self):
-        program = f"import sys, torch; sys.path.insert(0, {str(FOLDER)!r}); torch.__version__ = '1.13.0'; import ddprun_flash"
+        program = f"import sys, torch; sys.path.insert(0, {str(FOLDER)!r}); torch.__version__ = '1.13.0'; import ddprun.flash"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("was built for torch", done.stderr)
         self.assertIn("this is torch 1.13.0", done.stderr)
 
     def test_there_is_one_openmp_runtime(self):
-        self.assertEqual(len(ddprun_flash.openmp_runtimes()), 1, ddprun_flash.openmp_runtimes())
+        self.assertEqual(len(flash.openmp_runtimes()), 1, flash.openmp_runtimes())
 
     def test_what_ddprun_describes_runs(self):
         program = FOLDER.parents[2] / "bin/ddprun"

@@ -9,6 +9,13 @@ foreach(file bin/ddprun bin/ddprun-contract lib/libddprun_core.so include/ddprun
   endif()
 endforeach()
 
+# Before the tests are built there is no ddprun-contract, and that stops nothing.
+file(READ ${BUILD}/tests/contract/cmake_install.cmake rules)
+string(REPLACE ${BUILD}/bin/ddprun-contract ${WORK}/not_built rules "${rules}")
+file(WRITE ${WORK}/contract_install.cmake "${rules}")
+must(said ${CMAKE_COMMAND} -DCMAKE_INSTALL_PREFIX=${WORK}/without_contract -P ${WORK}/contract_install.cmake)
+must_match("${said}" "Not installed, as it was not built: bin/ddprun-contract")
+
 # What is installed does not need the clone.
 file(GLOB binaries ${WORK}/prefix/bin/* ${WORK}/prefix/lib/*.so ${WORK}/prefix/lib/ddprun/plugins/*.so)
 foreach(binary ${binaries})
@@ -29,6 +36,8 @@ set(example ${WORK}/chunked)
 must_build(${example})
 
 set(ddprun ${WORK}/prefix/bin/ddprun)
+set(shells bash zsh fish)
+set(files bash-completion/completions/ddprun zsh/site-functions/_ddprun fish/vendor_completions.d/ddprun.fish)
 must(list ${ddprun} list --plugin-path ${example}/build)
 must_match("${list}" chunked bucketed ${example}/build/strategy_chunked.so ${WORK}/prefix/lib/ddprun/plugins)
 must(described ${ddprun} describe chunked --plugin-path ${example}/build)
@@ -36,9 +45,34 @@ must_match("${described}" chunks 1024)
 must(table ${ddprun} ${example}/compare.yaml --plugin-path ${example}/build)
 must_match("${table}" flat "chunks=16" "proved in 4 of 4 rows")
 
+# The shipped configurations are beside it, and shells find the words of what was built.
+must(table ${ddprun} quickstart --output ${WORK}/results --set train.steps=1 --set "sweep.strategy=[flat]"
+  --set "model={vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: 2}")
+must_match("${table}" "proved in 1 of 1 rows" "results: ${WORK}/results/quickstart/")
+foreach(shell file IN ZIP_LISTS shells files)
+  file(READ ${WORK}/prefix/share/${file} installed)
+  must(printed ${ddprun} completion ${shell})
+  if(NOT installed STREQUAL printed)
+    message(FATAL_ERROR "share/${file} is not what `ddprun completion ${shell}` prints")
+  endif()
+  must_match("${printed}" "strategy=bucketed" "train.steps=")
+endforeach()
+
 # The strategy keeps the contract that the built-in ones keep.
 must(contract ${WORK}/prefix/bin/ddprun-contract ${example}/build/strategy_chunked.so)
 must_match("${contract}" "chunked_at_its_minimum__fp32" "AnyModule.*chunked__gloo" "PASSED  . [1-9]")
 if(contract MATCHES "/flat__")
   message(FATAL_ERROR "the contract was tried on other plugins too")
 endif()
+
+# A compiler whose plugins would not be loaded is refused before anything is compiled.
+set(config ${WORK}/prefix/lib/cmake/ddprun/ddprunConfig.cmake)
+file(READ ${config} text)
+string(REGEX REPLACE "STREQUAL \"[^\"]+\"" "STREQUAL \"GNU 1\"" text "${text}")
+file(WRITE ${config} "${text}")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${example} -B ${example}/other_compiler -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
+  ERROR_VARIABLE text OUTPUT_QUIET RESULT_VARIABLE status)
+if(status EQUAL 0)
+  message(FATAL_ERROR "a plugin of another compiler was configured")
+endif()
+must_match("${text}" "plugins[ \n]+of[ \n]+that[ \n]+compiler")

@@ -133,7 +133,7 @@ TEST(ReportTable, ANarrowTerminalLosesColumnsNotTheirAlignment) {
       EXPECT_THAT(text, HasSubstr(kept));
   }
   EXPECT_THAT(terminal_report(TableLines(rows), {true, false, 60}),
-              HasSubstr("terminal too narrow for: "));
+              HasSubstr("60 columns are too few for: "));
 }
 
 /// A row whose steps take `factor` times as long as those of known_row().

@@ -1,0 +1,26 @@
+# What the command needs beside it: the configurations that come with it, and what shells complete its words by.
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/configs)
+# The build folder has them in the same place.
+set(shipped ${CMAKE_BINARY_DIR}/share/ddprun)
+file(MAKE_DIRECTORY ${shipped})
+file(RELATIVE_PATH configs ${shipped} ${CMAKE_CURRENT_SOURCE_DIR}/configs)
+file(CREATE_LINK ${configs} ${shipped}/configs SYMBOLIC)
+
+# ddprun_complete(<shell> <file>): the program prints the script when it is installed, with the plugins that were built.
+function(ddprun_complete shell file)
+  set(script ${CMAKE_BINARY_DIR}/${CMAKE_INSTALL_DATADIR}/${file})
+  cmake_path(GET script PARENT_PATH folder)
+  cmake_path(GET file PARENT_PATH place)
+  install(CODE "
+    file(MAKE_DIRECTORY \"${folder}\")
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=DDPRUN_PLUGIN_PATH \"$<TARGET_FILE:ddprun>\" completion ${shell}
+      OUTPUT_FILE \"${script}\" RESULT_VARIABLE failed)
+    if(failed)
+      file(REMOVE \"${script}\")
+      message(STATUS \"Not installed: completion for ${shell}, as ddprun does not run here\")
+    endif()")
+  install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${place} OPTIONAL)
+endfunction()
+ddprun_complete(bash bash-completion/completions/ddprun)
+ddprun_complete(zsh zsh/site-functions/_ddprun)
+ddprun_complete(fish fish/vendor_completions.d/ddprun.fish)

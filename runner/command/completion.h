@@ -1,0 +1,52 @@
+// Scripts with which shells complete what is typed after `ddprun`. They hold all words, so that no
+// key press starts this program, which takes LibTorch a quarter of a second.
+//
+// Family: completion.cpp completion_words.cpp
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddprun/config/registry.h"
+#include "runner/command/shell.h"
+
+namespace ddprun {
+
+/// A word, and what it means.
+struct CompletedWord {
+  std::string word;  ///< without spaces
+  std::string help;
+};
+
+/// An option of a command, or the argument that it takes without one.
+struct CompletedOption {
+  std::string name;  ///< "--set"; empty: an argument
+  std::string help;
+  /// What its value is called: one of kFileValue ... kNameValue, "csv|json" for the values
+  /// themselves, or what nobody can complete. Empty: it has none.
+  std::string value;
+};
+inline constexpr const char* kFileValue = "FILE|FOLDER";         ///< YAML, and folders
+inline constexpr const char* kFolderValue = "DIR";               ///< folders
+inline constexpr const char* kOverrideValue = "KEY.PATH=VALUE";  ///< CompletionWords::overrides
+inline constexpr const char* kNameValue = "NAME";                ///< CompletionWords::names
+
+struct CompletedCommand {
+  CompletedWord name;
+  std::vector<CompletedOption> options;
+};
+
+struct CompletionWords {
+  std::vector<CompletedCommand> commands;  ///< "run" among them, which is the one of no name
+  std::vector<CompletedWord> names;        ///< sections, and plugins
+  /// "train.steps="; and where values have names, these: "strategy=flat".
+  std::vector<CompletedWord> overrides;
+};
+
+/// What sections and plugins declare: `names` and `overrides`.
+CompletionWords declared_words(const PluginRegistry& registry);
+
+/// The script for the shell. Options of one name take the same in all commands.
+std::string completion_script(Shell shell, const CompletionWords& words);
+
+}  // namespace ddprun

@@ -1,0 +1,29 @@
+// The formats of a report.
+#include "runner/report/report_output.h"
+
+#include "ddprun/base/json.h"
+#include "runner/report/csv_files.h"
+#include "runner/report/memory_table.h"
+#include "runner/report/report_table.h"
+
+namespace ddprun {
+
+std::string report_output(ReportFormat format, const ResultContext& context,
+                          const TableLines& table, const Terminal& terminal, bool with_memory) {
+  switch (format) {
+    case ReportFormat::table:
+      break;
+    case ReportFormat::markdown:
+      return report_markdown(table);
+    case ReportFormat::csv:
+      return summary_csv(table);
+    case ReportFormat::json:
+      return json_text(result_json(context, table), 1) + "\n";
+  }
+  std::string out = terminal_report(table, terminal);
+  const TextTable memory = with_memory ? memory_table(table) : TextTable();
+  if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,71 @@
+// What a newcomer types first: nothing, --help, quickstart, or almost that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kSmall =
+    "model={vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: 2}";
+
+TEST(Quickstart, IsTheShippedFileWithResultsHere) {
+  TemporaryFolder folder;
+  const CommandResult run =
+      run_ddprun(folder, {"quickstart", "--set", kSmall, "--set", "train.steps=2", "--set",
+                          "sweep.strategy=[naive, flat]"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("naive"), HasSubstr("proved in 2 of 2 rows"),
+                             HasSubstr("results: results/quickstart/")));
+  const nlohmann::json result = result_of(folder, "quickstart");
+  EXPECT_EQ(result["command_line"][1], "quickstart");
+  EXPECT_EQ(result["rows"][0]["config"]["world"]["backend"], "gloo") << "as the file has it";
+}
+
+TEST(Quickstart, TakesNoFile) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"quickstart", "mine.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("mine.yaml"));
+}
+
+TEST(Quickstart, AShippedFileThatIsNotHereIsNamedWhereItIs) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"validate", "configs/quickstart.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("no such file or folder"), HasSubstr("it comes with ddprun: /"),
+                    HasSubstr("/configs/quickstart.yaml")));
+  EXPECT_THAT(run_ddprun(folder, {"validate", "configs/none.yaml"}).err,
+              HasSubstr("`ddprun --help` lists them"));
+}
+
+TEST(Quickstart, IsWhatAMistypedWordMeans) {
+  TemporaryFolder folder;
+  const CommandResult run = run_ddprun(folder, {"quikstart"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("did you mean `ddprun quickstart`?"));
+}
+
+TEST(Quickstart, IsTheFirstThatTheHelpNames) {
+  TemporaryFolder folder;
+  const CommandResult help = run_ddprun(folder, {"--help"});
+  EXPECT_EQ(help.status, 0);
+  const std::size_t start = help.out.find("Start with:\n  ddprun quickstart ");
+  ASSERT_NE(start, std::string::npos) << help.out;
+  EXPECT_LT(start, help.out.find("Commands ("));
+  for (const char* command : {"quickstart", "run", "validate", "list", "describe", "verify",
+                              "doctor", "completion", "--version"}) {
+    EXPECT_THAT(help.out, HasSubstr("\n  " + std::string(command) + " "));
+  }
+  EXPECT_EQ(run_ddprun(folder, {}).err, help.out);
+  EXPECT_THAT(run_ddprun(folder, {"run", "--help"}).out, HasSubstr("--columns"));
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,58 @@
+// What a batch prints in each format: what its files say, and a table as wide as it may be.
+#include "runner/report/report_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "runner/report/csv_files.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class ReportOutput : public testing::Test {
+ protected:
+  std::string in(ReportFormat format, int width = 0) const {
+    return report_output(format, context_, table_, {false, false, width}, false);
+  }
+
+  const std::vector<Row> rows_ = {known_row("strategy=a"), known_row("strategy=b")};
+  const TableLines table_{rows_};
+  const ResultContext context_{"known", "2026-11-25T00:00:00Z", {"ddprun", "known.yaml"}, {}, {},
+                               {}};
+};
+
+TEST_F(ReportOutput, ATableIsAsWideAsItMayBeAndNamesWhatItLeavesOut) {
+  const std::string narrow = in(ReportFormat::table, 60);
+  std::istringstream lines(narrow);
+  int widest = 0;
+  std::string line;
+  for (int i = 0; i < 3 && std::getline(lines, line); ++i) {
+    widest = std::max(widest, display_width(line));
+  }
+  EXPECT_LE(widest, 60) << narrow;
+  EXPECT_THAT(narrow, HasSubstr("60 columns are too few for: forward"));
+  EXPECT_THAT(in(ReportFormat::table), Not(HasSubstr("too few")));
+}
+
+TEST_F(ReportOutput, MarkdownIsThatOfTheSummary) {
+  const std::string markdown = in(ReportFormat::markdown, 60);
+  EXPECT_THAT(markdown, StartsWith("| strategy | step ms |"));
+  EXPECT_THAT(markdown, HasSubstr("\n- proved in 2 of 2 rows"));
+  EXPECT_THAT(summary_markdown(context_, table_), HasSubstr(markdown));
+}
+
+TEST_F(ReportOutput, CsvIsTheSummary) { EXPECT_EQ(in(ReportFormat::csv), summary_csv(table_)); }
+
+TEST_F(ReportOutput, JsonIsTheResult) {
+  EXPECT_EQ(nlohmann::json::parse(in(ReportFormat::json)), result_json(context_, table_));
+}
+
+}  // namespace
+}  // namespace ddprun::test
