@@ -30,7 +30,8 @@ help:
 	@echo
 	@echo 'LIBTORCH_DIR=/path/to/libtorch takes a LibTorch of your own; JOBS=n limits parallel jobs (here: $(JOBS)).'
 
-SETUP :=
+# What some tests would be skipped without is there before CMake looks.
+SETUP := $(if $(filter test test-shuffled,$(MAKECMDGOALS)),--with-tests)
 setup:
 	@scripts/setup.sh $(SETUP)
 
@@ -53,8 +54,6 @@ quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
 	@build/$(PRESET)/bin/ddprun quickstart
 
-# What some tests would be skipped without is there before CMake looks.
-test test-shuffled: SETUP = --with-tests
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
 
