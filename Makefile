@@ -35,7 +35,8 @@ help:
 	@echo 'TORCH=2.11.0 takes that LibTorch instead of the newest that ddprun knows, LIBTORCH_DIR=/path/to/libtorch one of your own;'
 	@echo 'JOBS=n limits parallel jobs (here: $(JOBS)).'
 
-SETUP :=
+# What some tests would be skipped without is there before CMake looks.
+SETUP := $(if $(filter test test-shuffled,$(MAKECMDGOALS)),--with-tests)
 setup:
 	@scripts/setup.sh $(SETUP)
 
@@ -58,8 +59,6 @@ quickstart: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
 	@build/$(PRESET)/bin/ddprun quickstart
 
-# What some tests would be skipped without is there before CMake looks.
-test test-shuffled: SETUP = --with-tests
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
 

@@ -1,11 +1,10 @@
 // Parses the command line, and calls the command that it names.
 #include "runner/command/command_line.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -82,6 +81,7 @@ std::string help_text(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     out += fmt::format("  {:<12} {}\n", command->get_name(), command->get_description());
   }
+  out += "\nOptions:\n";
   for (const CLI::Option* option : app.get_options()) {
     out += fmt::format("  {:<12} {}\n", "--" + option->get_lnames().front(),
                        option->get_description());

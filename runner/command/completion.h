@@ -1,5 +1,5 @@
-// Scripts with which shells complete what is typed after `ddprun`. They hold all words, so that no
-// key press starts this program, which takes LibTorch a quarter of a second.
+// Scripts with which shells complete what is typed after `ddprun`. They hold all words: this
+// program would keep a key press waiting for a quarter of a second, in which LibTorch is loaded.
 //
 // Family: completion.cpp completion_words.cpp
 #pragma once

@@ -45,6 +45,15 @@ TEST(Quickstart, AShippedFileThatIsNotHereIsNamedWhereItIs) {
               HasSubstr("`ddprun --help` lists them"));
 }
 
+TEST(Quickstart, NeedsTheFilesThatComeWithTheProgram) {
+  TemporaryFolder folder;
+  const CommandResult run =
+      run_ddprun(folder, {}, {"/bin/sh", "-c", "cp \"$0\" alone && exec ./alone quickstart"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("the quickstart that comes with ddprun is not there"),
+                             HasSubstr("/share/ddprun/configs/quickstart.yaml")));
+}
+
 TEST(Quickstart, IsWhatAMistypedWordMeans) {
   TemporaryFolder folder;
   const CommandResult run = run_ddprun(folder, {"quikstart"});
