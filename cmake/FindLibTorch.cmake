@@ -59,10 +59,12 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   endforeach()
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE ${_headers} ${_headers}/torch/csrc/api/include)
   target_compile_definitions(LibTorch::cpu INTERFACE _GLIBCXX_USE_CXX11_ABI=1 USE_DISTRIBUTED USE_C10D_GLOO)
-  # The wheel's libtorch_cpu finds its own needs (libcudart, libcupti) through its RPATH, and, from a toolkit, through ours.
+  # The wheel's libtorch_cpu finds its own needs (libcudart, libcupti) through its RPATH, and, where they are not beside it, through
+  # ours, in a toolkit.
   target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10 Threads::Threads)
   target_link_options(LibTorch::cpu INTERFACE -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)
-  if(EXISTS /usr/local/cuda/lib64/libcudart.so.13)
+  file(GLOB _beside ${LibTorch_DIR_USED}/../nvidia/*/lib/libcudart.so.13)
+  if(NOT _beside AND EXISTS /usr/local/cuda/lib64/libcudart.so.13)
     target_link_options(LibTorch::cpu INTERFACE -Wl,-rpath,/usr/local/cuda/lib64 -Wl,-rpath,/usr/local/cuda/extras/CUPTI/lib64)
   endif()
 endif()

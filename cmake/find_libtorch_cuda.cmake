@@ -39,6 +39,12 @@ if(NOT LibTorch_cuda_REASON)
     unset(_found)
   endforeach()
   list(REMOVE_DUPLICATES LibTorch_cuda_RPATH)
+  # A library that several have is that of the wheels, which are of LibTorch's own release: the toolkit's folders come last.
+  cmake_path(GET CUDAToolkit_LIBRARY_DIR PARENT_PATH _toolkit)
+  set(_of_toolkit ${LibTorch_cuda_RPATH})
+  list(FILTER _of_toolkit INCLUDE REGEX "^${_toolkit}/")
+  list(FILTER LibTorch_cuda_RPATH EXCLUDE REGEX "^${_toolkit}/")
+  list(APPEND LibTorch_cuda_RPATH ${_of_toolkit})
 endif()
 
 if(NOT LibTorch_cuda_REASON)
