@@ -24,13 +24,13 @@ double worse(double a, double b) {
 }
 
 /// A quantity of Differences, and what passes.
-struct Quantity {
+struct ComparedQuantity {
   std::string key;
   std::string words;
   double bound;
 };
 
-std::vector<Quantity> quantities(const VerifyBounds& bounds) {
+std::vector<ComparedQuantity> quantities(const VerifyBounds& bounds) {
   const double unbounded = std::numeric_limits<double>::max();  // a NaN exceeds even this
   return {{"gradient", "the gradient of", bounds.gradient},
           {"update", "from equal gradients, the relative update of", VerifyBounds::kUpdate},
@@ -38,14 +38,14 @@ std::vector<Quantity> quantities(const VerifyBounds& bounds) {
 }
 
 /// Whether this quantity of a step or a parameter passes; what was not compared does.
-bool passes(const json& differences, const Quantity& quantity) {
+bool passes(const json& differences, const ComparedQuantity& quantity) {
   if (differences.is_null() || !differences.contains(quantity.key)) return true;
   return number(differences.at(quantity.key).at("value")) <= quantity.bound;  // false for a NaN
 }
 
-bool pass(const json& differences, const std::vector<Quantity>& all) {
+bool pass(const json& differences, const std::vector<ComparedQuantity>& all) {
   return std::all_of(all.begin(), all.end(),
-                     [&](const Quantity& each) { return passes(differences, each); });
+                     [&](const ComparedQuantity& each) { return passes(differences, each); });
 }
 
 double loss_difference(const json& step) {
@@ -54,7 +54,7 @@ double loss_difference(const json& step) {
 }
 
 /// The first step that fails by this quantity, in words.
-void add_reason(const json& steps, const Quantity& quantity, json& reasons) {
+void add_reason(const json& steps, const ComparedQuantity& quantity, json& reasons) {
   for (const json& step : steps) {
     const json& differences = step.at("differences");
     if (passes(differences, quantity)) continue;
@@ -96,7 +96,7 @@ json judge(json found, const VerifyBounds& bounds) {
     step["passed"] = loss_difference(step) <= bounds.gradient && pass(step.at("differences"), all);
   }
   add_loss_reason(steps, bounds.gradient, reasons);
-  for (const Quantity& quantity : all) add_reason(steps, quantity, reasons);
+  for (const ComparedQuantity& quantity : all) add_reason(steps, quantity, reasons);
   json& parameters = found.at("parameters");
   for (json& parameter : parameters) parameter["passed"] = pass(parameter, all);
   if (parameters.empty()) reasons.push_back("nothing was compared");

@@ -4,7 +4,7 @@
 
 #include "ddprun/device/device_library.h"
 
-namespace ddprun {
+namespace ddprun::bad_devices_test {
 namespace {
 
 using testing::AllOf;
@@ -39,4 +39,4 @@ TEST_P(BadDevice, IsRefusedByItsHandshake) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::bad_devices_test

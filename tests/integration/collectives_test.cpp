@@ -7,7 +7,7 @@
 
 #include "support/ddprun_command.h"
 
-namespace ddprun::test {
+namespace ddprun::test::collectives_test {
 namespace {
 
 using nlohmann::json;
@@ -116,4 +116,4 @@ TEST(Collectives, MoreRanksThanCoresAreSaid) {
 }
 
 }  // namespace
-}  // namespace ddprun::test
+}  // namespace ddprun::test::collectives_test

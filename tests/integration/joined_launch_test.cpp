@@ -10,7 +10,7 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
 
-namespace ddprun::test {
+namespace ddprun::test::joined_launch_test {
 namespace {
 
 using testing::AllOf;
@@ -149,4 +149,4 @@ TEST(JoinedLaunch, ACollectiveOfAnotherSizeIsNamed) {
 }
 
 }  // namespace
-}  // namespace ddprun::test
+}  // namespace ddprun::test::joined_launch_test

@@ -16,7 +16,7 @@ namespace ddprun {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& reason) { throw std::runtime_error(reason); }
+[[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
 const char* noun_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -32,13 +32,13 @@ RegularFile::RegularFile(const std::filesystem::path& path) {
   // stat() before open(): to open a device may do something. O_NONBLOCK: nothing that took the
   // path's place meanwhile can hold this process.
   struct stat before = {};
-  if (::stat(path.c_str(), &before) != 0) fail(std::strerror(errno));
-  if (!S_ISREG(before.st_mode)) fail(noun_of(before.st_mode));
+  if (::stat(path.c_str(), &before) != 0) refuse(std::strerror(errno));
+  if (!S_ISREG(before.st_mode)) refuse(noun_of(before.st_mode));
   descriptor_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &opened_) != 0) {
-    fail(std::strerror(errno));
+    refuse(std::strerror(errno));
   }
-  if (!S_ISREG(opened_.st_mode)) fail(noun_of(opened_.st_mode));
+  if (!S_ISREG(opened_.st_mode)) refuse(noun_of(opened_.st_mode));
 }
 
 std::int64_t RegularFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
@@ -46,7 +46,7 @@ std::int64_t RegularFile::read(std::int64_t offset, void* out, std::int64_t byte
   while (done < bytes) {
     const ssize_t n = ::pread(descriptor_.get(), static_cast<char*>(out) + done,
                               static_cast<std::size_t>(bytes - done), offset + done);
-    if (n < 0 && errno != EINTR) fail(std::strerror(errno));
+    if (n < 0 && errno != EINTR) refuse(std::strerror(errno));
     if (n == 0) break;
     if (n > 0) done += n;
   }
@@ -69,13 +69,14 @@ std::string read_whole(const std::filesystem::path& path) {
   const auto too_large = [&file] {
     return bytes_text(file.size()) + ", more than memory has to give";
   };
-  if (static_cast<std::uint64_t>(file.size()) > available_bytes()) fail(too_large());
+  if (static_cast<std::uint64_t>(file.size()) > available_bytes()) refuse(too_large());
   try {
     std::string text(static_cast<std::size_t>(file.size()), '\0');
-    if (file.read(0, text.data(), file.size()) != file.size()) fail("it was cut while it was read");
+    if (file.read(0, text.data(), file.size()) != file.size())
+      refuse("it was cut while it was read");
     return text;
   } catch (const std::bad_alloc&) {
-    fail(too_large());
+    refuse(too_large());
   }
 }
 

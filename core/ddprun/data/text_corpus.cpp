@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ConfigError unreadable(const std::string& path, const std::string& reason) {
+ConfigError unreadable_text(const std::string& path, const std::string& reason) {
   return ConfigError({.what = "the text cannot be read",
                       .where = path,
                       .got = reason,
@@ -29,7 +29,7 @@ std::string read_file(const std::string& path) {
   try {
     return read_whole(path);
   } catch (const std::runtime_error& error) {
-    throw unreadable(path, error.what());
+    throw unreadable_text(path, error.what());
   }
 }
 
@@ -53,15 +53,15 @@ TextCorpus::TextCorpus(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const std::int64_t before = size();
     try {
-      if (!fs::exists(path)) throw unreadable(path, "no such file or folder");
+      if (!fs::exists(path)) throw unreadable_text(path, "no such file or folder");
       fs::is_directory(path) ? add_folder(path) : add_file(path);
     } catch (const fs::filesystem_error& error) {
-      throw unreadable(error.path1().string(), error.code().message());
+      throw unreadable_text(error.path1().string(), error.code().message());
     } catch (const std::bad_alloc&) {
-      throw unreadable(path, "memory cannot hold all texts up to this one");
+      throw unreadable_text(path, "memory cannot hold all texts up to this one");
     }
     if (size() == before)
-      throw unreadable(path, fs::is_directory(path) ? "no text in it" : "an empty file");
+      throw unreadable_text(path, fs::is_directory(path) ? "no text in it" : "an empty file");
   }
 }
 
@@ -69,7 +69,7 @@ void TextCorpus::add_file(const std::string& path) {
   const std::string text = read_file(path);
   const std::size_t valid = valid_utf8_prefix(text);
   if (valid != text.size())
-    throw unreadable(path, "no UTF-8 at byte offset " + std::to_string(valid));
+    throw unreadable_text(path, "no UTF-8 at byte offset " + std::to_string(valid));
   bytes_ += text;
   ++files_;
 }

@@ -27,7 +27,7 @@ constexpr auto kTokenSize = static_cast<std::int64_t>(sizeof(Token));
 
 constexpr const char* kCheckPath = "check data.path";
 
-ConfigError unreadable(const std::string& path, const std::string& reason) {
+ConfigError unreadable_tokens(const std::string& path, const std::string& reason) {
   return ConfigError({.what = "the token file cannot be read",
                       .where = path,
                       .got = reason,
@@ -48,7 +48,7 @@ RegularFile open_file(const std::string& path) {
     RegularFile file(path);
     if (file.size() > 0) return file;
   } catch (const std::runtime_error& error) {
-    throw unreadable(path, error.what());
+    throw unreadable_tokens(path, error.what());
   }
   throw ConfigError({.what = "the token file is empty",
                      .where = path,
@@ -111,7 +111,8 @@ void examine(const std::string& path, const RegularFile& file, std::int64_t head
   Scan<Token> scan;
   for (std::int64_t at = header; at < file.size();) {
     const std::int64_t bytes = std::min(kChunkBytes, file.size() - at);
-    if (file.read(at, chunk.data(), bytes) != bytes) throw unreadable(path, "it ended early");
+    if (file.read(at, chunk.data(), bytes) != bytes)
+      throw unreadable_tokens(path, "it ended early");
     hash.add(chunk.data(), static_cast<std::size_t>(bytes));
     scan.add(std::span(chunk).first(bytes / kTokenSize<Token>), (at - header) / kTokenSize<Token>,
              vocab_size);
@@ -150,7 +151,7 @@ TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_
     } catch (const Error&) {
       throw;
     } catch (const std::runtime_error& error) {
-      throw unreadable(path, error.what());
+      throw unreadable_tokens(path, error.what());
     }
     ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
     files_.push_back({path, std::move(file), header});

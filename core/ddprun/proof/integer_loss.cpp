@@ -16,8 +16,6 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
-
 /// Backward of a term of the loss whose gradient with respect to one parameter is this rank's
 /// integers. They are made when autograd asks for them, one parameter after another: the check of a
 /// model must not take the memory of another one.
@@ -37,13 +35,14 @@ struct IntegersBackward final : torch::autograd::Node {
     at::Tensor values = buffers.empty_like(index);  // the parameter may be transposed
     const std::int64_t first_element = buffers.range(index).begin;
     float* const data = values.mutable_data_ptr<float>();
-    at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      integers.for_each({first_element + begin, first_element + end},
-                        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
-                          data[element - first_element] =
-                              integers.gradient(both, rank, micro_batch);
-                        });
-    });
+    at::parallel_for(
+        0, values.numel(), ProofIntegers::kGrain, [&](std::int64_t begin, std::int64_t end) {
+          integers.for_each({first_element + begin, first_element + end},
+                            [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+                              data[element - first_element] =
+                                  integers.gradient(both, rank, micro_batch);
+                            });
+        });
     return {values.to(buffers.parameter(index).options())};
   }
 };

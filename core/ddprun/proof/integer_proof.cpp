@@ -19,8 +19,6 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::int64_t kGrain = 32768;  // elements worth a thread's start
-
 /// How the gradients of a range compare with the integers.
 struct Compared {
   std::int64_t wrong = 0;    // beyond the bound
@@ -68,8 +66,8 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
         });
     return sum;
   };
-  return at::parallel_reduce(std::int64_t{0}, range.size(), kGrain, Compared{}, count,
-                             std::plus<>());
+  return at::parallel_reduce(std::int64_t{0}, range.size(), ProofIntegers::kGrain, Compared{},
+                             count, std::plus<>());
 }
 
 /// What is wrong with the gradients on this rank, in words; `rounded`: how many are within the

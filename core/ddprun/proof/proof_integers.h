@@ -17,6 +17,8 @@ namespace ddprun {
 /// adding or after. Pure arithmetic: any element of any rank can be computed anywhere.
 class ProofIntegers {
  public:
+  static constexpr std::int64_t kGrain = 32768;  ///< elements worth a thread's start
+
   /// One of the two contributions to an element.
   struct Contribution {
     int rank = 0;

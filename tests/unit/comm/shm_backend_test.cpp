@@ -15,7 +15,7 @@
 #include "support/reduced.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::shm_backend_test {
 namespace {
 
 using testing::HasSubstr;
@@ -345,4 +345,4 @@ TEST(ShmBackend, TwoGroupsOfOneProcessDoNotMeet) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::shm_backend_test

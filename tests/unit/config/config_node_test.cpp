@@ -12,7 +12,7 @@
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
 
-namespace ddprun {
+namespace ddprun::config_node_test {
 namespace {
 
 // The whole message of the ConfigError that `action` throws.
@@ -215,4 +215,4 @@ TEST(ConfigNode, YamlTextReadsBackAsTheSameTree) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::config_node_test

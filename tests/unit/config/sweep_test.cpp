@@ -7,7 +7,7 @@
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
 
-namespace ddprun {
+namespace ddprun::sweep_test {
 namespace {
 
 // The whole message of the ConfigError that `action` throws.
@@ -205,4 +205,4 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::sweep_test

@@ -15,7 +15,7 @@
 #include "ddprun/result/run_statistics.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::collectives_test {
 namespace {
 
 using testing::HasSubstr;
@@ -243,4 +243,4 @@ TEST(Collectives, ALineIsFittedToEachBackendAndCollective) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::collectives_test

@@ -21,7 +21,7 @@
 #include "support/sanitizers.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::trainer_test {
 namespace {
 
 /// Synchronizes no gradients; notes their order.
@@ -275,4 +275,4 @@ TEST(Trainer, AFigureThatIsNoNumberIsAbsent) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::trainer_test

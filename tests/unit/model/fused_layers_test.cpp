@@ -23,7 +23,7 @@
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
-namespace ddprun {
+namespace ddprun::fused_layers_test {
 namespace {
 
 using test::load_plugin;
@@ -294,4 +294,4 @@ TEST_F(FusedLayers, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::fused_layers_test

@@ -15,7 +15,7 @@
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
-namespace ddprun {
+namespace ddprun::recompute_node_test {
 namespace {
 
 using test::load_plugin;
@@ -185,4 +185,4 @@ TEST(FusedBackward, OverwritesNothingThatSomeoneElseHolds) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::recompute_node_test

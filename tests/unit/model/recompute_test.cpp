@@ -24,7 +24,7 @@
 #include "ddprun/optim/flat_buffers.h"
 #include "support/plugin_library.h"
 
-namespace ddprun {
+namespace ddprun::recompute_test {
 namespace {
 
 using test::load_plugin;
@@ -292,4 +292,4 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Recompute,
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::recompute_test

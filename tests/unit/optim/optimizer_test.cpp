@@ -14,7 +14,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 
-namespace ddprun {
+namespace ddprun::optimizer_test {
 namespace {
 
 /// Reproducible values in [-1, 1) that need no generator of torch's.
@@ -313,4 +313,4 @@ TEST(GradientNorm, EqualsTheNormInDoubleAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::optimizer_test

@@ -8,7 +8,7 @@
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
 
-namespace ddprun {
+namespace ddprun::parameter_roles_test {
 namespace {
 
 using testing::ElementsAre;
@@ -69,4 +69,4 @@ TEST(ParameterRoles, RefuseWhatNoModelCanMean) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::parameter_roles_test

@@ -13,7 +13,7 @@
 #include "support/experiments.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::optimizer_overlap_test {
 namespace {
 
 using testing::ElementsAre;
@@ -214,4 +214,4 @@ TEST(OptimizerOverlapTrainer, UpdatesAreOptimizerTimeAndNotExposedCommunication)
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::optimizer_overlap_test

@@ -15,7 +15,7 @@
 #include "support/plugin_library.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::fp16_mixed_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -166,4 +166,4 @@ TEST(Fp16Mixed, TrainsOnceTheScaleFits) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::fp16_mixed_test

@@ -22,7 +22,7 @@
 #include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::gathered_in_forward_test {
 namespace {
 
 using test::registry;
@@ -210,4 +210,4 @@ TEST(GatheredInForward, AModelMustSayWhichUnitItComputes) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::gathered_in_forward_test

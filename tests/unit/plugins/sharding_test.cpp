@@ -21,7 +21,7 @@
 #include "support/proved_training.h"
 #include "support/thread_ranks.h"
 
-namespace ddprun {
+namespace ddprun::sharding_test {
 namespace {
 
 using testing::HasSubstr;
@@ -307,4 +307,4 @@ TEST(Sharding, PlansOfAThousandRanksNeedNoRank) {
 }
 
 }  // namespace
-}  // namespace ddprun
+}  // namespace ddprun::sharding_test

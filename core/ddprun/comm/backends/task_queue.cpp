@@ -20,15 +20,15 @@ namespace {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-struct Task {
-  TaskQueue::Run run;
-  std::vector<at::Tensor> results;
-  FuturePtr future;
-};
-
 }  // namespace
 
 struct TaskQueue::State {
+  struct Task {
+    Run run;
+    std::vector<at::Tensor> results;
+    FuturePtr future;
+  };
+
   void progress();
   void watch(std::chrono::milliseconds limit);
   void give_up(std::exception_ptr why);

@@ -31,9 +31,9 @@ constexpr std::uint64_t kLongestText = std::uint64_t{64} << 20;
 constexpr int kNoDescriptorPauseMs = 100;
 
 /// Reads the fields of one request from the bytes that have come so far.
-class Request {
+class ReceivedRequest {
  public:
-  explicit Request(std::string_view bytes) : bytes_(bytes) {}
+  explicit ReceivedRequest(std::string_view bytes) : bytes_(bytes) {}
 
   template <typename T>
   T value() {
@@ -147,7 +147,7 @@ class Loop {
     }
     std::size_t done = 0;
     while (!from.closed && done < from.in.size()) {
-      Request request(std::string_view(from.in).substr(done));
+      ReceivedRequest request(std::string_view(from.in).substr(done));
       serve(from, request);
       from.closed = from.closed || request.malformed();
       if (!request.whole()) break;
@@ -169,7 +169,7 @@ class Loop {
   }
 
   /// Does nothing unless the request is whole.
-  void serve(Connection& client, Request& request) {
+  void serve(Connection& client, ReceivedRequest& request) {
     const auto query = request.value<Query>();
     switch (query) {
       case Query::validate:
@@ -206,7 +206,7 @@ class Loop {
   }
 
   /// The requests that are about one key.
-  void serve_key(Query query, Connection& client, Request& request) {
+  void serve_key(Query query, Connection& client, ReceivedRequest& request) {
     const std::string key = request.text();
     const bool compares = query == Query::compare_set;
     const std::string expected = compares ? request.text() : "";

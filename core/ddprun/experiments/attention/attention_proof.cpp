@@ -24,7 +24,7 @@ namespace {
 
 using RowsOfHeads = std::map<std::int64_t, at::Tensor>;  // head -> rows, int64, ascending
 
-constexpr std::uint64_t kSeed = 2048;
+constexpr std::uint64_t kProofSeed = 2048;
 constexpr std::int64_t kHeadsOfKeys = 2;
 
 /// All rows of the heads from `first` on.
@@ -39,7 +39,7 @@ RowsOfHeads draw_rows(std::int64_t heads, std::int64_t length, std::int64_t draw
   const std::int64_t first = std::max<std::int64_t>(0, heads - drawn_from);
   if ((heads - first) * length <= ProofRows::kSampled) return all_rows(first, heads, length);
   const auto below = [](std::uint64_t counter, std::int64_t end) {
-    return static_cast<std::int64_t>(counter_hash(kSeed, counter) %
+    return static_cast<std::int64_t>(counter_hash(kProofSeed, counter) %
                                      static_cast<std::uint64_t>(end));
   };
   std::set<std::pair<std::int64_t, std::int64_t>> drawn = {{heads - 1, length - 1}};

@@ -12,13 +12,13 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::uint64_t kSeed = 12;
+constexpr std::uint64_t kTrialSeed = 12;
 
 }  // namespace
 
 TrialInputs make_inputs(const AttentionConfig& config, c10::Device device) {
   const AttentionSizes sizes = config.sizes();
-  const auto generator = at::detail::createCPUGenerator(kSeed);
+  const auto generator = at::detail::createCPUGenerator(kTrialSeed);
   const auto draw = [&](std::int64_t time) {
     return at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
         .to(device, scalar_type(config.dtype));

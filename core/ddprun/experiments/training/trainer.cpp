@@ -36,7 +36,7 @@ std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::i
 }
 
 /// Nothing, if it is no number: then there is no such figure.
-std::optional<double> quotient(double above, double below) {
+std::optional<double> finite_quotient(double above, double below) {
   const double value = above / below;
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
@@ -182,7 +182,7 @@ std::optional<double> Trainer::error_feedback() const {
   if (!kept.defined()) return std::nullopt;
   const FlatBuffers& buffers = data_parallel_->buffers();
   const at::Tensor sent = buffers.gradients(buffers.all());  // unset, but still there
-  return quotient(kept.norm().item<double>(), sent.to(at::kFloat).norm().item<double>());
+  return finite_quotient(kept.norm().item<double>(), sent.to(at::kFloat).norm().item<double>());
 }
 
 double Trainer::loss_of(const Batch& batch) {
@@ -285,7 +285,7 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   sample[q.collectives] = static_cast<double>(records_.size());
   sample[q.communication_ms] = to_ms(union_length(intervals));
   const double wire = wire_bytes(records_);
-  const auto speed = quotient(wire * 1e-6, sample[q.communication_ms]);
+  const auto speed = finite_quotient(wire * 1e-6, sample[q.communication_ms]);
   if (wire > 0 && speed) sample[q.busbw_gb_per_s] = *speed;
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
   sample[q.overlapped_ms] =
