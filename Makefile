@@ -1,8 +1,8 @@
 # The everyday commands: `make quickstart` from a fresh clone to a table, `make test` for everything that is checked.
 
 PRESET ?= release
-# One compile that includes torch takes about 1 GB.
-JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1048576); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
+# A compile takes up to 1.5 GB.
+JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 1572864); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 # A CMake that setup.sh fetched, where the system's is too old.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(PATH)
 
@@ -52,11 +52,11 @@ configure: setup
 	  cmake --preset $(PRESET) $(if $(LIBTORCH_DIR)$(TORCH),-DLIBTORCH_DIR='$(LIBTORCH_DIR)')
 
 build: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@scripts/build.sh $(PRESET) $(JOBS)
 
 # Everything but the tests.
 quickstart: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program
+	@scripts/build.sh $(PRESET) $(JOBS) program
 	@build/$(PRESET)/bin/ddprun quickstart
 
 test: build
@@ -83,14 +83,14 @@ test-sanitizers-short:
 	@$(MAKE) --no-print-directory test-sanitizer-of PRESET=tsan TARGETS=unit_comm
 
 test-sanitizer-of: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target $(TARGETS)
+	@scripts/build.sh $(PRESET) $(JOBS) $(TARGETS)
 	@setarch -R ctest --preset $(PRESET) -j $(JOBS) -L "^($$(echo $(TARGETS) | tr ' ' '|'))\$$"
 
 # Both go on to their end; a finding of either is a failure. A fault mostly waits, so three at a time leave deadlines alone.
 FAULTS ?= 500
 INPUTS ?= 100000
 test-faults: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program fuzz_inputs
+	@scripts/build.sh $(PRESET) $(JOBS) program fuzz_inputs
 	@status=0; \
 	build/$(PRESET)/bin/fuzz_inputs $(INPUTS) --seed $(or $(SEED),1) --save build/$(PRESET)/fuzz_findings || status=1; \
 	python3 tests/faults/fault_driver.py --faults $(FAULTS) --seed $(or $(SEED),1) --jobs 3 --program build/$(PRESET)/bin/ddprun || status=1; \
@@ -98,7 +98,7 @@ test-faults: configure
 
 # Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.
 test-gpu: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program tests/gpu/all
+	@scripts/build.sh $(PRESET) $(JOBS) program tests/gpu/all
 	@test -f build/$(PRESET)/lib/libddprun_cuda.so || \
 	  { echo "test-gpu: CUDA support was not built; 'cmake --preset $(PRESET)' says why"; exit 1; }
 	@status=0; ctest --preset $(PRESET) -L gpu -j 1 || status=$$?; \
@@ -115,7 +115,7 @@ test-libtorch:
 # Both hold what `make quickstart` builds, and the program that tries plugins of one's own.
 wheel deb: PRESET = release
 package-contents: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program contract
+	@scripts/build.sh $(PRESET) $(JOBS) program contract
 
 wheel: package-contents
 	@scripts/make_wheel.py build/$(PRESET)
@@ -139,7 +139,7 @@ ARGS ?=
 bench: PRESET = release
 bench: configure
 	@PEER_TORCH='$(PEER_TORCH)' scripts/setup.sh --with-bench
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program tests/benchmarks/all
+	@scripts/build.sh $(PRESET) $(JOBS) program tests/benchmarks/all
 	@cd tests/benchmarks && python3 -m unittest -q bench_test
 	@python3 tests/benchmarks/bench.py $(WHAT) $(ARGS) $(if $(PEER_TORCH),--peer-torch $(PEER_TORCH))
 
@@ -150,7 +150,7 @@ bench-toy:
 # Beside the PyTorch that this machine's python3 has (PYTHON=... names another).
 bench-gpu: PRESET = release
 bench-gpu: configure
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target program device_memory_benchmark
+	@scripts/build.sh $(PRESET) $(JOBS) program device_memory_benchmark
 	@cd tests/benchmarks && python3 -m unittest -q bench_test bench_gpu_test
 	@python3 tests/benchmarks/bench_gpu.py $(ARGS)
 
