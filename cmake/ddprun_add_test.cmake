@@ -8,11 +8,6 @@ function(ddprun_test_program program tested)
   target_compile_definitions(${program} PRIVATE DDPRUN_BUILD_DIR="${CMAKE_BINARY_DIR}" DDPRUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # Compiling takes half as long as with -O3, and what is tested lies in libraries.
   target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(program STREQUAL "test_main_cases")
-    target_precompile_headers(${program} PRIVATE ${DDPRUN_PRECOMPILED} <gmock/gmock.h> <gtest/gtest.h>)
-  else()
-    target_precompile_headers(${program} REUSE_FROM test_main_cases)
-  endif()
 endfunction()
 
 # ddprun_add_test(<program> LABEL <label> [OF <tested>] [PROCESS_PER_CASE] SOURCES <file>...): such a program and its ctest tests;

@@ -1,0 +1,78 @@
+# What makes compiling fast: targets share a precompiled header, as LibTorch's headers are most of what compiling a file takes, and,
+# with CMAKE_UNITY_BUILD (the preset `release`), the files of a folder are compiled as one. Included last. The preset `debug` has
+# neither: a header that a file includes only this way is missed there.
+# GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
+# A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
+
+# ddprun_precompile(<target> <header>... LIBRARIES <library>...): the target, whose header others reuse.
+function(ddprun_precompile target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
+  set(source ${CMAKE_BINARY_DIR}/${target}.cpp)
+  file(TOUCH ${source})
+  add_library(${target} OBJECT ${source})
+  target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} ddprun_warnings)
+  target_precompile_headers(${target} PRIVATE ${arg_UNPARSED_ARGUMENTS})
+  # Macros that it saw must be those of whoever shares it.
+  set(macros ${arg_LIBRARIES})
+  list(TRANSFORM macros REPLACE "(.+)" "$<TARGET_PROPERTY:\\1,INTERFACE_COMPILE_DEFINITIONS>")
+  set_target_properties(${target} PROPERTIES ddprun_macros "${macros}")
+endfunction()
+
+# Headers that many files include and that take long.
+set(headers
+  <ATen/Functions.h> <ATen/Parallel.h> <ATen/TensorOperators.h> <torch/csrc/autograd/function.h> <torch/csrc/autograd/variable.h>
+  <torch/csrc/distributed/c10d/Backend.hpp> <torch/csrc/distributed/c10d/PrefixStore.hpp> <fmt/format.h> <fmt/ranges.h>
+  <nlohmann/json.hpp> <spdlog/spdlog.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <deque>
+  <filesystem> <fstream> <functional> <iostream> <map> <memory> <mutex> <numeric> <optional> <set> <sstream> <string> <thread>
+  <unordered_map> <vector>)
+set(libraries LibTorch::cpu spdlog::spdlog nlohmann_json::nlohmann_json)
+ddprun_precompile(precompiled ${headers} LIBRARIES ${libraries})
+if(BUILD_TESTING)
+  ddprun_precompile(precompiled_for_tests ${headers} <gmock/gmock.h> <gtest/gtest.h> LIBRARIES ${libraries} GTest::gtest GTest::gmock)
+  # An option of GoogleTest's, not a definition.
+  set_property(TARGET precompiled_for_tests APPEND PROPERTY ddprun_macros GTEST_HAS_PTHREAD=1)
+endif()
+
+# The files of a folder as one. Highway compiles each file of kernels several times by itself.
+function(ddprun_unite target)
+  get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/ddprun/kernels/")
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH group)
+    string(REGEX REPLACE "^${CMAKE_SOURCE_DIR}/(core/ddprun/)?" "" group ${group})
+    string(REPLACE "/" "_" group ${group})
+    set_source_files_properties(${path} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# ddprun_compile_fast(<folder> <target of ddprun_precompile>): all targets of a folder and below it.
+function(ddprun_compile_fast folder precompiled)
+  get_target_property(macros ${precompiled} ddprun_macros)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    get_target_property(apart ${target} DISABLE_PRECOMPILE_HEADERS)
+    if(type MATCHES "LIBRARY$|^EXECUTABLE$" AND NOT type STREQUAL "INTERFACE_LIBRARY" AND NOT apart)
+      target_compile_definitions(${target} PRIVATE ${macros})
+      target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+      target_precompile_headers(${target} REUSE_FROM ${precompiled})
+      ddprun_unite(${target})
+    endif()
+  endforeach()
+  get_property(inner DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(folder ${inner})
+    ddprun_compile_fast(${folder} ${precompiled})
+  endforeach()
+endfunction()
+get_property(folders DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTY SUBDIRECTORIES)
+foreach(folder ${folders})
+  if(folder STREQUAL "${CMAKE_SOURCE_DIR}/tests")
+    ddprun_compile_fast(${folder} precompiled_for_tests)
+  else()
+    ddprun_compile_fast(${folder} precompiled)
+  endif()
+endforeach()
