@@ -5,7 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$PWD/build/packages/test
-libtorch=$(realpath build/release/libtorch_headers/ATen/../..)
+# What it was built with: the folder that CMake was told, or else what set-up installed.
+libtorch=$(sed -n "s/^LIBTORCH_DIR:PATH=//p" build/release/CMakeCache.txt)
+libtorch=$(realpath "${libtorch:-.deps/torch-site/torch}")
 information=$(basename "$(dirname "$libtorch")"/torch-*.dist-info)
 version=${information#torch-} version=${version%.dist-info}
 
