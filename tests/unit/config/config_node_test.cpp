@@ -12,17 +12,11 @@
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
 
-namespace ddprun::config_node_test {
+namespace ddprun {
 namespace {
 
-// The whole message of the ConfigError that `action` throws.
-template <class Action>
-std::string error_of(const Action& action) {
-  return test::error_of<ConfigError>(action);
-}
-
 std::string parse_error(const std::string& text) {
-  return error_of([&] { parse_yaml(text, "a.yaml"); });
+  return test::error_of<ConfigError>([&] { parse_yaml(text, "a.yaml"); });
 }
 
 TEST(ConfigNode, EveryValueAndKeyKnowsItsPlace) {
@@ -174,7 +168,7 @@ TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "empty.yaml") << "# nothing here\n";
   const auto error = [&](const std::filesystem::path& file) {
-    return error_of([&] { read_yaml(file); });
+    return test::error_of<ConfigError>([&] { read_yaml(file); });
   };
   EXPECT_EQ(error("/no/such.yaml"),
             "cannot read the YAML file\n"
@@ -215,4 +209,4 @@ TEST(ConfigNode, YamlTextReadsBackAsTheSameTree) {
 }
 
 }  // namespace
-}  // namespace ddprun::config_node_test
+}  // namespace ddprun

@@ -7,14 +7,8 @@
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
 
-namespace ddprun::sweep_test {
+namespace ddprun {
 namespace {
-
-// The whole message of the ConfigError that `action` throws.
-template <class Action>
-std::string error_of(const Action& action) {
-  return test::error_of<ConfigError>(action);
-}
 
 std::vector<std::string> labels(const std::string& text) {
   std::vector<std::string> out;
@@ -23,7 +17,7 @@ std::vector<std::string> labels(const std::string& text) {
 }
 
 std::string sweep_error(const std::string& text) {
-  return error_of([&] { expand_sweep(parse_yaml(text, "a.yaml")); });
+  return test::error_of<ConfigError>([&] { expand_sweep(parse_yaml(text, "a.yaml")); });
 }
 
 TEST(Override, SetsScalarsListsMappingsAndMakesSections) {
@@ -49,7 +43,7 @@ TEST(Override, SetsScalarsListsMappingsAndMakesSections) {
 TEST(Override, MalformedOnesAreRefused) {
   const auto error = [](const std::string& assignment) {
     ConfigNode root = parse_yaml("train: {betas: [1, 2]}\n", "a.yaml");
-    return error_of([&] { apply_override(root, assignment); });
+    return test::error_of<ConfigError>([&] { apply_override(root, assignment); });
   };
   EXPECT_EQ(error("train.steps"),
             "malformed override\n"
@@ -196,7 +190,7 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
   ConfigNode root = parse_yaml("strategy: naive\nsweep:\n  strategy: [flat, bucketed]\n", "a.yaml");
   apply_override(root, "strategy.bucket_mb=5");
   EXPECT_EQ(
-      error_of([&] { expand_sweep(root); }),
+      test::error_of<ConfigError>([&] { expand_sweep(root); }),
       "an override has no effect: the sweep replaces it\n"
       "  where: --set strategy.bucket_mb=5\n"
       "  got: sweep over 'strategy' at a.yaml:3:3\n"
@@ -205,4 +199,4 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
 }
 
 }  // namespace
-}  // namespace ddprun::sweep_test
+}  // namespace ddprun
