@@ -4,6 +4,8 @@
 # GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
 # A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
 
+set(garbage_late $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+
 # ddprun_precompile(<target> <header>... LIBRARIES <library>...): the target, whose header others reuse.
 function(ddprun_precompile target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES")
@@ -11,6 +13,7 @@ function(ddprun_precompile target)
   file(TOUCH ${source})
   add_library(${target} OBJECT ${source})
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} ddprun_warnings)
+  target_compile_options(${target} PRIVATE ${garbage_late})
   target_precompile_headers(${target} PRIVATE ${arg_UNPARSED_ARGUMENTS})
   # Macros that it saw must be those of whoever shares it.
   set(macros ${arg_LIBRARIES})
@@ -42,7 +45,7 @@ function(ddprun_unite target)
   foreach(source ${sources})
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
     cmake_path(GET path PARENT_PATH group)
-    string(REGEX REPLACE "^${CMAKE_SOURCE_DIR}/(core/ddprun/)?" "" group ${group})
+    string(REGEX REPLACE "^${CMAKE_SOURCE_DIR}/(core/ddprun/)?|/parts$" "" group ${group})
     string(REPLACE "/" "_" group ${group})
     set_source_files_properties(${path} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
   endforeach()
@@ -58,7 +61,7 @@ function(ddprun_compile_fast folder precompiled)
     get_target_property(apart ${target} DISABLE_PRECOMPILE_HEADERS)
     if(type MATCHES "^(EXECUTABLE|(STATIC|SHARED|MODULE|OBJECT)_LIBRARY)$" AND NOT apart)
       target_compile_definitions(${target} PRIVATE ${macros})
-      target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+      target_compile_options(${target} PRIVATE ${garbage_late})
       target_precompile_headers(${target} REUSE_FROM ${precompiled})
       ddprun_unite(${target})
     endif()
