@@ -189,8 +189,10 @@ void declare_commands(CLI::App& app, Request& request) {
   add_files(*verify, request);
   add_experiment_options(*verify, request);
   verify
-      ->add_option("--bound", request.bound,
-                   "Largest absolute difference of a gradient that passes, and relative of a loss")
+      ->add_option(
+          "--bound", request.bound,
+          "Largest difference that passes, relative to a parameter's largest gradient and to "
+          "the loss")
       ->capture_default_str();
   verify->add_option("--parameter-bound", request.parameter_bound,
                      "Largest absolute difference of a parameter after a step of SGD");

@@ -117,7 +117,7 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
   const json& parameters = judged.at("parameters");
   const bool sgd = !parameters.empty() && parameters[0].contains("parameter");
   TextTable table;
-  table.columns = {{"parameter", false}, {"gradient max"}, {"update"}};
+  table.columns = {{"parameter", false}, {"gradient"}, {"update"}};
   if (sgd) table.columns.push_back({"parameter max"});
   table.columns.push_back({"", false});
   for (const json& each : parameters) {

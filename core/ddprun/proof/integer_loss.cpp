@@ -38,9 +38,9 @@ struct IntegersBackward final : torch::autograd::Node {
     at::parallel_for(
         0, values.numel(), ProofIntegers::kGrain, [&](std::int64_t begin, std::int64_t end) {
           integers.for_each({first_element + begin, first_element + end},
-                            [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+                            [&](std::int64_t element, const ProofIntegers::Contributions& of) {
                               data[element - first_element] =
-                                  integers.gradient(both, rank, micro_batch);
+                                  integers.gradient(of, rank, micro_batch);
                             });
         });
     return {values.to(buffers.parameter(index).options())};

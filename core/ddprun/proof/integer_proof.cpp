@@ -1,4 +1,4 @@
-// The check of gradients by small integers.
+// The check of gradients by integers.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/maximum.h>
@@ -57,11 +57,11 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
     integers.for_each(
         {range.begin + begin, range.begin + end},
-        [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+        [&](std::int64_t element, const ProofIntegers::Contributions& of) {
           const float value = got[element - range.begin];
-          const float expected = own_rank ? integers.own(both, *own_rank) : integers.mean(both);
+          const float expected = own_rank ? integers.own(of, *own_rank) : integers.mean(of);
           if (value == expected) return;
-          const float bound = own_rank ? 0.0F : integers.bound(both) + tolerance;
+          const float bound = own_rank ? 0.0F : integers.bound(of) + tolerance;
           ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
         });
     return sum;

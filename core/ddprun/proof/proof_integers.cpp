@@ -9,34 +9,36 @@ namespace ddprun {
 
 namespace {
 
-constexpr int kLargestInteger = 127;
+/// Beyond them values lose bits: both dtypes have the exponents of float32.
+constexpr int kSmallestExponent = -126;
 
 int significant_bits(at::ScalarType dtype) { return dtype == at::kBFloat16 ? 8 : 24; }
 
-float rounded(float value, at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? static_cast<float>(at::BFloat16(value)) : value;
+/// Powers of two in the number of ranks cost no bits.
+int odd_part(int ranks) {
+  while (ranks % 2 == 0) ranks /= 2;
+  return ranks;
 }
 
-/// The largest range with which every sum of two integers, times the number of ranks, has no more
-/// than the dtype's significant bits. Powers of two in the number of ranks cost no bits.
+/// The largest range with which an integer, and so the sum of two whose last bits are equal, has no
+/// more than the dtype's significant bits when it is multiplied by the number of ranks.
 int range_for(int ranks, at::ScalarType dtype) {
-  int odd = ranks;
-  while (odd % 2 == 0) odd /= 2;
-  const std::int64_t limit = std::int64_t{1} << significant_bits(dtype);
-  return static_cast<int>(std::clamp<std::int64_t>(limit / (2 * odd), 1, kLargestInteger));
+  return std::max(1, (1 << significant_bits(dtype)) / odd_part(ranks));
 }
 
-/// Tries every sum that can occur.
-bool never_rounds(int ranks, int range, at::ScalarType dtype) {
-  const auto size = static_cast<float>(ranks);
-  const float reciprocal = 1.0F / size;
-  for (int sum = 1; sum <= 2 * range; ++sum) {
-    const auto mean = static_cast<float>(sum);
-    const float total = mean * size;
-    if (rounded(mean, dtype) != mean || rounded(total, dtype) != total ||
-        rounded(total * reciprocal, dtype) != mean) {
-      return false;
-    }
+/// Whether a float32 of any bits, times `count` and then times its reciprocal in float32, is what
+/// it was: the reciprocal is off by so little that rounding the product takes it away.
+bool reciprocal_is_exact(int count) {
+  const double off = static_cast<double>(1.0F / static_cast<float>(count)) * count - 1;
+  return std::abs(off) <= 0x1p-25;
+}
+
+/// A strategy may average in two stages, so each divisor counts.
+bool never_rounds(int ranks, at::ScalarType dtype) {
+  if (odd_part(ranks) > 1 << significant_bits(dtype)) return false;
+  if (dtype == at::kBFloat16) return true;  // the product is rounded to 8 bits of its 24
+  for (int divisor = 1; divisor <= ranks; ++divisor) {
+    if (ranks % divisor == 0 && !reciprocal_is_exact(divisor)) return false;
   }
   return true;
 }
@@ -49,18 +51,25 @@ ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
       micro_batches_(micro_batches),
       round_(round),
       range_(range_for(ranks, dtype)),
-      exact_(never_rounds(ranks, range_, dtype)),
-      rounding_(std::ldexp(1.0F, -significant_bits(dtype))) {}
+      exact_(never_rounds(ranks, dtype)),
+      rounding_(std::ldexp(1.0F, -significant_bits(dtype))),
+      smallest_(std::ldexp(1.0F, kSmallestExponent + 1 - significant_bits(dtype))) {
+  for (int i = 0; i < kUnits; ++i) {
+    units_[i] = std::ldexp(1.0F, -significant_bits(dtype) - 2 * i);
+  }
+}
 
 ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
   Contributions found;
-  for_each({element, element + 1}, [&](std::int64_t, const Contributions& both) { found = both; });
+  for_each({element, element + 1}, [&](std::int64_t, const Contributions& of) { found = of; });
   return found;
 }
 
-float ProofIntegers::bound(const Contributions& both) const {
+float ProofIntegers::bound(const Contributions& of) const {
   if (exact_) return 0.0F;
-  return 4 * rounding_ * static_cast<float>(std::abs(both[0].value) + std::abs(both[1].value));
+  const auto sizes =
+      static_cast<float>(std::abs(of.both[0].value) + std::abs(of.both[1].value)) * of.unit;
+  return 4 * std::max(rounding_ * sizes, smallest_);
 }
 
 }  // namespace ddprun

@@ -19,6 +19,10 @@ enum class Fault {
   shift,
   swap_elements,
   sum_for_mean,
+  drop_small,
+  drop_denormal,
+  round_to_bfloat16,
+  round_to_23_bits,
   skip_parameter,
   skip_in_bfloat16,
   off_by_one_range,
@@ -48,6 +52,10 @@ constexpr auto choice_names(Fault) {
                     "shift",
                     "swap_elements",
                     "sum_for_mean",
+                    "drop_small",
+                    "drop_denormal",
+                    "round_to_bfloat16",
+                    "round_to_23_bits",
                     "skip_parameter",
                     "skip_in_bfloat16",
                     "off_by_one_range",
@@ -164,6 +172,7 @@ class Planted final : public Strategy, public UnitListener {
     if (i == 1 && wrong(Fault::fewer_collectives)) return;
     if (i == 1 && wrong(Fault::shorter_collective)) range.end -= 16;
     const at::Tensor own = buffers().gradients(range).clone();
+    lose_bits(buffers().gradients(range));
     const ReduceOp op = wrong(Fault::sum_for_mean) ? ReduceOp::sum : ReduceOp::avg;
     context_->group().all_reduce(buffers().gradients(range), op, buffers().name(i)).wait();
     const bool bfloat16 = own.scalar_type() == at::kBFloat16;
@@ -174,6 +183,14 @@ class Planted final : public Strategy, public UnitListener {
     if (wrong(Fault::off_by_one_range)) {
       buffers().gradients({range.begin, range.begin + 1}).copy_(own.narrow(0, 0, 1));
     }
+  }
+
+  /// What is done to a gradient before it is reduced.
+  void lose_bits(at::Tensor gradient) {
+    if (wrong(Fault::drop_small)) gradient.masked_fill_(gradient.abs() < 9.9e-6, 0);
+    if (wrong(Fault::drop_denormal)) gradient.masked_fill_(gradient.abs() < 0x1p-126, 0);
+    if (wrong(Fault::round_to_bfloat16)) gradient.copy_(gradient.to(at::kBFloat16));
+    if (wrong(Fault::round_to_23_bits)) gradient.view(at::kInt).bitwise_and_(~1);
   }
 
   /// What is done to the mean of gradient `i`.

@@ -20,16 +20,16 @@ struct Reduction {
   bool divide_first = false;
   bool by_reciprocal = false;
 
-  float operator()(const ProofIntegers::Contributions& both, int ranks,
-                   at::ScalarType dtype) const {
+  float operator()(const ProofIntegers::Contributions& of, int ranks, at::ScalarType dtype) const {
     const auto divide = [&](float value) {
       const auto size = static_cast<float>(ranks);
       return rounded(by_reciprocal ? value * (1.0F / size) : value / size, dtype);
     };
     float sum = 0;
     // All other ranks add zero, which changes nothing. The order of two is the same either way.
-    for (const auto& each : both) {
-      const float gradient = rounded(static_cast<float>(each.value * ranks), dtype);
+    for (const auto& each : of.both) {
+      const auto whole = static_cast<double>(each.value) * ranks;
+      const float gradient = rounded(static_cast<float>(whole * of.unit), dtype);
       sum = rounded(sum + (divide_first ? divide(gradient) : gradient), dtype);
     }
     return divide_first ? sum : divide(sum);
@@ -41,12 +41,12 @@ TEST(ProofIntegers, EveryWayToReduceIsWithinTheBoundUpTo4096Ranks) {
     for (int ranks = 1; ranks <= 4096; ++ranks) {
       const ProofIntegers integers(ranks, 1, dtype, 7);
       for (std::int64_t element = 0; element < 64; ++element) {
-        const auto both = integers.contributions(element);
-        const float mean = integers.mean(both);
+        const auto of = integers.contributions(element);
+        const float mean = integers.mean(of);
         for (const bool divide_first : {false, true}) {
           for (const bool by_reciprocal : {false, true}) {
-            const float got = Reduction{divide_first, by_reciprocal}(both, ranks, dtype);
-            ASSERT_LE(std::abs(got - mean), integers.bound(both))
+            const float got = Reduction{divide_first, by_reciprocal}(of, ranks, dtype);
+            ASSERT_LE(std::abs(got - mean), integers.bound(of))
                 << ranks << " ranks, " << dtype << ", element " << element;
           }
         }
@@ -55,28 +55,63 @@ TEST(ProofIntegers, EveryWayToReduceIsWithinTheBoundUpTo4096Ranks) {
   }
 }
 
-TEST(ProofIntegers, AreExactInBfloat16UpTo128Ranks) {
-  for (int ranks = 1; ranks <= 128; ++ranks) {
+TEST(ProofIntegers, AreExactInBfloat16UpTo256Ranks) {
+  for (int ranks = 1; ranks <= 256; ++ranks) {
     const ProofIntegers integers(ranks, 1, at::kBFloat16, 0);
     EXPECT_TRUE(integers.exact()) << ranks;
     EXPECT_EQ(integers.bound(integers.contributions(0)), 0.0F);
   }
 }
 
-TEST(ProofIntegers, HaveABoundBelowOneWhereBfloat16IsNotExact) {
+TEST(ProofIntegers, HaveABoundFarBelowOneIntegerWhereBfloat16IsNotExact) {
   const ProofIntegers integers(257, 1, at::kBFloat16, 0);
   EXPECT_FALSE(integers.exact());
   EXPECT_EQ(integers.range(), 1);
-  EXPECT_GT(integers.bound(integers.contributions(0)), 0.0F);
-  EXPECT_LT(integers.bound(integers.contributions(0)), 0.1F)
-      << "a missing rank changes the mean by 1";
+  const auto of = integers.contributions(0);
+  EXPECT_GT(integers.bound(of), 0.0F);
+  EXPECT_LT(integers.bound(of), 0.1F * of.unit) << "a missing rank changes the mean by a unit";
   EXPECT_TRUE(ProofIntegers(4096, 1, at::kBFloat16, 0).exact()) << "a power of two costs no bits";
+}
+
+TEST(ProofIntegers, AreExactInFloat32WhereNoReciprocalRounds) {
+  for (const int ranks : {1, 2, 3, 4, 5, 8, 64, 4096}) {
+    EXPECT_TRUE(ProofIntegers(ranks, 1, at::kFloat, 0).exact()) << ranks;
+  }
+  EXPECT_FALSE(ProofIntegers(7, 1, at::kFloat, 0).exact());
+  EXPECT_FALSE(ProofIntegers(35, 1, at::kFloat, 0).exact()) << "7 groups of 5";
 }
 
 TEST(ProofIntegers, PartialSumsInFloat32AreExactUpTo4096Ranks) {
   for (int ranks = 1; ranks <= 4096; ++ranks) {
     const ProofIntegers integers(ranks, 1, at::kFloat, 0);
-    EXPECT_LE(2.0 * integers.range() * ranks, 0x1p24) << ranks;
+    for (std::int64_t element = 0; element < 64; ++element) {
+      const auto of = integers.contributions(element);
+      const double sum = static_cast<double>(of.both[0].value) + of.both[1].value;
+      ASSERT_EQ(static_cast<double>(static_cast<float>(sum * ranks)), sum * ranks) << ranks;
+    }
+  }
+}
+
+TEST(ProofIntegers, HaveTheBitsAndTheSizesOfGradients) {
+  for (const at::ScalarType dtype : kDtypes) {
+    const ProofIntegers integers(2, 1, dtype, 5);
+    int tiny = 0, small = 0, large = 0, denormal = 0, last_bit = 0;
+    for (std::int64_t element = 0; element < 10000; ++element) {
+      const auto of = integers.contributions(element);
+      const float size = std::abs(integers.mean(of));
+      denormal += size != 0 && size < 0x1p-126F;
+      const int one = std::abs(of.both[0].value);
+      last_bit += one % 2 == 1 && one > integers.range() / 2;
+      tiny += size != 0 && size < 0x1p-20F;
+      small += size >= 0x1p-20F && size < 0x1p-10F;
+      large += size >= 0x1p-10F;
+      EXPECT_LE(size, 2.0F);
+    }
+    EXPECT_GT(tiny, 2000) << dtype;
+    EXPECT_GT(small, 2000) << dtype;
+    EXPECT_GT(large, 2000) << dtype;
+    EXPECT_GT(denormal, 30) << dtype;
+    EXPECT_GT(last_bit, 2000) << dtype << ": its loss must show";
   }
 }
 
@@ -86,7 +121,7 @@ TEST(ProofIntegers, EachRankTakesPartInEachRunOfAsManyElements) {
     for (std::int64_t block = 0; block < 5; ++block) {
       std::set<int> seen;
       for (std::int64_t i = 0; i < ranks; ++i) {
-        const auto both = integers.contributions(block * ranks + i);
+        const auto [both, unit] = integers.contributions(block * ranks + i);
         seen.insert(both[0].rank);
         EXPECT_TRUE(ranks == 1 || both[0].rank != both[1].rank);
       }
@@ -101,17 +136,17 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
     std::set<float> means;
     bool first_micro_batch_counts = false;
     for (std::int64_t element = 0; element < 100; ++element) {
-      const auto both = integers.contributions(element);
+      const auto of = integers.contributions(element);
       float sum = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const float early = integers.gradient(both, rank, 0);
-        const float late = integers.gradient(both, rank, 1);
-        EXPECT_EQ(early + late, integers.own(both, rank));
+        const float early = integers.gradient(of, rank, 0);
+        const float late = integers.gradient(of, rank, 1);
+        EXPECT_EQ(early + late, integers.own(of, rank));
         first_micro_batch_counts = first_micro_batch_counts || early != 0;
         sum += early + late;
       }
-      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(both));
-      means.insert(integers.mean(both));
+      EXPECT_EQ(sum / static_cast<float>(ranks), integers.mean(of));
+      means.insert(integers.mean(of));
     }
     EXPECT_GT(means.size(), 50U) << "elements that were swapped must show";
     EXPECT_TRUE(first_micro_batch_counts);
@@ -121,9 +156,9 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
 TEST(ProofIntegers, ARangeHasTheIntegersOfItsElements) {
   const ProofIntegers integers(5, 2, at::kFloat, 13);
   std::int64_t next = 7;
-  integers.for_each({7, 61}, [&](std::int64_t element, const ProofIntegers::Contributions& both) {
+  integers.for_each({7, 61}, [&](std::int64_t element, const ProofIntegers::Contributions& of) {
     EXPECT_EQ(element, next++);
-    EXPECT_EQ(both, integers.contributions(element));
+    EXPECT_EQ(of, integers.contributions(element));
   });
   EXPECT_EQ(next, 61);
 }

@@ -98,7 +98,10 @@ void OneProcess::enter_gradients(const RunStep& step, const at::Tensor& own, Dif
   const FlatBuffers& buffers = trainer_->data_parallel().buffers();
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.with_padding(index);  // what stands there counts in the norm
-    const double difference = largest((part(step.gradients, range) - part(own, range)).abs());
+    const at::Tensor expected = part(own, range);
+    const double off = largest((part(step.gradients, range) - expected).abs());
+    // Nothing off zeros is no difference.
+    const double difference = off == 0 ? 0 : off / largest(expected.abs());
     out.gradient.add(difference, buffers.name(index));
     parameters_[index].gradient.add(difference, buffers.name(index));
   }

@@ -24,7 +24,7 @@ struct Largest {
 /// How far a step of the run is from that of one process: over all elements of all parameters, or
 /// of one in all steps.
 struct Differences {
-  /// Of |g(run) - g(one process)|.
+  /// Of |g(run) - g(one process)|, relative to the parameter's largest |g(one process)|.
   Largest gradient = {};
   /// Of |p(run) - p(one process)| / (|p before| + |p(one process)|), after an update by the same
   /// gradients, those of the run, from the same moments: what the strategy did to the update.
