@@ -21,13 +21,15 @@ readonly kSay=distributions
 source scripts/bare_system.sh
 
 try() {
-  local name=$1 log=$folder/$1.log target
+  local name=$1 log=$folder/$1.log target begin
   say "$name: a bare system (log: ${log#"$PWD"/})"
   { bootstrap "$name" git make && git clone --quiet . "$folder/$name/root/ddprun"; } >"$log" 2>&1 || { say "$name: FAILED, no bare system: $(tail -n 1 "$log")" && return 1; }
   for target in ${WHAT:-quickstart test}; do
     say "$name: make $target"
+    begin=$SECONDS
     in_it "$name" "cd ddprun && make $target" >>"$log" 2>&1 </dev/null || { say "$name: FAILED in make $target" && tail -n 15 "$log" && return 1; }
     tail -n 3 "$log"
+    say "$name: make $target took $((SECONDS - begin)) s"
   done
   remove "$name"
   say "$name: passed"
