@@ -10,7 +10,8 @@ usage() {
   cat <<END
 usage: scripts/test_libtorch.sh [VERSION...]
 
-Builds everything and runs all tests with each of these versions of LibTorch (default: ${kTorchVersions[*]}).
+Builds everything and runs all tests with each of these versions of LibTorch (default: the oldest and the newest of
+${kTorchVersions[*]}).
 TARGETS='program unit_plugins' builds these alone and runs the tests that they have. The version that is in use stays what it was.
 Logs: build/libtorch-VERSION/log
 END
@@ -53,5 +54,6 @@ for version in "$@"; do
   esac
 done
 status=0
-for version in "${@:-${kTorchVersions[@]}}"; do try "$version" || status=1; done
+(($#)) || set -- "${kTorchVersions[0]}" "${kTorchVersions[-1]}"
+for version in "$@"; do try "$version" || status=1; done
 exit $status

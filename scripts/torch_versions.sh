@@ -7,6 +7,9 @@
 readonly kTorchTable='
 torch   nvidia-cuda-runtime  nvidia-cuda-cupti  nvidia-cusparselt-cu13  nvidia-nvshmem-cu13  nvidia-cufile  nvidia-cudnn-cu13  nvidia-nccl-cu13  cuda-toolkit
 2.11.0  13.0.96              13.0.85            0.8.0                   3.4.5                1.15.1.6       9.19.0.56          2.28.9            13.0.2
+2.12.1  13.0.96              13.0.85            0.8.1                   3.4.5                1.15.1.6       9.20.0.48          2.29.7            13.0.2
+2.13.0  13.0.96              13.0.85            0.8.1                   3.4.5                1.15.1.6       9.20.0.48          2.29.7            13.0.3.0
+2.14.1  13.0.96              13.0.85            0.8.1                   3.4.5                1.15.1.6       9.24.0.43          2.30.7            13.0.3.0
 2.15.0  13.2.86              13.2.86            0.8.1                   3.7.2                1.17.1.22      9.26.0.51          2.30.7            13.2.2
 '
 mapfile -t kTorchVersions < <(awk '/^[0-9]/ {print $1}' <<<"$kTorchTable")
