@@ -4,7 +4,14 @@
 # GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
 # A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
 
-set(garbage_late $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+set(fast_options $<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=1500000>)
+# On by themselves from -O2 on; GCC 13 and newer on x86 refuse a header that was compiled with other settings of them. What is compiled
+# with -O1 does not unroll loops, and does not care.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-munroll-only-small-loops DDPRUN_KNOWS_SMALL_LOOPS)
+if(DDPRUN_KNOWS_SMALL_LOOPS)
+  list(APPEND fast_options -munroll-only-small-loops -mvzeroupper)
+endif()
 
 # ddprun_precompile(<target> <header>... LIBRARIES <library>...): the target, whose header others reuse.
 function(ddprun_precompile target)
@@ -13,7 +20,7 @@ function(ddprun_precompile target)
   file(TOUCH ${source})
   add_library(${target} OBJECT ${source})
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} ddprun_warnings)
-  target_compile_options(${target} PRIVATE ${garbage_late})
+  target_compile_options(${target} PRIVATE ${fast_options})
   target_precompile_headers(${target} PRIVATE ${arg_UNPARSED_ARGUMENTS})
   # Macros that it saw must be those of whoever shares it.
   set(macros ${arg_LIBRARIES})
@@ -61,7 +68,7 @@ function(ddprun_compile_fast folder precompiled)
     get_target_property(apart ${target} DISABLE_PRECOMPILE_HEADERS)
     if(type MATCHES "^(EXECUTABLE|(STATIC|SHARED|MODULE|OBJECT)_LIBRARY)$" AND NOT apart)
       target_compile_definitions(${target} PRIVATE ${macros})
-      target_compile_options(${target} PRIVATE ${garbage_late})
+      target_compile_options(${target} PRIVATE ${fast_options})
       target_precompile_headers(${target} REUSE_FROM ${precompiled})
       ddprun_unite(${target})
     endif()
