@@ -11,7 +11,7 @@ problem() {
 }
 
 mapfile -t sources < <(git ls-files '*.cpp' '*.h')
-mapfile -t scripts < <(git ls-files 'scripts/*.sh' .ci/run)
+mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
 
 # Another version of clang-format would want other line breaks.
 clang_format=.deps/clang-format/clang_format/data/bin/clang-format
