@@ -42,6 +42,8 @@ enum class Fault {
   ready_too_early,
   ready_before_reduced,
   throw_text,
+  leave_open,
+  wait_later,
   throw_before_forward,
   throw_number,
 };
@@ -79,6 +81,8 @@ constexpr auto choice_names(Fault) {
                     "throw_number"};
 }
 
+                    "leave_open",
+                    "wait_later",
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
 /// the backwards of the proof count as part of the step that follows.
 class Planted final : public Strategy, public UnitListener {
@@ -118,6 +122,8 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void finish_backward() override {
+    late_.wait();
+    late_ = {};
     if (wrong(Fault::throw_text)) throw std::runtime_error("the words of the plugin");
     if (wrong(Fault::throw_number)) throw 7;
     for (int i = 0; i < buffers().count(); ++i) {
@@ -147,6 +153,8 @@ class Planted final : public Strategy, public UnitListener {
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
+    if (wrong(Fault::leave_open)) start_late();
+    if (wrong(Fault::wait_later)) late_ = start_late();
   bool wrong(Fault fault) const {
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     return fault == fault_ && here && step_ >= first_ && step_ <= last_;
@@ -249,9 +257,16 @@ class Planted final : public Strategy, public UnitListener {
   std::int64_t rank_ = -1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;
+  Work start_late() {
+    late_values_ = at::ones({1 << 22});
+    return context_->group().all_reduce(late_values_, ReduceOp::sum, "late");
+  }
+
   std::int64_t step_ = 0;
 };
 
 }  // namespace ddprun::planted
 
 DDPRUN_STRATEGY(ddprun::planted::Planted, TEST_NAME, TEST_SUMMARY, "1.0")
+  at::Tensor late_values_;
+  Work late_;

@@ -31,6 +31,7 @@ struct CollectiveArguments {
   at::Tensor input = {};  ///< of a reduce-scatter or an all-gather
   c10d::ReduceOp op = c10d::ReduceOp::SUM;
   std::int64_t root = 0;
+  bool awaited = false;  ///< the caller waits for the work; c10d code may wait for its future alone
 
   /// Bytes of the (unsharded) tensors.
   std::int64_t bytes() const;

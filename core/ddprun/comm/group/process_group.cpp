@@ -42,6 +42,7 @@ class ProcessGroup::Impl {
   ~Impl() { backend_->release(); }
 
   Work start(CollectiveArguments arguments) {
+    arguments.awaited = true;
     return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
   }
 
@@ -167,6 +168,15 @@ std::vector<CollectiveRecord> ProcessGroup::take_records() {
   std::stable_sort(records.begin(), records.end(),
                    [](const auto& a, const auto& b) { return a.enqueue_ns < b.enqueue_ns; });
   return records;
+}
+
+std::vector<std::string> ProcessGroup::open_collectives() const {
+  std::vector<std::string> open = impl_->backend_->open_collectives();
+  for (const auto& [ranks, group] : impl_->subgroups_) {
+    const std::vector<std::string> more = group->open_collectives();
+    open.insert(open.end(), more.begin(), more.end());
+  }
+  return open;
 }
 
 void ProcessGroup::replay() {

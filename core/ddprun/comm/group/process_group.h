@@ -94,6 +94,10 @@ class ProcessGroup final : public RankGroup {
   /// twice as many.
   std::vector<CollectiveRecord> take_records();
 
+  /// The collectives since the last take_records() that are under way or that nobody waited for,
+  /// those of subgroups too: "all_reduce 'layers.0' of 4096 bytes, under way".
+  std::vector<std::string> open_collectives() const;
+
   /// Call after a launch of captured work: its collectives have run again, and take_records() will
   /// have a record of each.
   void replay();

@@ -1,10 +1,13 @@
 // Records collectives: when each was called, got a thread, was done, and was waited for.
 #include "ddprun/comm/group/recording_backend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "ddprun/base/text.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 
@@ -99,6 +102,7 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   record.bytes = arguments.bytes();
   record.ranks = getSize();
   record.label = arguments.label;
+  entry->awaited = arguments.awaited;
   LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);
   entry->span.emplace(name_of(record.kind), record.label, record.bytes);
   entry->enqueue = device_.mark();
@@ -155,6 +159,20 @@ void RecordingBackend::shutdown() {
 std::vector<CollectiveRecord> RecordingBackend::take_records() {
   collect();
   return std::exchange(done_, {});
+}
+
+std::vector<std::string> RecordingBackend::open_collectives() const {
+  std::vector<std::string> open;
+  for (const auto& entry : entries_) {
+    const bool ended = entry->end.load(std::memory_order_acquire) != 0;
+    const bool left = entry->awaited && entry->wait_begin == 0;
+    if (entry->taken || (ended && !left)) continue;
+    const CollectiveRecord& record = entry->record;
+    open.push_back(fmt::format("{} '{}' of {} bytes, {}", name_of(record.kind), record.label,
+                               with_thousands(record.bytes),
+                               left ? "which nobody waited for" : "under way"));
+  }
+  return open;
 }
 
 void RecordingBackend::replay() {

@@ -22,6 +22,7 @@ namespace ddprun {
 struct CollectiveEntry {
   /// Without its times.
   CollectiveRecord record;
+  bool awaited = false;  ///< someone has to wait for it
   /// The call. On a GPU, the mark is behind the work that computes the tensors.
   Mark enqueue = 0;
   /// The result was there; 0: not yet, or on a GPU not yet enqueued.
@@ -79,6 +80,8 @@ class RecordingBackend final : public CollectiveBackend {
   /// The records of all collectives that are done and were not taken before, in the order of the
   /// calls.
   std::vector<CollectiveRecord> take_records();
+  /// Those under way, and those that nobody waited for, in words.
+  std::vector<std::string> open_collectives() const;
   /// Says that the captured collectives have run once more: the next take_records() has a record of
   /// each. A capture alone makes no records.
   void replay();

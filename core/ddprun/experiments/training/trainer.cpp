@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/error.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
@@ -33,6 +35,16 @@ std::int64_t waited_between(const std::vector<CollectiveRecord>& records, std::i
     waits.push_back({std::max(record.wait_begin_ns, from_ns), std::min(record.wait_end_ns, to_ns)});
   }
   return union_length(waits);
+}
+
+/// A step's time is that of all its communication.
+void check_all_ended(const std::vector<std::string>& open, std::int64_t step) {
+  if (open.empty()) return;
+  throw Error({.what = "a step ended before its collectives",
+               .where = fmt::format("step {}", step),
+               .got = fmt::format("{} of them open: {}", open.size(), open.front()),
+               .expected = "each collective waited for in the step that began it",
+               .hint = "the strategy is at fault: Work::wait(), at the latest in update()"});
 }
 
 /// Nothing, if it is no number: then there is no such figure.
@@ -165,6 +177,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
   if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
   if (const auto share = error_feedback()) sample[q.error_feedback] = *share;
+  check_all_ended(group_.open_collectives(), index);
   sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
