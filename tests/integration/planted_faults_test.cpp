@@ -16,12 +16,19 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kSteps = 8;  // warm-up included
+constexpr int kWarmup = 1;
+constexpr int kProofSeed = 1;
 
-/// A step (not the first, not the last) before which no run of these tests looks at itself.
+/// A step (not the first, not the last) at which, and before which, no run of these tests looks at
+/// itself.
 int unseen_step() {
-  const auto drawn = drawn_steps(static_cast<std::uint64_t>(TrainConfig{}.seed), kSteps);
+  TrainConfig train;
+  train.warmup_steps = kWarmup;
+  train.steps = kSteps - kWarmup;
+  const auto drawn = drawn_steps(kProofSeed, train);
+  const auto looks = [&](int step) { return std::ranges::binary_search(drawn, step); };
   for (int step = 2; step + 1 < kSteps; ++step) {
-    if (!std::binary_search(drawn.begin(), drawn.end(), step - 1)) return step;
+    if (!looks(step) && !looks(step - 1)) return step;
   }
   return 0;
 }
@@ -62,6 +69,7 @@ std::vector<Planted> planted_faults() {
   const std::string before = "integer_gradients: strategy planted: failed before step 0: rank ";
   const std::string initial =
       "initial_parameters_equal: strategy planted: failed before step 0: rank ";
+  const std::string updated = "parameters_updated: strategy planted: failed after step ";
   const std::string last = std::to_string(kSteps - 1);
   const auto run = Caught::by_run;
   const auto verify = Caught::by_verify;
@@ -133,9 +141,21 @@ std::vector<Planted> planted_faults() {
        {"step_scalars_equal", "failed in step " + std::to_string(unseen_step()), "rank 1 has"}},
       {"clip_by_rank_in_place",
        {fault("clip_by_rank_in_place"), kClip},
+       run,
+       {updated + "0: rank ", "are not what the optimizer makes of the mean gradients"}},
+      {"clip_by_rank_in_place_once",
+       once("clip_by_rank_in_place", {kClip}),
        verify,
-       {"step 0: from equal gradients, the relative update of"}},
-      {"no_update", {fault("no_update")}, verify, {"step 0: from equal gradients, the relative"}},
+       {at_step() + "from equal gradients, the relative update of"}},
+      {"no_update", {fault("no_update")}, run, {updated + "0: rank 0: "}},
+      {"no_update_in_the_last_step",
+       {fault("no_update"), "strategy.first=" + last},
+       run,
+       {"parameters_updated: strategy planted: held after step ", "failed after step " + last}},
+      {"no_update_of_norms", {fault("no_update_of_norms")}, run, {updated + "0: ", "ln"}},
+      {"half_an_update", {fault("half_an_update")}, run, {updated + "0: "}},
+      {"halve_in_update", {fault("halve_in_update")}, run, {updated + "0: "}},
+      {"wrong_moments", {fault("wrong_moments")}, run, {updated, " moments of "}},
       {"no_update_once",
        once("no_update"),
        verify,
@@ -144,7 +164,11 @@ std::vector<Planted> planted_faults() {
        {fault("no_update"), kOnRank1},
        run,
        {"parameters_equal: ", "held before step 0", "on rank 1"}},
-      {"drift", {fault("drift"), kLater}, verify, {"step 1: from equal gradients", "lm_head"}},
+      {"drift",
+       {fault("drift"), kLater},
+       run,
+       {"parameters_updated: strategy planted: held after step 0, failed after step ", "lm_head"}},
+      {"drift_once", once("drift"), verify, {at_step() + "from equal gradients", "lm_head"}},
       {"no_broadcast", {fault("no_broadcast")}, run, {initial + "1", "broadcast"}},
       {"wrong_root", {fault("wrong_root")}, run, {initial + "0", "broadcast"}},
       {"more_collectives",
@@ -160,6 +184,15 @@ std::vector<Planted> planted_faults() {
        run,
        {"the ranks called different collectives", "'ln_final.weight' of 112 bytes",
         "'ln_final.weight' of 48 bytes"}},
+      {"leave_open",
+       {fault("leave_open"), kLater},
+       run,
+       {"a step ended before its collectives", "step 1", "1 of them open: all_reduce 'late' of"}},
+      {"wait_later_once",
+       once("wait_later"),
+       run,
+       {"a step ended before its collectives", "step " + std::to_string(unseen_step()),
+        "which nobody waited for"}},
       {"throw_before_forward",
        {fault("throw_before_forward"), kLater},
        run,
@@ -184,15 +217,6 @@ std::vector<Planted> planted_faults() {
        {fault("ready_before_reduced"), kOverlap},
        run,
        {"parameters_equal: strategy planted: held before step 0, failed after step"}},
-      {"leave_open",
-       {fault("leave_open"), kLater},
-       run,
-       {"a step ended before its collectives", "step 1", "1 of them open: all_reduce 'late' of"}},
-      {"wait_later_once",
-       once("wait_later"),
-       run,
-       {"a step ended before its collectives", "step " + std::to_string(unseen_step()),
-        "which nobody waited for"}},
       {"ready_before_reduced_once",
        once("ready_before_reduced", {kOverlap}),
        run,
@@ -217,7 +241,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                  "precision: fp32\n"
                  "attention: eager\n"
                  "optimizer: {name: adamw, lr: 0.001}\n"
-                 "train: {batch_per_rank: 2, warmup_steps: 1, steps: 7}\n");
+                 "train: {batch_per_rank: 2, warmup_steps: 1, steps: 7, proof_seed: 1}\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32

@@ -72,6 +72,8 @@ class AtenOptimizer : public Optimizer {
     buffers_.parameters_changed(range);
   }
 
+  void count_no_step() override { counted_ = true; }
+
   virtual void update_elements(Range range, const GroupSettings& settings) = 0;
 
   bool counted_ = false;

@@ -239,6 +239,24 @@ void Optimizer::update_all() {
   }
 }
 
+std::vector<at::Tensor> Optimizer::written_by_update(Range range) {
+  std::vector<at::Tensor> views = {buffers_.parameters(range)};
+  if (const at::Tensor copy = buffers_.compute_copy(range); copy.defined()) views.push_back(copy);
+  if (moments_.bytes() == 0) return views;
+  moments_.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
+    for (int k = 0; k < moments_.count(); ++k) {
+      views.push_back(arrays[k].narrow(0, from, part.size()));
+    }
+  });
+  return views;
+}
+
+void Optimizer::update_again(Range range) {
+  TORCH_CHECK(begun_, "Optimizer::update_again before the first step");
+  count_no_step();
+  update_by_groups(range);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuffers& buffers) {
   if (config.name == OptimizerKind::adamw && config.betas.size() != 2) {
     throw ConfigError({.what = "adamw needs two betas",

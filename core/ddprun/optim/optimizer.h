@@ -35,6 +35,12 @@ class Optimizer {
   void update(Range range);
   /// Updates all that this rank owns and this step has not updated yet.
   void update_all();
+  /// Views of what an update of `range` writes: the parameters, their copy for the matrix products
+  /// where there is one, and the moments, in parts, once an update has made them.
+  std::vector<at::Tensor> written_by_update(Range range);
+  /// Updates `range` as the last step did: by its learning rate, scale and count of steps, or not
+  /// at all if it was skipped. For whoever has put back what that update read. Not in a step.
+  void update_again(Range range);
   /// Bytes of the moments on this rank: of what it has updated so far.
   std::int64_t state_bytes() const { return moments_.bytes(); }
 
@@ -47,6 +53,8 @@ class Optimizer {
   virtual void start(double lr) = 0;
   virtual void scale(const GradientScale& scale) = 0;
   virtual void update_range(Range range, const GroupSettings& settings) = 0;
+  /// Says that what follows is no other step.
+  virtual void count_no_step() {}
   void update_by_groups(Range range);
 
   std::vector<GroupedRange> groups_;

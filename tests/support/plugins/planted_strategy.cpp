@@ -32,18 +32,22 @@ enum class Fault {
   clip_by_rank,
   clip_by_rank_in_place,
   no_update,
+  no_update_of_norms,
+  half_an_update,
+  halve_in_update,
+  wrong_moments,
   drift,
   no_broadcast,
   wrong_root,
   more_collectives,
   fewer_collectives,
   shorter_collective,
+  leave_open,
+  wait_later,
   ready_twice,
   ready_too_early,
   ready_before_reduced,
   throw_text,
-  leave_open,
-  wait_later,
   throw_before_forward,
   throw_number,
 };
@@ -67,12 +71,18 @@ constexpr auto choice_names(Fault) {
                     "clip_by_rank",
                     "clip_by_rank_in_place",
                     "no_update",
+                    "no_update_of_norms",
+                    "half_an_update",
+                    "halve_in_update",
+                    "wrong_moments",
                     "drift",
                     "no_broadcast",
                     "wrong_root",
                     "more_collectives",
                     "fewer_collectives",
                     "shorter_collective",
+                    "leave_open",
+                    "wait_later",
                     "ready_twice",
                     "ready_too_early",
                     "ready_before_reduced",
@@ -81,8 +91,6 @@ constexpr auto choice_names(Fault) {
                     "throw_number"};
 }
 
-                    "leave_open",
-                    "wait_later",
 /// One all-reduce for each gradient, after backward. A step is counted when the optimizer runs, so
 /// the backwards of the proof count as part of the step that follows.
 class Planted final : public Strategy, public UnitListener {
@@ -94,8 +102,9 @@ class Planted final : public Strategy, public UnitListener {
     options.option("last", &last_, "the last step in which it is wrong", {.min = 0});
   }
 
-  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+  Plan plan(const ParameterLayout& layout, int own_rank) const override {
     Plan plan{.reports_ranges = true};
+    if (owns_slices()) plan.holding.owned = {slice(layout, own_rank)};
     for (int i = 0; i < layout.count(); ++i) {
       plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
     }
@@ -113,6 +122,8 @@ class Planted final : public Strategy, public UnitListener {
 
   void before_forward(MicroBatch micro_batch) override {
     if (!micro_batch.last()) return;
+    late_.wait();
+    late_ = {};
     if (wrong(Fault::drop_micro_batch)) gradients().zero_();
     if (wrong(Fault::throw_before_forward)) throw std::runtime_error("the words of the plugin");
   }
@@ -122,8 +133,6 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void finish_backward() override {
-    late_.wait();
-    late_ = {};
     if (wrong(Fault::throw_text)) throw std::runtime_error("the words of the plugin");
     if (wrong(Fault::throw_number)) throw 7;
     for (int i = 0; i < buffers().count(); ++i) {
@@ -144,6 +153,8 @@ class Planted final : public Strategy, public UnitListener {
     } else if (!wrong(Fault::no_update)) {
       update_whole();
     }
+    if (wrong(Fault::leave_open)) start_late();
+    if (wrong(Fault::wait_later)) late_ = start_late();
     ++step_;
   }
 
@@ -153,8 +164,6 @@ class Planted final : public Strategy, public UnitListener {
   FlatBuffers& buffers() const { return core().buffers(); }
   at::Tensor gradients() const { return buffers().gradients(buffers().all()); }
 
-    if (wrong(Fault::leave_open)) start_late();
-    if (wrong(Fault::wait_later)) late_ = start_late();
   bool wrong(Fault fault) const {
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     return fault == fault_ && here && step_ >= first_ && step_ <= last_;
@@ -221,6 +230,24 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void update_whole() {
+    const at::Tensor parameters = buffers().parameters(buffers().all());
+    if (wrong(Fault::halve_in_update)) gradients().mul_(0.5);
+    const at::Tensor values = parameters.clone();
+    update_as_told();
+    const auto undo = [&](Range range) {
+      buffers().parameters(range).copy_(values.narrow(0, range.begin, range.size()));
+    };
+    for (int i = 0; i < buffers().count(); ++i) {
+      const bool norm = buffers().sizes(i).size() == 1;
+      if (norm && wrong(Fault::no_update_of_norms)) undo(buffers().range(i));
+    }
+    if (wrong(Fault::half_an_update)) undo({0, buffers().all().end / 2});
+    if (wrong(Fault::wrong_moments)) {
+      core().optimizer().written_by_update(buffers().range(0)).back().mul_(2);
+    }
+  }
+
+  void update_as_told() {
     const at::Tensor copy = buffers().compute_copy(buffers().all());
     const at::Tensor before = copy.defined() ? copy.clone() : copy;
     context_->update_rest();
@@ -228,6 +255,11 @@ class Planted final : public Strategy, public UnitListener {
     if (!wrong(Fault::drift)) return;
     buffers().parameters(buffers().range(0)).add_(1e-4);
     buffers().parameters_changed(buffers().range(0));
+  }
+
+  Work start_late() {
+    late_values_ = at::ones({1 << 22});
+    return context_->group().all_reduce(late_values_, ReduceOp::sum, "late");
   }
 
   static Range slice(const ParameterLayout& layout, int rank) {
@@ -257,16 +289,11 @@ class Planted final : public Strategy, public UnitListener {
   std::int64_t rank_ = -1;
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;
-  Work start_late() {
-    late_values_ = at::ones({1 << 22});
-    return context_->group().all_reduce(late_values_, ReduceOp::sum, "late");
-  }
-
   std::int64_t step_ = 0;
+  at::Tensor late_values_;
+  Work late_;
 };
 
 }  // namespace ddprun::planted
 
 DDPRUN_STRATEGY(ddprun::planted::Planted, TEST_NAME, TEST_SUMMARY, "1.0")
-  at::Tensor late_values_;
-  Work late_;

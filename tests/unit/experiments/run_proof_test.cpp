@@ -18,21 +18,29 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(DrawnSteps, AreFewAndInOrderAndNeverTheLast) {
+TrainConfig of_steps(std::int64_t warmup, std::int64_t measured) {
+  TrainConfig train;
+  train.warmup_steps = warmup;
+  train.steps = measured;
+  return train;
+}
+
+TEST(DrawnSteps, AreOneOfTheWarmUpAndThreeMeasuredOnesNeverTheLast) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    for (const std::int64_t steps : {1, 2, 3, 10, 1000}) {
-      const auto drawn = drawn_steps(seed, steps);
-      EXPECT_LE(drawn.size(), 3U);
-      EXPECT_EQ(drawn.empty(), steps == 1);
-      EXPECT_TRUE(std::is_sorted(drawn.begin(), drawn.end()));
-      for (const std::int64_t step : drawn) {
-        EXPECT_GE(step, 0);
-        EXPECT_LT(step, steps - 1);
+    for (const std::int64_t warmup : {0, 1, 5}) {
+      for (const std::int64_t measured : {1, 2, 3, 4, 10, 1000}) {
+        const auto drawn = drawn_steps(seed, of_steps(warmup, measured));
+        const auto in_warmup = std::count_if(drawn.begin(), drawn.end(),
+                                             [&](std::int64_t step) { return step < warmup; });
+        EXPECT_EQ(in_warmup, std::min<std::int64_t>(warmup, 1));
+        EXPECT_EQ(std::ssize(drawn) - in_warmup, std::min<std::int64_t>(measured - 1, 3));
+        EXPECT_TRUE(std::is_sorted(drawn.begin(), drawn.end()));
+        for (const std::int64_t step : drawn) EXPECT_LT(step, warmup + measured - 1);
       }
     }
   }
-  EXPECT_NE(drawn_steps(1, 1000), drawn_steps(2, 1000));
-  EXPECT_EQ(drawn_steps(1, 1000), drawn_steps(1, 1000));
+  EXPECT_NE(drawn_steps(1, of_steps(5, 1000)), drawn_steps(2, of_steps(5, 1000)));
+  EXPECT_EQ(drawn_steps(1, of_steps(5, 1000)), drawn_steps(1, of_steps(5, 1000)));
 }
 
 using test::registry;
@@ -68,6 +76,7 @@ Experiment make_experiment() {
   experiment.plugin(PluginKind::strategy).name = "mine";
   training(experiment).optimizer.name = OptimizerKind::adamw;
   training(experiment).optimizer.clip_norm = 0.1;
+  training(experiment).train.proof_seed = 3;
   return experiment;
 }
 
@@ -89,7 +98,8 @@ Proved train(std::int64_t halved_from, bool look) {
     const bool began = !look || proof.begin();
     std::vector<double> losses;
     for (std::int64_t step = 0; began && step < training(experiment).train.steps; ++step) {
-      losses.push_back(trainer.step(step)[training().loss]);
+      const auto keep = look ? proof.before_step(step) : nullptr;
+      losses.push_back(trainer.step(step, keep)[training().loss]);
       if (look) proof.after_step(step, losses.back());
     }
     if (began && look) proof.finish();
@@ -123,14 +133,15 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("initial_parameters_equal", "compute_copy",
                                                    "integer_gradients", "parameters_equal",
-                                                   "collectives_as_planned", "step_scalars_equal"));
+                                                   "parameters_updated", "collectives_as_planned",
+                                                   "step_scalars_equal"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
 }
 
 TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {
-  const auto drawn =
-      drawn_steps(static_cast<std::uint64_t>(training(make_experiment()).train.seed), 20);
+  const TrainConfig config = training(make_experiment()).train;
+  const auto drawn = drawn_steps(static_cast<std::uint64_t>(*config.proof_seed), config);
   ASSERT_GE(drawn.size(), 2U);
   const Proved run = train(drawn[0] + 2, true);
   EXPECT_TRUE(run.began);

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 
 #include "ddprun/base/counter_hash.h"
@@ -18,7 +20,7 @@ namespace ddprun {
 
 namespace {
 
-constexpr int kDrawnSteps = 3;
+constexpr std::size_t kDrawnSteps = 3;
 /// Relative: products are not added in the same order each time, and fp8 may scale anew.
 constexpr double kLossTolerance = 1e-2;
 
@@ -39,13 +41,20 @@ std::string hash_of(const std::vector<StepScalars>& scalars) {
 
 }  // namespace
 
-std::vector<std::int64_t> drawn_steps(std::uint64_t seed, std::int64_t steps) {
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& train) {
   std::set<std::int64_t> drawn;
-  const std::int64_t last = steps - 1;
-  for (int i = 0; i < kDrawnSteps && last > 0; ++i) {
-    drawn.insert(static_cast<std::int64_t>(counter_hash(seed, static_cast<std::uint64_t>(i)) %
-                                           static_cast<std::uint64_t>(last)));
-  }
+  std::uint64_t draws = 0;
+  const auto draw = [&](std::int64_t begin, std::int64_t end, std::size_t count) {
+    const std::size_t wanted =
+        drawn.size() + std::min(count, static_cast<std::size_t>(end - begin));
+    while (drawn.size() < wanted) {
+      const std::uint64_t place =
+          counter_hash(seed, draws++) % static_cast<std::uint64_t>(end - begin);
+      drawn.insert(begin + static_cast<std::int64_t>(place));
+    }
+  };
+  draw(0, train.warmup_steps, 1);
+  draw(train.warmup_steps, train.all_steps() - 1, kDrawnSteps);
   return {drawn.begin(), drawn.end()};
 }
 
@@ -53,15 +62,37 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
     : experiment_(experiment),
       trainer_(trainer),
       group_(group),
-      steps_(training(experiment).train.all_steps()),
-      drawn_(drawn_steps(static_cast<std::uint64_t>(training(experiment).train.seed), steps_)) {}
+      steps_(training(experiment).train.all_steps()) {}
 
 bool RunProof::begin() {
+  const TrainConfig& train = training(experiment_).train;
+  // Rank 0's. A device of the system's, so that plugins cannot foresee it.
+  std::random_device device;
+  const std::string own = std::to_string(train.proof_seed.value_or(device()));
+  seed_ = std::stoull(group_.all_gather_object(own).front());
+  drawn_ = drawn_steps(seed_, train);
+  spdlog::debug("checks are drawn from train.proof_seed {}", seed_);
   enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
   look("before step 0");
   initial_hash_ = hash_parameters(trainer_.data_parallel());
   return std::none_of(checks_.begin(), checks_.end(),
                       [](const Check& check) { return check.status == CheckStatus::failed; });
+}
+
+bool RunProof::looks_at(std::int64_t step) const {
+  return step + 1 == steps_ || std::binary_search(drawn_.begin(), drawn_.end(), step);
+}
+
+std::function<void()> RunProof::before_step(std::int64_t index) {
+  // What a replay leaves of a step's scale is not known here.
+  const bool replayed = training(experiment_).execution.mode == ExecutionMode::cuda_graph &&
+                        index >= ExecutionConfig::kEagerSteps;
+  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
+  if (!looks_at(index) || !updates || replayed || failed("parameters_updated")) return {};
+  const LargeBlocksMapped apart;
+  update_.emplace(trainer_.data_parallel(),
+                  counter_hash(seed_, ~static_cast<std::uint64_t>(index)));
+  return [this] { update_->keep_gradients(); };
 }
 
 void RunProof::after_step(std::int64_t index, double loss) {
@@ -82,7 +113,11 @@ void RunProof::after_step(std::int64_t index, double loss) {
       check_parameters(fmt::format("after step {}", index));
     }
   }
-  if (std::binary_search(drawn_.begin(), drawn_.end(), index)) {
+  if (update_) {
+    enter(update_->finish(group_), fmt::format("after step {}", index));
+    update_.reset();
+  }
+  if (index + 1 < steps_ && looks_at(index)) {
     look_again(fmt::format("after step {}", index));
   }
 }
@@ -131,9 +166,8 @@ void RunProof::look(const std::string& when) {
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const int micro_batches = batch_per_rank(experiment_) > micro_batch(experiment_) ? 2 : 1;
-  const auto seed = static_cast<std::uint64_t>(training(experiment_).train.seed);
   enter(check_integer_gradients(data_parallel, group_,
-                                {micro_batches, counter_hash(~seed, rounds_++)}),
+                                {micro_batches, counter_hash(~seed_, rounds_++)}),
         when);
 }
 
@@ -151,6 +185,7 @@ void RunProof::enter(Check check, const std::string& when) {
     check.detail =
         fmt::format("strategy {}: {}failed {}: {}", experiment_.plugin(PluginKind::strategy).name,
                     held_[place].empty() ? "" : "held " + held_[place] + ", ", when, check.detail);
+    spdlog::info("train.proof_seed={} repeats the checks of this run", seed_);
   } else {
     held_[place] = when;
     check.detail += " (" + when + (first ? ")" : ", and each time before)");

@@ -2,18 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/proof/update_proof.h"
 #include "ddprun/result/check.h"
 
 namespace ddprun {
 
-/// After which steps a run looks at itself, besides before the first and after the last: at most
-/// three of steps 0 to `steps` - 2, drawn from the seed, in order.
-std::vector<std::int64_t> drawn_steps(std::uint64_t seed, std::int64_t steps);
+/// At which steps a run looks at itself, besides before the first and at the last: one of the
+/// warm-up and three of the measured steps (as far as there are as many), drawn from `seed`, in
+/// order.
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& train);
 
 /// Makes the checks of a run in the object that trains, with the strategy that was used, between
 /// steps and so never in a time that is measured. Where train.measure ends steps before the update,
@@ -24,8 +28,12 @@ class RunProof {
   /// All outlive this object.
   RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group);
 
-  /// Before step 0. Returns false if a check failed: what would be timed is not what was asked for.
+  /// Before step 0. Draws the moments, unless train.proof_seed gives them. Returns false if a check
+  /// failed: what would be timed is not what was asked for.
   bool begin();
+  /// Before step `index`. If the result is not empty, step() calls it when backward has
+  /// synchronized.
+  std::function<void()> before_step(std::int64_t index);
   /// After step `index`, whose loss on this rank was `loss`: its collectives and scalars; after a
   /// drawn step, all the rest.
   void after_step(std::int64_t index, double loss);
@@ -43,6 +51,7 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  bool looks_at(std::int64_t step) const;
   void check_unchanged(const std::string& when);
   void check_parameters(const std::string& when);
   Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }
@@ -56,7 +65,9 @@ class RunProof {
   Trainer& trainer_;
   ProcessGroup& group_;
   const std::int64_t steps_;
-  const std::vector<std::int64_t> drawn_;
+  std::uint64_t seed_ = 0;
+  std::vector<std::int64_t> drawn_;
+  std::optional<UpdateProof> update_;  ///< of the step under way, if that is looked at
   std::vector<Check> checks_;
   std::vector<std::string> held_;  ///< of each check: when it held
   std::string off_plan_;           ///< how the first step that differs from the plan does so

@@ -85,10 +85,11 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
   const std::int64_t steps = train.all_steps();
   for (std::int64_t index = 0; index < steps; ++index) {
     if (index == train.warmup_steps) device.reset_memory();
+    const auto keep = proof.before_step(index);
     // Ranks start a step together; skew of one step does not leak into the next.
     rank.group().barrier("step");
     observer.before_step(index);
-    Sample sample = trainer.step(index);
+    Sample sample = trainer.step(index, keep);
     observer.after_step(index);
     if (index == 0) rank.first_step_done();
     if (context.on_progress) {

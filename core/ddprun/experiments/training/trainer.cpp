@@ -135,7 +135,11 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_ = {};
   state_.micro_batches.resize(micro_batches_);
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
-  if (on_synchronized) on_synchronized();
+  state_.pause_begin = state_.pause_end = state_.micro_batches.back().backward.synchronized;
+  if (on_synchronized) {
+    on_synchronized();
+    state_.pause_end = device_.mark();
+  }
   if (data_parallel_->extent() == StepExtent::step) {
     state_.outcome = data_parallel_->step(lr_, config_.optimizer.clip_norm);
   } else {
@@ -173,11 +177,11 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
     run_step(on_synchronized);
   }
   phase.reset();
+  check_all_ended(group_.open_collectives(), index);
   fill_times(begin, sample);
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
   if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
   if (const auto share = error_feedback()) sample[q.error_feedback] = *share;
-  check_all_ended(group_.open_collectives(), index);
   sample[q.loss] = state_.loss_sum.item<double>() / static_cast<double>(micro_batches_);
   return sample;
 }
@@ -258,7 +262,8 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
   const auto waited_ns = [this](Mark from, Mark to) {
     return waited_between(records_, device_.time_of(from), device_.time_of(to));
   };
-  sample[q.step_ms] = to_ms(device_.time_of(state_.end) - step_begin_ns_);
+  const std::int64_t pause_ns = between_ns(state_.pause_begin, state_.pause_end);
+  sample[q.step_ms] = to_ms(between_ns(begin, state_.end) - pause_ns);
   const StepExtent extent = data_parallel_->extent();
   Mark forward_begin = begin;  // what the first needs from the host included
   double optimizer_ms = 0;
@@ -281,7 +286,7 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
     const std::int64_t update_waited_ns = waited_ns(last.synchronized, state_.end);
     sample[q.synchronize_ms] += to_ms(update_waited_ns);
     sample[q.optimizer_ms] =
-        optimizer_ms + to_ms(between_ns(last.synchronized, state_.end) - update_waited_ns);
+        optimizer_ms + to_ms(between_ns(state_.pause_end, state_.end) - update_waited_ns);
   }
   fill_communication(device_.time_of(last.last_gradient), sample);
 }

@@ -32,8 +32,8 @@ class Trainer {
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
   /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
-  /// for an update. Steps that replay a graph do not call it. The step goes as far as train.measure
-  /// says, and the sample lacks the times of what it does not reach.
+  /// for an update; its time is not the step's. Steps that replay a graph do not call it. The step
+  /// goes as far as train.measure says, and the sample lacks the times of what it does not reach.
   Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
@@ -68,6 +68,8 @@ class Trainer {
   /// What run_step() leaves. A captured step leaves it once, and each replay renews the values.
   struct StepState {
     std::vector<MicroBatchMarks> micro_batches = {};
+    Mark pause_begin = 0;  ///< of on_synchronized
+    Mark pause_end = 0;
     Mark end = 0;
     at::Tensor loss_sum = {};  ///< over micro-batches
     StepOutcome outcome = {};

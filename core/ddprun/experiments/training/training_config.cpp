@@ -29,6 +29,9 @@ void declare_options(Options& o, TrainConfig& c) {
            "how far each step goes; forward: the loss alone, without gradients; forward_backward: "
            "gradients and their mean over the ranks, without an update");
   o.option("seed", &c.seed, "of the parameters and of the data's order", {.min = 0});
+  o.option("proof_seed", &c.proof_seed,
+           "of the moments and numbers of the checks; without it: drawn when the run starts",
+           {.min = 0});
   o.section("eval", "the loss on held-out data, outside measured time", [&c](Options& eval) {
     eval.option("every", &c.eval.every,
                 "steps between evaluations, of which one follows the last step; 0: none",

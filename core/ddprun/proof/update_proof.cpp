@@ -1,0 +1,124 @@
+// Repeats an update from what was kept before it.
+#include "ddprun/proof/update_proof.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ddprun/base/counter_hash.h"
+#include "ddprun/base/text.h"
+#include "ddprun/parallel/first_of_all.h"
+
+namespace ddprun {
+
+namespace {
+
+std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
+void put(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& where) {
+  for (std::size_t i = 0; i < where.size(); ++i) where[i].copy_(values[i]);
+}
+
+/// Not more than `kDrawn` elements of `part`.
+Range draw_from(Range part, std::uint64_t draw) {
+  const std::int64_t size = std::min(part.size(), UpdateProof::kDrawn);
+  const auto places = static_cast<std::uint64_t>(part.size() - size + 1);
+  const std::int64_t begin = part.begin + static_cast<std::int64_t>(draw % places);
+  return {begin, begin + size};
+}
+
+/// How many elements are not as expected. Each NaN equals another.
+std::int64_t count_other(const at::Tensor& got, const at::Tensor& expected, double tolerance) {
+  const at::Tensor wide = expected.to(at::kDouble), off = (got.to(at::kDouble) - wide).abs();
+  const at::Tensor both_nan = got.ne(got).logical_and(expected.ne(expected));
+  const at::Tensor equal = got.eq(expected).logical_or(both_nan);
+  return off.le(wide.abs() * tolerance).logical_or(equal).logical_not().sum().item<std::int64_t>();
+}
+
+double four_roundings(at::ScalarType dtype) { return dtype == at::kBFloat16 ? 0x1p-6 : 0x1p-22; }
+
+}  // namespace
+
+UpdateProof::UpdateProof(DataParallel& data_parallel, std::uint64_t draw)
+    : data_parallel_(data_parallel) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  std::uint64_t number = 0;
+  for (int index = 0; index < buffers.count(); ++index) {
+    for (const Range& part : buffers.owned(buffers.range(index))) {
+      const Range range = draw_from(part, counter_hash(draw, number++));
+      drawn_.push_back(
+          {index, range, copies_of(data_parallel.optimizer().written_by_update(range))});
+    }
+  }
+}
+
+void UpdateProof::keep_gradients() {
+  for (Drawn& drawn : drawn_) {
+    drawn.gradients = data_parallel_.buffers().mean(drawn.range).clone();
+  }
+}
+
+std::vector<at::Tensor> UpdateProof::repeat(const Drawn& drawn) {
+  Optimizer& optimizer = data_parallel_.optimizer();
+  const std::vector<at::Tensor> written = optimizer.written_by_update(drawn.range);
+  const std::vector<at::Tensor> now = copies_of(written);
+  const at::Tensor gradients = data_parallel_.buffers().mean(drawn.range);
+  const at::Tensor gradients_now = gradients.clone();
+  std::vector<at::Tensor> before = drawn.before;
+  while (before.size() < written.size()) before.push_back(at::zeros_like(written[before.size()]));
+  put(before, written);
+  gradients.copy_(drawn.gradients);
+  optimizer.update_again(drawn.range);
+  std::vector<at::Tensor> made = copies_of(written);
+  put(now, written);
+  gradients.copy_(gradients_now);
+  return made;
+}
+
+std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
+  const BufferContext& context = data_parallel_.context();
+  std::vector<at::Tensor> made = repeat(drawn);
+  double tolerance = 0;
+  if (context.plan().agreement == Agreement::periodic && context.ranks_agree()) {
+    group.all_reduce(made[0], ReduceOp::avg, "updated").wait();
+    tolerance = four_roundings(made[0].scalar_type());
+  }
+  const std::vector<at::Tensor> got =
+      data_parallel_.optimizer().written_by_update(drawn.range);
+  const bool copy = data_parallel_.buffers().compute_copy(drawn.range).defined();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (i == 1 && copy) continue;  // compute_copy is a check of its own
+    const std::int64_t other = count_other(got[i], made[i], i == 0 ? tolerance : 0);
+    if (other == 0) continue;
+    return fmt::format("{} of {} {} of {} are not what the optimizer makes of the mean gradients",
+                       with_thousands(other), with_thousands(got[i].numel()),
+                       i == 0 ? "elements" : "moments", data_parallel_.buffers().name(drawn.index));
+  }
+  return {};
+}
+
+Check UpdateProof::finish(ProcessGroup& group) {
+  std::string own;
+  std::int64_t elements = 0;
+  for (const Drawn& drawn : drawn_) {
+    const std::string wrong = compare(drawn, group);  // all ranks compare all
+    if (own.empty()) own = wrong;
+    elements += drawn.range.size();
+  }
+  const char* const name = "parameters_updated";
+  const std::string wrong = first_of_all(group, own);
+  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
+  return {name, CheckStatus::passed,
+          fmt::format("{} drawn elements and their moments are what the optimizer makes of the "
+                      "mean gradients",
+                      with_thousands(elements))};
+}
+
+}  // namespace ddprun
