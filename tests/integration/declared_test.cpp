@@ -52,6 +52,19 @@ TEST(Declared, IsWhatTheTableSays) {
   }
 }
 
+TEST(Declared, RanksThatNeverAverageAreAControl) {
+  TemporaryFolder folder;
+  folder.write("less.yaml", tiny_experiment("", 2));
+  const CommandResult run =
+      run_ddprun(folder, {"less.yaml", "--set", "strategy={name: local_sgd, every: 100}"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("control"));
+  const json result = json::parse(read_file(only_result(folder, "less") / "result.json"));
+  const json& proof = result["rows"][0]["proof"];
+  EXPECT_EQ(proof["status"], "control");
+  EXPECT_EQ(status_of(proof, "parameters_equal"), "control");
+}
+
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {
   TemporaryFolder folder;
   folder.write("less.yaml", tiny_experiment("", 2));

@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kSteps = 8;  // warm-up included
-constexpr int kWarmup = 1;
-constexpr int kProofSeed = 1;
+constexpr int kWarmup = 2;
+constexpr int kProofSeed = 5;
 
 /// A step (not the first, not the last) at which, and before which, no run of these tests looks at
 /// itself.
@@ -59,6 +59,12 @@ const std::string kReference = "model.kernels=reference";
 std::vector<std::string> once(const std::string& name, std::vector<std::string> more = {}) {
   const std::string step = std::to_string(unseen_step());
   more.insert(more.end(), {fault(name), "strategy.first=" + step, "strategy.last=" + step});
+  return more;
+}
+
+/// The strategy is right.
+std::vector<std::string> attention(const std::string& fault, std::vector<std::string> more = {}) {
+  more.push_back("attention={name: planted, fault: " + fault + "}");
   return more;
 }
 
@@ -193,6 +199,26 @@ std::vector<Planted> planted_faults() {
        run,
        {"a step ended before its collectives", "step " + std::to_string(unseen_step()),
         "which nobody waited for"}},
+      {"attention_not_causal",
+       attention("not_causal"),
+       run,
+       {"attention_computed: attention planted: failed before step 0: rank 0: output is off by"}},
+      {"attention_without_the_last_key", attention("drop_last_key"), run, {"output is off by"}},
+      {"attention_scale_off_by_1_percent", attention("scale"), run, {"output is off by"}},
+      {"attention_without_gradient_of_v", attention("no_gradient_of_v"), run, {"dv is off by"}},
+      {"attention_not_causal_in_bfloat16",
+       attention("not_causal", {kBf16}),
+       run,
+       {"output is off by"}},
+      {"says_bfloat16_computes_float32",
+       {"precision={name: planted, declares: bfloat16}", kReference},
+       run,
+       {"products_format: precision planted: failed before step 0: rank 0: linear layers multiply "
+        "in float32, declared is bfloat16"}},
+      {"says_float32_computes_bfloat16",
+       {"precision={name: planted, computes: bfloat16}", kReference},
+       run,
+       {"linear layers multiply in bfloat16, declared is float32"}},
       {"throw_before_forward",
        {fault("throw_before_forward"), kLater},
        run,
@@ -241,7 +267,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                  "precision: fp32\n"
                  "attention: eager\n"
                  "optimizer: {name: adamw, lr: 0.001}\n"
-                 "train: {batch_per_rank: 2, warmup_steps: 1, steps: 7, proof_seed: 1}\n");
+                 "train: {batch_per_rank: 2, warmup_steps: 2, steps: 6, proof_seed: 5}\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32

@@ -18,8 +18,9 @@ namespace ddprun {
 /// made, to 4 roundings. Training thread.
 class UpdateProof {
  public:
-  /// Elements of a parameter, at most, at which one check looks.
-  static constexpr std::int64_t kDrawn = 2048;
+  /// At how many of `elements` of a parameter one check looks: a 32nd, so that it does not show in
+  /// the memory of a step, but 16 at least and 2,048 at most.
+  static std::int64_t drawn_of(std::int64_t elements);
 
   /// Between steps. `data_parallel` outlives this object. Equal draws on all ranks.
   UpdateProof(DataParallel& data_parallel, std::uint64_t draw);

@@ -1,8 +1,9 @@
-// An attention that is right but for one element, which its option `fault` plants: the proof's
-// tests.
+// An attention that is right but for what its option `fault` plants, one element or a part of the
+// formula: the proof's tests.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -13,9 +14,22 @@
 
 namespace ddprun::planted {
 
-/// Which result is wrong.
-enum class Fault { nothing, output, dq, dk, dv };
-constexpr auto choice_names(Fault) { return std::array{"nothing", "output", "dq", "dk", "dv"}; }
+/// In which result an element is wrong, or what is done to all.
+enum class Fault {
+  nothing,
+  output,
+  dq,
+  dk,
+  dv,
+  not_causal,
+  drop_last_key,
+  scale,
+  no_gradient_of_v
+};
+constexpr auto choice_names(Fault) {
+  return std::array{"nothing", "output",          "dq", "dk", "dv", "not_causal", "drop_last_key",
+                    "scale",   "no_gradient_of_v"};
+}
 
 class PlantedAttention final : public Attention {
  public:
@@ -28,13 +42,24 @@ class PlantedAttention final : public Attention {
 
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) override {
-    const at::Tensor out =
-        at::scaled_dot_product_attention(watched(q, Fault::dq), watched(k, Fault::dk),
-                                         watched(v, Fault::dv), {}, 0.0, options.causal);
+    if (fault_ == Fault::drop_last_key) return without_last_key(q, k, v);
+    const at::Tensor scaled = fault_ == Fault::scale ? q * 1.01 : q;
+    const at::Tensor values = fault_ == Fault::no_gradient_of_v ? v.detach() + v * 0 : v;
+    const at::Tensor out = at::scaled_dot_product_attention(
+        watched(scaled, Fault::dq), watched(k, Fault::dk), watched(values, Fault::dv), {}, 0.0,
+        options.causal && fault_ != Fault::not_causal);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
 
  private:
+  /// Causal, so only the last row differs.
+  static at::Tensor without_last_key(const at::Tensor& q, const at::Tensor& k,
+                                     const at::Tensor& v) {
+    at::Tensor mask = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril();
+    mask.select(1, k.size(2) - 1).fill_(false);
+    return at::scaled_dot_product_attention(q, k, v, mask);
+  }
+
   /// Zeros, but for one element.
   at::Tensor error_of(const at::Tensor& right) const {
     at::Tensor error = at::zeros(right.sizes(), right.options());

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "ddprun/config/registry.h"
-#include "ddprun/experiments/attention/attention_config.h"
 #include "ddprun/experiments/attention/attention_kind.h"
+#include "ddprun/proof/attention/attention_config.h"
 #include "support/experiment_fixture.h"
 #include "support/experiments.h"
 

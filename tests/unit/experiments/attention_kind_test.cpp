@@ -7,9 +7,9 @@
 #include <map>
 
 #include "ddprun/config/registry.h"
-#include "ddprun/experiments/attention/attention_config.h"
-#include "ddprun/experiments/attention/attention_proof.h"
-#include "ddprun/experiments/attention/attention_trial.h"
+#include "ddprun/experiments/attention/measure_attention.h"
+#include "ddprun/proof/attention/attention_config.h"
+#include "ddprun/proof/attention/attention_proof.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 #include "support/experiments.h"

@@ -1,5 +1,5 @@
 // The oracle against autograd in float64, row by row.
-#include "ddprun/experiments/attention/attention_oracle.h"
+#include "ddprun/proof/attention/attention_oracle.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>

@@ -90,10 +90,10 @@ TEST(StepExtent, AForwardHasNoTimesOfWhatItDoesNotReach) {
       EXPECT_EQ(sample[q.collectives], 0);
       EXPECT_GT(sample[q.loss], 1);
     }
-    EXPECT_THAT(
-        names_of_passed(ran.checks),
-        UnorderedElementsAre("initial_parameters_equal", "compute_copy", "parameters_equal",
-                             "parameters_unchanged", "loss_again", "collectives_as_planned"));
+    EXPECT_THAT(names_of_passed(ran.checks),
+                UnorderedElementsAre("initial_parameters_equal", "attention_computed",
+                                     "compute_copy", "parameters_equal", "parameters_unchanged",
+                                     "loss_again", "collectives_as_planned"));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
     ASSERT_EQ(ran.phases.size(), 1u);
@@ -131,9 +131,9 @@ TEST(StepExtent, ABackwardSynchronizesAndUpdatesNothing) {
       EXPECT_FALSE(sample.find(q.optimizer_ms));
     }
     EXPECT_THAT(names_of_passed(ran.checks),
-                UnorderedElementsAre("initial_parameters_equal", "compute_copy", "parameters_equal",
-                                     "parameters_unchanged", "loss_again", "integer_gradients",
-                                     "collectives_as_planned"));
+                UnorderedElementsAre("initial_parameters_equal", "attention_computed",
+                                     "compute_copy", "parameters_equal", "parameters_unchanged",
+                                     "loss_again", "integer_gradients", "collectives_as_planned"));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
   }

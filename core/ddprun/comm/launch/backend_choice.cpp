@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -160,7 +161,9 @@ class Choice {
                          .expected = "memory that the ranks of one host can map from one another",
                          .hint = "`backend: gloo` under `world:` goes over the network instead"});
       }
-      return gloo(std::string("auto: shared memory cannot join the ranks; ") + refused.what());
+      const std::string instead = "auto: shared memory cannot join the ranks; ";
+      if (place_.rank == 0) spdlog::warn("gloo joins the ranks ({}{})", instead, refused.what());
+      return gloo(instead + refused.what());
     } catch (const std::exception& failure) {
       throw_comm_error(failure, {.what = "the ranks could not meet in shared memory",
                                  .where = place_.text(),

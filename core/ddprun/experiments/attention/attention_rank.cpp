@@ -9,7 +9,7 @@
 #include "ddprun/config/registry.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/attention/attention_kind.h"
-#include "ddprun/experiments/attention/attention_trial.h"
+#include "ddprun/experiments/attention/measure_attention.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/plugin/ask_plugin.h"
 #include "ddprun/plugin/called.h"

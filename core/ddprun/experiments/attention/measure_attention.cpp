@@ -1,4 +1,5 @@
 // One call whose memory is counted and whose results are proved, then those that are timed.
+#include "ddprun/experiments/attention/measure_attention.h"
 
 #include <algorithm>
 #include <map>
@@ -10,10 +11,10 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/device/product_speed.h"
 #include "ddprun/experiments/attention/attention_kind.h"
-#include "ddprun/experiments/attention/attention_proof.h"
-#include "ddprun/experiments/attention/attention_trial.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/plugin/called.h"
+#include "ddprun/proof/attention/attention_proof.h"
+#include "ddprun/proof/attention/attention_trial.h"
 #include "ddprun/rank/repetition.h"
 
 namespace ddprun {

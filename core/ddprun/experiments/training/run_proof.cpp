@@ -13,6 +13,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/heap.h"
 
@@ -28,6 +29,13 @@ constexpr double kLossTolerance = 1e-2;
 std::string to_text(const StepScalars& scalars) {
   return fmt::format("learning rate {:.17g}, gradient norm {:.17g}, factor {:.17g}{}", scalars.lr,
                      scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
+}
+
+/// Of which plugin a check is.
+PluginKind checked_kind(const std::string& check) {
+  return check == "attention_computed" ? PluginKind::attention
+         : check == "products_format"  ? PluginKind::precision
+                                       : PluginKind::strategy;
 }
 
 std::string hash_of(const std::vector<StepScalars>& scalars) {
@@ -53,7 +61,8 @@ std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& tra
       drawn.insert(begin + static_cast<std::int64_t>(place));
     }
   };
-  draw(0, train.warmup_steps, 1);
+  // Its last step is the one whose memory is looked at by phase.
+  if (train.warmup_steps > 1) draw(0, train.warmup_steps - 1, 1);
   draw(train.warmup_steps, train.all_steps() - 1, kDrawnSteps);
   return {drawn.begin(), drawn.end()};
 }
@@ -128,6 +137,16 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_ - 1));
+  finish_meetings();
+}
+
+void RunProof::finish_meetings() {
+  for (Check& check : checks_) {
+    if (check.name != "parameters_equal" || check.status != CheckStatus::declared) continue;
+    check.status = CheckStatus::control;
+    check.detail =
+        fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_);
+  }
 }
 
 void RunProof::look_again(const std::string& when) {
@@ -164,11 +183,21 @@ void RunProof::check_unchanged(const std::string& when) {
 void RunProof::look(const std::string& when) {
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
+  look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const int micro_batches = batch_per_rank(experiment_) > micro_batch(experiment_) ? 2 : 1;
   enter(check_integer_gradients(data_parallel, group_,
                                 {micro_batches, counter_hash(~seed_, rounds_++)}),
         when);
+}
+
+void RunProof::look_at_plugins(const std::string& when) {
+  if (!failed("attention_computed")) {
+    const std::uint64_t seed = counter_hash(seed_ + 1, rounds_);
+    enter(check_attention(experiment_, trainer_, group_, seed), when);
+  }
+  const bool reference = training(experiment_).model.kernels == KernelSet::reference;
+  if (reference && !failed("products_format")) enter(check_products(trainer_, group_), when);
 }
 
 void RunProof::enter(Check check, const std::string& when) {
@@ -182,8 +211,9 @@ void RunProof::enter(Check check, const std::string& when) {
     held_.emplace_back(check.name == "parameters_equal" ? "before step 0" : "");
   }
   if (check.status == CheckStatus::failed) {
+    const PluginKind kind = checked_kind(check.name);
     check.detail =
-        fmt::format("strategy {}: {}failed {}: {}", experiment_.plugin(PluginKind::strategy).name,
+        fmt::format("{} {}: {}failed {}: {}", to_string(kind), experiment_.plugin(kind).name,
                     held_[place].empty() ? "" : "held " + held_[place] + ", ", when, check.detail);
     spdlog::info("train.proof_seed={} repeats the checks of this run", seed_);
   } else {

@@ -15,8 +15,8 @@
 namespace ddprun {
 
 /// At which steps a run looks at itself, besides before the first and at the last: one of the
-/// warm-up and three of the measured steps (as far as there are as many), drawn from `seed`, in
-/// order.
+/// warm-up, but not its last, and three of the measured steps (as far as there are as many), drawn
+/// from `seed`, in order.
 std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& train);
 
 /// Makes the checks of a run in the object that trains, with the strategy that was used, between
@@ -46,6 +46,8 @@ class RunProof {
  private:
   /// Makes the checks that are made before the first step and after some, each until it fails.
   void look(const std::string& when);
+  /// What attention and precision compute.
+  void look_at_plugins(const std::string& when);
   /// The same after a step: the parameters of all ranks, too.
   void look_again(const std::string& when);
   /// Enters a check that was made once more.
@@ -58,6 +60,8 @@ class RunProof {
   void finish_loss();
   void finish_plan();
   void finish_scalars();
+  /// A periodic strategy whose ranks never met is a control.
+  void finish_meetings();
   /// The first step whose scalars are not the same on all ranks, and both values.
   std::pair<std::size_t, std::string> first_difference();
 

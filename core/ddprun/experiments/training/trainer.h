@@ -58,6 +58,7 @@ class Trainer {
 
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }
+  const RunPlugins& plugins() const { return plugins_; }
 
  private:
   /// Marks of one micro-batch: its forward begins where the one before ends.

@@ -38,6 +38,8 @@ Training::Training(KindFile file)
                       {"initial_parameters_equal", "parameters equal on all ranks at the start"},
                       {"parameters_equal", "parameters equal on all ranks at the end"},
                       {"compute_copy", "the model reads these parameters"},
+                      {"attention_computed", "attention as in float64"},
+                      {"products_format", "products in the declared format"},
                       {"parameters_updated", "updates are the optimizer's"},
                       {"step_scalars_equal", "learning rate and clipping equal in each step"},
                       {"parameters_unchanged", "parameters as they were at the start"},

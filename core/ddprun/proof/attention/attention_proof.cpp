@@ -1,5 +1,5 @@
 // Draws rows, computes them in float64, and compares.
-#include "ddprun/experiments/attention/attention_proof.h"
+#include "ddprun/proof/attention/attention_proof.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -16,7 +16,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/text.h"
-#include "ddprun/experiments/attention/attention_oracle.h"
+#include "ddprun/proof/attention/attention_oracle.h"
 
 namespace ddprun {
 
@@ -24,7 +24,6 @@ namespace {
 
 using RowsOfHeads = std::map<std::int64_t, at::Tensor>;  // head -> rows, int64, ascending
 
-constexpr std::uint64_t kProofSeed = 2048;
 constexpr std::int64_t kHeadsOfKeys = 2;
 
 /// All rows of the heads from `first` on.
@@ -35,12 +34,12 @@ RowsOfHeads all_rows(std::int64_t first, std::int64_t heads, std::int64_t length
 }
 
 /// The last row of the last head, and rows drawn from the last `drawn_from` heads.
-RowsOfHeads draw_rows(std::int64_t heads, std::int64_t length, std::int64_t drawn_from) {
+RowsOfHeads draw_rows(std::int64_t heads, std::int64_t length, std::int64_t drawn_from,
+                      std::uint64_t seed) {
   const std::int64_t first = std::max<std::int64_t>(0, heads - drawn_from);
   if ((heads - first) * length <= ProofRows::kSampled) return all_rows(first, heads, length);
-  const auto below = [](std::uint64_t counter, std::int64_t end) {
-    return static_cast<std::int64_t>(counter_hash(kProofSeed, counter) %
-                                     static_cast<std::uint64_t>(end));
+  const auto below = [seed](std::uint64_t counter, std::int64_t end) {
+    return static_cast<std::int64_t>(counter_hash(seed, counter) % static_cast<std::uint64_t>(end));
   };
   std::set<std::pair<std::int64_t, std::int64_t>> drawn = {{heads - 1, length - 1}};
   for (std::uint64_t i = 0; drawn.size() < ProofRows::kSampled; ++i) {
@@ -87,8 +86,9 @@ class Compared {
 /// What is compared of one call.
 class Comparison {
  public:
-  Comparison(const AttentionConfig& config, const TrialInputs& inputs, const TrialResults& results)
-      : config_(config), inputs_(inputs), results_(results) {}
+  Comparison(const AttentionConfig& config, const TrialInputs& inputs, const TrialResults& results,
+             ProofRows rows)
+      : config_(config), inputs_(inputs), results_(results), rows_(rows) {}
 
   std::vector<ResultError> queries() const {
     const std::int64_t length = config_.sizes().queries;
@@ -96,7 +96,7 @@ class Comparison {
     std::optional<Compared> dq;
     if (config_.backward()) dq.emplace("dq", results_.dq);
     for (const auto& [head, rows] :
-         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, heads())) {
+         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, heads(), rows_.seed)) {
       const OracleQueries right = oracle_of_queries(inputs_of(head), rows);
       out.compare(head, rows, right.out);
       if (dq) dq->compare(head, rows, right.dq);
@@ -110,8 +110,9 @@ class Comparison {
     const std::int64_t length = config_.sizes().keys;
     Compared dk("dk", results_.dk);
     Compared dv("dv", results_.dv);
-    for (const auto& [head, rows] :
-         whole() ? all_rows(0, heads(), length) : draw_rows(heads(), length, kHeadsOfKeys)) {
+    for (const auto& [head, rows] : whole()
+                                        ? all_rows(0, heads(), length)
+                                        : draw_rows(heads(), length, kHeadsOfKeys, rows_.seed)) {
       const OracleKeys right = oracle_of_keys(inputs_of(head), rows);
       dk.compare(head, rows, right.dk);
       dv.compare(head, rows, right.dv);
@@ -122,7 +123,7 @@ class Comparison {
  private:
   std::int64_t heads() const { return config_.batch * config_.heads; }
   std::int64_t longest() const { return std::max(config_.sizes().queries, config_.sizes().keys); }
-  bool whole() const { return longest() <= ProofRows::kWhole; }
+  bool whole() const { return longest() <= rows_.whole; }
 
   HeadInputs inputs_of(std::int64_t head) const {
     const auto wide = [&](const at::Tensor& x) {
@@ -134,14 +135,15 @@ class Comparison {
   const AttentionConfig& config_;
   const TrialInputs& inputs_;
   const TrialResults& results_;
+  const ProofRows rows_;
 };
 
 }  // namespace
 
 std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
-                                     const TrialResults& results) {
+                                     const TrialResults& results, ProofRows rows) {
   const c10::NoGradGuard no_grad;
-  const Comparison comparison(config, inputs, results);
+  const Comparison comparison(config, inputs, results, rows);
   std::vector<ResultError> errors = comparison.queries();
   for (ResultError& error : comparison.keys()) errors.push_back(std::move(error));
   return errors;
@@ -162,6 +164,21 @@ Check check_of(const ResultError& error, AttentionType type) {
       error.name, error.error <= bound,
       fmt::format("{} compared with float64, largest error {:.2g} ({}), allowed {:.2g}", rows,
                   error.error, error.place, bound));
+}
+
+std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
+                                 Device& device, double bound, std::uint64_t seed,
+                                 const std::function<void()>& between) {
+  AttentionTrial trial(config, attention, device, seed);
+  TrialMarks marks;
+  const TrialResults results = trial.run(marks, between);
+  for (const ResultError& each :
+       find_errors(config, trial.inputs(), results, {.whole = 0, .seed = seed})) {
+    if (each.error <= bound) continue;
+    return fmt::format("{} is off by {:.2g} ({}), {:.2g} is allowed", each.name, each.error,
+                       each.place, bound);
+  }
+  return {};
 }
 
 }  // namespace ddprun

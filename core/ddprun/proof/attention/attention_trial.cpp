@@ -1,5 +1,5 @@
 // Gradients are asked for and not accumulated, so that none is copied into place.
-#include "ddprun/experiments/attention/attention_trial.h"
+#include "ddprun/proof/attention/attention_trial.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
@@ -10,15 +10,9 @@
 
 namespace ddprun {
 
-namespace {
-
-constexpr std::uint64_t kTrialSeed = 12;
-
-}  // namespace
-
-TrialInputs make_inputs(const AttentionConfig& config, c10::Device device) {
+TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed) {
   const AttentionSizes sizes = config.sizes();
-  const auto generator = at::detail::createCPUGenerator(kTrialSeed);
+  const auto generator = at::detail::createCPUGenerator(seed);
   const auto draw = [&](std::int64_t time) {
     return at::randn({sizes.batch, sizes.heads, time, sizes.head_dim}, generator)
         .to(device, scalar_type(config.dtype));
@@ -31,11 +25,12 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device) {
   return inputs;
 }
 
-AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device)
+AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
+                               std::uint64_t seed)
     : config_(config),
       attention_(attention),
       device_(device),
-      inputs_(make_inputs(config, device.torch_device())) {}
+      inputs_(make_inputs(config, device.torch_device(), seed)) {}
 
 TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>& between) {
   const bool backward = config_.backward();

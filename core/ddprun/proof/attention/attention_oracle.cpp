@@ -1,5 +1,5 @@
 // Queries go by in chunks, each with the keys that it sees.
-#include "ddprun/experiments/attention/attention_oracle.h"
+#include "ddprun/proof/attention/attention_oracle.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "ddprun/experiments/attention/attention_trial.h"
+#include "ddprun/proof/attention/attention_trial.h"
 #include "ddprun/result/check.h"
 
 namespace ddprun {
@@ -27,11 +28,13 @@ struct ProofRows {
   static constexpr std::int64_t kWhole = 2048;
   static constexpr std::int64_t kLongestKeys = 16384;
   static constexpr std::int64_t kSampled = 64;
+  std::int64_t whole = kWhole;  ///< up to this length all rows
+  std::uint64_t seed = 2048;    ///< of the sampled
 };
 
 /// Computes in float64 on the CPU, with torch's threads, whatever device the results are on.
 std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialInputs& inputs,
-                                     const TrialResults& results);
+                                     const TrialResults& results, ProofRows rows = {});
 
 /// How large an error may be: some tens of the type's rounding, since an attention may round
 /// scores, weights and their gradients, and may add up gradients in the type itself. A wrong row
@@ -39,5 +42,11 @@ std::vector<ResultError> find_errors(const AttentionConfig& config, const TrialI
 double error_bound(AttentionType type);
 
 Check check_of(const ResultError& error, AttentionType type);
+
+/// Calls the attention once, on inputs and with rows drawn from `seed`, and returns what is wrong
+/// with its results beyond `bound`; empty: nothing. `between` is called when the output is there.
+std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
+                                 Device& device, double bound, std::uint64_t seed,
+                                 const std::function<void()>& between);
 
 }  // namespace ddprun

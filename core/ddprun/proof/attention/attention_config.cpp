@@ -1,6 +1,6 @@
 // The options of the section `attention_call:`, and formulas in double: sizes that no machine has
 // do not overflow.
-#include "ddprun/experiments/attention/attention_config.h"
+#include "ddprun/proof/attention/attention_config.h"
 
 #include <algorithm>
 

@@ -1,0 +1,24 @@
+// The checks of attention and precision, as the run uses them.
+#pragma once
+
+#include <cstdint>
+
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// Calls the run's attention on random inputs of the run's own batch, heads, length, head_dim,
+/// dtype and mask, under its precision, and compares drawn rows of the output and, if steps have a
+/// backward, of the gradients with float64 ("attention_computed"). What a dtype of 16 bits allows
+/// is wide, so there a fault of some percent in all rows passes. All ranks call it, between steps.
+Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
+                      std::uint64_t seed);
+
+/// Finds the format in which linear layers multiply, by factors that only this format keeps apart,
+/// and compares it with what the precision declares ("products_format"). For the reference kernels;
+/// the fused ones read a copy in the format itself, which compute_copy checks. All ranks call it,
+/// between steps.
+Check check_products(Trainer& trainer, ProcessGroup& group);
+
+}  // namespace ddprun

@@ -1,0 +1,52 @@
+// One call of attention and its backward on drawn inputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "ddprun/device/device.h"
+#include "ddprun/plugin/attention.h"
+#include "ddprun/proof/attention/attention_config.h"
+
+namespace ddprun {
+
+/// What a call is given: standard normal, the same in each process for equal seeds. q and dout (the
+/// gradient of the output) are (batch, heads, queries, head_dim), k and v (batch, heads, keys,
+/// head_dim), all contiguous.
+struct TrialInputs {
+  at::Tensor q, k, v, dout;
+};
+TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed);
+
+/// What comes out of it. The gradients are undefined if backward did not run.
+struct TrialResults {
+  at::Tensor out, dq, dk, dv;
+};
+
+/// When a call began, when its output was there, and when it was over.
+struct TrialMarks {
+  Mark begin = 0, forward_end = 0, end = 0;
+};
+
+/// Use it on one thread. `attention` and `device` outlive it.
+class AttentionTrial {
+ public:
+  static constexpr std::uint64_t kSeed = 12;  ///< of the inputs of each measured call
+
+  AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
+                 std::uint64_t seed = kSeed);
+
+  /// Calls attention, and runs backward if the configuration says so. `between` is called between
+  /// them. What the attention throws names it (called.h).
+  TrialResults run(TrialMarks& marks, const std::function<void()>& between = {});
+  const TrialInputs& inputs() const { return inputs_; }
+
+ private:
+  AttentionConfig config_;
+  Attention& attention_;
+  Device& device_;
+  TrialInputs inputs_;
+};
+
+}  // namespace ddprun
