@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr int kSteps = 8;  // warm-up included
 constexpr int kWarmup = 2;
-constexpr int kProofSeed = 5;
+constexpr int kProofSeed = 12;  // with which no run looks at itself just before the last step
 
 /// A step (not the first, not the last) at which, and before which, no run of these tests looks at
 /// itself.
@@ -267,7 +267,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                  "precision: fp32\n"
                  "attention: eager\n"
                  "optimizer: {name: adamw, lr: 0.001}\n"
-                 "train: {batch_per_rank: 2, warmup_steps: 2, steps: 6, proof_seed: 5}\n");
+                 "train: {batch_per_rank: 2, warmup_steps: 2, steps: 6, proof_seed: 12}\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32

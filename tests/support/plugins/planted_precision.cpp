@@ -13,9 +13,7 @@ class PlantedPrecision final : public Precision {
     options.option("declares", &declares_, "the dtype of the products, as told");
     options.option("computes", &computes_, "the dtype of the products, in fact");
   }
-  PrecisionDtypes dtypes() const override {
-    return {.buffers = {.compute = dtype_of(declares_)}};
-  }
+  PrecisionDtypes dtypes() const override { return {.buffers = {.compute = dtype_of(declares_)}}; }
   std::unique_ptr<Guard> forward_guard() override {
     if (computes_ == ReduceDtype::float32) return nullptr;
     return std::make_unique<AutocastGuard>(c10::kCPU, dtype_of(computes_));

@@ -72,7 +72,7 @@ std::vector<std::string> names_of_passed(const std::vector<Check>& checks) {
   std::vector<std::string> names;
   for (const Check& check : checks) {
     EXPECT_EQ(check.status, CheckStatus::passed) << check.name << ": " << check.detail;
-    names.push_back(check.name);
+    if (check.name != "products_format") names.push_back(check.name);  // of some precisions
   }
   return names;
 }

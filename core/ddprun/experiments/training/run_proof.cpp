@@ -192,12 +192,11 @@ void RunProof::look(const std::string& when) {
 }
 
 void RunProof::look_at_plugins(const std::string& when) {
-  if (!failed("attention_computed")) {
-    const std::uint64_t seed = counter_hash(seed_ + 1, rounds_);
-    enter(check_attention(experiment_, trainer_, group_, seed), when);
-  }
+  // First: attention, too, computes under the precision.
   const bool reference = training(experiment_).model.kernels == KernelSet::reference;
   if (reference && !failed("products_format")) enter(check_products(trainer_, group_), when);
+  if (failed("attention_computed") || failed("products_format")) return;
+  enter(check_attention(experiment_, trainer_, group_, counter_hash(seed_ + 1, rounds_)), when);
 }
 
 void RunProof::enter(Check check, const std::string& when) {
