@@ -34,12 +34,19 @@ class Mpi : public testing::Test {
     }
   }
 
-  /// `ranks` ranks of ddprun, as a launch of mpirun. Rank 0 reports.
+  /// `ranks` ranks of ddprun, as a launch of mpirun. Rank 0 reports. `port`: where they meet;
+  /// empty: where the launch's own id says.
   std::unique_ptr<DdprunProcess> start(int ranks, const std::vector<std::string>& arguments) {
+    return start(folder_, ranks, arguments, free_port());
+  }
+  static std::unique_ptr<DdprunProcess> start(const TemporaryFolder& folder, int ranks,
+                                              const std::vector<std::string>& arguments,
+                                              const std::string& port) {
+    std::vector<std::string> environment = {"OMPI_ALLOW_RUN_AS_ROOT=1",
+                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+    if (!port.empty()) environment.push_back("MASTER_PORT=" + port);
     return std::make_unique<DdprunProcess>(
-        folder_, arguments,
-        std::vector<std::string>{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                 "MASTER_PORT=" + free_port()},
+        folder, arguments, environment,
         std::vector<std::string>{"/usr/bin/env", "mpirun", "-n", std::to_string(ranks),
                                  "--oversubscribe", "--bind-to", "none"});
   }
@@ -58,6 +65,17 @@ void expect_proved(const json& result, std::size_t rows) {
   for (const json& row : result["rows"]) {
     EXPECT_EQ(row["status"], "ok") << row["label"] << row["reason"];
     EXPECT_EQ(row["statistics"]["wrong"], 0) << row["label"];
+  }
+}
+
+TEST_F(Mpi, TwoLaunchesOnOneHostDoNotMeet) {
+  const TemporaryFolder other_folder;
+  folder_.write("one.yaml", tiny_experiment());
+  other_folder.write("other.yaml", tiny_experiment("", /*steps=*/4));
+  const auto one = start(folder_, 2, {"one.yaml"}, "");
+  const auto other = start(other_folder, 2, {"other.yaml"}, "");
+  for (DdprunProcess* const launch : {one.get(), other.get()}) {
+    EXPECT_EQ(launch->wait(120), 0) << launch->out() << launch->err();
   }
 }
 

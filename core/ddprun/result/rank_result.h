@@ -40,6 +40,7 @@ struct RankResult {
   /// The training thread's phases, one after another. An update lies within `synchronize`.
   std::vector<PhaseTime> last_step_phases = {};
   std::vector<Check> checks;
+  double checks_s = 0;  ///< seconds that they took, outside of every time that is measured
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;
   std::vector<int> cores;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -175,6 +176,16 @@ TEST(RankInfo, OpenMpi) {
   EXPECT_EQ(info.local_size, 2);
   EXPECT_EQ(info.master_addr, "127.0.0.1");
   EXPECT_EQ(info.master_port, 29500);
+  std::set<int> ports;
+  for (const char* job : {"2063990785", "2063990786", "prterun-host-12@1", "prterun-host-13@1"}) {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+      const int port = rank_info(with(kOpenMpi, name, job))->master_port;
+      EXPECT_GE(port, 15000);
+      EXPECT_LT(port, 30000);
+      ports.insert(port);
+    }
+  }
+  EXPECT_EQ(ports.size(), 4U) << "two launches on one host must not meet";
   const Variables two_hosts =
       with(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "OMPI_COMM_WORLD_LOCAL_RANK", "0");
   EXPECT_EQ(refusal(two_hosts).where, "environment variable MASTER_ADDR");

@@ -242,5 +242,20 @@ TEST(Collectives, ALineIsFittedToEachBackendAndCollective) {
   EXPECT_EQ(findings[1].value["collective"], "broadcast");
 }
 
+TEST(Collectives, ALatencyIsNeverLessThanNothing) {
+  std::vector<ddprun::Run> all;
+  for (const auto& [bytes, us] : {std::pair{1e3, 0.2}, {1e5, 60.0}, {1e7, 5000.0}}) {
+    all.push_back(run_of("all_reduce", bytes, us));
+  }
+  const std::vector<RunStatistics> statistics(all.begin(), all.end());
+  std::vector<const RunStatistics*> runs;
+  for (const RunStatistics& each : statistics) runs.push_back(&each);
+  const std::vector<Finding> findings = collectives().findings(runs);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].text, testing::Not(HasSubstr("latency -")));
+  EXPECT_THAT(findings[0].text,
+              testing::AnyOf(HasSubstr("latency below "), HasSubstr("no latency")));
+}
+
 }  // namespace
 }  // namespace ddprun::collectives_test

@@ -48,6 +48,7 @@ RankResult example() {
   result.last_step_begin_ns = 123456789012345678;
   result.last_step_phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}};
   result.checks = {{"parameters_equal", CheckStatus::passed, "hash 1f on 2 ranks"}};
+  result.checks_s = 0.75;
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;
   result.cores = {0, 2};

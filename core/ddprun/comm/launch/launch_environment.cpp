@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 
 namespace ddprun {
 
@@ -142,6 +143,15 @@ RankInfo from_slurm() {
   return info;
 }
 
+/// Two launches may share a host: each has a port of its own, by what Open MPI 5, or 4, calls it.
+int port_of_open_mpi() {
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+    const auto job = variable(name);
+    if (job && !job->empty()) return 15000 + static_cast<int>(hash64(*job) % 15000);
+  }
+  return kDefaultPort;
+}
+
 RankInfo from_open_mpi() {
   RankInfo info;
   info.launcher = "openmpi";
@@ -153,7 +163,7 @@ RankInfo from_open_mpi() {
     refuse("MASTER_ADDR", {}, "the host of rank 0",
            "mpirun -x MASTER_ADDR=host -x MASTER_PORT=port");
   }
-  info.master_port = number("MASTER_PORT", 1, 65535).value_or(kDefaultPort);
+  info.master_port = number("MASTER_PORT", 1, 65535).value_or(port_of_open_mpi());
   return info;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -83,6 +84,10 @@ bool ready_before(int fd, short events, std::int64_t deadline_ns) {
 Descriptor connect_to(const addrinfo& address, std::int64_t deadline_ns) {
   Descriptor fd(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0) return fd;
+  // Some requests have no answer. The next one would wait until the peer's kernel acknowledges
+  // them, which takes it 40 ms.
+  const int yes = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
   if (errno != EINPROGRESS) return Descriptor();
   if (!ready_before(fd.get(), POLLOUT, std::min(deadline_ns, now_ns() + kAttemptNs))) {

@@ -2,6 +2,7 @@
 #include "ddprun/comm/store/store_server.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -127,6 +128,8 @@ class Loop {
   void accept_one() {
     Descriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted.get() >= 0) {
+      const int yes = 1;  // as the client's
+      ::setsockopt(accepted.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       connections_.emplace_back(std::move(accepted));
     } else {
       descriptors_left_ = errno != EMFILE && errno != ENFILE;

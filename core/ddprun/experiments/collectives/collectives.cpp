@@ -55,6 +55,16 @@ json line_json(const RunStatistics& run, const LineFit& fit) {
   return out;
 }
 
+/// A line through times that scatter can meet the axis anywhere near 0, below it too.
+std::string latency_words(const LineFit& fit) {
+  const double most = fit.intercept + 2 * fit.intercept_error;
+  if (fit.intercept > fit.intercept_error) {
+    return fmt::format("latency {:.3g} ± {:.2g} µs", fit.intercept, fit.intercept_error);
+  }
+  return most > 0 ? fmt::format("latency below {:.2g} µs", most)
+                  : std::string("no latency (small sizes take less than the line says)");
+}
+
 /// The line through the medians of rows that differ in size; no text if they allow none.
 Finding fitted(const std::string& name, const std::vector<RowRuns>& rows) {
   std::vector<double> bytes, times;
@@ -68,10 +78,9 @@ Finding fitted(const std::string& name, const std::vector<RowRuns>& rows) {
                                 ? fmt::format("{:.3g} ± {:.2g} GB/s", 1e-3 / fit->slope,
                                               1e-3 * fit->slope_error / (fit->slope * fit->slope))
                                 : std::string("no bandwidth (time does not grow with size)");
-  return {fmt::format("{}: latency {:.3g} ± {:.2g} µs, bandwidth {}; the line through {} sizes "
-                      "misses their medians by {:.0f} % (root mean square)",
-                      name, fit->intercept, fit->intercept_error, speed, fit->points,
-                      fit->rms_relative * 100),
+  return {fmt::format("{}: {}, bandwidth {}; the line through {} sizes misses their medians by "
+                      "{:.0f} % (root mean square)",
+                      name, latency_words(*fit), speed, fit->points, fit->rms_relative * 100),
           line_json(*rows.front().front(), *fit)};
 }
 

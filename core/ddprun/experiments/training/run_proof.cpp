@@ -73,7 +73,20 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
       group_(group),
       steps_(training(experiment).train.all_steps()) {}
 
+class RunProof::Timed {
+ public:
+  explicit Timed(RunProof& proof) : proof_(proof) {}
+  ~Timed() { proof_.took_ns_ += now_ns() - begin_ns_; }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  RunProof& proof_;
+  const std::int64_t begin_ns_ = now_ns();
+};
+
 bool RunProof::begin() {
+  const Timed timed(*this);
   const TrainConfig& train = training(experiment_).train;
   // Rank 0's. A device of the system's, so that plugins cannot foresee it.
   std::random_device device;
@@ -98,13 +111,18 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
                         index >= ExecutionConfig::kEagerSteps;
   const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
   if (!looks_at(index) || !updates || replayed || failed("parameters_updated")) return {};
+  const Timed timed(*this);
   const LargeBlocksMapped apart;
   update_.emplace(trainer_.data_parallel(),
                   counter_hash(seed_, ~static_cast<std::uint64_t>(index)));
-  return [this] { update_->keep_gradients(); };
+  return [this] {
+    const Timed keeping(*this);
+    update_->keep_gradients();
+  };
 }
 
 void RunProof::after_step(std::int64_t index, double loss) {
+  const Timed timed(*this);
   last_loss_ = loss;
   if (off_plan_.empty()) {
     off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.planned());
@@ -132,6 +150,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
 }
 
 void RunProof::finish() {
+  const Timed timed(*this);
   const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
   finish_plan();
   updates ? finish_scalars() : finish_loss();

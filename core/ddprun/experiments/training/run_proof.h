@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/proof/update_proof.h"
 #include "ddprun/result/check.h"
@@ -42,8 +43,12 @@ class RunProof {
 
   /// Each check once. A failure names the strategy, when the check last held, and when it failed.
   const std::vector<Check>& checks() const { return checks_; }
+  /// Seconds that all this took so far.
+  double seconds() const { return to_ms(took_ns_) * 1e-3; }
 
  private:
+  /// Adds to took_ns_ until it goes.
+  class Timed;
   /// Makes the checks that are made before the first step and after some, each until it fails.
   void look(const std::string& when);
   /// What attention and precision compute.
@@ -82,6 +87,7 @@ class RunProof {
   std::uint64_t rounds_ = 0;        ///< how often integers were checked
   std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0
   double last_loss_ = 0;
+  std::int64_t took_ns_ = 0;
 };
 
 }  // namespace ddprun

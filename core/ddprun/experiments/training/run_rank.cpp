@@ -151,6 +151,7 @@ std::vector<RankResult> Training::run_rank(const Experiment& experiment,
       proof.finish();
     }
     result.checks = proof.checks();
+    result.checks_s = proof.seconds();
     result.matmul_dtype = plugins.precision->dtypes().product_format();
     result.parameter_hash = hash_parameters(trainer.data_parallel());
   }

@@ -51,7 +51,11 @@ Chunk chunk_of(const HeadInputs& head, const at::Tensor& index) {
   const at::Tensor dp = at::mm(chunk.dout, head.v.narrow(0, 0, chunk.visible).t());
   const at::Tensor mean = (chunk.p * dp).sum(1, /*keepdim=*/true);
   chunk.ds = chunk.p * (dp - mean) * scale_of(head);
-  chunk.ds_size = chunk.p * (dp.abs() + mean.abs()) * scale_of(head);
+  // Not |dp|, which is a sum itself and may be small by chance.
+  const at::Tensor size =
+      at::mm(chunk.dout.square(), head.v.narrow(0, 0, chunk.visible).square().t()).sqrt();
+  const at::Tensor mean_size = (chunk.p * size).sum(1, /*keepdim=*/true);
+  chunk.ds_size = chunk.p * (size + mean_size) * scale_of(head);
   return chunk;
 }
 
