@@ -22,8 +22,8 @@ Variables launcher_variables() {
   Variables found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    for (const char* prefix :
-         {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMPI_"}) {
+    for (const char* prefix : {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_",
+                               "SLURM_", "OMPI_", "PMIX_"}) {
       const std::size_t end = text.find('=');
       if (text.starts_with(prefix)) found[text.substr(0, end)] = text.substr(end + 1);
     }
