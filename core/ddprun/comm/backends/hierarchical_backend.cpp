@@ -137,11 +137,11 @@ WorkPtr HierarchicalBackend::start(CollectiveArguments arguments) {
     case CollectiveKind::all_gather:
       return all_gather(arguments);
     case CollectiveKind::broadcast:
-      return broadcast(arguments);
+      return send_from_root(arguments);
     case CollectiveKind::barrier:
       break;
   }
-  return barrier();
+  return meet();
 }
 
 WorkPtr HierarchicalBackend::all_reduce(const CollectiveArguments& arguments, ReduceOp op) {
@@ -220,7 +220,7 @@ WorkPtr HierarchicalBackend::all_gather(const CollectiveArguments& arguments) {
   return submit(arguments.outputs, first, last);
 }
 
-WorkPtr HierarchicalBackend::broadcast(const CollectiveArguments& arguments) {
+WorkPtr HierarchicalBackend::send_from_root(const CollectiveArguments& arguments) {
   const at::Tensor& tensor = arguments.outputs[0];
   const auto root = static_cast<int>(arguments.root);
   const int root_host = root / place_.local_size;
@@ -242,7 +242,7 @@ WorkPtr HierarchicalBackend::broadcast(const CollectiveArguments& arguments) {
   return submit({tensor}, first, last);
 }
 
-WorkPtr HierarchicalBackend::barrier() {
+WorkPtr HierarchicalBackend::meet() {
   const auto first = [this](ShmCollectives& shm, Works& sent) {
     shm.barrier();
     if (place_.local_rank == 0) sent.push_back(network_->barrier());

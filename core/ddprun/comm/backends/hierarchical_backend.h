@@ -64,8 +64,8 @@ class HierarchicalBackend final : public CollectiveBackend {
   WorkPtr all_reduce(const CollectiveArguments& arguments, ReduceOp op);
   WorkPtr reduce_scatter(const CollectiveArguments& arguments, ReduceOp op);
   WorkPtr all_gather(const CollectiveArguments& arguments);
-  WorkPtr broadcast(const CollectiveArguments& arguments);
-  WorkPtr barrier();
+  WorkPtr send_from_root(const CollectiveArguments& arguments);
+  WorkPtr meet();
   void wait_for_network(const Works& sent) const;
 
   const HostPlace place_;
