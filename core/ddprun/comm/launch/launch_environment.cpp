@@ -119,6 +119,9 @@ int tasks_on_node(const char* name, const std::string& list, int node) {
   refuse(name, list, "the number of tasks of each node, such as 4(x2),3");
 }
 
+/// A port of the job's own: two jobs may share a host.
+int port_of_job(std::uint64_t job) { return 15000 + static_cast<int>(job % 15000); }
+
 RankInfo from_slurm() {
   RankInfo info;
   info.launcher = "slurm";
@@ -137,17 +140,17 @@ RankInfo from_slurm() {
     if (!list || list->empty()) refuse(nodes, {}, "the hosts of the job", "or set MASTER_ADDR");
     info.master_addr = first_host(*list);
   }
-  // A port of the job's own: two jobs may share a host.
-  const int job_port = 15000 + number("SLURM_JOB_ID", 0).value_or(0) % 15000;
-  info.master_port = number("MASTER_PORT", 1, 65535).value_or(job_port);
+  const int job = number("SLURM_JOB_ID", 0).value_or(0);
+  info.master_port =
+      number("MASTER_PORT", 1, 65535).value_or(port_of_job(static_cast<std::uint64_t>(job)));
   return info;
 }
 
-/// Two launches may share a host: each has a port of its own, by what Open MPI 5, or 4, calls it.
+/// By what Open MPI 5, or 4, calls the launch.
 int port_of_open_mpi() {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     const auto job = variable(name);
-    if (job && !job->empty()) return 15000 + static_cast<int>(hash64(*job) % 15000);
+    if (job && !job->empty()) return port_of_job(hash64(*job));
   }
   return kDefaultPort;
 }
