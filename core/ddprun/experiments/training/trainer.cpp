@@ -135,10 +135,10 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
   state_ = {};
   state_.micro_batches.resize(micro_batches_);
   for (std::int64_t i = 0; i < micro_batches_; ++i) run_micro_batch(i);
-  state_.pause_begin = state_.pause_end = state_.micro_batches.back().backward.synchronized;
+  state_.resumed = state_.micro_batches.back().backward.synchronized;
   if (on_synchronized) {
     on_synchronized();
-    state_.pause_end = device_.mark();
+    state_.resumed = device_.mark();
   }
   if (data_parallel_->extent() == StepExtent::step) {
     state_.outcome = data_parallel_->step(lr_, config_.optimizer.clip_norm);
@@ -262,8 +262,9 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
   const auto waited_ns = [this](Mark from, Mark to) {
     return waited_between(records_, device_.time_of(from), device_.time_of(to));
   };
-  const std::int64_t pause_ns = between_ns(state_.pause_begin, state_.pause_end);
-  sample[q.step_ms] = to_ms(between_ns(begin, state_.end) - pause_ns);
+  const BackwardMarks& last = state_.micro_batches.back().backward;
+  sample[q.step_ms] =
+      to_ms(between_ns(begin, last.synchronized) + between_ns(state_.resumed, state_.end));
   const StepExtent extent = data_parallel_->extent();
   Mark forward_begin = begin;  // what the first needs from the host included
   double optimizer_ms = 0;
@@ -281,12 +282,11 @@ void Trainer::fill_times(Mark begin, Sample& sample) {
                                       update_ns + forward_waited_ns + backward_waited_ns);
     optimizer_ms += to_ms(update_ns);
   }
-  const BackwardMarks& last = state_.micro_batches.back().backward;
   if (extent == StepExtent::step) {
-    const std::int64_t update_waited_ns = waited_ns(last.synchronized, state_.end);
+    const std::int64_t update_waited_ns = waited_ns(state_.resumed, state_.end);
     sample[q.synchronize_ms] += to_ms(update_waited_ns);
     sample[q.optimizer_ms] =
-        optimizer_ms + to_ms(between_ns(state_.pause_end, state_.end) - update_waited_ns);
+        optimizer_ms + to_ms(between_ns(state_.resumed, state_.end) - update_waited_ns);
   }
   fill_communication(device_.time_of(last.last_gradient), sample);
 }

@@ -69,8 +69,7 @@ class Trainer {
   /// What run_step() leaves. A captured step leaves it once, and each replay renews the values.
   struct StepState {
     std::vector<MicroBatchMarks> micro_batches = {};
-    Mark pause_begin = 0;  ///< of on_synchronized
-    Mark pause_end = 0;
+    Mark resumed = 0;  ///< on_synchronized, called when the last was synchronized, was over
     Mark end = 0;
     at::Tensor loss_sum = {};  ///< over micro-batches
     StepOutcome outcome = {};
