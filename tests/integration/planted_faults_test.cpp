@@ -267,7 +267,9 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                  "precision: fp32\n"
                  "attention: eager\n"
                  "optimizer: {name: adamw, lr: 0.001}\n"
-                 "train: {batch_per_rank: 2, warmup_steps: 2, steps: 6, proof_seed: 12}\n");
+                 "train: {batch_per_rank: 2, warmup_steps: " +
+                     std::to_string(kWarmup) + ", steps: " + std::to_string(kSteps - kWarmup) +
+                     ", proof_seed: " + std::to_string(kProofSeed) + "}\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32
