@@ -16,6 +16,7 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
+#include "ddprun/proof/count_unequal.h"
 
 namespace ddprun {
 
@@ -65,13 +66,6 @@ std::uint64_t hash_read(const FlatBuffers& buffers, int index) {
   return hash.value();
 }
 
-/// How many elements of `read` are not those of `master` in its dtype. Each NaN equals another.
-std::int64_t count_stale(const at::Tensor& master, const at::Tensor& read) {
-  const at::Tensor expected = master.to(read.scalar_type());
-  const at::Tensor numbers = expected.eq(expected).logical_or(read.eq(read));
-  return expected.ne(read).logical_and(numbers).count_nonzero().item<std::int64_t>();
-}
-
 /// Calls `look` for each unit while the model may read it. Where ranks own parts, the strategy has
 /// to gather it.
 void for_each_unit(DataParallel& data_parallel, const std::function<void(const Unit&)>& look) {
@@ -93,7 +87,7 @@ std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::T
     std::int64_t stale = 0;
     for (const at::Tensor& read : buffers.read(index)) {
       if (read.const_data_ptr() == master.const_data_ptr()) continue;
-      stale = std::max(stale, count_stale(master, read));
+      stale = std::max(stale, count_unequal(read, master.to(read.scalar_type())));
     }
     if (stale == 0) continue;
     return fmt::format(
@@ -171,6 +165,12 @@ std::string without_initial_value(const FlatBuffers& buffers) {
 }
 
 }  // namespace
+
+Check check_of_all(ProcessGroup& group, const std::string& name, const std::string& own,
+                   const std::string& passed) {
+  const std::string wrong = first_of_all(group, own);
+  return make_check(name, wrong.empty(), wrong.empty() ? passed : wrong);
+}
 
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
@@ -265,13 +265,11 @@ Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group) {
       if (own.empty()) own = find_stale(frozen->buffers(), unit, values);
     });
   }
-  const std::string stale = first_of_all(group, own);
-  if (!stale.empty()) return {"compute_copy", CheckStatus::failed, stale};
   const auto dtype =
       buffers.has_copy() ? buffers.dtypes().compute : buffers.parameter(0).scalar_type();
-  return {"compute_copy", CheckStatus::passed,
-          fmt::format("what the model reads is the parameters in {}, on all ranks",
-                      at::toString(dtype))};
+  return check_of_all(group, "compute_copy", own,
+                      fmt::format("what the model reads is the parameters in {}, on all ranks",
+                                  at::toString(dtype)));
 }
 
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,

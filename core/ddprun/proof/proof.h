@@ -5,12 +5,18 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/check.h"
 
 namespace ddprun {
+
+/// Failed on all ranks if `own`, what is wrong on this rank, is not empty on one: with the first
+/// rank's words. All ranks call it.
+Check check_of_all(ProcessGroup& group, const std::string& name, const std::string& own,
+                   const std::string& passed);
 
 /// XXH3 of the updated parameters' bytes, of all ranks together. Equal parameters hash equal on all
 /// machines of one byte order. All ranks call it.

@@ -45,6 +45,8 @@ bool never_rounds(int ranks, at::ScalarType dtype) {
 
 }  // namespace
 
+double largest_rounding(at::ScalarType dtype) { return std::ldexp(1.0, -significant_bits(dtype)); }
+
 ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
                              std::uint64_t round)
     : ranks_(ranks),
@@ -52,7 +54,7 @@ ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
       round_(round),
       range_(range_for(ranks, dtype)),
       exact_(never_rounds(ranks, dtype)),
-      rounding_(std::ldexp(1.0F, -significant_bits(dtype))),
+      rounding_(static_cast<float>(largest_rounding(dtype))),
       smallest_(std::ldexp(1.0F, kSmallestExponent + 1 - significant_bits(dtype))) {
   for (int i = 0; i < kUnits; ++i) {
     units_[i] = std::ldexp(1.0F, -significant_bits(dtype) - 2 * i);

@@ -10,6 +10,9 @@
 
 namespace ddprun {
 
+/// The largest relative error of rounding to float32 or bfloat16.
+double largest_rounding(at::ScalarType dtype);
+
 /// Two contributions make up each gradient: integers, not zero, of two ranks (both of the same rank
 /// if there is only one), times a power of two that is the element's. The first of the two goes
 /// through all ranks in each `ranks` consecutive elements, so that every rank is covered. The

@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/text.h"
-#include "ddprun/parallel/first_of_all.h"
+#include "ddprun/proof/count_unequal.h"
+#include "ddprun/proof/proof.h"
+#include "ddprun/proof/proof_integers.h"
 
 namespace ddprun {
 
@@ -32,17 +33,6 @@ Range draw_from(Range part, std::uint64_t draw) {
   const std::int64_t begin = part.begin + static_cast<std::int64_t>(draw % places);
   return {begin, begin + size};
 }
-
-/// How many elements are not as expected, to `tolerance` of the largest. Each NaN equals another.
-std::int64_t count_other(const at::Tensor& got, const at::Tensor& expected, double tolerance) {
-  const at::Tensor wide = expected.to(at::kDouble), off = (got.to(at::kDouble) - wide).abs();
-  const at::Tensor both_nan = got.ne(got).logical_and(expected.ne(expected));
-  const at::Tensor equal = got.eq(expected).logical_or(both_nan);
-  const at::Tensor near = off.le(wide.abs().max() * tolerance);
-  return near.logical_or(equal).logical_not().sum().item<std::int64_t>();
-}
-
-double four_roundings(at::ScalarType dtype) { return dtype == at::kBFloat16 ? 0x1p-6 : 0x1p-22; }
 
 }  // namespace
 
@@ -92,13 +82,13 @@ std::string UpdateProof::compare(const Drawn& drawn, ProcessGroup& group) {
   double tolerance = 0;
   if (context.plan().agreement == Agreement::periodic && context.ranks_agree()) {
     group.all_reduce(made[0], ReduceOp::avg, "updated").wait();
-    tolerance = four_roundings(made[0].scalar_type());
+    tolerance = 4 * largest_rounding(made[0].scalar_type());
   }
   const std::vector<at::Tensor> got = data_parallel_.optimizer().written_by_update(drawn.range);
   const bool copy = data_parallel_.buffers().compute_copy(drawn.range).defined();
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (i == 1 && copy) continue;  // compute_copy is a check of its own
-    const std::int64_t other = count_other(got[i], made[i], i == 0 ? tolerance : 0);
+    const std::int64_t other = count_unequal(got[i], made[i], i == 0 ? tolerance : 0);
     if (other == 0) continue;
     return fmt::format("{} of {} {} of {} are not what the optimizer makes of the mean gradients",
                        with_thousands(other), with_thousands(got[i].numel()),
@@ -115,13 +105,11 @@ Check UpdateProof::finish(ProcessGroup& group) {
     if (own.empty()) own = wrong;
     elements += drawn.range.size();
   }
-  const char* const name = "parameters_updated";
-  const std::string wrong = first_of_all(group, own);
-  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
-  return {name, CheckStatus::passed,
-          fmt::format("{} drawn elements and their moments are what the optimizer makes of the "
-                      "mean gradients",
-                      with_thousands(elements))};
+  return check_of_all(
+      group, "parameters_updated", own,
+      fmt::format("{} drawn elements and their moments are what the optimizer makes of the mean "
+                  "gradients",
+                  with_thousands(elements)));
 }
 
 }  // namespace ddprun

@@ -12,19 +12,13 @@
 #include <memory>
 #include <string>
 
-#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/proof/attention/attention_proof.h"
+#include "ddprun/proof/proof.h"
 
 namespace ddprun {
 
 namespace {
-
-AttentionType attention_type(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? AttentionType::bfloat16
-         : dtype == at::kHalf   ? AttentionType::float16
-                                : AttentionType::float32;
-}
 
 std::unique_ptr<Precision::Guard> guard_of(Precision& precision) {
   return called(precision, "forward_guard()", [&] { return precision.forward_guard(); });
@@ -72,12 +66,9 @@ Check check_attention(const Experiment& experiment, Trainer& trainer, ProcessGro
   const std::string own =
       find_wrong_attention(config, *trainer.plugins().attention, group.device(), bound, seed,
                            [&guard] { guard.reset(); });  // backward is not under it
-  const char* const name = "attention_computed";
-  const std::string wrong = first_of_all(group, own);
-  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
-  return {name, CheckStatus::passed,
-          fmt::format("{} as in float64, to {:.2g}", backward ? "output and gradients" : "output",
-                      bound)};
+  return check_of_all(group, "attention_computed", own,
+                      fmt::format("{} as in float64, to {:.2g}",
+                                  backward ? "output and gradients" : "output", bound));
 }
 
 Check check_products(Trainer& trainer, ProcessGroup& group) {
@@ -96,10 +87,8 @@ Check check_products(Trainer& trainer, ProcessGroup& group) {
   const bool right = found.find(declared) != std::string::npos;
   const std::string own =
       right ? "" : fmt::format("linear layers multiply in {}, declared is {}", found, declared);
-  const char* const name = "products_format";
-  const std::string wrong = first_of_all(group, own);
-  if (!wrong.empty()) return {name, CheckStatus::failed, wrong};
-  return {name, CheckStatus::passed, fmt::format("linear layers multiply in {}", declared)};
+  return check_of_all(group, "products_format", own,
+                      fmt::format("linear layers multiply in {}", declared));
 }
 
 }  // namespace ddprun

@@ -10,6 +10,9 @@ namespace ddprun {
 
 namespace {
 
+/// In the order of AttentionType.
+constexpr std::array kTypes = {c10::kFloat, c10::kBFloat16, c10::kHalf};
+
 struct Sizes {
   double heads, queries, keys, head_dim;  // heads of all sequences
 };
@@ -29,8 +32,11 @@ double visible_pairs(const Sizes& sizes, bool causal) {
 }  // namespace
 
 c10::ScalarType scalar_type(AttentionType type) {
-  constexpr std::array kTypes = {c10::kFloat, c10::kBFloat16, c10::kHalf};
   return kTypes.at(static_cast<std::size_t>(type));
+}
+
+AttentionType attention_type(c10::ScalarType dtype) {
+  return static_cast<AttentionType>(std::ranges::find(kTypes, dtype) - kTypes.begin());
 }
 
 AttentionSizes AttentionConfig::sizes() const {

@@ -18,6 +18,7 @@ class Options;
 enum class AttentionType : std::uint8_t { float32, bfloat16, float16 };
 constexpr auto choice_names(AttentionType) { return std::array{"float32", "bfloat16", "float16"}; }
 c10::ScalarType scalar_type(AttentionType type);
+AttentionType attention_type(c10::ScalarType dtype);  ///< one of those three
 
 /// What is timed: the call alone, without gradients, or with its backward.
 enum class AttentionPasses : std::uint8_t { forward_backward, forward };
