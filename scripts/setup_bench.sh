@@ -63,7 +63,7 @@ install_bench() {
 
 # install_python VERSION: its virtual environment, which is `ready` once torch has been imported there.
 install_python() {
-  local version=$1 venv=$deps/python-$1 python wheel minor site=$deps/torch-$1 packages requirements
+  local version=$1 venv=$deps/python-$1 python wheel minor site=$deps/torch-$1 packages requirements nccl
   if [[ -n ${LIBTORCH_DIR:-} && $version == "$torch" ]]; then site=$(dirname "$LIBTORCH_DIR"); fi
   wheel=$(compgen -G "$site/torch/_C.cpython-3*.so" | head -n 1 || true) # .../_C.cpython-312-x86_64-linux-gnu.so
   minor=$(sed -n 's/.*cpython-3\([0-9]*\)-.*/3.\1/p' <<<"$wheel")
@@ -81,6 +81,8 @@ install_python() {
   fi
   bench_pip "fetching what torch imports" "${kBenchPackages[@]}" || fail "pip failed; see $log"
   mapfile -t requirements < <(wanted "$version" "${kBenchCuda[@]}")
+  nccl=$(wanted "$version" nvidia-nccl-cu13)
+  if ! toolkit_has libnccl.so.2 "$nccl"; then requirements+=("$nccl"); fi
   bench_pip "fetching the CUDA libraries that torch is linked with" --no-deps "${requirements[@]}" || fail "pip failed; see $log"
   if ! have_toolkit "$version"; then
     say "  /usr/local/cuda is not the CUDA toolkit that it asks for: its libraries come as wheels, about 2 GB"
