@@ -21,6 +21,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/optim/buffer_dtypes.h"
+#include "ddprun/parallel/loss_check.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -142,6 +143,9 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
   if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
+  for (int index = 0; index < buffers_.count(); ++index) {
+    versions_.push_back(buffers_.parameter(index)._version());
+  }
   set_hooks();  // last: nothing that throws may leave hooks behind that point to this object
 }
 
@@ -176,6 +180,7 @@ void DataParallel::on_accumulated(int index) {
     marks_.last_gradient = context_.process_group().device().mark();
   }
   if (!exchanged) return;
+  if (watch_) watch_(index);
   called(strategy_, "on_gradient()", [&] { strategy_.on_gradient(index); });
 }
 
@@ -213,15 +218,34 @@ Loss DataParallel::forward(const std::function<at::Tensor()>& loss, MicroBatch m
   at::Tensor value;
   {
     const PhaseScope phase(Phase::forward);
+    check_unwritten();
     before_forward(micro_batch);
     buffers_.expect_micro_batches(micro_batch.count);
     value = under_precision([&] { return walk_.forward(loss); });
   }
+  check_loss(value);
   at::Tensor root = micro_batch.count > 1 ? value / micro_batch.count : value;
   if (LossScaler* const scaler = precision_.loss_scaler()) {
     root = called(precision_, "LossScaler::scale()", [&] { return scaler->scale(root); });
   }
   return {value, std::move(root), micro_batch.last()};
+}
+
+void DataParallel::check_unwritten() {
+  for (std::size_t i = 0; i < versions_.size(); ++i) {
+    const int index = static_cast<int>(i);
+    const at::Tensor& parameter = buffers_.parameter(index);
+    const auto version = std::exchange(versions_[i], parameter._version());
+    const bool updated_there =
+        buffers_.holding().parameters != Placement::sharded &&
+        parameter.const_data_ptr() == buffers_.parameters(buffers_.range(index)).const_data_ptr();
+    if (version == versions_[i] || updated_there) continue;
+    throw Error({.what = "a parameter was written where the value is lost",
+                 .where = "DataParallel::forward()",
+                 .got = "a write to " + buffers_.name(index) + ", of which the model reads a copy",
+                 .expected = "parameters that the optimizer alone updates",
+                 .hint = "set values before DataParallel is made"});
+  }
 }
 
 at::Tensor DataParallel::evaluate(const std::function<at::Tensor()>& loss) {
@@ -247,7 +271,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   marks_ = {.begin = device.mark()};
   {
     const PhaseScope phase(Phase::backward);
-    loss.backward();
+    backward_from(loss);
     walk_.end_backward();
   }
   if (gradients_seen_ != buffers_.count()) {

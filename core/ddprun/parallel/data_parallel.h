@@ -123,7 +123,8 @@ class DataParallel {
 
   /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with
   /// the precision switched on. Throws Error if the precision computes linear layers itself and
-  /// `loss` did not call linear(), and if dtypes do not fit the parameters'.
+  /// `loss` did not call linear(), if dtypes do not fit the parameters', if the result is no scalar
+  /// or has no gradient, and if the program wrote a parameter of which the model reads a copy.
   Loss forward(const std::function<at::Tensor()>& loss, MicroBatch micro_batch = {});
   /// The same without gradients, for evaluation: returns what `loss` returned.
   at::Tensor evaluate(const std::function<at::Tensor()>& loss);
@@ -147,8 +148,9 @@ class DataParallel {
 
   /// The backward of the loss, divided by the number of micro-batches and scaled as the precision
   /// wants it. After the last micro-batch it returns when every gradient is the mean over the ranks
-  /// (still scaled; step() scales it back). Throws Error if a parameter got no gradient; with
-  /// optimizer.overlap also if the strategy reported no range.
+  /// (still scaled; step() scales it back). Throws Error if a parameter got no gradient, if it was
+  /// called for this loss before, or after the step's last micro-batch; with optimizer.overlap also
+  /// if the strategy reported no range.
   BackwardMarks backward(const Loss& loss);
   /// Tells the learning rate of a step before the backward that synchronizes. With
   /// optimizer.overlap, that backward then updates each range that the strategy reports. This call
@@ -175,6 +177,9 @@ class DataParallel {
   /// before a forward, and the backward of `loss` as it is. `last`: it synchronizes.
   void before_forward(MicroBatch micro_batch) { walk_.before_forward(micro_batch); }
   BackwardMarks backward_as_is(const at::Tensor& loss, bool last);
+  /// For checks: `watch` is called when a gradient of this rank is what buffers() will exchange,
+  /// before the strategy hears of it. Empty: nobody watches.
+  void watch_gradients(std::function<void(int index)> watch) { watch_ = std::move(watch); }
 
  private:
   class Hook;
@@ -187,6 +192,8 @@ class DataParallel {
   bool exchanges(bool last) const {
     return last || buffers_.holding().gradients == Placement::sharded;
   }
+  /// Throws Error if the program wrote a parameter that is a copy of what is updated.
+  void check_unwritten();
   at::Tensor under_precision(const std::function<at::Tensor()>& loss);
   void finish_backward(bool last);
   GradientScale agreed_scale();
@@ -206,8 +213,10 @@ class DataParallel {
   bool clips_;
   StepOrder order_;
   UnitWalk walk_;
-  BackwardMarks marks_;     // of the backward under way
-  int gradients_seen_ = 0;  // in the backward under way
+  BackwardMarks marks_;                  // of the backward under way
+  int gradients_seen_ = 0;               // in the backward under way
+  std::vector<std::uint32_t> versions_;  // of the model's tensors, when they were last looked at
+  std::function<void(int index)> watch_ = {};
   /// Each takes our hook off a parameter's node in the autograd graph, and keeps that node alive,
   /// as autograd itself does not.
   std::vector<std::function<void()>> remove_hooks_;

@@ -22,6 +22,14 @@ void StepOrder::begin(double lr) {
 }
 
 void StepOrder::start_backward(bool last) {
+  if (phase_ == StepPhase::synchronized) {
+    throw Error({.what = "a backward came after the one that synchronizes",
+                 .where = "DataParallel::backward()",
+                 .got = "gradients that are means already, and would be added to",
+                 .expected = "step() or drop_gradients() before",
+                 .hint = "of several micro-batches all but the last accumulate: "
+                         "forward(loss, {index, count})"});
+  }
   phase_ = last ? StepPhase::last_backward : StepPhase::accumulating;
 }
 

@@ -35,7 +35,7 @@ class StepOrder {
 
   /// A step begins, at learning rate `lr`.
   void begin(double lr);
-  /// A backward begins. `last`: it synchronizes.
+  /// A backward begins. `last`: it synchronizes. Throws Error if another one of this step did.
   void start_backward(bool last);
   /// The strategy finishes the backward.
   void start_synchronizing();

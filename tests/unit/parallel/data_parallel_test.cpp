@@ -290,6 +290,7 @@ TEST_F(OneRank, AGradientThatWasReplacedComesBackIntoTheBuffer) {
   model.first.mutable_grad() = at::full({3}, 0.5);  // the user's own: backward adds to it
   ddp.backward(ddp.forward([&] { return model.loss(); }));
   EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.5)));
+  ddp.drop_gradients();
   model.first.mutable_grad() = at::Tensor();  // as zero_grad() does
   ddp.backward(ddp.forward([&] { return model.loss(); }));
   EXPECT_TRUE(at::equal(ddp.buffers().gradients(ddp.buffers().range(1)), at::full({3}, 2.0)));

@@ -155,6 +155,25 @@ TEST(Sharding, AProgramOfOnesOwnThatCapturesStepsIsToldThatNobodyTriedIt) {
   });
 }
 
+TEST(Sharding, AWriteToAParameterThatIsGatheredIsRefused) {
+  test::run_ranks(1, [](ProcessGroup& group) {
+    const auto plugin = make_strategy(registry(), test::strategy_choice("{name: fsdp}"));
+    Precision precision;
+    at::Tensor weight = at::ones({5}).requires_grad_();
+    DataParallel ddp({{"w", weight}}, group, *plugin, precision, test::plain_sgd());
+    const auto forward = [&] {
+      ddp.forward([&] { return ddp.unit(0, [&] { return weight.sum(); }); });
+    };
+    forward();
+    {
+      const at::NoGradGuard no_gradients;
+      weight.fill_(3);
+    }
+    EXPECT_THAT(test::error_of(forward),
+                HasSubstr("a write to w, of which the model reads a copy"));
+  });
+}
+
 /// Overwrites a unit's place with NaN when the unit is let go.
 class Poisons : public test::PassingStrategy {
  public:
