@@ -51,7 +51,10 @@ class LocalSgd final : public Strategy, public UnitListener {
     context_->update_rest();
     const bool averages = ++steps_ % every_ == 0;
     if (averages) average();
-    deviations(*context_).ranks_agree(averages);
+    const bool outer = outer_lr_ != 1 || outer_momentum_ > 0;
+    deviations(*context_).ranks_met(!averages ? Meeting::none
+                                    : outer   ? Meeting::outer
+                                              : Meeting::mean);
   }
 
  private:

@@ -89,7 +89,7 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
       planned.begin(), planned.end(),
       [](const PlannedCollective& each) { return each.in != PlannedIn::each_micro_batch; });
   outcome.agreement = context.plan().agreement;
-  outcome.ranks_agree = context.ranks_agree();
+  outcome.ranks_agree = context.meeting() != Meeting::none;
   outcome.off_plan = compare_with_plan(trainer.last_records(), trainer.planned());
   outcome.parameters =
       packed(whole_parameters(trainer.data_parallel(), buffers.all()).detach(), buffers);

@@ -32,6 +32,8 @@ inline Row known_row(const std::string& label) {
       s[q.forward_ms] = s[q.step_ms] / 4;
       s[q.backward_ms] = 0;
       s[q.synchronize_ms] = s[q.step_ms] / 2;
+      s[q.exposed_ms] = step == 0 ? 500 : 5 * step;
+      s[q.skew_ms] = s[q.synchronize_ms] - s[q.exposed_ms];
       s[q.optimizer_ms] = 0;
       s[q.communication_ms] = 8;
       s[q.overlapped_ms] = 2;

@@ -25,7 +25,8 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
   FlatBuffers& buffers() const { return buffers_; }
   const Plan& plan() const { return plan_; }
   bool parameters_agreed() const { return parameters_agreed_; }
-  bool ranks_agree() const { return ranks_agree_; }
+  /// How the last step left the ranks; of strategies that are not periodic: with the mean.
+  Meeting meeting() const { return meeting_; }
   const CarriedState& carried() const { return carried_; }
   /// Null: the strategy does not listen.
   UnitListener* listener() const { return listener_; }
@@ -62,7 +63,9 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
     plan_.collectives = std::move(collectives);
   }
   void carries(CarriedState state) override { carried_ = std::move(state); }
-  void ranks_agree(bool agree) override { ranks_agree_ = agree; }
+  void ranks_met(Meeting meeting) override {
+    if (plan_.agreement == Agreement::periodic) meeting_ = meeting;
+  }
 
  private:
   int unit_of(Range range) const;
@@ -76,7 +79,7 @@ class BufferContext final : public StrategyContext, public Slices, public Deviat
   UnitListener* listener_ = nullptr;
   std::function<bool(Range)> on_range_ready_;
   bool parameters_agreed_ = false;
-  bool ranks_agree_ = true;
+  Meeting meeting_ = Meeting::mean;
 };
 
 }  // namespace ddprun

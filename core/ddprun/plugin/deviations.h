@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "ddprun/plugin/strategy.h"
@@ -19,6 +20,13 @@ struct CarriedState {
   at::Tensor error_feedback = {};
 };
 
+/// How a step of a periodic strategy leaves its ranks.
+enum class Meeting : std::uint8_t {
+  none,   // each has parameters of its own
+  mean,   // all have the mean of what their optimizers made in this step
+  outer,  // all have the same, which an optimizer of the strategy's own made of that mean
+};
+
 class Deviations {
  public:
   /// The collectives of the step that begins, in place of the plan's. For strategies whose steps
@@ -26,9 +34,9 @@ class Deviations {
   virtual void plan_anew(std::vector<PlannedCollective> collectives) = 0;
   /// In setup().
   virtual void carries(CarriedState state) = 0;
-  /// With Agreement::periodic: whether parameters are equal on all ranks from now on. They are
-  /// after setup().
-  virtual void ranks_agree(bool agree) = 0;
+  /// With Agreement::periodic: in each update(), how it leaves the ranks. After setup() all have
+  /// the same parameters.
+  virtual void ranks_met(Meeting meeting) = 0;
   /// The model's own tensor, for code that is written against modules (c10d::Reducer).
   virtual const at::Tensor& parameter(int index) const = 0;
 

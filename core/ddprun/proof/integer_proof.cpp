@@ -102,13 +102,13 @@ class StrategyState {
     for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
   }
 
-  /// By how much the mean over the ranks of their error feedback has grown since; undefined if
-  /// there is none. All ranks call it.
-  at::Tensor since(ProcessGroup& group) const {
+  /// The mean over the ranks of their error feedback; undefined if there is none. All ranks call
+  /// it.
+  at::Tensor kept(ProcessGroup& group) const {
     if (!error_feedback_.defined()) return {};
-    at::Tensor grown = error_feedback_ - before_.back();
-    group.all_reduce(grown, ReduceOp::avg, "error feedback").wait();
-    return grown;
+    at::Tensor mean = error_feedback_.clone();
+    group.all_reduce(mean, ReduceOp::avg, "error feedback").wait();
+    return mean;
   }
 
   void put_back() {
@@ -147,30 +147,59 @@ Check equal_everywhere(const FlatBuffers& buffers, ProcessGroup& group,
                 : "and what is not sent of them is lost")};
 }
 
+/// Backwards with these integers in place of gradients.
+void backward_with(DataParallel& data_parallel, const ProofIntegers& integers, int micro_batches) {
+  const int rank = data_parallel.context().process_group().rank();
+  for (int i = 0; i < micro_batches; ++i) {
+    const bool last = i + 1 == micro_batches;
+    data_parallel.before_forward({i, micro_batches});
+    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, rank, i),
+                                 last);
+  }
+}
+
+/// A second round, without new gradients and with nothing put back: what the first kept back
+/// travels now, at least in part. What is wrong with it, in words.
+std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
+                        const ProofIntegers& integers, const StrategyState& state) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  const at::Tensor before = state.kept(group);
+  backward_with(data_parallel, integers, 1);
+  const at::Tensor missing = state.kept(group) - before;
+  std::int64_t rounded = 0;
+  std::string wrong = find_wrong(buffers, {.integers = integers, .missing = missing}, rounded);
+  const bool waits = before.count_nonzero().item<std::int64_t>() > 0;
+  if (wrong.empty() && waits && missing.count_nonzero().item<std::int64_t>() == 0) {
+    wrong = "what was kept back is not sent with the next gradients, which were zero";
+  }
+  data_parallel.drop_gradients();
+  return wrong;
+}
+
 }  // namespace
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round) {
-  FlatBuffers& buffers = data_parallel.buffers();
+  const FlatBuffers& buffers = data_parallel.buffers();
   const int size = group.size();
-  const int me = group.rank();
   const ProofIntegers integers(size, round.micro_batches, buffers.dtypes().reduce, round.number);
-  StrategyState state(data_parallel.context().carried());
-  for (int i = 0; i < round.micro_batches; ++i) {
-    const bool last = i + 1 == round.micro_batches;
-    data_parallel.before_forward({i, round.micro_batches});
-    data_parallel.backward_as_is(loss_with_integer_gradients(data_parallel, integers, me, i), last);
-  }
   const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
+  StrategyState state(data_parallel.context().carried());
+  const at::Tensor kept = state.kept(group);
+  backward_with(data_parallel, integers, round.micro_batches);
   Expected should{.integers = integers};
-  if (!lossy && agreement != Agreement::exact) should.own_rank = me;
-  if (lossy) should.missing = state.since(group);
+  if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();
+  if (lossy && kept.defined()) should.missing = state.kept(group) - kept;
   const bool known = !lossy || should.missing.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
-  const std::string own = known ? find_wrong(buffers, should, rounded) : "";
+  std::string own = known ? find_wrong(buffers, should, rounded) : "";
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
-  buffers.zero_grad();
+  data_parallel.drop_gradients();
+  if (should.missing.defined()) {
+    const std::string unsent = find_unsent(data_parallel, group, integers.silent(), state);
+    if (own.empty()) own = unsent;
+  }
   state.put_back();
 
   const std::string wrong = first_of_all(group, own);

@@ -175,12 +175,14 @@ Check check_of_all(ProcessGroup& group, const std::string& name, const std::stri
 std::uint64_t hash_parameters(const DataParallel& data_parallel) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const std::vector<std::uint64_t> frozen = hash_frozen(data_parallel, /*as_read=*/false);
-  if (buffers.owns_all() && frozen.empty()) return hash_flat(buffers.parameters(buffers.all()));
   Hash64 hash;
   hash.add(frozen.data(), frozen.size() * sizeof frozen[0]);
   for (auto unit = buffers.units().rbegin(); unit != buffers.units().rend(); ++unit) {
-    const at::Tensor values = whole_parameters(data_parallel, unit->range).cpu();
-    hash.add(values.const_data_ptr(), values.nbytes());
+    const at::Tensor values = whole_parameters(data_parallel, unit->range);
+    for (int index = unit->last; index >= unit->first; --index) {
+      const std::uint64_t one = hash_flat(part_of(values, unit->range, buffers.range(index)));
+      hash.add(&one, sizeof one);
+    }
   }
   return hash.value();
 }
@@ -199,7 +201,7 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
 Check check_parameters_equal(DataParallel& data_parallel, ProcessGroup& group,
                              const std::string& name) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  if (!data_parallel.context().ranks_agree()) {
+  if (data_parallel.context().meeting() == Meeting::none) {
     return {name, CheckStatus::declared,
             "each rank has its own until the ranks average again, as the strategy declares"};
   }

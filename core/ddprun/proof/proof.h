@@ -18,8 +18,9 @@ namespace ddprun {
 Check check_of_all(ProcessGroup& group, const std::string& name, const std::string& own,
                    const std::string& passed);
 
-/// XXH3 of the updated parameters' bytes, of all ranks together. Equal parameters hash equal on all
-/// machines of one byte order. All ranks call it.
+/// XXH3 of the parameters, frozen ones and then those that are updated, each without padding: equal
+/// parameters hash equal, however a strategy holds them, on all machines of one byte order. All
+/// ranks call it.
 std::uint64_t hash_parameters(const DataParallel& data_parallel);
 
 /// One of the times at which check_integer_gradients() is made.

@@ -61,6 +61,13 @@ ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
   }
 }
 
+ProofIntegers ProofIntegers::silent() const {
+  ProofIntegers zeros = *this;
+  zeros.units_.fill(0);
+  zeros.smallest_ = 0;
+  return zeros;
+}
+
 ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
   Contributions found;
   for_each({element, element + 1}, [&](std::int64_t, const Contributions& of) { found = of; });

@@ -44,6 +44,9 @@ class ProofIntegers {
   /// ranks exchange, float32 or bfloat16. Other `round`s give other integers.
   ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype, std::uint64_t round);
 
+  /// The same ranks with a gradient of zero each: a round in which there is nothing new to send.
+  ProofIntegers silent() const;
+
   Contributions contributions(std::int64_t element) const;
   /// Calls f(element, contributions) for each element of a range, without a division for each.
   template <class F>

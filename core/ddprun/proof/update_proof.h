@@ -12,16 +12,12 @@ namespace ddprun {
 
 /// Watches one step of training: keeps what the update reads, repeats the update by the core's own
 /// optimizer once the step is over, and compares parameters and moments bit by bit. It looks at a
-/// drawn run of elements in each parameter of which this rank owns some, so it needs little memory
-/// and time; other draws look at others. Where the ranks have just averaged their parameters, as a
+/// drawn run of elements (drawn_run) in each parameter of which this rank owns some; other draws
+/// look at others. Where the ranks have just averaged their parameters, as a
 /// periodic strategy declares, it compares with the mean over the ranks of what their optimizers
 /// made, to 4 roundings. Training thread.
 class UpdateProof {
  public:
-  /// At how many of `elements` of a parameter one check looks: a 32nd, so that it does not show in
-  /// the memory of a step, but 16 at least and 2,048 at most.
-  static std::int64_t drawn_of(std::int64_t elements);
-
   /// Between steps. `data_parallel` outlives this object. Equal draws on all ranks.
   UpdateProof(DataParallel& data_parallel, std::uint64_t draw);
   /// When backward has synchronized, before Strategy::update().

@@ -14,7 +14,7 @@ namespace ddprun {
 class RunStatistics;
 
 /// How the ranks' samples of a step combine to the step's value.
-enum class OverRanks : std::uint8_t { mean, max, min, mean_minus_min, sum };
+enum class OverRanks : std::uint8_t { mean, max, sum };
 
 /// How the values of a run's steps combine to the run's figure.
 enum class OverSteps : std::uint8_t {

@@ -34,16 +34,11 @@ void require_same_steps(const std::vector<RankResult>& ranks) {
 double combine(const std::vector<double>& values, OverRanks how) {
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
   const double mean = sum / static_cast<double>(values.size());
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
   switch (how) {
     case OverRanks::mean:
       return mean;
     case OverRanks::max:
-      return *most;
-    case OverRanks::min:
-      return *least;
-    case OverRanks::mean_minus_min:
-      return mean - *least;
+      return *std::max_element(values.begin(), values.end());
     case OverRanks::sum:
       return sum;
   }

@@ -24,11 +24,28 @@ enum class Fault {
   not_causal,
   drop_last_key,
   scale,
-  no_gradient_of_v
+  no_gradient_of_q,
+  no_gradient_of_k,
+  no_gradient_of_v,
+  window,
+  half_the_batch,
+  reuse
 };
 constexpr auto choice_names(Fault) {
-  return std::array{"nothing", "output",          "dq", "dk", "dv", "not_causal", "drop_last_key",
-                    "scale",   "no_gradient_of_v"};
+  return std::array{"nothing",
+                    "output",
+                    "dq",
+                    "dk",
+                    "dv",
+                    "not_causal",
+                    "drop_last_key",
+                    "scale",
+                    "no_gradient_of_q",
+                    "no_gradient_of_k",
+                    "no_gradient_of_v",
+                    "window",
+                    "half_the_batch",
+                    "reuse"};
 }
 
 class PlantedAttention final : public Attention {
@@ -43,15 +60,44 @@ class PlantedAttention final : public Attention {
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options) override {
     if (fault_ == Fault::drop_last_key) return without_last_key(q, k, v);
-    const at::Tensor scaled = fault_ == Fault::scale ? q * 1.01 : q;
-    const at::Tensor values = fault_ == Fault::no_gradient_of_v ? v.detach() + v * 0 : v;
+    if (fault_ == Fault::window) return of_the_last_keys(q, k, v);
+    const at::Tensor queries = without_gradient(q, Fault::no_gradient_of_q);
+    const at::Tensor keys = without_gradient(k, Fault::no_gradient_of_k);
+    const at::Tensor values = without_gradient(v, Fault::no_gradient_of_v);
+    const at::Tensor scaled = fault_ == Fault::scale ? queries * 1.01 : queries;
     const at::Tensor out = at::scaled_dot_product_attention(
-        watched(scaled, Fault::dq), watched(k, Fault::dk), watched(values, Fault::dv), {}, 0.0,
+        watched(scaled, Fault::dq), watched(keys, Fault::dk), watched(values, Fault::dv), {}, 0.0,
         options.causal && fault_ != Fault::not_causal);
+    if (fault_ == Fault::half_the_batch) return with_half_again(out);
+    if (fault_ == Fault::reuse) return last_of(out);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
 
  private:
+  at::Tensor without_gradient(const at::Tensor& input, Fault fault) const {
+    return fault_ == fault ? input.detach() + input * 0 : input;
+  }
+
+  /// The first half of the batch stands for the second, too.
+  static at::Tensor with_half_again(const at::Tensor& out) {
+    const at::Tensor half = out.narrow(0, 0, out.size(0) / 2);
+    return at::cat({half, half});
+  }
+
+  /// What the last call of this size returned, with this one's gradients.
+  at::Tensor last_of(const at::Tensor& out) {
+    const at::Tensor last = last_.defined() && last_.sizes() == out.sizes() ? last_ : out;
+    last_ = out.detach();
+    return last.detach() + (out - out.detach());
+  }
+
+  /// Sees 8 keys at most.
+  static at::Tensor of_the_last_keys(const at::Tensor& q, const at::Tensor& k,
+                                     const at::Tensor& v) {
+    const at::Tensor all = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool));
+    return at::scaled_dot_product_attention(q, k, v, all.tril().logical_and(all.triu(-7)));
+  }
+
   /// Causal, so only the last row differs.
   static at::Tensor without_last_key(const at::Tensor& q, const at::Tensor& k,
                                      const at::Tensor& v) {
@@ -80,6 +126,7 @@ class PlantedAttention final : public Attention {
   std::int64_t row_ = 0;
   double add_ = 0.01;
   bool not_a_number_ = false;
+  at::Tensor last_;
 };
 
 }  // namespace ddprun::planted

@@ -3,7 +3,10 @@
 #include <ATen/TensorOperators.h>
 
 #include <array>
+#include <chrono>
+#include <cmath>
 #include <stdexcept>
+#include <thread>
 
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/plugin/export.h"
@@ -44,6 +47,18 @@ enum class Fault {
   shorter_collective,
   leave_open,
   wait_later,
+  halve_unless_checked,
+  negate,
+  stale,
+  of_rank_0,
+  noise,
+  not_a_number,
+  round_the_mean,
+  forget_moments,
+  decay,
+  work_later,
+  work_always,
+  sleep,
   ready_twice,
   ready_too_early,
   ready_before_reduced,
@@ -83,6 +98,18 @@ constexpr auto choice_names(Fault) {
                     "shorter_collective",
                     "leave_open",
                     "wait_later",
+                    "halve_unless_checked",
+                    "negate",
+                    "stale",
+                    "of_rank_0",
+                    "noise",
+                    "not_a_number",
+                    "round_the_mean",
+                    "forget_moments",
+                    "decay",
+                    "work_later",
+                    "work_always",
+                    "sleep",
                     "ready_twice",
                     "ready_too_early",
                     "ready_before_reduced",
@@ -133,6 +160,8 @@ class Planted final : public Strategy, public UnitListener {
   }
 
   void finish_backward() override {
+    // The integers of the proof are as large as 1, gradients are not.
+    const bool checked = gradients().abs().max().item<float>() > 0.5;
     if (wrong(Fault::throw_text)) throw std::runtime_error("the words of the plugin");
     if (wrong(Fault::throw_number)) throw 7;
     for (int i = 0; i < buffers().count(); ++i) {
@@ -143,6 +172,7 @@ class Planted final : public Strategy, public UnitListener {
       if (!wrong(Fault::ready_before_reduced)) context_->range_ready(range);
       if (wrong(Fault::ready_twice)) context_->range_ready(range);
     }
+    if (wrong(Fault::halve_unless_checked) && !checked) gradients().mul_(0.5);
     if (wrong(Fault::write_padding)) write_padding();
     if (wrong(Fault::more_collectives)) core().process_group().barrier("planted");
   }
@@ -153,6 +183,9 @@ class Planted final : public Strategy, public UnitListener {
     } else if (!wrong(Fault::no_update)) {
       update_whole();
     }
+    if (wrong(Fault::sleep)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (wrong(Fault::work_later)) compute_for(std::chrono::milliseconds(20));
+    if (wrong(Fault::work_always) && !worker_.joinable()) compute_for(std::chrono::hours(1));
     if (wrong(Fault::leave_open)) start_late();
     if (wrong(Fault::wait_later)) late_ = start_late();
     ++step_;
@@ -204,6 +237,7 @@ class Planted final : public Strategy, public UnitListener {
 
   /// What is done to a gradient before it is reduced.
   void lose_bits(at::Tensor gradient) {
+    if (wrong(Fault::of_rank_0)) gradient.mul_(context_->group().rank() == 0 ? 2 : 0);
     if (wrong(Fault::drop_small)) gradient.masked_fill_(gradient.abs() < 9.9e-6, 0);
     if (wrong(Fault::drop_denormal)) gradient.masked_fill_(gradient.abs() < 0x1p-126, 0);
     if (wrong(Fault::round_to_bfloat16)) gradient.copy_(gradient.to(at::kBFloat16));
@@ -215,6 +249,15 @@ class Planted final : public Strategy, public UnitListener {
     const at::Tensor mean = buffers().gradients(buffers().range(i));
     if (wrong(Fault::halve)) mean.mul_(0.5);
     if (wrong(Fault::zero)) mean.zero_();
+    if (i == 0 && wrong(Fault::negate)) mean.neg_();
+    if (wrong(Fault::noise)) mean.mul_(1.0 + 1e-5);
+    if (i == 0 && wrong(Fault::not_a_number)) mean.narrow(0, 0, 1).fill_(std::nanf(""));
+    if (wrong(Fault::round_the_mean)) mean.copy_(mean.to(at::kBFloat16));
+    if (i == 0 && wrong(Fault::stale)) {
+      const at::Tensor now = mean.clone();
+      if (last_mean_.defined()) mean.copy_(last_mean_);
+      last_mean_ = now;
+    }
     if (i == 0 && wrong(Fault::shift)) mean.copy_(mean.roll(1));
     if (i == 0 && wrong(Fault::swap_elements)) {
       const at::Tensor third = mean.narrow(0, 3, 1).clone();
@@ -241,6 +284,10 @@ class Planted final : public Strategy, public UnitListener {
       const bool norm = buffers().sizes(i).size() == 1;
       if (norm && wrong(Fault::no_update_of_norms)) undo(buffers().range(i));
     }
+    if (wrong(Fault::decay)) parameters.mul_(1 - 1e-5);
+    if (wrong(Fault::forget_moments)) {
+      core().optimizer().written_by_update(buffers().range(0)).back().zero_();
+    }
     if (wrong(Fault::half_an_update)) undo({0, buffers().all().end / 2});
     if (wrong(Fault::wrong_moments)) {
       core().optimizer().written_by_update(buffers().range(0)).back().mul_(2);
@@ -255,6 +302,15 @@ class Planted final : public Strategy, public UnitListener {
     if (!wrong(Fault::drift)) return;
     buffers().parameters(buffers().range(0)).add_(1e-4);
     buffers().parameters_changed(buffers().range(0));
+  }
+
+  /// On a thread of its own, which the step does not wait for.
+  void compute_for(std::chrono::nanoseconds time) {
+    if (worker_.joinable()) worker_.join();
+    worker_ = std::jthread([end = std::chrono::steady_clock::now() + time](std::stop_token stop) {
+      while (std::chrono::steady_clock::now() < end && !stop.stop_requested()) {
+      }
+    });
   }
 
   Work start_late() {
@@ -290,8 +346,9 @@ class Planted final : public Strategy, public UnitListener {
   std::int64_t first_ = 0;
   std::int64_t last_ = 1'000'000;
   std::int64_t step_ = 0;
-  at::Tensor late_values_;
+  at::Tensor late_values_, last_mean_;
   Work late_;
+  std::jthread worker_;
 };
 
 }  // namespace ddprun::planted

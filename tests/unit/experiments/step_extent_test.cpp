@@ -55,7 +55,7 @@ Ran run(const Experiment& experiment,
     const at::Tensor before = buffers.parameters(buffers.all()).clone();
     std::vector<Sample> samples;
     for (std::int64_t step = 0; step < training(experiment).train.steps; ++step) {
-      samples.push_back(trainer.step(step));
+      samples.push_back(trainer.step(step, proof.before_step(step)));
       proof.after_step(step, samples.back()[training().loss]);
       if (between) between(trainer, step);
     }
@@ -90,10 +90,11 @@ TEST(StepExtent, AForwardHasNoTimesOfWhatItDoesNotReach) {
       EXPECT_EQ(sample[q.collectives], 0);
       EXPECT_GT(sample[q.loss], 1);
     }
-    EXPECT_THAT(names_of_passed(ran.checks),
-                UnorderedElementsAre("initial_parameters_equal", "attention_computed",
-                                     "compute_copy", "parameters_equal", "parameters_unchanged",
-                                     "loss_again", "collectives_as_planned"));
+    EXPECT_THAT(
+        names_of_passed(ran.checks),
+        UnorderedElementsAre("initial_parameters_equal", "attention_computed", "compute_copy",
+                             "parameters_equal", "parameters_unchanged", "loss_again",
+                             "collectives_as_planned", "rest_after_steps", "clock_agrees"));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
     ASSERT_EQ(ran.phases.size(), 1u);
@@ -133,7 +134,8 @@ TEST(StepExtent, ABackwardSynchronizesAndUpdatesNothing) {
     EXPECT_THAT(names_of_passed(ran.checks),
                 UnorderedElementsAre("initial_parameters_equal", "attention_computed",
                                      "compute_copy", "parameters_equal", "parameters_unchanged",
-                                     "loss_again", "integer_gradients", "collectives_as_planned"));
+                                     "loss_again", "integer_gradients", "gradients_averaged",
+                                     "collectives_as_planned", "rest_after_steps", "clock_agrees"));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
   }

@@ -48,10 +48,6 @@ std::string over_ranks(OverRanks how) {
       return "mean over r of";
     case OverRanks::max:
       return "max over r of";
-    case OverRanks::min:
-      return "min over r of";
-    case OverRanks::mean_minus_min:
-      return "(mean over r - min over r) of";
     case OverRanks::sum:
       return "sum over r of";
   }

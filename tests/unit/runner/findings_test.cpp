@@ -33,7 +33,7 @@ std::vector<Row> runs_of(const std::string& label, const std::vector<double>& st
     row.repetition = static_cast<std::int64_t>(rows.size()) + 1;
     row.config = {{"strategy", label}, {"precision", "fp32"}, {"world", {{"size", 2}}}};
     set_all(row, training().step_ms, step_ms);
-    set_all(row, training().synchronize_ms, 10);
+    set_all(row, training().exposed_ms, 10);
     set_all(row, training().overlapped_ms, 0);
     rows.push_back(std::move(row));
   }
@@ -139,8 +139,8 @@ TEST(Findings, HiddenCommunicationIsOfWhatIsExposedWithoutOverlap) {
   auto rows = table_of(
       {runs_of("strategy=naive", {100, 100, 100}), runs_of("strategy=overlap", {100, 100, 100})});
   for (std::size_t i = 0; i < 3; ++i) {
-    set_all(rows[i], training().synchronize_ms, 20 + static_cast<double>(i));
-    set_all(rows[i + 3], training().synchronize_ms, 3 + 0.15 * static_cast<double>(i));
+    set_all(rows[i], training().exposed_ms, 20 + static_cast<double>(i));
+    set_all(rows[i + 3], training().exposed_ms, 3 + 0.15 * static_cast<double>(i));
     set_all(rows[i + 3], training().overlapped_ms, 4);
   }
   EXPECT_THAT(sentences(rows), testing::Contains("overlap hides 85 % of the communication that "
@@ -253,6 +253,30 @@ TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
   for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
   EXPECT_THAT(texts, testing::Contains("failed: flat, run 2 of 3: it broke"));
   EXPECT_THAT(sentences(rows).front(), HasSubstr("(2 runs, not tested)"));
+}
+
+TEST(Findings, WorkBetweenStepsIsSaid) {
+  auto rows = table_of({runs_of("strategy=flat", {100})});
+  set_all(rows[0], training().cpu_outside_ms, 4);
+  EXPECT_THAT(sentences(rows), IsEmpty()) << "4 % of a step";
+  set_all(rows[0], training().cpu_outside_ms, 12);
+  EXPECT_THAT(sentences(rows), ElementsAre("flat computes for 12.0 ms between one step and the "
+                                           "next, which is in no step's time"));
+}
+
+TEST(Findings, AWarmUpThatSleepsIsSaid) {
+  auto rows = table_of({runs_of("strategy=flat", {100})});
+  set_all(rows[0], training().cpu_ms, 90);
+  set_all(rows[0], training().synchronize_ms, 10);
+  for (RankResult& rank : rows[0].ranks) {
+    for (Sample& sample : rank.samples) {
+      if (sample.warmup) sample[training().step_ms] = 600;
+    }
+  }
+  EXPECT_THAT(sentences(rows),
+              ElementsAre(HasSubstr("a rank of flat slept for 510 ms in warm-up")));
+  set_all(rows[0], training().cpu_ms, 9);
+  EXPECT_THAT(sentences(rows), IsEmpty()) << "it has its core in no step";
 }
 
 }  // namespace

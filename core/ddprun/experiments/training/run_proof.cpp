@@ -13,6 +13,7 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/heap.h"
@@ -31,11 +32,13 @@ std::string to_text(const StepScalars& scalars) {
                      scalars.gradient_norm, scalars.factor, scalars.skipped ? ", skipped" : "");
 }
 
-/// Of which plugin a check is.
-PluginKind checked_kind(const std::string& check) {
-  return check == "attention_computed" ? PluginKind::attention
-         : check == "products_format"  ? PluginKind::precision
-                                       : PluginKind::strategy;
+/// Whose a failed check is: "strategy naive". Time can be any plugin's.
+std::string blamed(const std::string& check, const Experiment& experiment) {
+  if (check == "rest_after_steps" || check == "clock_agrees") return "a plugin";
+  const PluginKind kind = check == "attention_computed" ? PluginKind::attention
+                          : check == "products_format"  ? PluginKind::precision
+                                                        : PluginKind::strategy;
+  return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
 }
 
 std::string hash_of(const std::vector<StepScalars>& scalars) {
@@ -76,13 +79,17 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
 class RunProof::Timed {
  public:
   explicit Timed(RunProof& proof) : proof_(proof) {}
-  ~Timed() { proof_.took_ns_ += now_ns() - begin_ns_; }
+  ~Timed() {
+    proof_.took_ns_ += now_ns() - begin_ns_;
+    proof_.cpu_ns_ += process_cpu_ns() - cpu_begin_ns_;
+  }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
  private:
   RunProof& proof_;
   const std::int64_t begin_ns_ = now_ns();
+  const std::int64_t cpu_begin_ns_ = process_cpu_ns();
 };
 
 bool RunProof::begin() {
@@ -96,7 +103,9 @@ bool RunProof::begin() {
   spdlog::debug("checks are drawn from train.proof_seed {}", seed_);
   enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
   look("before step 0");
-  initial_hash_ = hash_parameters(trainer_.data_parallel());
+  if (trainer_.data_parallel().extent() != StepExtent::step) {
+    initial_hash_ = hash_parameters(trainer_.data_parallel());
+  }
   return std::none_of(checks_.begin(), checks_.end(),
                       [](const Check& check) { return check.status == CheckStatus::failed; });
 }
@@ -106,24 +115,35 @@ bool RunProof::looks_at(std::int64_t step) const {
 }
 
 std::function<void()> RunProof::before_step(std::int64_t index) {
+  const StepExtent extent = trainer_.data_parallel().extent();
   // What a replay leaves of a step's scale is not known here.
   const bool replayed = training(experiment_).execution.mode == ExecutionMode::cuda_graph &&
                         index >= ExecutionConfig::kEagerSteps;
-  const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
-  if (!looks_at(index) || !updates || replayed || failed("parameters_updated")) return {};
+  // Whether a periodic strategy's ranks meet in a step is known after it.
+  const bool unmet = agreement() == Agreement::periodic && meetings_ == 0;
+  if (!(looks_at(index) || unmet) || extent == StepExtent::forward || replayed) return {};
   const Timed timed(*this);
   const LargeBlocksMapped apart;
-  update_.emplace(trainer_.data_parallel(),
-                  counter_hash(seed_, ~static_cast<std::uint64_t>(index)));
+  const std::uint64_t draw = counter_hash(seed_, ~static_cast<std::uint64_t>(index));
+  if (!failed("gradients_averaged")) mean_.emplace(trainer_.data_parallel(), draw);
+  if (extent == StepExtent::step && !failed("parameters_updated")) {
+    update_.emplace(trainer_.data_parallel(), draw);
+  }
   return [this] {
     const Timed keeping(*this);
-    update_->keep_gradients();
+    if (mean_) mean_->keep_means();
+    if (update_) update_->keep_gradients();
   };
 }
 
 void RunProof::after_step(std::int64_t index, double loss) {
   const Timed timed(*this);
   last_loss_ = loss;
+  // A GPU's driver has threads of its own.
+  const bool on_cpu = group_.device().torch_device().is_cpu();
+  if (looks_at(index) && on_cpu && !failed("rest_after_steps")) {
+    enter(check_rest(group_), fmt::format("after step {}", index));
+  }
   if (off_plan_.empty()) {
     off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.planned());
     off_plan_step_ = index;
@@ -136,14 +156,15 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (agreement() == Agreement::periodic) {  // each rank clips its own gradients
     scalars_.back().gradient_norm = 0;
     scalars_.back().factor = 1;
-    if (trainer_.data_parallel().context().ranks_agree()) {
+    if (trainer_.data_parallel().context().meeting() != Meeting::none) {
+      ++meetings_;
       check_parameters(fmt::format("after step {}", index));
     }
   }
-  if (update_) {
-    enter(update_->finish(group_), fmt::format("after step {}", index));
-    update_.reset();
-  }
+  if (mean_) enter(mean_->finish(group_), fmt::format("after step {}", index));
+  mean_.reset();
+  if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
+  update_.reset();
   if (index + 1 < steps_ && looks_at(index)) {
     look_again(fmt::format("after step {}", index));
   }
@@ -152,6 +173,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
 void RunProof::finish() {
   const Timed timed(*this);
   const bool updates = trainer_.data_parallel().extent() == StepExtent::step;
+  enter(clock_.finish(group_), "in all steps");
   finish_plan();
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
@@ -160,11 +182,15 @@ void RunProof::finish() {
 }
 
 void RunProof::finish_meetings() {
+  if (agreement() != Agreement::periodic) return;
   for (Check& check : checks_) {
-    if (check.name != "parameters_equal" || check.status != CheckStatus::declared) continue;
-    check.status = CheckStatus::control;
+    if (check.status != CheckStatus::declared) continue;
+    if (meetings_ == 0) check.status = CheckStatus::control;
     check.detail =
-        fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_);
+        meetings_ == 0
+            ? fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_)
+            : fmt::format("the ranks averaged in {} of {} steps: {}", meetings_, steps_,
+                          check.detail);
   }
 }
 
@@ -200,14 +226,15 @@ void RunProof::check_unchanged(const std::string& when) {
 }
 
 void RunProof::look(const std::string& when) {
+  ++looks_;
   DataParallel& data_parallel = trainer_.data_parallel();
   if (!failed("compute_copy")) enter(check_compute_copy(data_parallel, group_), when);
   look_at_plugins(when);
   if (failed("integer_gradients") || data_parallel.extent() == StepExtent::forward) return;
   const int micro_batches = batch_per_rank(experiment_) > micro_batch(experiment_) ? 2 : 1;
-  enter(check_integer_gradients(data_parallel, group_,
-                                {micro_batches, counter_hash(~seed_, rounds_++)}),
-        when);
+  enter(
+      check_integer_gradients(data_parallel, group_, {micro_batches, counter_hash(~seed_, looks_)}),
+      when);
 }
 
 void RunProof::look_at_plugins(const std::string& when) {
@@ -215,7 +242,7 @@ void RunProof::look_at_plugins(const std::string& when) {
   const bool reference = training(experiment_).model.kernels == KernelSet::reference;
   if (reference && !failed("products_format")) enter(check_products(trainer_, group_), when);
   if (failed("attention_computed") || failed("products_format")) return;
-  enter(check_attention(experiment_, trainer_, group_, counter_hash(seed_ + 1, rounds_)), when);
+  enter(check_attention(experiment_, trainer_, group_, counter_hash(seed_ + 1, looks_)), when);
 }
 
 void RunProof::enter(Check check, const std::string& when) {
@@ -229,9 +256,8 @@ void RunProof::enter(Check check, const std::string& when) {
     held_.emplace_back(check.name == "parameters_equal" ? "before step 0" : "");
   }
   if (check.status == CheckStatus::failed) {
-    const PluginKind kind = checked_kind(check.name);
     check.detail =
-        fmt::format("{} {}: {}failed {}: {}", to_string(kind), experiment_.plugin(kind).name,
+        fmt::format("{}: {}failed {}: {}", blamed(check.name, experiment_),
                     held_[place].empty() ? "" : "held " + held_[place] + ", ", when, check.detail);
     spdlog::info("train.proof_seed={} repeats the checks of this run", seed_);
   } else {

@@ -10,6 +10,8 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/proof/mean_proof.h"
+#include "ddprun/proof/time_proof.h"
 #include "ddprun/proof/update_proof.h"
 #include "ddprun/result/check.h"
 
@@ -35,6 +37,9 @@ class RunProof {
   /// Before step `index`. If the result is not empty, step() calls it when backward has
   /// synchronized.
   std::function<void()> before_step(std::int64_t index);
+  /// Right before and after the call that makes a step.
+  void begin_step() { clock_.begin_step(); }
+  void end_step() { clock_.end_step(); }
   /// After step `index`, whose loss on this rank was `loss`: its collectives and scalars; after a
   /// drawn step, all the rest.
   void after_step(std::int64_t index, double loss);
@@ -45,9 +50,11 @@ class RunProof {
   const std::vector<Check>& checks() const { return checks_; }
   /// Seconds that all this took so far.
   double seconds() const { return to_ms(took_ns_) * 1e-3; }
+  /// CPU time of the rank's threads meanwhile.
+  std::int64_t cpu_ns() const { return cpu_ns_; }
 
  private:
-  /// Adds to took_ns_ until it goes.
+  /// Adds to took_ns_ and cpu_ns_ until it goes.
   class Timed;
   /// Makes the checks that are made before the first step and after some, each until it fails.
   void look(const std::string& when);
@@ -65,7 +72,7 @@ class RunProof {
   void finish_loss();
   void finish_plan();
   void finish_scalars();
-  /// A periodic strategy whose ranks never met is a control.
+  /// Of a periodic strategy: how often its ranks met. One whose ranks never did is a control.
   void finish_meetings();
   /// The first step whose scalars are not the same on all ranks, and both values.
   std::pair<std::size_t, std::string> first_difference();
@@ -76,7 +83,8 @@ class RunProof {
   const std::int64_t steps_;
   std::uint64_t seed_ = 0;
   std::vector<std::int64_t> drawn_;
-  std::optional<UpdateProof> update_;  ///< of the step under way, if that is looked at
+  std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at
+  std::optional<UpdateProof> update_;  ///< the same
   std::vector<Check> checks_;
   std::vector<std::string> held_;  ///< of each check: when it held
   std::string off_plan_;           ///< how the first step that differs from the plan does so
@@ -84,10 +92,13 @@ class RunProof {
   std::int64_t collectives_ = 0;  ///< of all steps
   std::int64_t bytes_ = 0;
   std::vector<StepScalars> scalars_;
-  std::uint64_t rounds_ = 0;        ///< how often integers were checked
-  std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0
+  std::uint64_t looks_ = 0;         ///< how often look() was called: each draws anew
+  std::uint64_t initial_hash_ = 0;  ///< of the parameters before step 0, where none is updated
   double last_loss_ = 0;
+  std::int64_t meetings_ = 0;  ///< steps after which the ranks of a periodic strategy agreed
+  ClockProof clock_;
   std::int64_t took_ns_ = 0;
+  std::int64_t cpu_ns_ = 0;
 };
 
 }  // namespace ddprun

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "ddprun/base/clock.h"
+#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_proof.h"
+#include "ddprun/experiments/training/skew.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/phase.h"
@@ -83,13 +86,21 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
   RankResult& result = rank.result();
   const TrainConfig& train = training(experiment).train;
   const std::int64_t steps = train.all_steps();
+  SkewAccount skew;
+  // The rank's CPU time at the end of the step before, without that of checks and evaluations.
+  std::int64_t cpu_end_ns = process_cpu_ns() - proof.cpu_ns();
   for (std::int64_t index = 0; index < steps; ++index) {
     if (index == train.warmup_steps) device.reset_memory();
     const auto keep = proof.before_step(index);
     // Ranks start a step together; skew of one step does not leak into the next.
     rank.group().barrier("step");
     observer.before_step(index);
+    proof.begin_step();
+    const double outside_ms = to_ms(process_cpu_ns() - proof.cpu_ns() - cpu_end_ns);
     Sample sample = trainer.step(index, keep);
+    cpu_end_ns = process_cpu_ns() - proof.cpu_ns();
+    proof.end_step();
+    sample[training().cpu_outside_ms] = outside_ms;
     observer.after_step(index);
     if (index == 0) rank.first_step_done();
     if (context.on_progress) {
@@ -98,6 +109,7 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
                                        sample[training().step_ms])});
     }
     const double loss = sample[training().loss];
+    skew.add(trainer.last_records());
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       result.device_memory = device.memory();
@@ -106,7 +118,10 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       result.last_step_phases = trainer.last_phases();
     }
     proof.after_step(index, loss);
-    if (const auto held_out = evaluation.after_step(index)) {
+    const std::int64_t evaluation_begin_ns = process_cpu_ns();
+    const auto held_out = evaluation.after_step(index);
+    cpu_end_ns += process_cpu_ns() - evaluation_begin_ns;
+    if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
       if (context.info.rank == 0) {
         spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);
@@ -114,6 +129,7 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     }
   }
   evaluation.check_unchanged();
+  skew.settle(result.samples, rank.group());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
@@ -166,6 +167,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   const std::int64_t steps = config_.train.all_steps();
   group_.take_records();  // whatever went before is not of this step
   lr_ = learning_rate(config_.optimizer, index, steps);
+  const std::int64_t cpu_begin_ns = process_cpu_ns();
   std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
   const Mark begin = device_.mark();
   load_inputs(index);
@@ -177,6 +179,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
     run_step(on_synchronized);
   }
   phase.reset();
+  sample[q.cpu_ms] = to_ms(process_cpu_ns() - cpu_begin_ns);
   check_all_ended(group_.open_collectives(), index);
   fill_times(begin, sample);
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
@@ -302,9 +305,6 @@ void Trainer::fill_communication(std::int64_t last_gradient_ns, Sample& sample) 
   }
   sample[q.collectives] = static_cast<double>(records_.size());
   sample[q.communication_ms] = to_ms(union_length(intervals));
-  const double wire = wire_bytes(records_);
-  const auto speed = finite_quotient(wire * 1e-6, sample[q.communication_ms]);
-  if (wire > 0 && speed) sample[q.busbw_gb_per_s] = *speed;
   for (auto& interval : intervals) interval.end = std::min(interval.end, last_gradient_ns);
   sample[q.overlapped_ms] =
       to_ms(union_length(intervals) - waited_between(records_, step_begin_ns_, last_gradient_ns));

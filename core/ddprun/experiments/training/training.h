@@ -54,19 +54,21 @@ struct Training : RunnableKind {
                           "updates in between, and what the rank waits for collectives in the "
                           "other parts of the step; sum over the M; not there with "
                           "`train.measure: forward`"});
-  const Quantity& exposed_ms = declare({.key = "exposed_ms",
-                                        .unit = "ms",
-                                        .of = &synchronize_ms,
-                                        .over_ranks = OverRanks::min,
-                                        .title = "exposed",
-                                        .remark = "communication that nothing hid, without skew"});
+  const Quantity& exposed_ms =
+      declare({.key = "exposed_ms",
+               .unit = "ms",
+               .optional = true,
+               .title = "exposed",
+               .meaning = "the least of the ranks' waits for each collective of the step, summed, "
+                          "and the least of what else `synchronize_ms` has; the same on all ranks",
+               .remark = "communication that nothing hid, without skew"});
   const Quantity& skew_ms =
       declare({.key = "skew_ms",
                .unit = "ms",
-               .of = &synchronize_ms,
-               .over_ranks = OverRanks::mean_minus_min,
+               .optional = true,
                .title = "skew",
                .drop_order = 1,
+               .meaning = "`synchronize_ms` - `exposed_ms`",
                .remark = "what ranks waited for a slower one to finish computing"});
   const Quantity& exposed_share = declare({.key = "exposed_share",
                                            .unit = "fraction",
@@ -96,7 +98,7 @@ struct Training : RunnableKind {
                .title = "communication",
                .drop_order = 11,
                .meaning = "length of the union of the intervals [start, end] of the step's "
-                          "collectives"});
+                          "collectives, the wait for ranks that come later included"});
   const Quantity& launch_delay_ms =
       declare({.key = "launch_delay_ms",
                .unit = "ms",
@@ -125,6 +127,15 @@ struct Training : RunnableKind {
                .meaning = "from every gradient averaged to the end of the step: clipping, update, "
                           "zeroing; and updates before that moment (`optimizer.overlap`); there "
                           "with `train.measure: step` alone"});
+  const Quantity& cpu_ms =
+      declare({.key = "cpu_ms",
+               .unit = "ms",
+               .meaning = "CPU time of all threads of the rank within the step"});
+  const Quantity& cpu_outside_ms =
+      declare({.key = "cpu_outside_ms",
+               .unit = "ms",
+               .meaning = "the same from the end of the step before to the begin of this one, "
+                          "checks and evaluation not counted"});
   const Quantity& tokens_per_s =
       declare({.key = "tokens_per_s",
                .unit = "tokens/s",
@@ -184,8 +195,9 @@ struct Training : RunnableKind {
                .drop_order = 12,
                .text = text_as("{:.2f}"),
                .meaning = "bus bandwidth, as nccl-tests defines it: [bytes on the "
-                          "wire](#bytes-on-the-wire) of the step's collectives / "
-                          "`communication_ms`; not there if nothing was on the wire"});
+                          "wire](#bytes-on-the-wire) of the step's collectives / the length of "
+                          "the union of their intervals, each cut to the shortest of its ranks: "
+                          "without the wait for peers; not there if nothing was on the wire"});
   const Quantity& bytes =
       declare({.key = "bytes",
                .unit = "bytes",

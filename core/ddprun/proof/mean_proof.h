@@ -1,0 +1,52 @@
+// The check of a step's gradients: what the strategy made of them against their mean.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddprun/parallel/data_parallel.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// Watches one step of training: keeps this rank's gradients as its backward made them, before the
+/// strategy hears of them, and what the strategy made of them. Once the step is over it compares
+/// that with the mean over the ranks, to the rounding of the dtypes. It looks at a drawn run of
+/// elements in each parameter, the same on all ranks; other draws look at others. Where the
+/// strategy promises less than the mean (Agreement), the check is of what it promises: with error
+/// feedback of the two together, and the feedback must last until the next step. Training thread.
+class MeanProof {
+ public:
+  /// Between steps. `data_parallel` outlives this object. Equal draws on all ranks.
+  MeanProof(DataParallel& data_parallel, std::uint64_t draw);
+  ~MeanProof();
+  MeanProof(const MeanProof&) = delete;
+  MeanProof& operator=(const MeanProof&) = delete;
+
+  /// When backward has synchronized, before Strategy::update().
+  void keep_means();
+  /// After the step ("gradients_averaged"). All ranks call it.
+  Check finish(ProcessGroup& group);
+
+ private:
+  /// Of all parameters' runs together, float32, one after another; undefined if `flat` is.
+  at::Tensor all_of(const at::Tensor& flat) const;
+  /// What is wrong on this rank, in words; empty: nothing.
+  std::string compare(ProcessGroup& group) const;
+  double rounding() const;
+  bool averages() const;
+  /// What the gradients are to be, in words.
+  std::string promised() const;
+
+  DataParallel& data_parallel_;
+  std::vector<Range> runs_;            // by parameter
+  std::vector<at::Tensor> own_;        // of each run: the sum over micro-batches
+  std::vector<at::Tensor> own_sizes_;  // the same of their absolute values
+  at::Tensor means_, owned_;           // of all runs: the result, and where this rank has it
+  at::Tensor feedback_before_, feedback_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,86 @@
+// What a process computes while it should rest, and two clocks beside each other.
+#include "ddprun/proof/time_proof.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/kernel_clock.h"
+#include "ddprun/proof/proof.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Pools of threads spin so long before they sleep.
+constexpr std::chrono::milliseconds kSpin{1};
+constexpr std::chrono::milliseconds kRest{3};
+/// Of the time of a rest. Threads that wake up now and then stay far below.
+constexpr double kBusy = 0.5;
+/// Of the time of all steps, and of each step, in which the two clocks are read twice.
+constexpr double kClockTolerance = 0.01;
+constexpr std::int64_t kReadNs = 20'000;
+
+/// By how much now_ns() is ahead of the kernel's clock. The two are read again if the thread lost
+/// its core in between.
+std::int64_t ahead_ns() {
+  std::int64_t ahead = 0;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const std::int64_t before = kernel_clock_ns(), now = now_ns(), after = kernel_clock_ns();
+    ahead = now - before - (after - before) / 2;
+    if (after - before < kReadNs) break;
+  }
+  return ahead;
+}
+
+}  // namespace
+
+Check check_rest(ProcessGroup& group) {
+  group.barrier("rest");
+  std::this_thread::sleep_for(kSpin);
+  const std::int64_t begin_ns = kernel_clock_ns(), cpu_begin_ns = process_cpu_ns();
+  std::this_thread::sleep_for(kRest);
+  const double rested_ms = to_ms(kernel_clock_ns() - begin_ns);
+  const double computed_ms = to_ms(process_cpu_ns() - cpu_begin_ns);
+  std::string own;
+  if (computed_ms > kBusy * rested_ms) {
+    own = fmt::format(
+        "threads of the rank computed for {:.1f} ms in {:.1f} ms after the step had ended, when "
+        "nothing was asked of them",
+        computed_ms, rested_ms);
+  }
+  return check_of_all(group, "rest_after_steps", own,
+                      fmt::format("{:.1f} ms after the step no thread works on", rested_ms));
+}
+
+void ClockProof::begin_step() {
+  begin_ahead_ns_ = ahead_ns();
+  begin_ns_ = now_ns();
+}
+
+void ClockProof::end_step() {
+  ++steps_;
+  steps_ns_ += now_ns() - begin_ns_;
+  gained_ns_ += ahead_ns() - begin_ahead_ns_;
+}
+
+Check ClockProof::finish(ProcessGroup& group) const {
+  const double ms = to_ms(steps_ns_), kernel_ms = to_ms(steps_ns_ - gained_ns_);
+  const double allowed_ms = kClockTolerance * kernel_ms + to_ms(2 * kReadNs * steps_);
+  std::string own;
+  if (std::abs(ms - kernel_ms) > allowed_ms) {
+    own = fmt::format(
+        "{} steps took {:.2f} ms by the clock of this process, and {:.2f} ms by the kernel's: "
+        "something replaced clock_gettime",
+        steps_, ms, kernel_ms);
+  }
+  return check_of_all(
+      group, "clock_agrees", own,
+      fmt::format("steps took {:.2f} ms by both clocks, that of all times and the kernel's", ms));
+}
+
+}  // namespace ddprun

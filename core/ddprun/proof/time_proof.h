@@ -1,0 +1,30 @@
+// The checks of time: that steps have all of their work, and that their clock is the kernel's.
+#pragma once
+
+#include <cstdint>
+
+#include "ddprun/comm/group/process_group.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+/// Right after a step ("rest_after_steps"): that no thread of this process works on while nothing
+/// is asked of it. It takes some milliseconds; work that ends earlier is not seen. All ranks call
+/// it, each a process of its own.
+Check check_rest(ProcessGroup& group);
+
+/// Compares how long steps took by the clock of all times and by the kernel itself.
+class ClockProof {
+ public:
+  void begin_step();
+  void end_step();
+  /// After the last step ("clock_agrees"). All ranks call it.
+  Check finish(ProcessGroup& group) const;
+
+ private:
+  std::int64_t begin_ns_ = 0, begin_ahead_ns_ = 0;
+  std::int64_t steps_ns_ = 0, gained_ns_ = 0;  // in all steps: their time, and on the kernel's clock
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,70 @@
+// A lossy strategy that is right but for one fault in what it keeps back: the proof's tests.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+
+#include "ddprun/plugin/deviations.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun::planted {
+
+enum class LossyFault { nothing, overwrite, never_send, decay, lose_in_update, ranks_differ, halve };
+constexpr auto choice_names(LossyFault) {
+  return std::array{"nothing",        "overwrite",    "never_send", "decay",
+                    "lose_in_update", "ranks_differ", "halve"};
+}
+
+/// Gradients travel with 8 significant bits. What that loses is added to the next ones.
+class PlantedLossy final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("fault", &fault_, "what is wrong");
+  }
+
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan{.agreement = Agreement::lossy};
+    return plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.all())), plan;
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    error_ = at::zeros({context.layout().all().size()});
+    deviations(context).carries({.error_feedback = error_});
+  }
+
+  void finish_backward() override {
+    const at::Tensor gradients = context_->gradients(context_->layout().all());
+    const at::Tensor all = sent_of(gradients);
+    const at::Tensor sent = all.to(at::kBFloat16).to(at::kFloat);
+    if (fault_ == LossyFault::never_send) {
+      error_.add_(gradients - sent);
+    } else {
+      error_.copy_(all - sent);
+    }
+    gradients.copy_(sent);
+    context_->group().all_reduce(gradients, ReduceOp::avg, "sent").wait();
+    if (fault_ == LossyFault::halve) gradients.mul_(0.5);
+    if (fault_ == LossyFault::ranks_differ && context_->group().rank() == 1) gradients.neg_();
+  }
+
+  void update() override {
+    Strategy::update();
+    if (fault_ == LossyFault::lose_in_update) error_.zero_();
+  }
+
+ private:
+  at::Tensor sent_of(const at::Tensor& gradients) const {
+    if (fault_ == LossyFault::overwrite || fault_ == LossyFault::never_send) return gradients;
+    return gradients + (fault_ == LossyFault::decay ? error_ * 0.9 : error_);
+  }
+
+  LossyFault fault_ = LossyFault::nothing;
+  at::Tensor error_;
+};
+
+}  // namespace ddprun::planted
+
+DDPRUN_STRATEGY(ddprun::planted::PlantedLossy, TEST_NAME, TEST_SUMMARY, "1.0")

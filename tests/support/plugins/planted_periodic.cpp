@@ -1,0 +1,81 @@
+// A periodic strategy that is right but for one fault in how its ranks meet: the proof's tests.
+#include <ATen/TensorOperators.h>
+
+#include <array>
+
+#include "ddprun/plugin/deviations.h"
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/sharding.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun::planted {
+
+enum class PeriodicFault { nothing, off_by_little, one_rank_only, ranks_differ, exact_says_apart };
+constexpr auto choice_names(PeriodicFault) {
+  return std::array{"nothing", "off_by_little", "one_rank_only", "ranks_differ",
+                    "exact_says_apart"};
+}
+
+/// The ranks train apart, and take the mean of their parameters every other step.
+class PlantedPeriodic final : public Strategy, public UnitListener {
+ public:
+  void declare_options(Options& options) override {
+    options.option("fault", &fault_, "what is wrong");
+  }
+
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    const bool exact = fault_ == PeriodicFault::exact_says_apart;
+    return {.collectives = collectives(layout),
+            .agreement = exact ? Agreement::exact : Agreement::periodic};
+  }
+
+  void setup(StrategyContext& context) override {
+    Strategy::setup(context);
+    listen(context, *this);
+  }
+
+  void before_forward(MicroBatch /*micro_batch*/) override {
+    deviations(*context_).plan_anew(meets() ? collectives(context_->layout())
+                                            : std::vector<PlannedCollective>());
+  }
+
+  void finish_backward() override {}
+
+  void update() override {
+    context_->update_rest();
+    const bool met = meets();
+    if (met) meet();
+    ++steps_;
+    deviations(*context_).ranks_met(met ? Meeting::mean : Meeting::none);
+  }
+
+ private:
+  bool meets() const { return steps_ % 2 == 1; }
+
+  std::vector<PlannedCollective> collectives(const ParameterLayout& layout) const {
+    return {{CollectiveKind::all_reduce, layout.parameter_bytes(layout.all()), PlannedIn::update}};
+  }
+
+  void meet() {
+    const Range all = context_->layout().all();
+    const at::Tensor parameters = context_->parameters(all);
+    const bool alone = fault_ == PeriodicFault::one_rank_only;
+    if (alone && context_->group().rank() == 1) parameters.zero_();
+    context_->group()
+        .all_reduce(parameters, alone ? ReduceOp::sum : ReduceOp::avg, "met")
+        .wait();
+    if (fault_ == PeriodicFault::off_by_little) parameters.mul_(1.0005);
+    if (fault_ == PeriodicFault::ranks_differ && context_->group().rank() == 1) {
+      parameters.mul_(1.0005);
+    }
+    context_->parameters_changed(all);
+  }
+
+  PeriodicFault fault_ = PeriodicFault::nothing;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace ddprun::planted
+
+DDPRUN_STRATEGY(ddprun::planted::PlantedPeriodic, TEST_NAME, TEST_SUMMARY, "1.0")
