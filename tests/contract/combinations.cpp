@@ -105,6 +105,7 @@ Experiment experiment_of(const Combination& combination) {
   experiment.plugin(PluginKind::strategy).options = combination.strategy_options;
   experiment.plugin(PluginKind::precision).name = combination.precision;
   experiment.plugin(PluginKind::attention).name = combination.attention;
+  give_options(experiment);
   experiment.world.comm.backend = combination.backend;
   experiment.world.comm.timeout_s = 30;
   if (refusal(PluginKind::precision, experiment))

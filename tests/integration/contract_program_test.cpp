@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <cstdlib>
 
 #include "support/ddprun_command.h"
@@ -12,20 +14,47 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(ContractProgram, TriesAStrategyWithItsDefaultsItsMinimumAndItsOtherValues) {
-  const TemporaryFolder folder;
-  const std::string command = DDPRUN_BUILD_DIR
-                              "/bin/ddprun-contract " DDPRUN_BUILD_DIR
-                              "/tests/plugins/choosy/choosy.so --gtest_list_tests > " +
-                              (folder.path() / "list").string() + " 2>&1";
-  const int status = std::system(command.c_str());
-  const std::string list = folder.read("list");
-  EXPECT_EQ(status, 0) << list;
-  EXPECT_THAT(list, HasSubstr("/choosy__fp32__"));
-  EXPECT_THAT(list, HasSubstr("/choosy_at_its_minimum__fp32__"));
-  EXPECT_THAT(list, HasSubstr("/choosy_with_other_values__bf16_mixed__"));
-  EXPECT_THAT(list, Not(HasSubstr("choosy_with_other_values__fp32__")));
-  EXPECT_THAT(list, Not(HasSubstr("/flat")));
+class ContractProgram : public testing::Test {
+ protected:
+  /// What `ddprun-contract` with the choosy plugin prints for these arguments.
+  std::string list(const std::string& arguments, int expected_status = 0) {
+    const std::string command = DDPRUN_BUILD_DIR
+                                "/bin/ddprun-contract " DDPRUN_BUILD_DIR
+                                "/tests/plugins/choosy/choosy.so " +
+                                arguments + " --gtest_list_tests > " +
+                                (folder_.path() / "list").string() + " 2>&1";
+    const int status = std::system(command.c_str());
+    std::string printed = folder_.read("list");
+    EXPECT_EQ(WEXITSTATUS(status), expected_status) << printed;
+    return printed;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ContractProgram, TriesAStrategyWithItsDefaultsItsMinimumAndItsOtherValues) {
+  const std::string cases = list("");
+  EXPECT_THAT(cases, HasSubstr("/choosy__fp32__"));
+  EXPECT_THAT(cases, HasSubstr("/choosy_at_its_minimum__fp32__"));
+  EXPECT_THAT(cases, HasSubstr("/choosy_with_other_values__bf16_mixed__"));
+  EXPECT_THAT(cases, Not(HasSubstr("choosy_with_other_values__fp32__")));
+  EXPECT_THAT(cases, Not(HasSubstr("/flat")));
+}
+
+TEST_F(ContractProgram, AFilterChoosesAmongThePluginsCases) {
+  const std::string cases = list("--gtest_filter='*bf16_mixed*-*minimum*'");
+  EXPECT_THAT(cases, HasSubstr("/choosy__bf16_mixed__"));
+  EXPECT_THAT(cases, Not(HasSubstr("choosy__fp32__")));
+  EXPECT_THAT(cases, Not(HasSubstr("at_its_minimum")));
+  EXPECT_THAT(cases, Not(HasSubstr("/flat")));
+}
+
+TEST_F(ContractProgram, OptionsOfThePluginStandBehindIt) {
+  const std::string cases = list("turned=true");
+  EXPECT_THAT(cases, HasSubstr("/choosy__bf16_mixed__"));
+  EXPECT_THAT(cases, Not(HasSubstr("/choosy__fp32__"))) << "it refuses that when it is turned";
+  EXPECT_THAT(list("tunred=true", 2), HasSubstr("did you mean 'turned'?"));
+  EXPECT_THAT(list("turned", 2), HasSubstr("an option of a plugin is KEY=VALUE"));
 }
 
 }  // namespace

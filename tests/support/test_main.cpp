@@ -137,10 +137,13 @@ class OneByOne : public testing::EmptyTestEventListener {
 
 /// A program with arguments of its own defines it, and removes them.
 void take_arguments(int& argc, char** argv) __attribute__((weak));
+/// The same for one that leaves out cases, once GoogleTest knows them all.
+void narrow_cases() __attribute__((weak));
 
 int main(int argc, char** argv) {
   if (take_arguments != nullptr) take_arguments(argc, argv);
   testing::InitGoogleTest(&argc, argv);
+  if (narrow_cases != nullptr) narrow_cases();
   install_handlers();
   watch("the start");
   auto* const unit_test = testing::UnitTest::GetInstance();
