@@ -5,10 +5,11 @@
 
 #include <chrono>
 #include <memory>
+#include <tuple>
 
 #include "ddprun/base/descriptor.h"
-#include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
+#include "support/free_port.h"
 
 namespace ddprun::test::joined_launch_test {
 namespace {
@@ -20,11 +21,7 @@ using Words = std::vector<std::string>;
 /// A launch of `size` ranks at one port, of which those that are started have a folder each.
 class Launch {
  public:
-  explicit Launch(int size) : size_(size) {
-    const auto [fd, port] = listen_on_free_port();
-    listener_ = Descriptor(fd);
-    port_ = port;
-  }
+  explicit Launch(int size) : size_(size) { std::tie(listener_, port_) = listen_on_free_port(); }
   /// Until then something else listens at the port and says nothing.
   void free_port() { listener_ = Descriptor(); }
   DdprunProcess& start(int rank, const Words& words) {

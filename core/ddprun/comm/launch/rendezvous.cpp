@@ -32,18 +32,20 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 std::string place_of(const RankInfo& info) {
-  return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
-         ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
+  const std::string rank = fmt::format("rank {} of {}", info.rank, info.world_size);
+  if (info.sockets) return rank;
+  return fmt::format("{}, store at {}:{}", rank, info.master_addr, info.master_port);
 }
 
 /// Throws CommError if too few file descriptors are left for the sockets and files of a rank's
 /// connections. Without this check the shortage shows somewhere within the store or the backend, as
 /// a port that is taken or a rank that does not come.
 void check_descriptors(const RankInfo& info) {
-  // A socket to every rank, and on rank 0 one of the store's to every rank; the rest is event
-  // loops, the store's own ends and shared memory.
+  // A socket to every rank, and on rank 0 one of the store's to every rank that is not here yet;
+  // the rest is event loops, the store's own ends and shared memory.
   constexpr int kOfOneself = 10;
-  const int needed = kOfOneself + (info.rank == 0 ? 2 : 1) * info.world_size;
+  const bool connects = info.rank == 0 && !info.sockets;
+  const int needed = kOfOneself + (connects ? 2 : 1) * info.world_size;
   const int left = free_descriptors(needed);
   if (left >= needed) return;
   rlimit limit = {};
@@ -58,6 +60,7 @@ void check_descriptors(const RankInfo& info) {
 /// The address of this host on the way to the master: what the others can reach, and of the network
 /// that the user meant.
 std::string local_address(const RankInfo& info) {
+  if (info.sockets) return "127.0.0.1";  // all ranks are on this host
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -138,16 +141,18 @@ Descriptor listen_for_ranks(const RankInfo& info) {
 
 /// A connection to the store of the run; on rank 0, unless the launcher serves it, with the server.
 StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
-  const bool serves = info.rank == 0 && !info.agent_store;
-  std::unique_ptr<StoreServer> server;
-  if (serves) {
-    server = std::make_unique<StoreServer>(info.listen_fd >= 0 ? Descriptor(info.listen_fd)
-                                                               : listen_for_ranks(info));
-  }
-  const StorePlace place = {serves ? "127.0.0.1" : info.master_addr, info.master_port,
-                            place_of(info), info.agent_store ? "the launcher's agent" : "rank 0"};
+  StorePlace place = {info.master_addr, info.master_port, place_of(info),
+                      info.agent_store ? "the launcher's agent" : "rank 0"};
   if (info.agent_store) check_agent_store(place, timeout, info.rank, ::getppid());
-  return c10::make_intrusive<StoreClient>(place, timeout, std::move(server));
+  const bool serves = info.rank == 0 && !info.agent_store;
+  if (!serves && !info.sockets) return c10::make_intrusive<StoreClient>(place, timeout);
+  StoreSockets own = std::move(info.sockets ? *info.sockets : make_store_sockets(1)[0]);
+  place.port = 0;
+  return c10::make_intrusive<StoreClient>(
+      place, timeout, std::move(own.client),
+      serves ? std::make_unique<StoreServer>(std::move(own.served),
+                                             info.sockets ? Descriptor() : listen_for_ranks(info))
+             : nullptr);
 }
 
 /// The store of the run. The runs of a joined launch follow one another at one port, so its store
@@ -192,29 +197,6 @@ std::string read_decision(c10d::Store& store, const RankInfo& info) {
 }
 
 }  // namespace
-
-std::pair<int, int> listen_on_free_port() {
-  Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (listener.get() < 0 || ::bind(listener.get(), generic, length) != 0 ||
-      ::listen(listener.get(), SOMAXCONN) != 0 ||
-      ::getsockname(listener.get(), generic, &length) != 0) {
-    const bool none_left = errno == EMFILE || errno == ENFILE;
-    throw CommError(
-        {.what = none_left ? "no file descriptor is left for the store of a run"
-                           : "no port to listen on",
-         .where = "127.0.0.1",
-         .got = std::strerror(errno),
-         .expected = none_left ? "a socket more" : "a free TCP port on the loopback interface",
-         .hint = none_left ? "`ulimit -n 4096` raises the limit"
-                           : "`ip address show lo` says whether it is up"});
-  }
-  return {listener.take(), ntohs(address.sin_port)};
-}
 
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
                                       const std::string& run_id, const std::string& host,

@@ -105,12 +105,18 @@ std::int64_t nanoseconds(milliseconds time) { return std::chrono::nanoseconds(ti
 
 }  // namespace
 
-StoreClient::StoreClient(StorePlace place, milliseconds timeout,
-                         std::unique_ptr<StoreServer> server)
-    : Store(timeout), server_(std::move(server)), place_(std::move(place)) {
+StoreClient::StoreClient(StorePlace place, milliseconds timeout)
+    : Store(timeout), place_(std::move(place)) {
   const LaunchBoard::Wait waiting;
   connect(now_ns() + nanoseconds(timeout));
 }
+
+StoreClient::StoreClient(StorePlace place, milliseconds timeout, Descriptor connected,
+                         std::unique_ptr<StoreServer> server)
+    : Store(timeout),
+      server_(std::move(server)),
+      place_(std::move(place)),
+      socket_(std::move(connected)) {}
 
 void StoreClient::connect(std::int64_t deadline_ns) {
   addrinfo hints{};
@@ -240,6 +246,7 @@ T StoreClient::ask(const std::string& request) {
 }
 
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
+  if (place_.port == 0) return c10::intrusive_ptr<Store>::reclaim_copy(this);
   return c10::make_intrusive<StoreClient>(place_, timeout_);
 }
 

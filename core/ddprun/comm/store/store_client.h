@@ -15,10 +15,10 @@ namespace ddprun {
 
 /// Where a run's store is, and how errors speak of it.
 struct StorePlace {
-  std::string host;
-  int port = 0;
-  std::string where;   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
-  std::string server;  ///< who serves it: "rank 0", "the launcher's agent"
+  std::string host = {};
+  int port = 0;             ///< 0: its connections are handed down
+  std::string where = {};   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
+  std::string server = {};  ///< who serves it: "rank 0", "the launcher's agent"
 };
 
 /// Speaks the protocol of c10d's TCPStore, so it reaches StoreServer and the store of torchrun's
@@ -29,11 +29,14 @@ struct StorePlace {
 /// DistStoreError. After a CommError every later call throws the same.
 class StoreClient final : public c10d::Store {
  public:
-  /// Connects; tries until a store answers. `timeout` limits that, and later each answer. `server`
-  /// is the store's, on the rank that serves it; it ends with this object.
-  StoreClient(StorePlace place, std::chrono::milliseconds timeout,
+  /// Connects; tries until a store answers. `timeout` limits that, and later each answer.
+  StoreClient(StorePlace place, std::chrono::milliseconds timeout);
+  /// Over a connection that is there (StoreSockets::client). `server` is the store's, on the rank
+  /// that serves it; it ends with this object.
+  StoreClient(StorePlace place, std::chrono::milliseconds timeout, Descriptor connected,
               std::unique_ptr<StoreServer> server = nullptr);
 
+  /// One with a connection of its own where the place has a port, else this one.
   c10::intrusive_ptr<Store> clone() override;
   using Store::set;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;

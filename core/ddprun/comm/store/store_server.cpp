@@ -11,11 +11,13 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "ddprun/base/error.h"
 #include "ddprun/comm/store/store_protocol.h"
 
 namespace ddprun {
@@ -94,8 +96,10 @@ struct Connection {
 
 class Loop {
  public:
-  Loop(Descriptor listener, int stop) : listener_(std::move(listener)), stop_(stop) {
+  Loop(std::vector<Descriptor> connected, Descriptor listener, int stop)
+      : listener_(std::move(listener)), stop_(stop) {
     ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);  // a client may be gone before accept()
+    for (Descriptor& each : connected) connections_.emplace_back(std::move(each));
   }
 
   void run() {
@@ -258,9 +262,27 @@ class Loop {
 
 }  // namespace
 
-StoreServer::StoreServer(Descriptor listener)
+std::vector<StoreSockets> make_store_sockets(int ranks) {
+  std::vector<StoreSockets> sockets(ranks);
+  for (StoreSockets& each : sockets) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+      throw CommError({.what = "no file descriptor is left for the store of a run",
+                       .where = std::to_string(ranks) + " ranks on this host",
+                       .got = std::strerror(errno),
+                       .expected = "two sockets a rank",
+                       .hint = "`ulimit -n 4096` raises the limit"});
+    }
+    each.client = Descriptor(ends[0]);
+    sockets[0].served.emplace_back(ends[1]);
+  }
+  return sockets;
+}
+
+StoreServer::StoreServer(std::vector<Descriptor> connected, Descriptor listener)
     : stop_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([loop = std::make_shared<Loop>(std::move(listener), stop_.get())] { loop->run(); }) {}
+      thread_([loop = std::make_shared<Loop>(std::move(connected), std::move(listener),
+                                             stop_.get())] { loop->run(); }) {}
 
 StoreServer::~StoreServer() {
   const std::uint64_t one = 1;
