@@ -13,6 +13,7 @@
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/comm/store/foreign_text.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/exit_status.h"
@@ -158,7 +159,9 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
   std::vector<json> plans;
   std::set<std::string> keys;
   for (const std::string& text : texts) {
-    plans.push_back(json::parse(text));
+    const std::string where = fmt::format("rank {} of {}, {}", plans.size(), texts.size(), kTopic);
+    plans.push_back(read_foreign(
+        text, where, [](const json& plan) { return json(plan.get<json::object_t>()); }));
     for (const auto& [key, value] : plans.back().items()) keys.insert(key);
   }
   std::vector<std::string> differences;
@@ -189,7 +192,9 @@ int agree_on_plan(const RankInfo& joined, std::string_view command,
   const std::string decision =
       decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
   if (decision == kAgreed) return kExitDone;
-  std::cerr << "error: " << ConfigError(json::parse(decision).get<ErrorText>()).what() << std::endl;
+  const auto refusal = read_foreign(decision, fmt::format("{}, {}", place_text(joined), kTopic),
+                                    [](const json& text) { return text.get<ErrorText>(); });
+  std::cerr << "error: " << ConfigError(refusal).what() << std::endl;
   stay(joined);
   return kExitUsage;
 }

@@ -1,4 +1,4 @@
-// A TCP port that nobody uses, for launches that are joined.
+// A TCP port that nobody uses, for launches that are joined, and connections to it.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,5 +27,16 @@ inline std::pair<Descriptor, int> listen_on_free_port() {
 }
 
 inline int free_port() { return listen_on_free_port().second; }
+
+/// A connection to what listens there on this host; none if nobody does.
+inline Descriptor connection_to(int port, const char* host = "127.0.0.1") {
+  Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  ::inet_pton(AF_INET, host, &address.sin_addr);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  return ::connect(fd.get(), generic, sizeof address) == 0 ? std::move(fd) : Descriptor();
+}
 
 }  // namespace ddprun::test

@@ -238,6 +238,18 @@ TEST(Connect, SaysThatThePortIsTaken) {
   EXPECT_THAT(ends, ElementsAre(0, 0));
 }
 
+TEST(Connect, TheStoreListensAtTheMastersAddressAlone) {
+  const int port = free_port();
+  const auto ends = run_process_ranks(2, [&](const RankInfo& own) {
+    const auto group = connect(joined(own, port), {}, "run");
+    const bool here = test::connection_to(port).get() >= 0;
+    const bool beside = test::connection_to(port, "127.0.0.2").get() >= 0;
+    group->shutdown();
+    return here && !beside ? 0 : 1;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
+}
+
 TEST(Connect, RefusesAnUnknownInterfaceAndHost) {
   CommConfig config;
   config.backend = BackendKind::gloo;

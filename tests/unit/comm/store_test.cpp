@@ -2,10 +2,8 @@
 // else may listen at its port.
 #include "ddprun/comm/store/store_client.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,13 +17,16 @@
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
 #include "support/free_port.h"
+#include "support/served_store.h"
 
 namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
+using test::connection_to;
 using test::free_port;
 using test::listen_on_free_port;
+using test::Served;
 using testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -35,27 +36,6 @@ StorePlace place_of(int port) {
 
 StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
   return c10::make_intrusive<StoreClient>(place_of(port), timeout);
-}
-
-/// A server of ours on a free port.
-struct Served {
-  Served() {
-    auto [listener, free_port] = listen_on_free_port();
-    port = free_port;
-    server = std::make_unique<StoreServer>(std::vector<Descriptor>(), std::move(listener));
-  }
-  int port = 0;
-  std::unique_ptr<StoreServer> server;
-};
-
-Descriptor connection_to(int port) {
-  Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return fd;
 }
 
 /// What `call` throws, and that it did so within three seconds.

@@ -32,6 +32,11 @@ struct RankInfo {
   bool agent_store = false;
   /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
   std::string launcher = kOwnLauncher;
+  /// What whoever connects to rank 0's store must know; empty: whoever reaches it is trusted.
+  std::string secret = {};
+
+  /// "rank 1 of 2, store at 127.0.0.1:29500"
+  std::string place() const;
 };
 
 /// Connects this rank to all others, on config.backend. `auto` takes shm if all ranks are on this

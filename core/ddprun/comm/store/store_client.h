@@ -19,6 +19,7 @@ struct StorePlace {
   int port = 0;             ///< 0: its connections are handed down
   std::string where = {};   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
   std::string server = {};  ///< who serves it: "rank 0", "the launcher's agent"
+  std::string secret = {};  ///< of the launch; empty: there is none
 };
 
 /// Speaks the protocol of c10d's TCPStore, so it reaches StoreServer and the store of torchrun's
@@ -57,10 +58,14 @@ class StoreClient final : public c10d::Store {
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.
   bool greet(std::int64_t deadline_ns);
+  /// Both ends prove that they know the secret.
+  void exchange_proofs(std::int64_t deadline_ns);
   void send(const std::string& request);
   /// Fills `data`. Returns false if no byte came until then.
   bool receive(void* data, std::size_t size, std::int64_t deadline_ns);
-  /// As receive(), within the time limit of an answer.
+  /// As receive(), but if nothing came until then, throws.
+  void receive_all(void* data, std::size_t size, std::int64_t deadline_ns);
+  /// As receive_all(), within the time limit of an answer.
   void fill(void* data, std::size_t size);
   /// Sends a request and returns the answer: a number, or the bytes of a value.
   template <typename T>

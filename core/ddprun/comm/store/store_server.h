@@ -1,6 +1,7 @@
 // Serves the store of a run, through which its ranks find each other, on a thread of its own.
 #pragma once
 
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,11 +20,14 @@ std::vector<StoreSockets> make_store_sockets(int ranks);
 
 /// Speaks the protocol of c10d's TCPStore, as far as StoreClient does. c10d's own server asks the
 /// name service for the name of each client, one after the other, on the thread that serves all of
-/// them; this one asks nobody and waits for nobody. A client that says nothing costs a descriptor.
+/// them; this one asks nobody and waits for nobody. Requests, values, and all that it keeps have
+/// limits (store_protocol.h); who exceeds them loses its connection.
 class StoreServer {
  public:
-  /// `connected`: connections that are there. `listener`: a socket that listens for more, or none.
-  explicit StoreServer(std::vector<Descriptor> connected, Descriptor listener = Descriptor());
+  /// `connected`: connections that are there. `listener`: a socket that listens for more, or none;
+  /// who comes by it must know the `secret`, if there is one, before it is served.
+  explicit StoreServer(std::vector<Descriptor> connected, Descriptor listener = Descriptor(),
+                       std::string secret = {});
   /// Closes all connections.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
