@@ -33,6 +33,8 @@ constexpr std::size_t kShown = 8;
 /// How long a rank stays for the others to hear that they refuse: it may serve the store, or its
 /// launcher may end them when it ends. They are still planning.
 constexpr double kStayS = 5;
+/// How long a rank that refuses looks for the store, to tell the others.
+constexpr double kTellS = 10;
 
 /// Hashes of libraries, each read once, however many rows use it.
 class LibraryHashes {
@@ -208,7 +210,7 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
                           .expected = "an experiment that every rank can run",
                           .hint = kHint};
   try {
-    impose_in_launch(*joined, kTopic, json(text).dump(), CommConfig{}.timeout_s);
+    impose_in_launch(*joined, kTopic, json(text).dump(), kTellS);
     stay(*joined);
   } catch (const std::exception& failure) {
     spdlog::debug("the other ranks could not be told: {}", failure.what());

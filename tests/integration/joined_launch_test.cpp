@@ -152,6 +152,31 @@ void expect_different_calls(const std::string& fault, const std::string& backend
 
 bool listens(int port) { return connection_to(port).get() >= 0; }
 
+TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {
+  Launch two(2), three(3);
+  two.free_port();
+  three.join(two);
+  DdprunProcess& first = two.start(0, {"one.yaml", "--set", "world.size=2"});
+  DdprunProcess& second = three.start(1, {"one.yaml", "--set", "world.size=3"});
+  for (DdprunProcess* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(20), 2) << rank->err();
+    EXPECT_THAT(rank->err(), HasSubstr("the ranks of this launch were told different numbers"));
+  }
+}
+
+TEST(JoinedLaunch, ARankThatIsTakenIsSaidAtOnce) {
+  Launch launch(2);
+  launch.free_port();
+  DdprunProcess& first = launch.start(0, {"one.yaml"});
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
+  StoreClient client({"127.0.0.1", launch.port(), "rank 1", "rank 0"}, std::chrono::seconds(5));
+  client.compareSet("ddprun/seat/1", "", "process 7 of host elsewhere");
+  DdprunProcess& second = launch.start(1, {"one.yaml"});
+  EXPECT_EQ(second.wait(20), 1) << second.err();
+  EXPECT_THAT(second.err(), AllOf(HasSubstr("another process has the rank of this one"),
+                                  HasSubstr("process 7 of host elsewhere is rank 1")));
+}
+
 const Words kSecret = {"DDPRUN_SECRET=correct horse battery staple"};
 
 /// A process of another user who has no rights, which does `what` and ends with what that returns,

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <climits>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -19,6 +20,7 @@
 #include "ddprun/comm/launch/master_address.h"
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"
 
@@ -71,6 +73,33 @@ void say_who_is_trusted(const RankInfo& info) {
                info.agent_store ? ", as torchrun trusts it" : " (DDPRUN_SECRET gives it one)");
 }
 
+/// Refuses a rank that another process has already, and another number of ranks than that of who
+/// came first.
+void take_seat(c10d::Store& store, const RankInfo& info) {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string own = fmt::format("process {} of host {}", ::getpid(), host);
+  const std::string seated =
+      store.compareSet(fmt::format("ddprun/seat/{}", info.rank), std::string(), own);
+  if (seated != own) {
+    throw CommError({.what = "another process has the rank of this one",
+                     .where = info.place(),
+                     .got = fmt::format("{} is rank {}, and this is {}", seated, info.rank, own),
+                     .expected = "a rank for each process",
+                     .hint =
+                         "the launcher's variables name a rank twice, or another launch meets at "
+                         "this port: choose another MASTER_PORT"});
+  }
+  const std::string size = std::to_string(info.world_size);
+  const std::string first = store.compareSet("ddprun/size", std::string(), size);
+  if (first == size) return;
+  throw ConfigError({.what = "the ranks of this launch were told different numbers of ranks",
+                     .where = info.place(),
+                     .got = fmt::format("{} of this rank; {} of who came first", size, first),
+                     .expected = "one number",
+                     .hint = "WORLD_SIZE or its like must be the same for every rank"});
+}
+
 /// The store of the run. The runs of a joined launch follow one another at one port, so its store
 /// stays open until the process ends: were it opened anew for each run, a rank that is ahead would
 /// join the next run in the last one's store, just before rank 0 closes that.
@@ -83,6 +112,8 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   if (store) return store;
   if (info.rank == 0 && info.secret.empty() && !info.sockets) say_who_is_trusted(info);
   store = open_store(info, timeout);
+  // An agent numbers its ranks, and its store stays when it starts them again.
+  if (!info.agent_store) take_seat(*store, info);
   return store;
 }
 
@@ -158,7 +189,13 @@ std::string decide_in_launch(
   try {
     store->wait({kDecision}, timeout);
   } catch (const c10::Error&) {  // the time is over
-    wait_for_ranks(*store, keys, to_milliseconds(0), info.place() + ", " + topic);
+    const std::string where = info.place() + ", " + topic;
+    check_all_came(*store, keys, timeout, where);
+    throw TimeoutError({.what = "no rank has decided for all",
+                        .where = where,
+                        .got = fmt::format("no decision within {:g} s", timeout_s),
+                        .expected = "the decision of the rank that came last",
+                        .hint = "that rank failed or hangs: see the messages of the others"});
   }
   return read_decision(*store, info);
 }

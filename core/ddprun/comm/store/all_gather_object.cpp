@@ -71,18 +71,25 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where,
                     const std::vector<int>& members) {
   try {
-    return store.wait(keys, timeout);
+    store.wait(keys, timeout);
   } catch (const c10::Error&) {  // the time is over
+    check_all_came(store, keys, timeout, where, members);
   }
+}
+
+void check_all_came(c10d::Store& store, const std::vector<std::string>& keys,
+                    std::chrono::milliseconds waited, const std::string& where,
+                    const std::vector<int>& members) {
   std::vector<int> missing;
   for (int rank = 0; rank < std::ssize(keys); ++rank) {
     if (!store.check({keys[rank]})) missing.push_back(members.empty() ? rank : members[rank]);
   }
+  if (missing.empty()) return;
   throw TimeoutError(
       {.what = "not all ranks came",
        .where = where,
        .got = fmt::format("{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(),
-                          keys.size(), std::round(static_cast<double>(timeout.count()) * 1e-2) * 0.1,
+                          keys.size(), std::round(static_cast<double>(waited.count()) * 1e-2) * 0.1,
                           fmt::join(missing, ", ")),
        .expected = "all of them",
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});

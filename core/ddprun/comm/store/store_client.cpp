@@ -137,15 +137,17 @@ StoreClient::StoreClient(StorePlace place, milliseconds timeout, Descriptor conn
       socket_(std::move(connected)) {}
 
 void StoreClient::connect(std::int64_t deadline_ns) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed =
-      ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(found, &::freeaddrinfo);
-  std::string cause = failed != 0 ? ::gai_strerror(failed) : "";
-  while (failed == 0) {
-    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  std::string cause;
+  while (true) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int failed =  // the name of a host that starts may not be known yet
+        ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
+    if (failed != 0) cause = ::gai_strerror(failed);
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(
+        failed == 0 ? found : nullptr, &::freeaddrinfo);
+    for (const addrinfo* each = results.get(); each != nullptr; each = each->ai_next) {
       socket_ = connect_to(*each, deadline_ns);
       if (socket_.get() < 0) {
         cause = std::strerror(errno);
@@ -158,13 +160,12 @@ void StoreClient::connect(std::int64_t deadline_ns) {
     if (now_ns() >= deadline_ns) break;
     std::this_thread::sleep_for(kRetry);
   }
-  throw CommError(
-      {.what = "the store of this run cannot be reached",
-       .where = place_.where,
-       .got = cause + (failed == 0 ? fmt::format(", for {:g} s", timeout_.count() * 1e-3) : ""),
-       .expected = fmt::format("a store at {}, port {}", place_.host, place_.port),
-       .hint = place_.server + " serves it: is it running, and are MASTER_ADDR and "
-                               "MASTER_PORT its own?"});
+  throw CommError({.what = "the store of this run cannot be reached",
+                   .where = place_.where,
+                   .got = fmt::format("{}, for {:g} s", cause, timeout_.count() * 1e-3),
+                   .expected = fmt::format("a store at {}, port {}", place_.host, place_.port),
+                   .hint = place_.server + " serves it: is it running, and are MASTER_ADDR and "
+                                           "MASTER_PORT its own?"});
 }
 
 bool StoreClient::greet(std::int64_t deadline_ns) {
