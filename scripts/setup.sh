@@ -79,6 +79,7 @@ libcli11-dev              file    include/CLI/CLI.hpp
 nlohmann-json3-dev        file    include/nlohmann/json.hpp
 libhwy-dev                file    include/hwy/highway.h
 libxxhash-dev             file    include/xxhash.h
+libsodium-dev             file    include/sodium.h
 libgtest-dev              file    include/gtest/gtest.h
 libgmock-dev              file    include/gmock/gmock.h
 libbenchmark-dev          file    include/benchmark/benchmark.h

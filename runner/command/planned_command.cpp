@@ -30,8 +30,12 @@ int run_planned(const Request& request, const PlannedCommand& command) {
     return refuse_plan(joined, fmt::format("{}", fmt::join(refusals, "\nerror: ")));
   }
   if (joined) {
-    const int status = agree_on_plan(*joined, command.name, files);
-    if (status != kExitDone) return status;
+    try {
+      const int status = agree_on_plan(*joined, command.name, files);
+      if (status != kExitDone) return status;
+    } catch (const ConfigError& error) {
+      return refuse_plan(joined, error.what());
+    }
   }
   return command.run(std::move(files), std::move(joined));
 }

@@ -7,6 +7,7 @@
 
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/foreign_text.h"
 
 namespace ddprun {
 
@@ -42,11 +43,13 @@ std::vector<FailureReport> failures_of_all(const RankInfo& info, const std::stri
   const std::string topic = "failed " + run_id;
   const std::string texts = decide_in_launch(info, topic, to_json(own).dump(), limit_s, all);
   if (info.rank == 0) wait_until_heard(info, topic, limit_s);  // it may serve the store
-  std::vector<FailureReport> failures;
-  for (const json& text : json::parse(texts)) {
-    failures.push_back(failure_from_json(json::parse(text.get<std::string>())));
-  }
-  return failures;
+  return read_foreign(texts, info.place() + ", " + topic, [](const json& list) {
+    std::vector<FailureReport> failures;
+    for (const json& text : list) {
+      failures.push_back(failure_from_json(json::parse(text.get<std::string>())));
+    }
+    return failures;
+  });
 }
 
 bool is_memory(const FailureReport& failure) { return failure.kind == FailureKind::out_of_memory; }

@@ -13,6 +13,7 @@
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/comm/store/foreign_text.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/exit_status.h"
@@ -32,6 +33,8 @@ constexpr std::size_t kShown = 8;
 /// How long a rank stays for the others to hear that they refuse: it may serve the store, or its
 /// launcher may end them when it ends. They are still planning.
 constexpr double kStayS = 5;
+/// How long a rank that refuses looks for the store, to tell the others.
+constexpr double kTellS = 10;
 
 /// Hashes of libraries, each read once, however many rows use it.
 class LibraryHashes {
@@ -158,7 +161,9 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
   std::vector<json> plans;
   std::set<std::string> keys;
   for (const std::string& text : texts) {
-    plans.push_back(json::parse(text));
+    const std::string where = fmt::format("rank {} of {}, {}", plans.size(), texts.size(), kTopic);
+    plans.push_back(read_foreign(
+        text, where, [](const json& plan) { return json(plan.get<json::object_t>()); }));
     for (const auto& [key, value] : plans.back().items()) keys.insert(key);
   }
   std::vector<std::string> differences;
@@ -189,7 +194,9 @@ int agree_on_plan(const RankInfo& joined, std::string_view command,
   const std::string decision =
       decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
   if (decision == kAgreed) return kExitDone;
-  std::cerr << "error: " << ConfigError(json::parse(decision).get<ErrorText>()).what() << std::endl;
+  const auto refusal = read_foreign(decision, fmt::format("{}, {}", place_text(joined), kTopic),
+                                    [](const json& text) { return text.get<ErrorText>(); });
+  std::cerr << "error: " << ConfigError(refusal).what() << std::endl;
   stay(joined);
   return kExitUsage;
 }
@@ -203,7 +210,7 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
                           .expected = "an experiment that every rank can run",
                           .hint = kHint};
   try {
-    impose_in_launch(*joined, kTopic, json(text).dump(), CommConfig{}.timeout_s);
+    impose_in_launch(*joined, kTopic, json(text).dump(), kTellS);
     stay(*joined);
   } catch (const std::exception& failure) {
     spdlog::debug("the other ranks could not be told: {}", failure.what());

@@ -161,7 +161,7 @@ std::string reason_of(const RankError& error, int rank, int world_size, pid_t pr
 }
 
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
-                     LaunchBoard& board, const std::vector<int>& close_in_child) {
+                     LaunchBoard& board, const std::function<void()>& close_others) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   const pid_t parent = getpid();
@@ -169,7 +169,7 @@ ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& si
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    for (const int fd : close_in_child) close(fd);
+    close_others();
     child_main(parent, info, body, signals, board, ends[1]);
   }
   const int error = errno;

@@ -71,7 +71,8 @@ struct ForkedRank {
 
 /// Forks a rank. The child runs `body` and never returns here. It dies with its parent
 /// (PR_SET_PDEATHSIG) and leaves Ctrl-C to it. It writes nothing to stdout, logs through the pipe,
-/// attaches to `board`, and closes `close_in_child`. Its events:
+/// and attaches to `board`. `close_others`: called in the child, closes what the parent holds of
+/// other ranks; it must not throw. Its events:
 ///   {"event":"progress","step":..,"steps":..,"figures":..}   rank 0, at most 10 a second
 ///   {"event":"log","level":..,"text":..}
 ///   {"event":"error","kind":..,"text":{"what":..,"where":..,..}}       then exit status 1
@@ -79,6 +80,6 @@ struct ForkedRank {
 ///   {"event":"done"}                                                   then exit status 0
 /// Throws std::system_error if the system has no process or pipe left.
 ForkedRank fork_rank(const RankInfo& info, const RankBody& body, SignalWatch& signals,
-                     LaunchBoard& board, const std::vector<int>& close_in_child);
+                     LaunchBoard& board, const std::function<void()>& close_others);
 
 }  // namespace ddprun

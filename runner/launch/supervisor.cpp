@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/store/store_server.h"
 #include "runner/launch/late_rank.h"
 #include "runner/launch/memory_words.h"
 
@@ -105,28 +107,22 @@ class Supervisor {
   };
 
   void start(int world_size, const RankBody& body) {
-    auto [listen_fd, port] = listen_on_free_port();
-    try {
-      for (int rank = 0; rank < world_size; ++rank) {
-        RankInfo info;
-        info.rank = info.local_rank = rank;
-        info.world_size = info.local_size = world_size;
-        info.master_port = port;
-        info.listen_fd = rank == 0 ? listen_fd : -1;
-        std::vector<int> not_the_childs;
-        for (const Rank& other : ranks_) not_the_childs.push_back(other.fd);
-        if (rank != 0) not_the_childs.push_back(listen_fd);
-        const ForkedRank forked = fork_rank(info, body, signals_, board_, not_the_childs);
-        Rank& started = ranks_.emplace_back();
-        started.rank = rank;
-        started.pid = forked.pid;
-        started.fd = forked.fd;
-      }
-    } catch (...) {
-      close(listen_fd);
-      throw;
+    std::vector<StoreSockets> sockets = make_store_sockets(world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      RankInfo info;
+      info.rank = info.local_rank = rank;
+      info.world_size = info.local_size = world_size;
+      info.sockets = std::make_shared<StoreSockets>(std::move(sockets[rank]));
+      const auto close_others = [&] {
+        sockets.clear();  // else a rank that has died would still seem to be there
+        for (const Rank& other : ranks_) close(other.fd);
+      };
+      const ForkedRank forked = fork_rank(info, body, signals_, board_, close_others);
+      Rank& started = ranks_.emplace_back();
+      started.rank = rank;
+      started.pid = forked.pid;
+      started.fd = forked.fd;
     }
-    close(listen_fd);
   }
 
   void wait_for_event() {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
+#include "support/free_port.h"
 
 namespace ddprun::test {
 namespace {
@@ -208,8 +208,7 @@ TEST(Command, NothingAskedShowsTheHelp) {
 std::vector<std::unique_ptr<DdprunProcess>> join_launch(TemporaryFolder (&folders)[2],
                                                         const std::vector<std::string>& words,
                                                         const std::string& shell_on_1 = ":") {
-  const auto [fd, port] = listen_on_free_port();
-  close(fd);
+  const int port = free_port();
   std::vector<std::unique_ptr<DdprunProcess>> ranks;
   for (const int rank : {0, 1}) {
     ranks.push_back(std::make_unique<DdprunProcess>(

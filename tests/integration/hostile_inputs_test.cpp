@@ -91,7 +91,7 @@ TEST(HostileInputs, WantOfProcIsSaid) {
 TEST(HostileInputs, FewDescriptorsAreNotBlamedOnThePort) {
   TemporaryFolder folder;
   folder.write("a.yaml", tiny_experiment("", 1));
-  const CommandResult run = run_after(folder, "ulimit -n 16", {"a.yaml", "--set", "world.size=4"});
+  const CommandResult run = run_after(folder, "ulimit -n 20", {"a.yaml", "--set", "world.size=4"});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, AllOf(HasSubstr("too few file descriptors"), HasSubstr("ulimit -n"),
                              Not(HasSubstr("MASTER_PORT"))));

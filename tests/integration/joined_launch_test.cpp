@@ -3,12 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <grp.h>
+#include <sys/socket.h>
+
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <tuple>
 
 #include "ddprun/base/descriptor.h"
-#include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/store_client.h"
+#include "ddprun/comm/store/store_protocol.h"
 #include "support/ddprun_command.h"
+#include "support/free_port.h"
 
 namespace ddprun::test::joined_launch_test {
 namespace {
@@ -20,10 +28,9 @@ using Words = std::vector<std::string>;
 /// A launch of `size` ranks at one port, of which those that are started have a folder each.
 class Launch {
  public:
-  explicit Launch(int size) : size_(size) {
-    const auto [fd, port] = listen_on_free_port();
-    listener_ = Descriptor(fd);
-    port_ = port;
+  explicit Launch(int size, Words environment = {})
+      : environment_(std::move(environment)), size_(size) {
+    std::tie(listener_, port_) = listen_on_free_port();
   }
   /// Until then something else listens at the port and says nothing.
   void free_port() { listener_ = Descriptor(); }
@@ -32,15 +39,20 @@ class Launch {
     folders_.back()->write("one.yaml", tiny_experiment());
     const std::string ranks = std::to_string(size_);
     const std::string own = std::to_string(rank);
-    processes_.push_back(std::make_unique<DdprunProcess>(
-        *folders_.back(), words,
-        Words{"RANK=" + own, "LOCAL_RANK=" + own, "WORLD_SIZE=" + ranks,
-              "LOCAL_WORLD_SIZE=" + ranks, "MASTER_ADDR=127.0.0.1",
-              "MASTER_PORT=" + std::to_string(port_)}));
+    Words environment = {"RANK=" + own,           "LOCAL_RANK=" + own,
+                         "WORLD_SIZE=" + ranks,   "LOCAL_WORLD_SIZE=" + ranks,
+                         "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port_)};
+    environment.insert(environment.end(), environment_.begin(), environment_.end());
+    processes_.push_back(
+        std::make_unique<DdprunProcess>(*folders_.back(), words, std::move(environment)));
     return *processes_.back();
   }
+  int port() const { return port_; }
+  /// Its ranks meet those of the other one.
+  void join(const Launch& other) { port_ = other.port_; }
 
  private:
+  const Words environment_;
   int size_;
   int port_ = 0;
   Descriptor listener_;
@@ -136,6 +148,165 @@ void expect_different_calls(const std::string& fault, const std::string& backend
     EXPECT_THAT(rank->err(), AllOf(HasSubstr("the ranks called different collectives"),
                                    HasSubstr("; rank 1: all_reduce '")));
   }
+}
+
+bool listens(int port) { return connection_to(port).get() >= 0; }
+
+TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {
+  Launch two(2), three(3);
+  two.free_port();
+  three.join(two);
+  DdprunProcess& first = two.start(0, {"one.yaml", "--set", "world.size=2"});
+  DdprunProcess& second = three.start(1, {"one.yaml", "--set", "world.size=3"});
+  for (DdprunProcess* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(20), 2) << rank->err();
+    EXPECT_THAT(rank->err(), HasSubstr("the ranks of this launch were told different numbers"));
+  }
+}
+
+TEST(JoinedLaunch, ARankThatIsTakenIsSaidAtOnce) {
+  Launch launch(2);
+  launch.free_port();
+  DdprunProcess& first = launch.start(0, {"one.yaml"});
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
+  StoreClient client({"127.0.0.1", launch.port(), "rank 1", "rank 0"}, std::chrono::seconds(5));
+  client.compareSet("ddprun/seat/1", "", "process 7 of host elsewhere");
+  DdprunProcess& second = launch.start(1, {"one.yaml"});
+  EXPECT_EQ(second.wait(20), 1) << second.err();
+  EXPECT_THAT(second.err(), AllOf(HasSubstr("another process has the rank of this one"),
+                                  HasSubstr("process 7 of host elsewhere is rank 1")));
+}
+
+const Words kSecret = {"DDPRUN_SECRET=correct horse battery staple"};
+
+/// A process of another user who has no rights, which does `what` and ends with what that returns,
+/// or is killed with this object.
+class Stranger {
+ public:
+  explicit Stranger(const std::function<int()>& what) {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    constexpr uid_t kNobody = 65533;
+    if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+        setresuid(kNobody, kNobody, kNobody) != 0) {
+      _exit(99);
+    }
+    _exit(what());
+  }
+  ~Stranger() {
+    if (!ended_) kill(pid_, SIGKILL);
+    if (!ended_) waitpid(pid_, nullptr, 0);
+  }
+  int wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    ended_ = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_;
+  bool ended_ = false;
+};
+
+/// What an unauthorised client may send first: a greeting, then the decision that all plans agree.
+std::string forged_decision() {
+  const auto text = [](const std::string& words) {
+    const std::uint64_t size = words.size();
+    return std::string(reinterpret_cast<const char*>(&size), sizeof size) + words;
+  };
+  using store_protocol::Query;
+  std::string bytes(1, static_cast<char>(Query::validate));
+  bytes.append(reinterpret_cast<const char*>(&store_protocol::kMagic), 4);
+  bytes += static_cast<char>(Query::set);
+  return bytes + text("/ddprun/comparing experiments/decision") + text("agreed");
+}
+
+/// Sends it, and returns how many bytes come back before the connection is closed.
+int answers_to(int port, const std::string& bytes) {
+  const Descriptor end = connection_to(port);
+  ssize_t n = ::send(end.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  int answers = 0;
+  for (char byte; n > 0 && (n = ::recv(end.get(), &byte, 1, 0)) > 0;) ++answers;
+  return answers;
+}
+
+TEST(JoinedLaunch, AnotherUserGetsNothingWithoutTheSecret) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  Launch launch(2, kSecret);
+  launch.free_port();
+  DdprunProcess& first = launch.start(0, {"one.yaml", "--set", "model.heads=4"});
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
+  Stranger stranger([port = launch.port()] {
+    const std::string random(64, 'x');
+    const std::string prove(1, static_cast<char>(store_protocol::Query::prove));
+    if (answers_to(port, forged_decision()) != 0) return 1;
+    return answers_to(port, prove + random) == 64 ? 0 : 2;  // a random number, and a refusal
+  });
+  EXPECT_EQ(stranger.wait(), 0);
+  // The other rank still decides: nobody has written that the two agree.
+  DdprunProcess& second = launch.start(1, {"one.yaml", "--set", "model.heads=2"});
+  for (DdprunProcess* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(20), 2) << rank->err();
+    EXPECT_THAT(rank->err(), HasSubstr("the ranks of this launch would run different experiments"));
+  }
+}
+
+TEST(JoinedLaunch, AFloodOfAnotherUserDisturbsNobody) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  Launch launch(2, kSecret);
+  launch.free_port();
+  const Words words = {"one.yaml", "--set", "world.timeout_s=20"};
+  DdprunProcess& first = launch.start(0, words);
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
+  const Stranger stranger([port = launch.port()]() -> int {
+    std::vector<Descriptor> ends(500);
+    const std::string bytes = forged_decision() + std::string(100'000, '\0');
+    for (std::size_t i = 0;; i = (i + 1) % ends.size()) {
+      ends[i] = connection_to(port);
+      if (i % 2 == 0) ::send(ends[i].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+  });
+  DdprunProcess& second = launch.start(1, words);
+  EXPECT_EQ(first.wait(60), 0) << first.err();
+  EXPECT_EQ(second.wait(60), 0) << second.err();
+}
+
+TEST(JoinedLaunch, ARankWithoutTheSecretIsToldSo) {
+  Launch with_secret(2, kSecret);
+  with_secret.free_port();
+  with_secret.start(0, {"one.yaml"});
+  Launch without(2);
+  without.join(with_secret);
+  DdprunProcess& second = without.start(1, {"one.yaml"});
+  EXPECT_EQ(second.wait(20), 1) << second.err();
+  EXPECT_THAT(second.err(), HasSubstr("the store of this run asks for a secret"));
+}
+
+TEST(JoinedLaunch, WithoutASecretOneLineSaysWhoIsTrusted) {
+  for (const bool secret : {false, true}) {
+    Launch launch(2, secret ? kSecret : Words{});
+    launch.free_port();
+    DdprunProcess& first = launch.start(0, {"one.yaml"});
+    DdprunProcess& second = launch.start(1, {"one.yaml"});
+    EXPECT_EQ(first.wait(60), 0) << first.err();
+    EXPECT_EQ(second.wait(60), 0) << second.err();
+    EXPECT_EQ(first.err().find("its network is trusted") == std::string::npos, secret);
+    EXPECT_EQ(second.err(), "");
+  }
+}
+
+TEST(JoinedLaunch, ATextThatIsNotOursIsAnErrorAndNoException) {
+  Launch launch(2);
+  launch.free_port();
+  DdprunProcess& first = launch.start(0, {"one.yaml"});
+  ASSERT_TRUE(eventually(20, [&] { return listens(launch.port()); })) << first.err();
+  StoreClient client({"127.0.0.1", launch.port(), "stranger", "rank 0"}, std::chrono::seconds(5));
+  client.compareSet("ddprun/comparing experiments/decision", "", "[1, 2]");
+  EXPECT_EQ(first.wait(20), 1);
+  EXPECT_THAT(first.err(),
+              AllOf(HasSubstr("error: a text in the store of this run is not ddprun's"),
+                    HasSubstr("where: rank 0 of 2, comparing experiments")));
 }
 
 TEST(JoinedLaunch, AMissingCollectiveIsNamed) {

@@ -4,10 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ddprun/base/descriptor.h"
 #include "ddprun/base/own_library.h"
-#include "ddprun/comm/launch/rendezvous.h"
 #include "support/ddprun_command.h"
+#include "support/free_port.h"
 
 namespace ddprun::test {
 namespace {
@@ -15,13 +14,6 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-
-/// A port for the store of a launch: launches of other tests may run at the same time.
-std::string free_port() {
-  const auto [fd, port] = listen_on_free_port();
-  const Descriptor closed(fd);
-  return std::to_string(port);
-}
 
 class Mpi : public testing::Test {
  protected:
@@ -37,7 +29,7 @@ class Mpi : public testing::Test {
   /// `ranks` ranks of ddprun, as a launch of mpirun. Rank 0 reports. `port`: where they meet;
   /// empty: where the launch's own id says.
   std::unique_ptr<DdprunProcess> start(int ranks, const std::vector<std::string>& arguments) {
-    return start(folder_, ranks, arguments, free_port());
+    return start(folder_, ranks, arguments, std::to_string(free_port()));
   }
   static std::unique_ptr<DdprunProcess> start(const TemporaryFolder& folder, int ranks,
                                               const std::vector<std::string>& arguments,
@@ -188,7 +180,7 @@ TEST_F(Mpi, RanksThatAnotherLauncherStartedAreRefused) {
   folder_.write("one.yaml", kCollectives);
   DdprunProcess run(folder_, {"one.yaml"},
                     {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "LOCAL_WORLD_SIZE=1",
-                     "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + free_port()});
+                     "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(free_port())});
   EXPECT_EQ(run.wait(30), 2) << run.err();
   EXPECT_THAT(run.err(), HasSubstr("a launch of torchrun"));
 }

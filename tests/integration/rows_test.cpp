@@ -330,8 +330,8 @@ TEST(Repeats, ARowThatFailedIsNotRunAgain) {
   const json result = result_of(folder, "two");
   EXPECT_EQ(statuses(result), (std::vector<std::string>{"failed", "not run", "ok", "ok"}));
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(),
-              HasSubstr("run 1 of this row: failed: the ranks could not be started"));
-  EXPECT_THAT(run.out, HasSubstr("64          failed: the ranks could not be started"));
+              HasSubstr("run 1 of this row: failed: no file descriptor is left"));
+  EXPECT_THAT(run.out, HasSubstr("64          failed: no file descriptor is left"));
 }
 
 TEST(Repeats, NoneIsRefusedBeforeAnythingRuns) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <tuple>
 
 #include "support/ddprun_command.h"
@@ -27,6 +30,36 @@ class Supervision : public testing::Test {
   TemporaryFolder folder_;
   std::optional<DdprunProcess> process_;
 };
+
+/// The inodes of all sockets here that listen for TCP.
+std::set<std::string> listening_sockets() {
+  std::set<std::string> found;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::istringstream lines(read_file(table));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream fields(line);
+      std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
+      constexpr std::size_t kState = 3, kInode = 9;
+      if (words.size() > kInode && words[kState] == "0A") found.insert(words[kInode]);
+    }
+  }
+  return found;
+}
+
+TEST_F(Supervision, NobodyCanConnectToRanksThatMeetInMemory) {
+  std::vector<pid_t> processes = process_->ranks();
+  processes.push_back(process_->pid());
+  const std::set<std::string> listening = listening_sockets();
+  for (const pid_t pid : processes) {
+    const auto folder = std::filesystem::path("/proc") / std::to_string(pid) / "fd";
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::error_code gone;
+      const std::string target = std::filesystem::read_symlink(entry, gone);  // "socket:[123]"
+      if (!target.starts_with("socket:[")) continue;
+      EXPECT_FALSE(listening.contains(target.substr(8, target.size() - 9))) << "process " << pid;
+    }
+  }
+}
 
 TEST_F(Supervision, ARankKilledIsNamedWithItsSignal) {
   const std::vector<pid_t> ranks = process_->ranks();

@@ -18,19 +18,35 @@ EXPERIMENT = {
 }
 
 
+SECRET = {"DDPRUN_SECRET": "correct horse battery staple"}
+RANK_0_SERVES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
 class Torchrun(unittest.TestCase):
+    def launch(self, python, folder, variables):
+        (Path(folder) / "joined.yaml").write_text(json.dumps(EXPERIMENT))
+        command = [python, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2",
+                   DDPRUN, "joined.yaml", "--output", folder]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64", **variables}
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
     def test_every_version_is_joined(self):
         for python in PYTHONS:
+            for variables in ({}, SECRET | RANK_0_SERVES):
+                with self.subTest(python.parents[1].name, variables=variables), tempfile.TemporaryDirectory() as folder:
+                    done = self.launch(python, folder, variables)
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    row = json.loads((Path(folder) / "joined/latest/result.json").read_text())["rows"][0]
+                    self.assertEqual((row["launcher"], row["status"]), ("torchrun", "ok"))
+                    self.assertTrue(row["proof"])
+                    self.assertEqual("as torchrun trusts it" in done.stderr, not variables)
+
+    def test_a_secret_is_not_ignored_where_torchrun_serves_the_store(self):
+        for python in PYTHONS:
             with self.subTest(python.parents[1].name), tempfile.TemporaryDirectory() as folder:
-                (Path(folder) / "joined.yaml").write_text(json.dumps(EXPERIMENT))
-                command = [python, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2",
-                           DDPRUN, "joined.yaml", "--output", folder]
-                environment = {**os.environ, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}
-                done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                row = json.loads((Path(folder) / "joined/latest/result.json").read_text())["rows"][0]
-                self.assertEqual((row["launcher"], row["status"]), ("torchrun", "ok"))
-                self.assertTrue(row["proof"])
+                done = self.launch(python, folder, SECRET)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("torchrun's own store asks for no secret", done.stderr)
 
 
 if __name__ == "__main__":

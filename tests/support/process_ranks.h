@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/comm/store/store_server.h"
 
 namespace ddprun::test {
 
@@ -28,21 +30,17 @@ inline int wait_for_process(pid_t pid) {
 /// in rank order. The calling process must not have used torch's threads.
 inline std::vector<int> run_process_ranks(int world_size,
                                           const std::function<int(const RankInfo&)>& body) {
-  const auto [listen_fd, port] = listen_on_free_port();
+  std::vector<StoreSockets> sockets = make_store_sockets(world_size);
   std::vector<pid_t> pids;
   std::fflush(nullptr);
   for (int rank = 0; rank < world_size; ++rank) {
+    RankInfo info;
+    info.rank = info.local_rank = rank;
+    info.world_size = info.local_size = world_size;
+    info.sockets = std::make_shared<StoreSockets>(std::move(sockets[rank]));
     const pid_t pid = ::fork();
     if (pid == 0) {
-      RankInfo info;
-      info.rank = info.local_rank = rank;
-      info.world_size = info.local_size = world_size;
-      info.master_port = port;
-      if (rank == 0) {
-        info.listen_fd = listen_fd;
-      } else {
-        ::close(listen_fd);
-      }
+      sockets.clear();
       int status = 99;
       try {
         status = body(info);
@@ -53,7 +51,6 @@ inline std::vector<int> run_process_ranks(int world_size,
     }
     pids.push_back(pid);
   }
-  ::close(listen_fd);
   std::vector<int> ends;
   for (const pid_t pid : pids) ends.push_back(wait_for_process(pid));
   return ends;

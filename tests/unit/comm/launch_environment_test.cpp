@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -23,7 +24,7 @@ Variables launcher_variables() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     for (const char* prefix : {"RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TORCHELASTIC_",
-                               "SLURM_", "OMPI_", "PMIX_"}) {
+                               "SLURM_", "OMPI_", "PMIX_", "DDPRUN_SECRET"}) {
       const std::size_t end = text.find('=');
       if (text.starts_with(prefix)) found[text.substr(0, end)] = text.substr(end + 1);
     }
@@ -88,6 +89,28 @@ TEST(RankInfo, Torchrun) {
   EXPECT_FALSE(info.agent_store);
   EXPECT_TRUE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->agent_store);
   EXPECT_FALSE(rank_info(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->agent_store);
+}
+
+TEST(RankInfo, TheSecretOfALaunch) {
+  const std::string secret = "0123456789abcdef";
+  const std::string file = testing::TempDir() + "/secret";
+  std::ofstream(file) << secret << "\n";
+  EXPECT_EQ(rank_info(kTorchrun)->secret, "");
+  EXPECT_EQ(rank_info(with(kTorchrun, "DDPRUN_SECRET", secret))->secret, secret);
+  EXPECT_EQ(rank_info(with(kTorchrun, "DDPRUN_SECRET_FILE", file))->secret, secret);
+  EXPECT_FALSE(rank_info({{"DDPRUN_SECRET", "x"}}).has_value());  // no launch is joined
+
+  for (const std::string& short_one : {std::string(), std::string("password")}) {
+    const ErrorText text = refusal(with(kTorchrun, "DDPRUN_SECRET", short_one));
+    EXPECT_EQ(text.what, "the secret of this launch is too short");
+    EXPECT_EQ(text.got, std::to_string(short_one.size()) + " bytes");  // and not what it is
+  }
+  EXPECT_EQ(refusal(with(kTorchrun, "DDPRUN_SECRET_FILE", "/no/file")).what,
+            "the secret of this launch cannot be read");
+  const Variables one = with(kTorchrun, "DDPRUN_SECRET", secret);
+  EXPECT_EQ(refusal(with(one, "DDPRUN_SECRET_FILE", file)).what, "a launch has one secret");
+  EXPECT_EQ(refusal(with(one, "TORCHELASTIC_USE_AGENT_STORE", "True")).what,
+            "torchrun's own store asks for no secret");
 }
 
 TEST(RankInfo, TorchrunComesBeforeSlurm) {

@@ -15,22 +15,25 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/launch_board.h"
+#include "support/free_port.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
 namespace {
 
+using test::free_port;
+using test::listen_on_free_port;
 using test::run_process_ranks;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(ListenOnFreePort, GivesDifferentPorts) {
-  const auto [first, first_port] = listen_on_free_port();
-  const auto [second, second_port] = listen_on_free_port();
-  EXPECT_GT(first_port, 0);
-  EXPECT_NE(first_port, second_port);
-  ::close(first);
-  ::close(second);
+/// The place of a rank as a launcher tells it: an address instead of connections.
+RankInfo joined(const RankInfo& own, int port) {
+  RankInfo info = own;
+  info.launcher = "torchrun";
+  info.sockets = nullptr;
+  info.master_port = port;
+  return info;
 }
 
 /// Sum over ranks of (rank + 1), through the group.
@@ -76,9 +79,9 @@ TEST(Connect, AllGatherObjectTakesMoreThanOneMessageOfTheStoreHolds) {
 }
 
 TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
-  const auto ends = run_process_ranks(3, [](const RankInfo& own) {
-    RankInfo joined = own;
-    joined.launcher = "torchrun";
+  const int port = free_port();
+  const auto ends = run_process_ranks(3, [&](const RankInfo& own) {
+    const RankInfo info = joined(own, port);
     const auto text_of = [](int rank) {
       return std::string(9'000'000, static_cast<char>('a' + rank));
     };
@@ -87,8 +90,8 @@ TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
       return std::string(texts == all ? "these" : "others");
     };
     for (const char* topic : {"first", "second"}) {
-      if (decide_in_launch(joined, topic, text_of(own.rank), 30, decide) != "these") return 1;
-      if (own.rank == 0) wait_until_heard(joined, topic, 30);
+      if (decide_in_launch(info, topic, text_of(own.rank), 30, decide) != "these") return 1;
+      if (own.rank == 0) wait_until_heard(info, topic, 30);
     }
     return 0;
   });
@@ -130,15 +133,14 @@ TEST(Connect, APeerThatThrowsEndsWithoutAbort) {
 }
 
 TEST(Connect, ARankThatIsAheadMeetsTheOthersInTheNextRun) {
-  const auto ends = run_process_ranks(2, [](const RankInfo& own) {
-    RankInfo joined = own;  // as one of a launch that runs several rows at one port
-    joined.launcher = "torchrun";
+  const int port = free_port();
+  const auto ends = run_process_ranks(2, [&](const RankInfo& own) {
+    const RankInfo info = joined(own, port);  // of a launch that runs several rows at one port
     for (const char* run : {"first", "second", "third"}) {
-      const auto group = connect(joined, {}, run);
+      const auto group = connect(info, {}, run);
       if (!sums_ranks(*group)) return 1;
       group->shutdown();
-      if (joined.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      joined.listen_fd = -1;  // a launcher leaves a port, not a socket
+      if (info.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     return 0;
   });
@@ -184,12 +186,11 @@ TEST(Connect, SaysThatRankZeroDidNotCome) {
 std::atomic<int> name_look_ups = 0;
 
 TEST(Connect, RanksOfOneHostAskNoNameService) {
-  const auto ends = run_process_ranks(3, [](const RankInfo& info) {
+  const int port = free_port();
+  const auto ends = run_process_ranks(3, [&](const RankInfo& own) {
     for (const BackendKind backend : {BackendKind::shm, BackendKind::gloo}) {
-      RankInfo launched = info;  // gloo's and shm's in one process: the store stays open
-      launched.launcher = "torchrun";
-      if (backend != BackendKind::shm) launched.listen_fd = -1;
-      const auto group = connect(launched, {.backend = backend}, name_of(backend));
+      const RankInfo info = joined(own, port);
+      const auto group = connect(info, {.backend = backend}, name_of(backend));
       if (!sums_ranks(*group)) return 1;
       group->shutdown();
     }
@@ -224,16 +225,27 @@ TEST(Connect, ASizeThatDiffersIsRefusedBeforeGlooAborts) {
 }
 
 TEST(Connect, SaysThatThePortIsTaken) {
-  const auto ends = run_process_ranks(2, [](const RankInfo& info) {
-    if (info.rank == 1) return 0;
-    RankInfo other = info;
-    other.listen_fd = -1;  // the port is still held by the descriptor
+  const auto [listener, port] = listen_on_free_port();
+  const auto ends = run_process_ranks(2, [port = port](const RankInfo& own) {
+    if (own.rank == 1) return 0;
     try {
-      connect(other, {}, "run");
+      connect(joined(own, port), {}, "run");
     } catch (const CommError& error) {
       return error.text().what == "the store of this run cannot listen" ? 0 : 1;
     }
     return 2;
+  });
+  EXPECT_THAT(ends, ElementsAre(0, 0));
+}
+
+TEST(Connect, TheStoreListensAtTheMastersAddressAlone) {
+  const int port = free_port();
+  const auto ends = run_process_ranks(2, [&](const RankInfo& own) {
+    const auto group = connect(joined(own, port), {}, "run");
+    const bool here = test::connection_to(port).get() >= 0;
+    const bool beside = test::connection_to(port, "127.0.0.2").get() >= 0;
+    group->shutdown();
+    return here && !beside ? 0 : 1;
   });
   EXPECT_THAT(ends, ElementsAre(0, 0));
 }

@@ -2,10 +2,8 @@
 // else may listen at its port.
 #include "ddprun/comm/store/store_client.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,14 +14,19 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
+#include "support/free_port.h"
+#include "support/served_store.h"
 
 namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
+using test::connection_to;
+using test::free_port;
+using test::listen_on_free_port;
+using test::Served;
 using testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -33,27 +36,6 @@ StorePlace place_of(int port) {
 
 StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
   return c10::make_intrusive<StoreClient>(place_of(port), timeout);
-}
-
-/// A server of ours on a free port.
-struct Served {
-  Served() {
-    const auto [fd, free_port] = listen_on_free_port();
-    port = free_port;
-    server = std::make_unique<StoreServer>(Descriptor(fd));
-  }
-  int port = 0;
-  std::unique_ptr<StoreServer> server;
-};
-
-Descriptor connection_to(int port) {
-  Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return fd;
 }
 
 /// What `call` throws, and that it did so within three seconds.
@@ -69,9 +51,11 @@ ErrorText comm_error_of(const std::function<void()>& call) {
   return {};
 }
 
-void expect_a_store(const StorePtr& store) {
+/// `other`: another client of the same store.
+void expect_a_store(const StorePtr& store, const StorePtr& other) {
   store->set("text", std::string(4'000'000, 'x'));  // many times the sockets' buffers
   EXPECT_EQ(store->get_to_str("text"), std::string(4'000'000, 'x'));
+  store->deleteKey("sum");
   EXPECT_EQ(store->add("sum", 5), 5);
   EXPECT_EQ(store->add("sum", -7), -2);
   EXPECT_EQ(store->get_to_str("sum"), "-2");
@@ -84,7 +68,7 @@ void expect_a_store(const StorePtr& store) {
   EXPECT_FALSE(store->deleteKey("first"));
   EXPECT_THROW(store->wait({"sum", "nothing"}, milliseconds(50)), c10::Error);
   store->wait({"sum", "text"}, milliseconds(50));  // a wait that was given up leaves nothing behind
-  const StorePtr other = store->clone();
+  store->deleteKey("late");
   std::thread later([&other] {
     std::this_thread::sleep_for(milliseconds(100));
     other->set("late", std::string("came"));
@@ -95,7 +79,28 @@ void expect_a_store(const StorePtr& store) {
 
 TEST(Store, ClientAndServerAreAStore) {
   const Served served;
-  expect_a_store(client_of(served.port));
+  const StorePtr store = client_of(served.port);
+  expect_a_store(store, store->clone());
+}
+
+TEST(Store, ConnectionsThatAreHandedDownAreAStore) {
+  std::vector<StoreSockets> sockets = make_store_sockets(2);
+  const auto client = [&](int rank, std::unique_ptr<StoreServer> server) -> StorePtr {
+    return c10::make_intrusive<StoreClient>(StorePlace{.where = "rank", .server = "rank 0"},
+                                            milliseconds(20'000), std::move(sockets[rank].client),
+                                            std::move(server));
+  };
+  StorePtr first = client(0, std::make_unique<StoreServer>(std::move(sockets[0].served)));
+  const StorePtr second = client(1, nullptr);
+  expect_a_store(first, second);
+  expect_a_store(second->clone(), first);
+  std::thread ends([&first] {
+    std::this_thread::sleep_for(milliseconds(100));
+    first.reset();
+  });
+  const ErrorText text = comm_error_of([&] { second->wait({"key"}, milliseconds(20'000)); });
+  ends.join();
+  EXPECT_EQ(text.what, "the store of this run was lost");
 }
 
 TEST(Store, TheClientReachesTheStoreOfTorchrunsAgent) {
@@ -106,7 +111,8 @@ TEST(Store, TheClientReachesTheStoreOfTorchrunsAgent) {
   for (const bool libuv : {true, false}) {
     options.useLibUV = libuv;
     const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-    expect_a_store(client_of(agent->getPort()));
+    const StorePtr store = client_of(agent->getPort());
+    expect_a_store(store, store->clone());
     check_agent_store(place_of(agent->getPort()), milliseconds(20'000), 0, ::getpid());
   }
 }
@@ -119,8 +125,8 @@ TEST(Store, AnAgentOfAnotherProtocolIsRefusedByBothVersions) {
   another_value[17] = '6';
   for (const auto& [answers, got] : std::vector<std::pair<std::string, std::string>>{
            {"", "onnection"}, {another_value, "SET 5, then GET: 6"}}) {
-    const auto [fd, port] = listen_on_free_port();
-    const Descriptor listener(fd);
+    const auto [socket, port] = listen_on_free_port();
+    const Descriptor& listener = socket;
     std::thread agent([&listener, &answers = answers] {
       const Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
       char greeting[10];  // VALIDATE with its number, PING with its nonce
@@ -145,7 +151,8 @@ TEST(Store, SilentConnectionsBlockNobody) {
   silent.reserve(70);
   for (int i = 0; i < 70; ++i) silent.push_back(connection_to(served.port));
   const std::int64_t begin = now_ns();
-  expect_a_store(client_of(served.port));
+  const StorePtr store = client_of(served.port);
+  expect_a_store(store, store->clone());
   EXPECT_LT(to_ms(now_ns() - begin), 3000);
 }
 
@@ -160,16 +167,15 @@ TEST(Store, WhatIsNoRequestEndsTheConnectionAlone) {
 }
 
 TEST(Store, ASilentListenerIsGivenUpInTime) {
-  const auto [fd, port] = listen_on_free_port();  // the kernel accepts, and nobody answers
-  const Descriptor listener(fd);
+  const auto [listener, port] = listen_on_free_port();  // the kernel accepts, and nobody answers
   const ErrorText text = comm_error_of([port = port] { client_of(port, milliseconds(300)); });
   EXPECT_EQ(text.what, "the store of this run does not answer");
   EXPECT_EQ(text.got, "no word of rank 0 within 0.3 s");
 }
 
 TEST(Store, AnotherProgramAtThePortIsNamedAtOnce) {
-  const auto [fd, port] = listen_on_free_port();
-  const Descriptor listener(fd);
+  const auto [socket, port] = listen_on_free_port();
+  const Descriptor& listener = socket;  // a lambda captures no binding
   std::thread http([&listener] {
     const Descriptor accepted(::accept(listener.get(), nullptr, nullptr));
     const std::string answer = "HTTP/1.0 400 Bad Request\r\n\r\n";
@@ -181,16 +187,15 @@ TEST(Store, AnotherProgramAtThePortIsNamedAtOnce) {
 }
 
 TEST(Store, NobodyAtThePortIsGivenUpInTime) {
-  auto [fd, port] = listen_on_free_port();
-  ::close(fd);
-  const ErrorText text = comm_error_of([port = port] { client_of(port, milliseconds(300)); });
+  const int port = free_port();
+  const ErrorText text = comm_error_of([&] { client_of(port, milliseconds(300)); });
   EXPECT_EQ(text.what, "the store of this run cannot be reached");
   EXPECT_EQ(text.got, "Connection refused, for 0.3 s");
 }
 
 TEST(Store, AServerThatFallsSilentIsGivenUpInTime) {
-  const auto [fd, port] = listen_on_free_port();
-  const Descriptor listener(fd);
+  const auto [socket, port] = listen_on_free_port();
+  const Descriptor& listener = socket;  // a lambda captures no binding
   Descriptor accepted;
   std::thread greets([&] {
     accepted = Descriptor(::accept(listener.get(), nullptr, nullptr));

@@ -39,6 +39,18 @@ TEST(ComparePlans, CountsWhatItDoesNotShow) {
   EXPECT_THAT(compare_plans({one.dump(), other.dump()}).got, HasSubstr("and 22 more"));
 }
 
+TEST(ComparePlans, ATextOfSomebodyElseIsAnErrorWithItsRank) {
+  for (const char* text : {"", "agreed", "[1, 2]", "{\"a\": "}) {
+    try {
+      compare_plans({plan_text("run", {}), text});
+      ADD_FAILURE() << "compared: " << text;
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.text().what, "a text in the store of this run is not ddprun's");
+      EXPECT_THAT(error.text().where, HasSubstr("rank 1 of 2"));
+    }
+  }
+}
+
 TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
   PlannedFile once, thrice;
   thrice.repeats = 3;

@@ -5,15 +5,21 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
 namespace {
 
 constexpr int kDefaultPort = 29500;  // as torchrun's
+/// So that nobody guesses it.
+constexpr std::size_t kShortestSecret = 16;
+constexpr const char* kSecretsAreMadeBy =
+    "`openssl rand -hex 32 >FILE; chmod 600 FILE` makes one, for every rank";
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -170,13 +176,65 @@ RankInfo from_open_mpi() {
   return info;
 }
 
-}  // namespace
+/// What DDPRUN_SECRET says, or the file that DDPRUN_SECRET_FILE names; empty if neither is set.
+/// Messages do not show it.
+std::string secret_from_environment() {
+  const auto text = variable("DDPRUN_SECRET");
+  const auto file = variable("DDPRUN_SECRET_FILE");
+  if (text && file) {
+    throw ConfigError({.what = "a launch has one secret",
+                       .where = "environment variables DDPRUN_SECRET and DDPRUN_SECRET_FILE",
+                       .got = "both",
+                       .expected = "one of them",
+                       .hint = "unset the other"});
+  }
+  if (!text && !file) return {};
+  const std::string where = text ? "environment variable DDPRUN_SECRET"
+                                 : "the file that DDPRUN_SECRET_FILE names, " + *file;
+  std::string secret;
+  try {
+    secret = text ? *text : read_whole(*file);
+  } catch (const std::runtime_error& failure) {
+    throw ConfigError({.what = "the secret of this launch cannot be read",
+                       .where = where,
+                       .got = failure.what(),
+                       .expected = "a file that this user may read, on every host",
+                       .hint = kSecretsAreMadeBy});
+  }
+  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+  if (secret.size() >= kShortestSecret) return secret;
+  throw ConfigError({.what = "the secret of this launch is too short",
+                     .where = where,
+                     .got = std::to_string(secret.size()) + " bytes",
+                     .expected = std::to_string(kShortestSecret) + " or more",
+                     .hint = kSecretsAreMadeBy});
+}
 
-std::optional<RankInfo> rank_info_from_environment() {
+void add_secret(RankInfo& info) {
+  info.secret = secret_from_environment();
+  if (info.secret.empty() || !info.agent_store) return;
+  throw ConfigError({.what = "torchrun's own store asks for no secret",
+                     .where = "environment variables DDPRUN_SECRET, DDPRUN_SECRET_FILE",
+                     .got = "a secret, and a store that torchrun's agent serves",
+                     .expected = "a secret of a store that rank 0 serves, or none",
+                     .hint =
+                         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun leaves the store "
+                         "to rank 0"});
+}
+
+std::optional<RankInfo> place_from_environment() {
   if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun();
   if (variable("SLURM_PROCID")) return from_slurm();
   if (variable("OMPI_COMM_WORLD_RANK") || variable("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RankInfo> rank_info_from_environment() {
+  std::optional<RankInfo> info = place_from_environment();
+  if (info) add_secret(*info);
+  return info;
 }
 
 }  // namespace ddprun

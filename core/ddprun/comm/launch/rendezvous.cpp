@@ -2,15 +2,12 @@
 // the backend.
 #include "ddprun/comm/launch/rendezvous.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <climits>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -20,8 +17,10 @@
 #include "ddprun/base/descriptor.h"
 #include "ddprun/comm/backends/gloo_backend.h"
 #include "ddprun/comm/launch/backend_choice.h"
+#include "ddprun/comm/launch/master_address.h"
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"
 
@@ -31,19 +30,15 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-std::string place_of(const RankInfo& info) {
-  return "rank " + std::to_string(info.rank) + " of " + std::to_string(info.world_size) +
-         ", store at " + info.master_addr + ":" + std::to_string(info.master_port);
-}
-
 /// Throws CommError if too few file descriptors are left for the sockets and files of a rank's
 /// connections. Without this check the shortage shows somewhere within the store or the backend, as
 /// a port that is taken or a rank that does not come.
 void check_descriptors(const RankInfo& info) {
-  // A socket to every rank, and on rank 0 one of the store's to every rank; the rest is event
-  // loops, the store's own ends and shared memory.
+  // A socket to every rank, and on rank 0 one of the store's to every rank that is not here yet;
+  // the rest is event loops, the store's own ends and shared memory.
   constexpr int kOfOneself = 10;
-  const int needed = kOfOneself + (info.rank == 0 ? 2 : 1) * info.world_size;
+  const bool connects = info.rank == 0 && !info.sockets;
+  const int needed = kOfOneself + (connects ? 2 : 1) * info.world_size;
   const int left = free_descriptors(needed);
   if (left >= needed) return;
   rlimit limit = {};
@@ -55,99 +50,54 @@ void check_descriptors(const RankInfo& info) {
                    .hint = "`ulimit -n 4096` raises the limit; fewer ranks need fewer"});
 }
 
-/// The address of this host on the way to the master: what the others can reach, and of the network
-/// that the user meant.
-std::string local_address(const RankInfo& info) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(info.master_port);
-  const int failed = ::getaddrinfo(info.master_addr.c_str(), port.c_str(), &hints, &found);
-  if (failed != 0) {
-    throw CommError({.what = "the master's address is unknown on this host",
-                     .where = place_of(info),
-                     .got = info.master_addr + ": " + ::gai_strerror(failed),
-                     .expected = "a host name or an IP address",
-                     .hint = "set MASTER_ADDR to an address of rank 0's host"});
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(found, &::freeaddrinfo);
-  for (const addrinfo* result = found; result != nullptr; result = result->ai_next) {
-    // Connecting a datagram socket sends nothing; it asks the kernel which way it would send.
-    const Descriptor probe(::socket(result->ai_family, SOCK_DGRAM, 0));
-    sockaddr_storage own{};
-    socklen_t length = sizeof(own);
-    char text[NI_MAXHOST] = {};
-    if (probe.get() >= 0 && ::connect(probe.get(), result->ai_addr, result->ai_addrlen) == 0 &&
-        ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof(text), nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-      return text;
-    }
-  }
-  throw CommError({.what = "this host has no route to the master",
-                   .where = place_of(info),
-                   .got = std::strerror(errno),
-                   .expected = "a network that reaches " + info.master_addr,
-                   .hint = "check MASTER_ADDR"});
-}
-
-/// gloo would bind to the loopback interface and the other hosts would wait for it in vain.
-void refuse_loopback_between_hosts(const RankInfo& info, const std::string& address) {
-  if (info.local_size >= info.world_size) return;
-  if (!address.starts_with("127.") && address != "::1") return;
-  throw CommError({.what = "the ranks of several hosts cannot meet at a loopback address",
-                   .where = place_of(info),
-                   .got = "this host reaches the master at " + address,
-                   .expected = "an address that the other hosts can reach",
-                   .hint = "set `interface` under `world:`, or MASTER_ADDR to the master's address "
-                           "on the network"});
-}
-
-/// A socket bound to this address, or none; then errno says why.
-Descriptor bound_to(const sockaddr* address, socklen_t length) {
-  const int yes = 1;
-  const int no = 0;
-  Descriptor fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (fd.get() < 0) return fd;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (address->sa_family == AF_INET6) {
-    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);  // IPv4 as well
-  }
-  return ::bind(fd.get(), address, length) == 0 ? std::move(fd) : Descriptor();
-}
-
-/// A socket that listens for the ranks of all hosts.
-Descriptor listen_for_ranks(const RankInfo& info) {
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(static_cast<std::uint16_t>(info.master_port));
-  Descriptor listener = bound_to(reinterpret_cast<const sockaddr*>(&any6), sizeof any6);
-  if (listener.get() < 0 && errno != EADDRINUSE) {  // a host without IPv6
-    sockaddr_in any4{};
-    any4.sin_family = AF_INET;
-    any4.sin_port = any6.sin6_port;
-    listener = bound_to(reinterpret_cast<const sockaddr*>(&any4), sizeof any4);
-  }
-  if (listener.get() >= 0 && ::listen(listener.get(), SOMAXCONN) == 0) return listener;
-  throw CommError({.what = "the store of this run cannot listen",
-                   .where = place_of(info),
-                   .got = std::strerror(errno),
-                   .expected = "port " + std::to_string(info.master_port) + " of this host, free",
-                   .hint = "another program may use the port: choose another MASTER_PORT"});
-}
-
 /// A connection to the store of the run; on rank 0, unless the launcher serves it, with the server.
 StorePtr open_store(const RankInfo& info, std::chrono::milliseconds timeout) {
-  const bool serves = info.rank == 0 && !info.agent_store;
-  std::unique_ptr<StoreServer> server;
-  if (serves) {
-    server = std::make_unique<StoreServer>(info.listen_fd >= 0 ? Descriptor(info.listen_fd)
-                                                               : listen_for_ranks(info));
-  }
-  const StorePlace place = {serves ? "127.0.0.1" : info.master_addr, info.master_port,
-                            place_of(info), info.agent_store ? "the launcher's agent" : "rank 0"};
+  StorePlace place = {info.master_addr, info.master_port, info.place(),
+                      info.agent_store ? "the launcher's agent" : "rank 0", info.secret};
   if (info.agent_store) check_agent_store(place, timeout, info.rank, ::getppid());
-  return c10::make_intrusive<StoreClient>(place, timeout, std::move(server));
+  const bool serves = info.rank == 0 && !info.agent_store;
+  if (!serves && !info.sockets) return c10::make_intrusive<StoreClient>(place, timeout);
+  StoreSockets own = std::move(info.sockets ? *info.sockets : make_store_sockets(1)[0]);
+  place.port = 0;
+  return c10::make_intrusive<StoreClient>(
+      place, timeout, std::move(own.client),
+      serves ? std::make_unique<StoreServer>(std::move(own.served),
+                                             info.sockets ? Descriptor() : listen_for_ranks(info),
+                                             info.secret)
+             : nullptr);
+}
+
+void say_who_is_trusted(const RankInfo& info) {
+  spdlog::warn("{}:{} asks nobody for a secret: its network is trusted{}", info.master_addr,
+               info.master_port,
+               info.agent_store ? ", as torchrun trusts it" : " (DDPRUN_SECRET gives it one)");
+}
+
+/// Refuses a rank that another process has already, and another number of ranks than that of who
+/// came first.
+void take_seat(c10d::Store& store, const RankInfo& info) {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string own = fmt::format("process {} of host {}", ::getpid(), host);
+  const std::string seated =
+      store.compareSet(fmt::format("ddprun/seat/{}", info.rank), std::string(), own);
+  if (seated != own) {
+    throw CommError({.what = "another process has the rank of this one",
+                     .where = info.place(),
+                     .got = fmt::format("{} is rank {}, and this is {}", seated, info.rank, own),
+                     .expected = "a rank for each process",
+                     .hint =
+                         "the launcher's variables name a rank twice, or another launch meets at "
+                         "this port: choose another MASTER_PORT"});
+  }
+  const std::string size = std::to_string(info.world_size);
+  const std::string first = store.compareSet("ddprun/size", std::string(), size);
+  if (first == size) return;
+  throw ConfigError({.what = "the ranks of this launch were told different numbers of ranks",
+                     .where = info.place(),
+                     .got = fmt::format("{} of this rank; {} of who came first", size, first),
+                     .expected = "one number",
+                     .hint = "WORLD_SIZE or its like must be the same for every rank"});
 }
 
 /// The store of the run. The runs of a joined launch follow one another at one port, so its store
@@ -158,8 +108,12 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   static std::mutex mutex;
   static std::map<std::string, StorePtr> open;
   const std::lock_guard lock(mutex);
-  StorePtr& store = open[place_of(info)];
-  if (!store) store = open_store(info, timeout);
+  StorePtr& store = open[info.place()];
+  if (store) return store;
+  if (info.rank == 0 && info.secret.empty() && !info.sockets) say_who_is_trusted(info);
+  store = open_store(info, timeout);
+  // An agent numbers its ranks, and its store stays when it starts them again.
+  if (!info.agent_store) take_seat(*store, info);
   return store;
 }
 
@@ -173,7 +127,7 @@ std::vector<std::string> keys_of_ranks(const std::string& prefix, int world_size
 void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout) {
   const std::vector<std::string> keys = keys_of_ranks("here/", info.world_size);
   store.set(keys[static_cast<std::size_t>(info.rank)], std::string("1"));
-  wait_for_ranks(store, keys, timeout, place_of(info));
+  wait_for_ranks(store, keys, timeout, info.place());
 }
 
 constexpr const char* kDecision = "decision";
@@ -193,27 +147,9 @@ std::string read_decision(c10d::Store& store, const RankInfo& info) {
 
 }  // namespace
 
-std::pair<int, int> listen_on_free_port() {
-  Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (listener.get() < 0 || ::bind(listener.get(), generic, length) != 0 ||
-      ::listen(listener.get(), SOMAXCONN) != 0 ||
-      ::getsockname(listener.get(), generic, &length) != 0) {
-    const bool none_left = errno == EMFILE || errno == ENFILE;
-    throw CommError(
-        {.what = none_left ? "no file descriptor is left for the store of a run"
-                           : "no port to listen on",
-         .where = "127.0.0.1",
-         .got = std::strerror(errno),
-         .expected = none_left ? "a socket more" : "a free TCP port on the loopback interface",
-         .hint = none_left ? "`ulimit -n 4096` raises the limit"
-                           : "`ip address show lo` says whether it is up"});
-  }
-  return {listener.take(), ntohs(address.sin_port)};
+std::string RankInfo::place() const {
+  const std::string text = fmt::format("rank {} of {}", rank, world_size);
+  return sockets ? text : fmt::format("{}, store at {}:{}", text, master_addr, master_port);
 }
 
 std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& config,
@@ -227,10 +163,7 @@ std::unique_ptr<ProcessGroup> connect(const RankInfo& info, const CommConfig& co
   const auto timeout = to_milliseconds(config.timeout_s);
   const std::int64_t begin_ns = now_ns();
   std::string address;
-  if (config.interface.empty()) {
-    address = local_address(info);
-    refuse_loopback_between_hosts(info, address);
-  }
+  if (config.interface.empty()) address = local_address(info);
   const StorePtr store =
       c10::make_intrusive<c10d::PrefixStore>("ddprun/" + run_id, store_of(info, timeout));
   const auto spent = std::chrono::milliseconds((now_ns() - begin_ns) / 1'000'000);
@@ -256,7 +189,13 @@ std::string decide_in_launch(
   try {
     store->wait({kDecision}, timeout);
   } catch (const c10::Error&) {  // the time is over
-    wait_for_ranks(*store, keys, to_milliseconds(0), place_of(info) + ", " + topic);
+    const std::string where = info.place() + ", " + topic;
+    check_all_came(*store, keys, timeout, where);
+    throw TimeoutError({.what = "no rank has decided for all",
+                        .where = where,
+                        .got = fmt::format("no decision within {:g} s", timeout_s),
+                        .expected = "the decision of the rank that came last",
+                        .hint = "that rank failed or hangs: see the messages of the others"});
   }
   return read_decision(*store, info);
 }

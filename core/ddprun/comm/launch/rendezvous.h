@@ -15,6 +15,8 @@ namespace ddprun {
 /// RankInfo::launcher of ranks that ddprun started itself, on this host and for one run.
 inline constexpr const char* kOwnLauncher = "ddprun";
 
+struct StoreSockets;  // store_server.h
+
 /// A rank's place in the world, and where rank 0's store listens.
 struct RankInfo {
   int rank = 0;
@@ -23,16 +25,19 @@ struct RankInfo {
   int local_size = 1;  ///< ranks on this host
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
-  /// The store's socket, already bound and listening; only rank 0 of a launch of our own has it.
-  int listen_fd = -1;
+  /// Of a launch whose ranks one process forks, instead of an address: this rank's way to the
+  /// store. The first connect() takes them.
+  std::shared_ptr<StoreSockets> sockets = nullptr;
   /// The launcher (torchrun's agent) serves the store, not rank 0.
   bool agent_store = false;
   /// Who started the ranks: "ddprun", "torchrun", "slurm", "openmpi".
   std::string launcher = kOwnLauncher;
-};
+  /// What whoever connects to rank 0's store must know; empty: whoever reaches it is trusted.
+  std::string secret = {};
 
-/// Returns a listening TCP socket on 127.0.0.1, and its port. The caller owns the descriptor.
-std::pair<int, int> listen_on_free_port();
+  /// "rank 1 of 2, store at 127.0.0.1:29500"
+  std::string place() const;
+};
 
 /// Connects this rank to all others, on config.backend. `auto` takes shm if all ranks are on this
 /// host, and hierarchical if there are several hosts of several ranks each, provided that shared

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
 #include "ddprun/comm/store/comm_failure.h"
+#include "ddprun/comm/store/foreign_text.h"
 
 namespace ddprun {
 
@@ -16,13 +18,20 @@ namespace {
 
 /// A TCPStore refuses messages above 8 MiB; the samples of a long run are more.
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostPieces = 1024;
 
 std::string piece_key(const std::string& key, std::size_t piece) {
   return key + "/" + std::to_string(piece);
 }
 
 std::size_t count_pieces(c10d::Store& store, const std::string& key) {
-  return std::stoull(store.get_to_str(key));
+  const std::string text = store.get_to_str(key);
+  std::size_t pieces = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pieces);
+  if (error == std::errc() && end == text.data() + text.size() && pieces <= kMostPieces) {
+    return pieces;
+  }
+  throw foreign_text_error(text, key);
 }
 
 void remove_text(c10d::Store& store, const std::string& key) {
@@ -62,19 +71,26 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where,
                     const std::vector<int>& members) {
   try {
-    return store.wait(keys, timeout);
+    store.wait(keys, timeout);
   } catch (const c10::Error&) {  // the time is over
+    check_all_came(store, keys, timeout, where, members);
   }
+}
+
+void check_all_came(c10d::Store& store, const std::vector<std::string>& keys,
+                    std::chrono::milliseconds waited, const std::string& where,
+                    const std::vector<int>& members) {
   std::vector<int> missing;
   for (int rank = 0; rank < std::ssize(keys); ++rank) {
     if (!store.check({keys[rank]})) missing.push_back(members.empty() ? rank : members[rank]);
   }
+  if (missing.empty()) return;
   throw TimeoutError(
       {.what = "not all ranks came",
        .where = where,
-       .got = fmt::format(
-           "{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(), keys.size(),
-           std::round(static_cast<double>(timeout.count()) * 1e-2) * 0.1, fmt::join(missing, ", ")),
+       .got = fmt::format("{} of {} within {:g} s; missing: rank {}", keys.size() - missing.size(),
+                          keys.size(), std::round(static_cast<double>(waited.count()) * 1e-2) * 0.1,
+                          fmt::join(missing, ", ")),
        .expected = "all of them",
        .hint = "see the messages of those ranks; `timeout_s` under `world:` is the limit"});
 }

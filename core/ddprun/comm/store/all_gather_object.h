@@ -26,6 +26,11 @@ void wait_for_ranks(c10d::Store& store, const std::vector<std::string>& keys,
                     std::chrono::milliseconds timeout, const std::string& where,
                     const std::vector<int>& members = {});
 
+/// Throws that error, after a wait of `waited`, if some of them are not there.
+void check_all_came(c10d::Store& store, const std::vector<std::string>& keys,
+                    std::chrono::milliseconds waited, const std::string& where,
+                    const std::vector<int>& members = {});
+
 /// Every rank's text, in rank order, on every rank: torch.distributed.all_gather_object for texts,
 /// without a backend. Blocks until all texts are there, and on rank 0 until all ranks have read
 /// them, because rank 0 may serve the store and end right after. Leaves no key in the store.

@@ -20,6 +20,7 @@
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_protocol.h"
+#include "ddprun/comm/store/store_secret.h"
 
 namespace ddprun {
 
@@ -39,8 +40,20 @@ constexpr std::int64_t kAttemptNs = 2'000'000'000;
 constexpr std::int64_t kLongestPollNs = 1'000'000'000;
 /// For the answer to a wait that is given up.
 constexpr std::int64_t kCancelNs = 1'000'000'000;
+constexpr const char* kSecretHint =
+    "DDPRUN_SECRET, or the file that DDPRUN_SECRET_FILE names, must be the same for every rank";
 /// c10d's TCPStore puts this before every key.
 constexpr const char* kKeyPrefix = "/";
+
+/// A server of ours closes the connection on what is longer, without a word.
+void check_size(const char* of, std::size_t size, std::size_t longest) {
+  if (size <= longest) return;
+  throw CommError({.what = "more than the store of a run takes at once",
+                   .where = std::string("a request's ") + of,
+                   .got = std::to_string(size),
+                   .expected = "at most " + std::to_string(longest),
+                   .hint = "texts of any length go through all_gather_object()"});
+}
 
 /// A request: its kind, then its fields.
 class Request {
@@ -53,12 +66,17 @@ class Request {
   }
   template <typename Text>
   Request& text(const Text& text) {
+    check_size("value, in bytes", text.size(), store_protocol::kLongestValue);
     value(static_cast<std::uint64_t>(text.size()));
     bytes_.append(text.begin(), text.end());
     return *this;
   }
-  Request& key(const std::string& key) { return text(kKeyPrefix + key); }
+  Request& key(const std::string& key) {
+    check_size("key, in bytes", key.size() + 1, store_protocol::kLongestKey);
+    return text(kKeyPrefix + key);
+  }
   Request& keys(const std::vector<std::string>& keys) {
+    check_size("keys", keys.size(), store_protocol::kMostKeys);
     value(static_cast<std::uint64_t>(keys.size()));
     for (const std::string& each : keys) key(each);
     return *this;
@@ -105,23 +123,31 @@ std::int64_t nanoseconds(milliseconds time) { return std::chrono::nanoseconds(ti
 
 }  // namespace
 
-StoreClient::StoreClient(StorePlace place, milliseconds timeout,
-                         std::unique_ptr<StoreServer> server)
-    : Store(timeout), server_(std::move(server)), place_(std::move(place)) {
+StoreClient::StoreClient(StorePlace place, milliseconds timeout)
+    : Store(timeout), place_(std::move(place)) {
   const LaunchBoard::Wait waiting;
   connect(now_ns() + nanoseconds(timeout));
 }
 
+StoreClient::StoreClient(StorePlace place, milliseconds timeout, Descriptor connected,
+                         std::unique_ptr<StoreServer> server)
+    : Store(timeout),
+      server_(std::move(server)),
+      place_(std::move(place)),
+      socket_(std::move(connected)) {}
+
 void StoreClient::connect(std::int64_t deadline_ns) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed =
-      ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(found, &::freeaddrinfo);
-  std::string cause = failed != 0 ? ::gai_strerror(failed) : "";
-  while (failed == 0) {
-    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  std::string cause;
+  while (true) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int failed =  // the name of a host that starts may not be known yet
+        ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
+    if (failed != 0) cause = ::gai_strerror(failed);
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(
+        failed == 0 ? found : nullptr, &::freeaddrinfo);
+    for (const addrinfo* each = results.get(); each != nullptr; each = each->ai_next) {
       socket_ = connect_to(*each, deadline_ns);
       if (socket_.get() < 0) {
         cause = std::strerror(errno);
@@ -134,33 +160,66 @@ void StoreClient::connect(std::int64_t deadline_ns) {
     if (now_ns() >= deadline_ns) break;
     std::this_thread::sleep_for(kRetry);
   }
-  throw CommError(
-      {.what = "the store of this run cannot be reached",
-       .where = place_.where,
-       .got = cause + (failed == 0 ? fmt::format(", for {:g} s", timeout_.count() * 1e-3) : ""),
-       .expected = fmt::format("a store at {}, port {}", place_.host, place_.port),
-       .hint = place_.server + " serves it: is it running, and are MASTER_ADDR and "
-                               "MASTER_PORT its own?"});
+  throw CommError({.what = "the store of this run cannot be reached",
+                   .where = place_.where,
+                   .got = fmt::format("{}, for {:g} s", cause, timeout_.count() * 1e-3),
+                   .expected = fmt::format("a store at {}, port {}", place_.host, place_.port),
+                   .hint = place_.server + " serves it: is it running, and are MASTER_ADDR and "
+                                           "MASTER_PORT its own?"});
 }
 
 bool StoreClient::greet(std::int64_t deadline_ns) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   std::uint32_t echo = 0;
   try {
+    if (!place_.secret.empty()) exchange_proofs(deadline_ns);
     send(Request(Query::validate).value(store_protocol::kMagic).bytes() +
          Request(Query::ping).value(nonce).bytes());
-    if (!receive(&echo, sizeof echo, deadline_ns)) fail_silent(timeout_.count());
-  } catch (const CommError&) {
+    receive_all(&echo, sizeof echo, deadline_ns);
+  } catch (const PeerGoneError&) {
     if (now_ns() >= deadline_ns) throw;
     failure_ = nullptr;  // a server that ends, of an earlier run: the next one may come
     return false;
   }
   if (echo == nonce) return true;
+  if (echo == store_protocol::kSecretWanted) {
+    throw CommError({.what = "the store of this run asks for a secret",
+                     .where = place_.where,
+                     .got = "no secret on this rank",
+                     .expected = "the secret that rank 0 has",
+                     .hint = kSecretHint});
+  }
   throw CommError({.what = "what answers at the store's port is no store",
                    .where = place_.where,
                    .got = fmt::format("the bytes {:#010x}", echo),
                    .expected = "the store that " + place_.server + " serves",
                    .hint = "another program has the port: choose another MASTER_PORT"});
+}
+
+void StoreClient::exchange_proofs(std::int64_t deadline_ns) {
+  const auto refuse = [this](const char* what, const char* got) {
+    throw CommError(
+        {.what = what,
+         .where = place_.where,
+         .got = got,
+         .expected = "one secret on all ranks of the launch, and nobody else at its port",
+         .hint = kSecretHint});
+  };
+  const Digest own = random_digest();
+  Digest server{};
+  send(Request(Query::prove).value(own).bytes());
+  receive_all(&server, sizeof server, deadline_ns);
+  if (server == kRefused) refuse("the store of this run has no secret", "one on this rank alone");
+  const Digest proof = proof_of(StoreEnd::client, place_.secret, own, server);
+  send(std::string(proof.begin(), proof.end()));
+  Digest answer{};
+  receive_all(&answer, sizeof answer, deadline_ns);
+  if (answer == kRefused) {
+    refuse("the store of this run refuses the secret of this rank", "another secret than rank 0's");
+  }
+  if (!same_digest(answer, proof_of(StoreEnd::server, place_.secret, own, server))) {
+    refuse("what answers at the store's port does not know the secret", "a wrong proof");
+  }
 }
 
 void StoreClient::fail_silent(std::int64_t limit_ms) {
@@ -218,8 +277,12 @@ bool StoreClient::receive(void* data, std::size_t size, std::int64_t deadline_ns
   return true;
 }
 
+void StoreClient::receive_all(void* data, std::size_t size, std::int64_t deadline_ns) {
+  if (!receive(data, size, deadline_ns)) fail_silent(timeout_.count());
+}
+
 void StoreClient::fill(void* data, std::size_t size) {
-  if (!receive(data, size, now_ns() + nanoseconds(timeout_))) fail_silent(timeout_.count());
+  receive_all(data, size, now_ns() + nanoseconds(timeout_));
 }
 
 template <typename T>
@@ -233,6 +296,7 @@ T StoreClient::ask(const std::string& request) {
   } else {
     std::uint64_t size = 0;
     fill(&size, sizeof size);
+    check_size("answer, in bytes", size, store_protocol::kLongestValue);
     value.resize(size);
     fill(value.data(), size);
   }
@@ -240,6 +304,7 @@ T StoreClient::ask(const std::string& request) {
 }
 
 c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
+  if (place_.port == 0) return c10::intrusive_ptr<Store>::reclaim_copy(this);
   return c10::make_intrusive<StoreClient>(place_, timeout_);
 }
 

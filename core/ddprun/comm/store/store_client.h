@@ -15,10 +15,11 @@ namespace ddprun {
 
 /// Where a run's store is, and how errors speak of it.
 struct StorePlace {
-  std::string host;
-  int port = 0;
-  std::string where;   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
-  std::string server;  ///< who serves it: "rank 0", "the launcher's agent"
+  std::string host = {};
+  int port = 0;             ///< 0: its connections are handed down
+  std::string where = {};   ///< of errors: "rank 1 of 2, store at 127.0.0.1:29500"
+  std::string server = {};  ///< who serves it: "rank 0", "the launcher's agent"
+  std::string secret = {};  ///< of the launch; empty: there is none
 };
 
 /// Speaks the protocol of c10d's TCPStore, so it reaches StoreServer and the store of torchrun's
@@ -29,11 +30,14 @@ struct StorePlace {
 /// DistStoreError. After a CommError every later call throws the same.
 class StoreClient final : public c10d::Store {
  public:
-  /// Connects; tries until a store answers. `timeout` limits that, and later each answer. `server`
-  /// is the store's, on the rank that serves it; it ends with this object.
-  StoreClient(StorePlace place, std::chrono::milliseconds timeout,
+  /// Connects; tries until a store answers. `timeout` limits that, and later each answer.
+  StoreClient(StorePlace place, std::chrono::milliseconds timeout);
+  /// Over a connection that is there (StoreSockets::client). `server` is the store's, on the rank
+  /// that serves it; it ends with this object.
+  StoreClient(StorePlace place, std::chrono::milliseconds timeout, Descriptor connected,
               std::unique_ptr<StoreServer> server = nullptr);
 
+  /// One with a connection of its own where the place has a port, else this one.
   c10::intrusive_ptr<Store> clone() override;
   using Store::set;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
@@ -54,10 +58,14 @@ class StoreClient final : public c10d::Store {
   void connect(std::int64_t deadline_ns);
   /// Returns whether a store answers at the other end; if nothing does in time, throws.
   bool greet(std::int64_t deadline_ns);
+  /// Both ends prove that they know the secret.
+  void exchange_proofs(std::int64_t deadline_ns);
   void send(const std::string& request);
   /// Fills `data`. Returns false if no byte came until then.
   bool receive(void* data, std::size_t size, std::int64_t deadline_ns);
-  /// As receive(), within the time limit of an answer.
+  /// As receive(), but if nothing came until then, throws.
+  void receive_all(void* data, std::size_t size, std::int64_t deadline_ns);
+  /// As receive_all(), within the time limit of an answer.
   void fill(void* data, std::size_t size);
   /// Sends a request and returns the answer: a number, or the bytes of a value.
   template <typename T>

@@ -3,6 +3,7 @@
 // since 2.14: these numbers are the same in all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ddprun::store_protocol {
@@ -20,11 +21,21 @@ enum class Query : std::uint8_t {
   delete_key = 8,    // key; how many were deleted, int64
   cancel_wait = 12,  // Wait::canceled
   ping = 13,         // uint32; the same
+  /// Ddprun's own, and the first request where the launch has a secret: a random number of the
+  /// client; one of the server. Then come the client's proof, and the server's (store_secret.h).
+  prove = 200,
 };
 
 enum class Check : std::uint8_t { ready = 0, not_ready = 1 };
 enum class Wait : std::uint8_t { ended = 0, canceled = 1 };
 
 constexpr std::uint32_t kMagic = 0x3C85F7CE;
+/// Answers the ping of a client that has not proved that it knows the secret.
+constexpr std::uint32_t kSecretWanted = 0xDD5EC2E7;
+
+/// What clients of ours may send. A TCPStore refuses a message above 8 MiB, too.
+constexpr std::size_t kLongestKey = std::size_t{64} << 10;  // names of groups are long
+constexpr std::size_t kLongestValue = std::size_t{8} << 20;
+constexpr std::size_t kMostKeys = std::size_t{1} << 16;  // of one request
 
 }  // namespace ddprun::store_protocol

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -11,12 +12,15 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "ddprun/base/error.h"
+#include "ddprun/comm/store/store_connection.h"
 #include "ddprun/comm/store/store_protocol.h"
+#include "ddprun/comm/store/store_secret.h"
 
 namespace ddprun {
 
@@ -26,76 +30,26 @@ using store_protocol::Check;
 using store_protocol::Query;
 using store_protocol::Wait;
 
-/// More than any client of ours sends in one text; what claims more is no client.
-constexpr std::uint64_t kLongestText = std::uint64_t{64} << 20;
+/// Above what a client of ours sends in one request, or has to read at a time; and before it is
+/// known.
+constexpr std::size_t kMostWaiting = 3 * store_protocol::kLongestValue;
+constexpr std::size_t kMostOfAStranger = 128;
+/// Of what the store holds: more than the samples of a long run of many ranks.
+constexpr std::size_t kMostKept = std::size_t{2} << 30;
+/// Connections that have not said yet that they are of this launch. What comes then takes the place
+/// of the oldest, so that strangers leave descriptors to others.
+constexpr int kMostStrangers = 64;
+/// What a connection sends is read in pieces, of which it may bring this many before others' turn.
+constexpr int kPiecesATurn = 16;
 /// How long new connections wait while the process has no descriptor left.
 constexpr int kNoDescriptorPauseMs = 100;
 
-/// Reads the fields of one request from the bytes that have come so far.
-class ReceivedRequest {
- public:
-  explicit ReceivedRequest(std::string_view bytes) : bytes_(bytes) {}
-
-  template <typename T>
-  T value() {
-    T result{};
-    if (const std::string_view raw = take(sizeof(T)); !raw.empty()) {
-      std::memcpy(&result, raw.data(), sizeof(T));
-    }
-    return result;
-  }
-  std::string text() {
-    const auto length = value<std::uint64_t>();
-    malformed_ = malformed_ || length > kLongestText;
-    return malformed_ ? "" : std::string(take(length));
-  }
-  std::vector<std::string> texts() {
-    const auto count = value<std::uint64_t>();
-    std::vector<std::string> result;
-    while (whole_ && !malformed_ && result.size() < count) result.push_back(text());
-    return result;
-  }
-  bool whole() const { return whole_ && !malformed_; }
-  bool malformed() const { return malformed_; }
-  std::size_t size() const { return taken_; }
-
- private:
-  std::string_view take(std::size_t size) {
-    whole_ = whole_ && bytes_.size() - taken_ >= size;
-    if (!whole_) return {};
-    const std::string_view part = bytes_.substr(taken_, size);
-    taken_ += size;
-    return part;
-  }
-
-  std::string_view bytes_;
-  std::size_t taken_ = 0;
-  bool whole_ = true;
-  bool malformed_ = false;
-};
-
-struct Connection {
-  explicit Connection(Descriptor connected) : socket(std::move(connected)) {}
-  Descriptor socket;
-  std::string in;
-  std::string out;
-  std::vector<std::string> awaited;  ///< keys of the wait that is under way
-  bool closed = false;
-
-  template <typename T>
-  void answer(T value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  }
-  void answer_text(const std::string& text) {
-    answer(static_cast<std::uint64_t>(text.size()));
-    out += text;
-  }
-};
-
 class Loop {
  public:
-  Loop(Descriptor listener, int stop) : listener_(std::move(listener)), stop_(stop) {
+  Loop(std::vector<Descriptor> connected, Descriptor listener, std::string secret, int stop)
+      : listener_(std::move(listener)), secret_(std::move(secret)), stop_(stop) {
     ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);  // a client may be gone before accept()
+    for (Descriptor& each : connected) connections_.emplace_back(std::move(each), Stage::known);
   }
 
   void run() {
@@ -120,25 +74,39 @@ class Loop {
       if (fds[index++].revents != 0) receive(each);
     }
     descriptors_left_ = true;
-    if (fds[1].revents != 0) accept_one();
+    if (fds[1].revents != 0) accept_all();
     for (Connection& each : connections_) send(each);
     return true;
   }
 
-  void accept_one() {
-    Descriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (accepted.get() >= 0) {
+  void accept_all() {
+    for (int i = 0; i < kMostStrangers; ++i) {
+      Descriptor accepted(
+          ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (accepted.get() < 0) {
+        descriptors_left_ = errno != EMFILE && errno != ENFILE;
+        break;
+      }
       const int yes = 1;  // as the client's
       ::setsockopt(accepted.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-      connections_.emplace_back(std::move(accepted));
-    } else {
-      descriptors_left_ = errno != EMFILE && errno != ENFILE;
+      connections_.emplace_back(std::move(accepted), Stage::stranger);
     }
+    auto strangers = std::ranges::count_if(connections_, is_stranger);
+    for (Connection& each : connections_) {
+      if (strangers <= kMostStrangers) break;
+      if (!is_stranger(each)) continue;
+      each.closed = true;
+      --strangers;
+    }
+  }
+
+  static bool is_stranger(const Connection& connection) {
+    return connection.stage != Stage::known && !connection.closed;
   }
 
   void receive(Connection& from) {
     char buffer[65536];
-    while (!from.closed) {
+    for (int piece = 0; piece < kPiecesATurn; ++piece) {
       const ssize_t n = ::recv(from.socket.get(), buffer, sizeof buffer, 0);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -149,14 +117,16 @@ class Loop {
       from.in.append(buffer, static_cast<std::size_t>(n));
     }
     std::size_t done = 0;
-    while (!from.closed && done < from.in.size()) {
+    while (!from.closed && !from.last && done < from.in.size()) {
       ReceivedRequest request(std::string_view(from.in).substr(done));
-      serve(from, request);
-      from.closed = from.closed || request.malformed();
+      from.stage == Stage::known ? serve(from, request) : meet(from, request);
+      from.closed = from.closed || request.malformed() || from.out.size() > kMostWaiting;
       if (!request.whole()) break;
       done += request.size();
     }
     from.in.erase(0, done);
+    const bool known = from.stage == Stage::known;
+    from.closed = from.closed || from.in.size() > (known ? kMostWaiting : kMostOfAStranger);
   }
 
   void send(Connection& to) {
@@ -169,6 +139,50 @@ class Loop {
       }
       to.out.erase(0, static_cast<std::size_t>(n));
     }
+    to.closed = to.closed || (to.last && to.out.empty());
+  }
+
+  /// What comes before requests. A client says that it is one (VALIDATE), or proves it where the
+  /// launch has a secret.
+  void meet(Connection& client, ReceivedRequest& request) {
+    if (client.stage == Stage::challenged) return check_proof(client, request);
+    switch (request.value<Query>()) {
+      case Query::validate:
+        if (request.value<std::uint32_t>() != store_protocol::kMagic && request.whole()) {
+          client.closed = true;
+        } else if (secret_.empty() && request.whole()) {
+          client.stage = Stage::known;
+        }
+        return;
+      case Query::ping:  // in the same breath
+        request.value<std::uint32_t>();
+        if (!request.whole()) return;
+        client.last = true;
+        return client.answer(store_protocol::kSecretWanted);
+      case Query::prove:
+        client.nonces[0] = request.value<Digest>();
+        if (!request.whole()) return;
+        client.last = secret_.empty();
+        client.nonces[1] = client.last ? kRefused : random_digest();
+        client.stage = Stage::challenged;
+        return client.answer(client.nonces[1]);
+      default:
+        client.closed = request.whole();
+    }
+  }
+
+  void check_proof(Connection& client, ReceivedRequest& request) {
+    const auto proof = request.value<Digest>();
+    if (!request.whole()) return;
+    const auto own = [&](StoreEnd end) {
+      return proof_of(end, secret_, client.nonces[0], client.nonces[1]);
+    };
+    if (same_digest(proof, own(StoreEnd::client))) {
+      client.stage = Stage::known;
+      return client.answer(own(StoreEnd::server));
+    }
+    client.answer(kRefused);
+    client.last = true;
   }
 
   /// Does nothing unless the request is whole.
@@ -187,13 +201,13 @@ class Loop {
         client.awaited.clear();
         return client.answer(Wait::canceled);
       case Query::wait:
-        if (auto keys = request.texts(); request.whole()) {
+        if (auto keys = request.keys(); request.whole()) {
           client.awaited = std::move(keys);
           end_waits();
         }
         return;
       case Query::check:
-        if (const auto keys = request.texts(); request.whole()) {
+        if (const auto keys = request.keys(); request.whole()) {
           client.answer(all_there(keys) ? Check::ready : Check::not_ready);
         }
         return;
@@ -210,30 +224,54 @@ class Loop {
 
   /// The requests that are about one key.
   void serve_key(Query query, Connection& client, ReceivedRequest& request) {
-    const std::string key = request.text();
+    const std::string key = request.key();
     const bool compares = query == Query::compare_set;
     const std::string expected = compares ? request.text() : "";
     const std::string value = compares || query == Query::set ? request.text() : "";
     const auto delta = query == Query::add ? request.value<std::int64_t>() : 0;
     if (!request.whole()) return;
-    if (query == Query::get) {
-      const auto found = values_.find(key);
-      return client.answer_text(found == values_.end() ? "" : found->second);
-    }
     if (query == Query::delete_key) {
-      return client.answer(static_cast<std::int64_t>(values_.erase(key)));
+      return client.answer(erase(key));
     }
-    if (query == Query::set) values_[key] = value;
+    const auto found = values_.find(key);
+    const std::string old = found == values_.end() ? "" : found->second;
+    if (query == Query::get) return client.answer_text(old);
+    if (query == Query::set) keep(client, key, value);
     if (query == Query::add) {
-      std::string& sum = values_[key];
-      sum = std::to_string(delta + std::strtoll(sum.c_str(), nullptr, 10));
-      client.answer(static_cast<std::int64_t>(std::strtoll(sum.c_str(), nullptr, 10)));
+      const std::int64_t sum = delta + std::strtoll(old.c_str(), nullptr, 10);
+      keep(client, key, std::to_string(sum));
+      client.answer(sum);
     }
     if (compares) {
-      if (values_.contains(key) ? values_[key] == expected : expected.empty()) values_[key] = value;
-      client.answer_text(values_.contains(key) ? values_[key] : expected);
+      const bool same = old == expected;
+      if (same) keep(client, key, value);
+      client.answer_text(same ? value : found == values_.end() ? expected : old);
     }
     end_waits();
+  }
+
+  /// Closes the connection if the store is full.
+  void keep(Connection& client, const std::string& key, const std::string& value) {
+    erase(key);
+    values_[key] = value;
+    kept_bytes_ += size_of(key, value);
+    if (kept_bytes_ <= kMostKept) return;
+    spdlog::error("the store of this run is full: {} keys, {} bytes", values_.size(), kept_bytes_);
+    erase(key);
+    client.closed = true;
+  }
+
+  static std::size_t size_of(const std::string& key, const std::string& value) {
+    constexpr std::size_t kOfAnEntry = 128;
+    return kOfAnEntry + key.size() + value.size();
+  }
+
+  std::int64_t erase(const std::string& key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) return 0;
+    kept_bytes_ -= size_of(key, found->second);
+    values_.erase(found);
+    return 1;
   }
 
   bool all_there(const std::vector<std::string>& keys) const {
@@ -250,17 +288,37 @@ class Loop {
   }
 
   Descriptor listener_;
+  const std::string secret_;
   int stop_;
   bool descriptors_left_ = true;
   std::list<Connection> connections_;
   std::unordered_map<std::string, std::string> values_;
+  std::size_t kept_bytes_ = 0;
 };
 
 }  // namespace
 
-StoreServer::StoreServer(Descriptor listener)
+std::vector<StoreSockets> make_store_sockets(int ranks) {
+  std::vector<StoreSockets> sockets(ranks);
+  for (StoreSockets& each : sockets) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+      throw CommError({.what = "no file descriptor is left for the store of a run",
+                       .where = std::to_string(ranks) + " ranks on this host",
+                       .got = std::strerror(errno),
+                       .expected = "two sockets a rank",
+                       .hint = "`ulimit -n 4096` raises the limit"});
+    }
+    each.client = Descriptor(ends[0]);
+    sockets[0].served.emplace_back(ends[1]);
+  }
+  return sockets;
+}
+
+StoreServer::StoreServer(std::vector<Descriptor> connected, Descriptor listener, std::string secret)
     : stop_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([loop = std::make_shared<Loop>(std::move(listener), stop_.get())] { loop->run(); }) {}
+      thread_([loop = std::make_shared<Loop>(std::move(connected), std::move(listener),
+                                             std::move(secret), stop_.get())] { loop->run(); }) {}
 
 StoreServer::~StoreServer() {
   const std::uint64_t one = 1;
