@@ -18,9 +18,8 @@ class ContractProgram : public testing::Test {
  protected:
   /// What `ddprun-contract` with the choosy plugin prints for these arguments.
   std::string list(const std::string& arguments, int expected_status = 0) {
-    const std::string command = DDPRUN_BUILD_DIR
-                                "/bin/ddprun-contract " DDPRUN_BUILD_DIR
-                                "/tests/plugins/choosy/choosy.so " +
+    const std::string command = DDPRUN_BUILD_DIR "/bin/ddprun-contract " DDPRUN_BUILD_DIR
+                                                 "/tests/plugins/choosy/choosy.so " +
                                 arguments + " --gtest_list_tests > " +
                                 (folder_.path() / "list").string() + " 2>&1";
     const int status = std::system(command.c_str());

@@ -14,7 +14,8 @@ namespace ddprun::test {
 
 inline constexpr int kSteps = 8;  // warm-up included
 inline constexpr int kWarmup = 2;
-inline constexpr int kProofSeed = 12;  // with which no run looks at itself just before the last step
+inline constexpr int kProofSeed =
+    12;  // with which no run looks at itself just before the last step
 
 /// A step (not the first, not the last) at which, and before which, no run of these tests looks at
 /// itself.
@@ -62,7 +63,8 @@ inline std::vector<std::string> once(const std::string& name, std::vector<std::s
 }
 
 /// The strategy is right.
-inline std::vector<std::string> attention(const std::string& fault, std::vector<std::string> more = {}) {
+inline std::vector<std::string> attention(const std::string& fault,
+                                          std::vector<std::string> more = {}) {
   more.push_back("attention={name: planted, fault: " + fault + "}");
   return more;
 }

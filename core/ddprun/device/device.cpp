@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/device/cpu_memory.h"
+#include "ddprun/base/cpu_memory.h"
 #include "ddprun/device/memory_history.h"
 
 namespace ddprun {
@@ -21,8 +21,12 @@ class CpuDevice final : public Device {
   std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
   bool capturing() const override { return false; }
   DeviceMemory memory() const override {
-    const CpuMemory* counted = CpuMemory::here();
-    return counted == nullptr ? DeviceMemory{} : counted->memory();
+    DeviceMemory memory;  // malloc does not report the rest
+    if (const CpuMemory* counted = CpuMemory::here(); counted != nullptr) {
+      memory.allocated_bytes = counted->bytes();
+      memory.peak_allocated_bytes = counted->peak_bytes();
+    }
+    return memory;
   }
   void reset_memory() override {
     if (CpuMemory* counted = CpuMemory::here(); counted != nullptr) counted->reset_peak();

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/kernel_clock.h"
+#include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
 
 namespace ddprun {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ddprun/comm/group/process_group.h"
+#include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/check.h"
 
 namespace ddprun {
@@ -23,7 +23,8 @@ class ClockProof {
 
  private:
   std::int64_t begin_ns_ = 0, begin_ahead_ns_ = 0;
-  std::int64_t steps_ns_ = 0, gained_ns_ = 0;  // in all steps: their time, and on the kernel's clock
+  std::int64_t steps_ns_ = 0,
+               gained_ns_ = 0;  // in all steps: their time, and on the kernel's clock
   std::int64_t steps_ = 0;
 };
 

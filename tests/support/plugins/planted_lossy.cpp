@@ -11,7 +11,15 @@
 
 namespace ddprun::planted {
 
-enum class LossyFault { nothing, overwrite, never_send, decay, lose_in_update, ranks_differ, halve };
+enum class LossyFault {
+  nothing,
+  overwrite,
+  never_send,
+  decay,
+  lose_in_update,
+  ranks_differ,
+  halve
+};
 constexpr auto choice_names(LossyFault) {
   return std::array{"nothing",        "overwrite",    "never_send", "decay",
                     "lose_in_update", "ranks_differ", "halve"};

@@ -62,9 +62,7 @@ class PlantedPeriodic final : public Strategy, public UnitListener {
     const at::Tensor parameters = context_->parameters(all);
     const bool alone = fault_ == PeriodicFault::one_rank_only;
     if (alone && context_->group().rank() == 1) parameters.zero_();
-    context_->group()
-        .all_reduce(parameters, alone ? ReduceOp::sum : ReduceOp::avg, "met")
-        .wait();
+    context_->group().all_reduce(parameters, alone ? ReduceOp::sum : ReduceOp::avg, "met").wait();
     if (fault_ == PeriodicFault::off_by_little) parameters.mul_(1.0005);
     if (fault_ == PeriodicFault::ranks_differ && context_->group().rank() == 1) {
       parameters.mul_(1.0005);

@@ -8,8 +8,8 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "ddprun/base/cpu_memory.h"
 #include "ddprun/base/private_memory.h"
-#include "ddprun/device/cpu_memory.h"
 #include "ddprun/device/memory_history.h"
 #include "support/ddprun_command.h"
 #include "support/thread_ranks.h"
@@ -40,6 +40,14 @@ TEST(CpuMemory, CountsTensorsWhileItIsAskedTo) {
     EXPECT_EQ(device.memory().peak_allocated_bytes, 1000);
   }
   EXPECT_EQ(device.memory().allocated_bytes, 0);
+}
+
+TEST(CpuMemory, CountsAFreeOnAnotherThread) {
+  const auto counting = cpu_device().count_memory();
+  at::Tensor handed = tensor_of(1000);
+  at::Tensor mapped = allocate_private(5 << 20, at::kByte);
+  std::thread([handed = std::move(handed), mapped = std::move(mapped)] {}).join();
+  EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
 }
 
 TEST(CpuMemory, CountsWhatBackwardAllocates) {

@@ -43,8 +43,8 @@ std::vector<Sample> settled(const std::vector<std::vector<CollectiveRecord>>& re
 }
 
 TEST(Skew, RanksThatAreLateByTurnsExposeNoMore) {
-  const auto samples = settled({{waited(20, 11), waited(40, 1)}, {waited(20, 1), waited(40, 6)}},
-                               {12.5, 7.25});
+  const auto samples =
+      settled({{waited(20, 11), waited(40, 1)}, {waited(20, 1), waited(40, 6)}}, {12.5, 7.25});
   for (const Sample& sample : samples) {
     EXPECT_NEAR(sample[training().exposed_ms], 1 + 1 + 0.25, 1e-5) << "and 0.25 of copies";
     EXPECT_NEAR(sample[training().busbw_gb_per_s], 2.0, 1e-5) << "4 MB in 2 ms";
@@ -54,8 +54,8 @@ TEST(Skew, RanksThatAreLateByTurnsExposeNoMore) {
 }
 
 TEST(Skew, CollectivesSideBySideCountOnceInTheBandwidth) {
-  const auto samples = settled({{waited(20, 4), waited(20, 4)}, {waited(20, 4), waited(20, 4)}},
-                               {4, 4});
+  const auto samples =
+      settled({{waited(20, 4), waited(20, 4)}, {waited(20, 4), waited(20, 4)}}, {4, 4});
   EXPECT_NEAR(samples[0][training().busbw_gb_per_s], 1.0, 1e-5) << "4 MB in 4 ms";
 }
 

@@ -17,8 +17,9 @@
 #include <mutex>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/cpu_memory.h"
 #include "ddprun/base/torch_versions.h"
-#include "ddprun/device/cpu_memory.h"
+#include "ddprun/device/device.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/flat_buffers.h"
@@ -222,7 +223,7 @@ TEST_P(Recompute, ReadsNothingThatWasFreed) {
 DeviceMemory memory_of(const std::function<void()>& run) {
   const auto counting = CpuMemory::count_here();
   run();
-  return CpuMemory::here()->memory();
+  return cpu_device().memory();
 }
 
 // Sizes at which activations are nearly all of the memory.

@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 
+#include "ddprun/base/cpu_memory.h"
 #include "ddprun/base/private_memory.h"
 
 namespace ddprun {
@@ -29,13 +30,9 @@ at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& op
   submit({}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); })->wait();
   const auto allocations = collectives_.allocations();
   std::byte* const data = allocations->part(number, place.rank);
-  c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::kCPU);  // as allocators do
+  const auto counted = CpuMemory::count_bytes(bytes);
   return at::from_blob(
-      data, {elements},
-      [allocations, number, bytes](void* mine) {
-        c10::reportMemoryUsageToProfiler(mine, -bytes, 0, 0, c10::kCPU);
-        allocations->release(number);
-      },
+      data, {elements}, [allocations, number, counted](void*) { allocations->release(number); },
       options);
 }
 

@@ -13,8 +13,8 @@
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
-#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/plugin_proof.h"
+#include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/heap.h"
 

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
@@ -14,6 +13,7 @@
 #include "ddprun/experiments/training/skew.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/plugin/called.h"

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/group/process_group.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training.h"
 

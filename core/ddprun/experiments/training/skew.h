@@ -4,13 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "ddprun/comm/group/collective.h"
 #include "ddprun/measure/intervals.h"
+#include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/sample.h"
 
 namespace ddprun {
-
-class ProcessGroup;
 
 /// A collective ends after the last rank has joined it, and that rank waits for communication
 /// alone: it waits least. So the least of the ranks' waits for a collective is communication, and

@@ -14,10 +14,10 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
-#include "ddprun/base/kernel_clock.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
+#include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/called.h"

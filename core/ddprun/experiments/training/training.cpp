@@ -10,6 +10,7 @@
 #include "ddprun/base/text.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/measure/device_peak.h"
+#include "ddprun/measure/phase.h"
 #include "ddprun/result/run_statistics.h"
 
 namespace ddprun {
@@ -124,6 +125,8 @@ Figure Training::find_mfu(const RunStatistics& run) {
 Figure Training::find_peak_memory(const RunStatistics& run) {
   Figure figure;
   for (const PhaseMemory& each : highest_memory(run.run())) {
+    // Building the model takes twice its weights, which is more than a forward alone.
+    if (each.phase == to_string(Phase::setup)) continue;
     const auto bytes = static_cast<double>(each.memory.peak_allocated_bytes);
     if (bytes > figure.value.value_or(0)) figure = {bytes, each.phase};
   }

@@ -170,16 +170,16 @@ struct Training : RunnableKind {
                .text = text_as("{:.1f} %", 100),
                .meaning = "TFLOP/s / the dense peak of the device's matrix products in this "
                           "precision. –: no peak is known; a line below the table says why"});
-  const Quantity& peak_memory =
-      declare({.key = "peak_memory_bytes",
-               .unit = "bytes",
-               .follows = find_peak_memory,
-               .title = "peak memory",
-               .drop_order = 15,
-               .timed = false,
-               .text = text_as("{:.1f} MB", 1e-6),
-               .meaning = "the highest `peak_allocated_bytes` of all ranks and phases, and the "
-                          "phase ([profiling.md](profiling.md)). –: there was no warm-up step"});
+  const Quantity& peak_memory = declare(
+      {.key = "peak_memory_bytes",
+       .unit = "bytes",
+       .follows = find_peak_memory,
+       .title = "peak memory",
+       .drop_order = 15,
+       .timed = false,
+       .text = text_as("{:.1f} MB", 1e-6),
+       .meaning = "the highest `peak_allocated_bytes` of all ranks and phases of a step, "
+                  "and the phase ([profiling.md](profiling.md)). –: there was no warm-up step"});
   const Quantity& samples_per_s = declare({.key = "samples_per_s",
                                            .unit = "sequences/s",
                                            .follows = find_samples_per_s,

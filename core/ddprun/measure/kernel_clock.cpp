@@ -1,5 +1,5 @@
 // clock_gettime as an instruction: symbols of libraries can be interposed.
-#include "ddprun/base/kernel_clock.h"
+#include "ddprun/measure/kernel_clock.h"
 
 #include <sys/syscall.h>
 #include <time.h>
