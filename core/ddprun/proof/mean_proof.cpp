@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -22,8 +23,8 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kAveraged = "gradients_averaged";
-/// Of a lossy strategy, relative to the largest of a run: what it sends and keeps back are products
-/// and differences.
+/// Of a lossy strategy, relative to the largest of what a run's sums are made of: what it sends and
+/// keeps back are products and differences of these.
 constexpr double kLossyTolerance = 1e-4;
 
 at::Tensor averaged(const at::Tensor& tensor, ProcessGroup& group) {
@@ -97,6 +98,8 @@ std::string MeanProof::compare(ProcessGroup& group) const {
   const double roundings = (2.0 * group.size() + 4) * rounding();
   const at::Tensor bound = (sizes + std::numeric_limits<float>::min() * 2) * roundings;
   const at::Tensor off = (got - expected).abs();
+  at::Tensor parts;  // of the sum, where there is error feedback
+  if (feedback_.defined()) parts = at::stack({means_, feedback_, feedback_before_}).abs().amax(0);
   // Gradients that overflowed are equal to nothing.
   const at::Tensor counted = owned_.logical_and(expected.isfinite());
   std::int64_t begin = 0;
@@ -106,7 +109,7 @@ std::string MeanProof::compare(ProcessGroup& group) const {
     };
     at::Tensor allowed = of_run(bound);
     if (feedback_.defined()) {
-      allowed = allowed + of_run(expected).abs().max() * kLossyTolerance;
+      allowed = allowed + of_run(parts).max() * kLossyTolerance;
     }
     const at::Tensor wrong = of_run(off).le(allowed).logical_not().logical_and(of_run(counted));
     begin += runs_[i].size();
