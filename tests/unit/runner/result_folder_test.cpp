@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path only_entry(const fs::path& folder) { return fs::directory_iterator(folder)->path(); }
+
 TEST(ResultFolder, NothingStaysWithoutCommit) {
   TemporaryFolder folder;
   {
@@ -39,16 +41,47 @@ TEST(ResultFolder, CommitShowsAllAndPointsLatestToIt) {
   EXPECT_EQ(folder.read("name/T1/sub/a.txt"), "T1");
 }
 
-TEST(ResultFolder, LeftoversOfADeadProcessAreRemovedOthersStay) {
+/// Ends a process that writes a result, before it is done.
+void leave_unfinished(const fs::path& output) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    ResultFolder result(output, "name", "T1");
+    result.write("a.txt", "text");
+    _exit(0);
+  }
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(ResultFolder, LeftoversOfADeadProcessAreRemovedThoseOfOtherHostsStay) {
   TemporaryFolder folder;
-  const pid_t dead = fork();
-  if (dead == 0) _exit(0);
-  waitpid(dead, nullptr, 0);
-  folder.write("name/.unfinished-" + std::to_string(dead) + "/a.txt", "stale");
-  folder.write("name/.unfinished-1/a.txt", "of a live process");
+  leave_unfinished(folder.path());
+  const fs::path stale = only_entry(folder.path() / "name");
+  ASSERT_TRUE(fs::exists(stale / "a.txt"));
+  folder.write("name/.unfinished-anotherhost-999999999/a.txt",
+               "whether it lives is not known here");
   { ResultFolder result(folder.path(), "name", "T1"); }
-  EXPECT_FALSE(fs::exists(folder.path() / "name" / (".unfinished-" + std::to_string(dead))));
-  EXPECT_TRUE(fs::exists(folder.path() / "name/.unfinished-1/a.txt"));
+  EXPECT_FALSE(fs::exists(stale));
+  EXPECT_TRUE(fs::exists(folder.path() / "name/.unfinished-anotherhost-999999999/a.txt"));
+}
+
+TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
+  TemporaryFolder folder;
+  std::vector<pid_t> runs;
+  for (int run = 0; run < 20; ++run) {
+    runs.push_back(fork());
+    if (runs.back() != 0) continue;
+    try {
+      for (int i = 0; i < 100; ++i) ResultFolder(folder.path() / "deep/results", "name", "T1");
+      _exit(0);
+    } catch (const ConfigError&) {
+      _exit(1);
+    }
+  }
+  for (const pid_t run : runs) {
+    int status = 0;
+    waitpid(run, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 TEST(ResultFolder, AFileInTheWayIsAConfigError) {
