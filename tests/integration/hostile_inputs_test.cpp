@@ -122,5 +122,33 @@ TEST(HostileInputs, APluginThatCrashesWhileItIsAskedIsNamed) {
                              HasSubstr("strategy crashes, ")));
 }
 
+std::string bad_plugin(const std::string& name) {
+  return DDPRUN_BUILD_DIR "/tests/bad_plugins/" + name;
+}
+
+TEST(HostileInputs, APluginThatCrashesAtExitTakesNoStatusAlong) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const std::string path = bad_plugin("aborts_at_exit_of_all");
+  EXPECT_EQ(run_ddprun(folder, {"validate", "a.yaml", "--plugin-path", path}).status, 0);
+  const CommandResult list = run_ddprun(folder, {"list", "--plugin-path", path});
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("ends_late"));
+  const CommandResult refused =
+      run_ddprun(folder, {"list", "--plugin-path", bad_plugin("throws_at_exit")});
+  EXPECT_EQ(refused.status, 0) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("the plugin library crashed when it was tried"));
+}
+
+TEST(HostileInputs, APluginThatCrashesWhenItIsDestroyedTakesNoRunAlong) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"a.yaml", "--set", "strategy=ends_late", "--set", "world.size=1",
+                          "--plugin-path", bad_plugin("aborts_when_destroyed")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("✓ proved"));
+}
+
 }  // namespace
 }  // namespace ddprun::test
