@@ -78,7 +78,7 @@ class Batch {
       : request_(request), files_(std::move(files)), executor_(executor), display_(display) {
     for (const PlannedFile& file : files_) {
       for (const PlannedRun& planned : file.runs) {
-        for (std::int64_t run = 1; run <= file.repeats; ++run) {
+        for (std::int64_t run = 1; run <= file.report.repeats; ++run) {
           rows_.push_back({unrun_row(file, planned), &file, &planned});
           rows_.back().row.repetition = run;
         }
@@ -186,9 +186,13 @@ class Batch {
   }
 
   ResultContext context_of(const PlannedFile& file) {
-    ResultContext context{
-        file.name, utc_now(), request_.command_line, describe_environment(), to_yaml(file.document),
-        {}};
+    ResultContext context{file.name,
+                          utc_now(),
+                          request_.command_line,
+                          describe_environment(),
+                          to_yaml(file.document),
+                          {},
+                          file.report.columns};
     for (const BatchRow& each : rows_of(file)) {
       context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
     }
@@ -287,12 +291,9 @@ class Batch {
       written_.push_back(newest);  // that result is complete: a copy would add nothing
       return;
     }
-    const std::vector<Row> rows = plain(file.rows);
-    if (std::all_of(rows.begin(), rows.end(),
-                    [](const Row& row) { return row.status == RowStatus::not_here; })) {
-      return;  // nothing ran
-    }
-    written_.push_back(write_result(file.open_folder(), file.context, rows));
+    const auto not_here = [](const Row& row) { return row.status == RowStatus::not_here; };
+    if (std::ranges::all_of(file.rows, not_here, &BatchRow::row)) return;  // nothing ran
+    written_.push_back(write_result(file.open_folder(), file.context, plain(file.rows)));
     if (interrupted_ == 0) return;
     display_.message(
         fmt::format("interrupted (signal {}): the rows that were done are in {}/, and --resume "
@@ -304,12 +305,11 @@ class Batch {
     const std::vector<Row> rows = plain(rows_);
     const TableLines lines(rows);
     const bool for_people = request_.format == ReportFormat::table;
-    const ResultContext context{files_.size() == 1 ? files_.front().name : "",
-                                time_,
-                                request_.command_line,
-                                describe_environment(),
-                                {},
-                                {}};
+    ResultContext context{"", time_, request_.command_line, describe_environment(), {}, {}, {}};
+    if (files_.size() == 1) {
+      context.name = files_.front().name;
+      context.columns = files_.front().report.columns;
+    }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
               << report_output(request_.format, context, lines, terminal(), request_.verbosity > 0);
     for (const fs::path& folder : written_) {
