@@ -218,6 +218,7 @@ class Batch {
     Row& row = each.row;
     const Row& earlier = each.earlier->row;
     row.status = earlier.status;
+    row.reason = earlier.reason;
     row.ranks = earlier.ranks;
     row.launcher = earlier.launcher;
     row.taken_from = earlier.taken_from;
@@ -283,12 +284,22 @@ class Batch {
     }
   }
 
+  /// The complete result that has all rows of the file, or an empty path. A row that did not run,
+  /// as it cannot here, or as an earlier run of it failed, did not run there either.
+  fs::path found_whole(const FileResult& file) const {
+    fs::path whole;
+    for (const BatchRow& each : file.rows) {
+      if (each.row.status == RowStatus::not_here || failed_before(each) != nullptr) continue;
+      const fs::path found = each.found_in();
+      if (found.empty() || (!whole.empty() && found != whole)) return {};
+      whole = found;
+    }
+    return whole;
+  }
+
   void write(FileResult& file) {
-    const fs::path newest = file.rows.front().found_in();
-    if (!newest.empty() && std::ranges::all_of(file.rows, [&](const BatchRow& each) {
-          return each.found_in() == newest;
-        })) {
-      written_.push_back(newest);  // that result is complete: a copy would add nothing
+    if (const fs::path whole = found_whole(file); !whole.empty()) {
+      written_.push_back(whole);  // a copy would add nothing
       return;
     }
     const auto not_here = [](const Row& row) { return row.status == RowStatus::not_here; };

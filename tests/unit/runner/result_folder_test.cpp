@@ -131,5 +131,36 @@ TEST(ResultFiles, ARowIsFoundBeforeItsResultIsComplete) {
             folder.path() / "known/T2");
 }
 
+TEST(ResultFiles, AResultThatLinksToItselfCostsNoOther) {
+  TemporaryFolder folder;
+  const ResultContext context{"known", "T1", {"ddprun"}, {}, "a: 1\n", {"a: 1\n"}};
+  ResultFolder target(folder.path(), context.name, context.time);
+  write_result(target, context, {known_row("a=1")});
+  for (const char* name : {"T0", "T2"}) {
+    fs::create_directory(folder.path() / "known" / name);
+    fs::create_symlink("result.json", folder.path() / "known" / name / "result.json");
+  }
+  EXPECT_EQ(earlier_rows(folder.path() / "known").size(), 1u);
+}
+
+TEST(ResultFiles, ARowThatMetTheLimitOfItsFileIsFoundAgain) {
+  TemporaryFolder folder;
+  Row ended = known_row("a=1");
+  ended.status = RowStatus::out_of_memory;
+  ended.reason = "rank 0 failed: out of memory";
+  ended.ranks.clear();
+  ended.config = {{"world", {{"memory_limit_gb", 0.5}}}};
+  Row of_the_machine = ended;
+  of_the_machine.fingerprint = "another";
+  of_the_machine.config = {{"world", {{"memory_limit_gb", 0}}}};
+  const ResultContext context{"known", "T1", {"ddprun"}, {}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
+  ResultFolder target(folder.path(), context.name, context.time);
+  write_result(target, context, {ended, of_the_machine});
+  const auto rows = earlier_rows(folder.path() / "known");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows.begin()->second.row.status, RowStatus::out_of_memory);
+  EXPECT_EQ(rows.begin()->second.row.reason, ended.reason);
+}
+
 }  // namespace
 }  // namespace ddprun::test
