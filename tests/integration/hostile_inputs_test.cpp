@@ -77,6 +77,25 @@ TEST(HostileInputs, WantOfMemoryIsSaid) {
                              HasSubstr("ulimit -v")));
 }
 
+TEST(HostileInputs, ValidatingADeepModelTakesNoMemory) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run = run_after(folder, "ulimit -d 1000000",
+                                      {"validate", "a.yaml", "--set", "model.layers=16000000"});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST(HostileInputs, ANewLineInANameIsShownEscaped) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  for (const std::string key : {"name", "strategy"}) {
+    const CommandResult run =
+        run_ddprun(folder, {"validate", "a.yaml", "--set", key + R"(="a\n  hint: no")"});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr(R"(got: a\n  hint: no)")) << key;
+  }
+}
+
 TEST(HostileInputs, WantOfProcIsSaid) {
   TemporaryFolder folder;
   folder.write("a.yaml", tiny_experiment());

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/called.h"
 
@@ -133,7 +134,7 @@ struct PluginRegistry::Impl {
     for (const auto& text : refused) hint += "\n  refused: " + indented(text);
     return PluginError({.what = fmt::format("unknown {} '{}'", to_string(kind), name),
                         .where = where,
-                        .got = name,
+                        .got = printable_line(name),
                         .expected = known.empty()
                                         ? fmt::format("no {} plugin was found", to_string(kind))
                                         : fmt::format("{}", fmt::join(known, ", ")),
