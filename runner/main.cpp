@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <string_view>
@@ -64,7 +65,9 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const int status = ddprun::run_command_line(argc, argv);
   std::cout.flush();
-  if (std::cout) return status;
+  std::fflush(nullptr);
+  // Nothing of a plugin is destroyed, as its code may be at fault: the result is there.
+  if (std::cout) _exit(status);
   std::cerr << "error: the output could not be written\n";
-  return status == ddprun::kExitDone ? ddprun::kExitFailed : status;
+  _exit(status == ddprun::kExitDone ? ddprun::kExitFailed : status);
 }

@@ -78,7 +78,7 @@ class Batch {
       : request_(request), files_(std::move(files)), executor_(executor), display_(display) {
     for (const PlannedFile& file : files_) {
       for (const PlannedRun& planned : file.runs) {
-        for (std::int64_t run = 1; run <= file.repeats; ++run) {
+        for (std::int64_t run = 1; run <= file.report.repeats; ++run) {
           rows_.push_back({unrun_row(file, planned), &file, &planned});
           rows_.back().row.repetition = run;
         }
@@ -186,9 +186,13 @@ class Batch {
   }
 
   ResultContext context_of(const PlannedFile& file) {
-    ResultContext context{
-        file.name, utc_now(), request_.command_line, describe_environment(), to_yaml(file.document),
-        {}};
+    ResultContext context{file.name,
+                          utc_now(),
+                          request_.command_line,
+                          describe_environment(),
+                          to_yaml(file.document),
+                          {},
+                          file.report.columns};
     for (const BatchRow& each : rows_of(file)) {
       context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
     }
@@ -214,6 +218,7 @@ class Batch {
     Row& row = each.row;
     const Row& earlier = each.earlier->row;
     row.status = earlier.status;
+    row.reason = earlier.reason;
     row.ranks = earlier.ranks;
     row.launcher = earlier.launcher;
     row.taken_from = earlier.taken_from;
@@ -279,20 +284,27 @@ class Batch {
     }
   }
 
+  /// The complete result that has all rows of the file, or an empty path. A row that did not run,
+  /// as it cannot here, or as an earlier run of it failed, did not run there either.
+  fs::path found_whole(const FileResult& file) const {
+    fs::path whole;
+    for (const BatchRow& each : file.rows) {
+      if (each.row.status == RowStatus::not_here || failed_before(each) != nullptr) continue;
+      const fs::path found = each.found_in();
+      if (found.empty() || (!whole.empty() && found != whole)) return {};
+      whole = found;
+    }
+    return whole;
+  }
+
   void write(FileResult& file) {
-    const fs::path newest = file.rows.front().found_in();
-    if (!newest.empty() && std::ranges::all_of(file.rows, [&](const BatchRow& each) {
-          return each.found_in() == newest;
-        })) {
-      written_.push_back(newest);  // that result is complete: a copy would add nothing
+    if (const fs::path whole = found_whole(file); !whole.empty()) {
+      written_.push_back(whole);  // a copy would add nothing
       return;
     }
-    const std::vector<Row> rows = plain(file.rows);
-    if (std::all_of(rows.begin(), rows.end(),
-                    [](const Row& row) { return row.status == RowStatus::not_here; })) {
-      return;  // nothing ran
-    }
-    written_.push_back(write_result(file.open_folder(), file.context, rows));
+    const auto not_here = [](const Row& row) { return row.status == RowStatus::not_here; };
+    if (std::ranges::all_of(file.rows, not_here, &BatchRow::row)) return;  // nothing ran
+    written_.push_back(write_result(file.open_folder(), file.context, plain(file.rows)));
     if (interrupted_ == 0) return;
     display_.message(
         fmt::format("interrupted (signal {}): the rows that were done are in {}/, and --resume "
@@ -304,12 +316,11 @@ class Batch {
     const std::vector<Row> rows = plain(rows_);
     const TableLines lines(rows);
     const bool for_people = request_.format == ReportFormat::table;
-    const ResultContext context{files_.size() == 1 ? files_.front().name : "",
-                                time_,
-                                request_.command_line,
-                                describe_environment(),
-                                {},
-                                {}};
+    ResultContext context{"", time_, request_.command_line, describe_environment(), {}, {}, {}};
+    if (files_.size() == 1) {
+      context.name = files_.front().name;
+      context.columns = files_.front().report.columns;
+    }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
               << report_output(request_.format, context, lines, terminal(), request_.verbosity > 0);
     for (const fs::path& folder : written_) {

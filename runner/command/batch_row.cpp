@@ -74,11 +74,6 @@ void finish_row(Row& row, const Outcome& outcome) {
   judge(row);
 }
 
-bool met_memory_limit(const Row& row) {
-  return row.status == RowStatus::out_of_memory &&
-         row.config.at("world").at("memory_limit_gb").get<double>() > 0;
-}
-
 std::string outcome_text(const Row& row) {
   return std::string(name_of(row.status)) + ": " + row.reason;
 }

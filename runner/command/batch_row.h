@@ -18,9 +18,6 @@ Row refused_row(const PlannedFile& file);
 /// Turns an outcome into the row's status, results and reason.
 void finish_row(Row& row, const Outcome& outcome);
 
-/// Whether its memory ran out under a limit that its file sets: it has shown what was asked.
-bool met_memory_limit(const Row& row);
-
 /// "proof failed: integer_gradients: ..."
 std::string outcome_text(const Row& row);
 

@@ -9,6 +9,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/config/registry.h"
 #include "ddprun/rank/heap.h"
 #include "ddprun/rank/memory_limit.h"
 #include "runner/launch/joined_failure.h"
@@ -100,6 +101,7 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
                           const std::string& run_id, bool last) {
   const WorldConfig& world = experiment.world;
   const RankBody limited = [&](const RankInfo& info, const auto& on_progress) {
+    keep_plugins();
     limit_memory(world.memory_limit_gb);
     return body(info, on_progress);
   };

@@ -143,7 +143,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
   for (const PlannedFile& file : files) {
     const std::string prefix = several ? file.name + ": " : "";
     plan[prefix + "name"] = file.name;
-    plan[prefix + "report.repeats"] = file.repeats;
+    plan[prefix + "report.repeats"] = file.report.repeats;
     if (!file.error.empty()) plan[prefix + "refused"] = file.error;
     for (std::size_t row = 0; row < file.runs.size(); ++row) {
       const std::string place =

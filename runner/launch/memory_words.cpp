@@ -72,6 +72,16 @@ ErrorText memory_error(const std::exception& failure) {
           .expected = "that all there is at a time fits"};
 }
 
+bool near_memory_limit(pid_t process) {
+  rlimit limit = {};
+  if (prlimit(process, RLIMIT_DATA, nullptr, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return false;
+  }
+  const auto taken =
+      static_cast<rlim_t>(proc_bytes(fmt::format("/proc/{}/status", process).c_str(), "VmData"));
+  return taken + kLittleMemory > limit.rlim_cur;
+}
+
 std::int64_t kernel_memory_kills() {
   std::ifstream in("/proc/vmstat");
   std::string key;

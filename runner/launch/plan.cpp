@@ -282,7 +282,7 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
     for (std::size_t i = 0; i < read.baseline.of_point.size(); ++i) {
       plan.runs[i].baseline = plan.runs[read.baseline.of_point[i]].fingerprint;
     }
-    plan.repeats = read.report.repeats;
+    plan.report = std::move(read.report);
     plan.baseline_words = read.baseline.words;
     plan.output_dir = plan.runs.at(0).experiment.output_dir;
   } catch (const Error& error) {

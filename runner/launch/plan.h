@@ -37,7 +37,7 @@ struct PlannedFile {
   std::string output_dir;
   ConfigNode document;  ///< with overrides applied, before the sweep
   std::vector<PlannedRun> runs;
-  std::int64_t repeats = 1;    ///< of each run: ReportConfig
+  ReportConfig report;
   std::string baseline_words;  ///< Baseline::words
   std::string error;           ///< why it was refused; runs is then empty
 };

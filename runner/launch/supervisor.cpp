@@ -268,6 +268,13 @@ class Supervisor {
 
   RankError waits_too_long(const Rank& rank) const {
     const RankStatus status = board_.status(rank.rank);
+    if (std::ranges::any_of(ranks_, [](const Rank& each) { return near_memory_limit(each.pid); })) {
+      return {FailureKind::out_of_memory,
+              {.what = "out of memory: it waits for the other ranks, and a rank is at its limit of "
+                       "private memory (world.memory_limit_gb, ulimit -d)",
+               .got = status.phase + ", which does not end",
+               .expected = "that all there is at a time fits"}};
+    }
     return {FailureKind::other,
             {.what = "it waits for the other ranks, and its time limit does not end that",
              .got = status.phase + ", call " + std::to_string(status.last.number) + " (" +

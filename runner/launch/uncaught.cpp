@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/rank/memory_limit.h"
 #include "runner/launch/exit_status.h"
 
 namespace ddprun {
@@ -31,6 +33,14 @@ std::string words_of_current_exception() {
   }
 }
 
+RankError memory_ran_out(const std::string& words) {
+  return {FailureKind::out_of_memory,
+          {.what = "out of memory: this process is at its limit of private memory "
+                   "(world.memory_limit_gb, ulimit -d)",
+           .got = words,
+           .expected = "that all there is at a time fits"}};
+}
+
 RankError error_of(const std::string& words) {
   if (words.find("gloo") != std::string::npos) {
     return {FailureKind::comm,
@@ -47,11 +57,27 @@ RankError error_of(const std::string& words) {
            .hint = "these are the words of LibTorch, or of a plugin with threads of its own"}};
 }
 
-[[noreturn]] void on_terminate() {
+/// What reaches the end of the process where memory is at its limit is of it, whatever it says, if
+/// it could be said at all. To say it takes more of it.
+[[noreturn]] void say_and_end(RankError (*error)()) {
   static std::atomic_flag entered;
   while (entered.test_and_set()) ::pause();  // the first one speaks
-  listener()(error_of(words_of_current_exception()));
+  const bool memory = at_memory_limit();
+  if (memory) limit_memory(0);
+  RankError said = error();
+  if (memory) said = memory_ran_out(said.text.got);
+  listener()(said);
   ::_exit(kExitFailed);
+}
+
+[[noreturn]] void on_terminate() {
+  say_and_end([] { return error_of(words_of_current_exception()); });
+}
+
+/// OpenMP calls exit() if it cannot start a thread.
+void on_exit() {
+  if (!at_memory_limit()) return;  // whoever waits for this process says how it ended
+  say_and_end([] { return RankError{.text = {.got = "exit() was called"}}; });
 }
 
 }  // namespace
@@ -59,6 +85,8 @@ RankError error_of(const std::string& words) {
 void say_uncaught(std::function<void(const RankError&)> say) {
   listener() = std::move(say);
   std::set_terminate(on_terminate);
+  static const int once = std::atexit(on_exit);
+  static_cast<void>(once);
 }
 
 }  // namespace ddprun

@@ -8,7 +8,8 @@
 namespace ddprun {
 
 /// From now on an exception that leaves a thread of this process is handed to `say`, on that
-/// thread. Then the process ends with kExitFailed.
+/// thread, and so is a call of exit() where the process is at its limit of memory. Then the process
+/// ends with kExitFailed.
 void say_uncaught(std::function<void(const RankError&)> say);
 
 }  // namespace ddprun

@@ -48,9 +48,10 @@ std::vector<StoredResult> stored_results(const fs::path& folder) {
     if (hidden || entry.is_symlink() || !entry.is_directory()) continue;
     const fs::path file = entry.path() / "result.json";
     const fs::path rows = entry.path() / kRowsFolder;
-    if (fs::exists(file)) {
+    std::error_code ignored;  // whatever stands there is read, or refused as damaged
+    if (fs::exists(fs::symlink_status(file, ignored))) {
       results.push_back({entry.path(), {file}});
-    } else if (fs::is_directory(rows)) {
+    } else if (fs::is_directory(rows, ignored)) {
       results.push_back({entry.path(), json_files_in(rows), false});
     }
   }
@@ -69,9 +70,8 @@ json read_json(const fs::path& path) {
 /// As it stands in a file: what is no UTF-8 is replaced, and there is no NaN.
 json as_written(const json& value) { return json::parse(json_text(value)); }
 
-/// Throws std::exception if the row is not one that this ddprun has written.
-Row checked_row(const json& in) {
-  Row row = row_from_json(in);
+/// Of a row that is ok. Throws std::exception if it is not one that this ddprun has measured.
+void check_figures(const Row& row) {
   if (row.world_size != static_cast<std::int64_t>(row.ranks.size())) {
     throw std::runtime_error(
         fmt::format("world_size is {}, and it has {} ranks", row.world_size, row.ranks.size()));
@@ -85,6 +85,16 @@ Row checked_row(const json& in) {
   }
   if (summarize_proof(row).status == CheckStatus::unchecked) {
     throw std::runtime_error("status is ok, and no check was made");
+  }
+}
+
+/// A row that is done. Throws std::exception if it is not one that this ddprun has written.
+Row checked_row(const json& in) {
+  Row row = row_from_json(in);
+  if (row.ok()) {
+    check_figures(row);
+  } else if (row.measured() || row.reason.empty()) {
+    throw std::runtime_error("its memory ran out, and it has figures, or no reason");
   }
   // Figures, types and keys at once: writing it again must give what was read.
   const json again = as_written(to_json(row));
@@ -128,8 +138,10 @@ class Reader {
  private:
   void add(const json& in, std::size_t number, const StoredResult& stored, const fs::path& file) {
     try {
-      if (in.at("status").get<RowStatus>() != RowStatus::ok) return;
+      const auto status = in.at("status").get<RowStatus>();
+      if (status != RowStatus::ok && status != RowStatus::out_of_memory) return;
       Row row = checked_row(in);
+      if (!row.ok() && !met_memory_limit(row)) return;  // the next time there may be more of it
       if (row.taken_from.empty()) row.taken_from = stored.folder.string();
       const RunKey key = {row.fingerprint, row.repetition};
       rows_[key] = {std::move(row), stored.complete ? stored.folder : fs::path()};

@@ -20,10 +20,10 @@ struct EarlierRow {
 /// A fingerprint, and which run of its row.
 using RunKey = std::pair<std::string, std::int64_t>;
 
-/// Returns the newest row with status ok for each run, from all results in `folder`
-/// (`<output>/<name>`), complete or not. What cannot have been written by this ddprun is logged as
-/// an error, file and reason, and left out. Results of another schema are left out too, with one
-/// warning.
+/// Returns the newest row that is done for each run, which is ok or met its memory limit, from all
+/// results in `folder` (`<output>/<name>`), complete or not. What cannot have been written by this
+/// ddprun is logged as an error, file and reason, and left out. Results of another schema are left
+/// out too, with one warning.
 std::map<RunKey, EarlierRow> earlier_rows(const std::filesystem::path& folder);
 
 /// Whether an earlier row with the fingerprint of `planned` describes the same experiment. If not,

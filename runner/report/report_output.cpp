@@ -14,7 +14,7 @@ std::string report_output(ReportFormat format, const ResultContext& context,
     case ReportFormat::table:
       break;
     case ReportFormat::markdown:
-      return report_markdown(table);
+      return report_markdown(context, table);
     case ReportFormat::csv:
       return summary_csv(table);
     case ReportFormat::json:

@@ -29,6 +29,14 @@ std::string quoted_for_shell(const std::string& word) {
   return "'" + boost::replace_all_copy(word, "'", "'\\''") + "'";
 }
 
+/// Characters beside each other on a page of LaTeX's article, with its gaps between columns.
+constexpr int kPageWidth = 80;
+
+TextTable chosen_table(const ResultContext& context, const TableLines& table) {
+  const TextTable all = report_table(table);
+  return context.columns.empty() ? all : all.chosen(context.columns);
+}
+
 /// The facts of the machine, and what carried the collectives of the rows.
 std::vector<std::pair<std::string, std::string>> environment_of(const ResultContext& context,
                                                                 const std::vector<Row>& rows) {
@@ -85,10 +93,19 @@ json result_json(const ResultContext& context, const TableLines& table) {
   return out;
 }
 
-std::string report_markdown(const TableLines& table) {
-  std::string out = report_table(table).markdown() + "\n";
+std::string report_markdown(const ResultContext& context, const TableLines& table) {
+  std::string out = chosen_table(context, table).markdown() + "\n";
   for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
   return out;
+}
+
+std::string summary_latex(const ResultContext& context, const TableLines& table) {
+  std::vector<std::string> dropped;
+  const int width = context.columns.empty() ? kPageWidth : 0;
+  const std::string out = chosen_table(context, table).fitting(width, &dropped).latex();
+  if (dropped.empty()) return out;
+  return out + fmt::format("% too wide for a page with: {} (report.columns chooses)\n",
+                           fmt::join(dropped, ", "));
 }
 
 std::string summary_markdown(const ResultContext& context, const TableLines& table) {
@@ -97,7 +114,7 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
   for (const std::string& word : context.command_line) words.push_back(quoted_for_shell(word));
   std::string out = fmt::format("# {}\n\n{}\n\n```sh\n{}\n```\n\n", context.name, context.time,
                                 fmt::join(words, " "));
-  out += report_markdown(table);
+  out += report_markdown(context, table);
   const std::vector<std::string> names = run_names(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].reason.empty()) {
@@ -138,7 +155,7 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
   }
   folder.write("steps.csv", steps_csv(rows));
   folder.write("summary.csv", summary_csv(table));
-  folder.write("summary.tex", report_table(table).latex());
+  folder.write("summary.tex", summary_latex(context, table));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].measured()) continue;
     folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));

@@ -25,12 +25,15 @@ struct ResultContext {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string yaml;                        ///< the experiment file with overrides, before the sweep
   std::vector<std::string> resolved_yaml;  ///< one a row
+  std::vector<std::string> columns = {};   ///< ReportConfig::columns
 };
 
 nlohmann::json result_json(const ResultContext& context, const TableLines& table);
 std::string summary_markdown(const ResultContext& context, const TableLines& table);
 /// The table and its sentences, which it holds.
-std::string report_markdown(const TableLines& table);
+std::string report_markdown(const ResultContext& context, const TableLines& table);
+/// The table, no wider than a page unless the context chooses columns.
+std::string summary_latex(const ResultContext& context, const TableLines& table);
 
 /// The folder within the result folder where rows are until the result is complete. Each of its
 /// files is a result.json of one row.

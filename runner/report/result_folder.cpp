@@ -16,6 +16,8 @@
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/descriptor.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/comm/launch/host_layout.h"
 
 namespace ddprun {
 
@@ -23,7 +25,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kHiddenPrefix = ".unfinished-";  // then the writer's process id
+constexpr const char* kHiddenPrefix = ".unfinished-";
+/// How often a folder is created that other runs remove.
+constexpr int kTries = 100;
+
+/// Then follows the writer's process id, which says nothing to another host of the file system.
+std::string hidden_on_this_host() {
+  return fmt::format("{}{:016x}-", kHiddenPrefix, hash64(host_identity()));
+}
 
 [[noreturn]] void throw_cannot_write(const fs::path& path, const std::string& why) {
   throw Error({.what = "cannot write a result",
@@ -57,11 +66,12 @@ bool process_exists(const std::string& digits) {
 }
 
 void remove_stale(const fs::path& parent) {
+  const std::string prefix = hidden_on_this_host();
   std::vector<fs::path> stale;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
     const std::string name = entry.path().filename();
-    if (!name.starts_with(kHiddenPrefix)) continue;
-    if (!process_exists(name.substr(std::strlen(kHiddenPrefix)))) stale.push_back(entry.path());
+    if (!name.starts_with(prefix)) continue;
+    if (!process_exists(name.substr(prefix.size()))) stale.push_back(entry.path());
   }
   std::error_code ignored;
   for (const fs::path& path : stale) fs::remove_all(path, ignored);
@@ -82,15 +92,22 @@ std::string utc_now() {
 
 ResultFolder::ResultFolder(const fs::path& output, const std::string& name, const std::string& time)
     : parent_(output / name),
-      folder_(parent_ / (kHiddenPrefix + std::to_string(getpid()))),
+      folder_(parent_ / (hidden_on_this_host() + std::to_string(getpid()))),
       time_(time) {
+  for (int tries = 1; !create(tries < kTries); ++tries) {
+  }
+}
+
+bool ResultFolder::create(bool may_fail) {
   try {
     first_created_ = first_missing(parent_);
     fs::create_directories(parent_);
     remove_stale(parent_);
     fs::remove_all(folder_);
     fs::create_directory(folder_);
+    return true;
   } catch (const fs::filesystem_error& error) {
+    if (may_fail && error.code() == std::errc::no_such_file_or_directory) return false;
     throw ConfigError({.what = "results cannot be written there",
                        .where = parent_.string(),
                        .got = error.code().message(),
@@ -154,7 +171,7 @@ void ResultFolder::show() {
 fs::path ResultFolder::commit() {
   show();
   std::error_code error;
-  const fs::path link = parent_ / (".latest-" + std::to_string(getpid()));
+  const fs::path link = folder_ / ".latest";  // no other run has this folder
   fs::create_directory_symlink(folder_.filename(), link, error);
   if (!error) fs::rename(link, parent_ / "latest", error);
   if (error) throw_cannot_write(parent_ / "latest", error.message());

@@ -8,7 +8,9 @@ namespace ddprun {
 
 /// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
 /// renames it. If it was never shown, the destructor removes it and every folder that this object
-/// had to create. If a run is killed before, the next run of that name removes its hidden folder.
+/// had to create. If a run is killed before, the next run of that name on this host removes its
+/// hidden folder. Any number of runs may begin and end in one place at once, on hosts that share
+/// it.
 class ResultFolder {
  public:
   /// Throws ConfigError if the folder cannot be created or written.
@@ -36,6 +38,10 @@ class ResultFolder {
   std::filesystem::path commit();
 
  private:
+  /// Returns false, if it `may_fail`, where another run has removed the parent meanwhile: that is
+  /// empty until this folder stands in it.
+  bool create(bool may_fail);
+
   std::filesystem::path parent_;  ///< <output>/<name>
   std::filesystem::path folder_;  ///< hidden, then shown
   bool shown_ = false;

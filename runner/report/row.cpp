@@ -11,6 +11,11 @@ namespace ddprun {
 
 using nlohmann::json;
 
+bool met_memory_limit(const Row& row) {
+  return row.status == RowStatus::out_of_memory &&
+         row.config.at("world").at("memory_limit_gb").get<double>() > 0;
+}
+
 void judge(Row& row) {
   row.status = RowStatus::ok;
   row.reason.clear();

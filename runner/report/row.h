@@ -47,6 +47,9 @@ struct Row : Run {
   bool ok() const { return status == RowStatus::ok; }
 };
 
+/// Whether its memory ran out under a limit that its file sets: it has shown what was asked.
+bool met_memory_limit(const Row& row);
+
 /// Sets the status and reason of a row that was measured: from its checks and its values.
 void judge(Row& row);
 

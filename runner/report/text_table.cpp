@@ -34,25 +34,22 @@ std::vector<int> natural_widths(const TextTable& table) {
   return widths;
 }
 
-int total_width(const std::vector<int>& widths, const std::vector<std::size_t>& shown) {
-  int total = -kGap;
-  for (const std::size_t c : shown) total += widths[c] + kGap;
-  return total;
+int total_width(const std::vector<int>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), -kGap,
+                         [](int total, int width) { return total + width + kGap; });
 }
 
-/// The columns that fit, after which the first column may still have to shrink.
-std::vector<std::size_t> choose_columns(const TextTable& table, const std::vector<int>& widths,
-                                        int limit) {
-  std::vector<std::size_t> shown(table.columns.size());
-  std::iota(shown.begin(), shown.end(), std::size_t{0});
-  while (limit > 0 && total_width(widths, shown) > limit) {
-    const auto least = std::max_element(shown.begin(), shown.end(), [&](auto a, auto b) {
-      return table.columns[a].drop_order < table.columns[b].drop_order;
-    });
-    if (table.columns[*least].drop_order == 0) break;
-    shown.erase(least);
+/// These columns of a table. A line that has no cells but the first has a note instead.
+TextTable with_columns(const TextTable& table, const std::vector<std::size_t>& shown) {
+  TextTable out;
+  for (const std::size_t c : shown) out.columns.push_back(table.columns[c]);
+  for (const TextTable::Line& line : table.lines) {
+    out.lines.push_back({{}, line.note});
+    for (const std::size_t c : shown) {
+      if (c < line.cells.size()) out.lines.back().cells.push_back(line.cells[c]);
+    }
   }
-  return shown;
+  return out;
 }
 
 std::string trimmed(std::string line) {
@@ -99,35 +96,55 @@ std::string in_latex(const std::string& text) {
 
 }  // namespace
 
-std::string TextTable::render(int width, bool colour, std::vector<std::string>* dropped) const {
-  std::vector<int> widths = natural_widths(*this);
-  const std::vector<std::size_t> shown = choose_columns(*this, widths, width);
-  if (width > 0) {
-    const int excess = total_width(widths, shown) - width;
-    if (excess > 0)
-      widths[0] = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
-  }
-  if (dropped != nullptr) {
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      if (std::find(shown.begin(), shown.end(), c) == shown.end())
-        dropped->push_back(columns[c].title);
+TextTable TextTable::chosen(const std::vector<std::string>& titles) const {
+  std::vector<std::size_t> shown = {0};
+  for (const std::string& title : titles) {
+    for (std::size_t c = 1; c < columns.size(); ++c) {
+      if (columns[c].title == title) shown.push_back(c);
     }
+  }
+  return with_columns(*this, shown);
+}
+
+TextTable TextTable::fitting(int width, std::vector<std::string>* dropped) const {
+  std::vector<int> widths = natural_widths(*this);
+  std::vector<std::size_t> shown(columns.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  std::vector<bool> left_out(columns.size());
+  while (width > 0 && total_width(widths) > width) {
+    const auto least = std::ranges::max_element(
+        shown, {}, [this](std::size_t c) { return columns[c].drop_order; });
+    if (columns[*least].drop_order == 0) break;
+    left_out[*least] = true;
+    widths.erase(widths.begin() + (least - shown.begin()));
+    shown.erase(least);
+  }
+  for (std::size_t c = 0; dropped != nullptr && c < columns.size(); ++c) {
+    if (left_out[c]) dropped->push_back(columns[c].title);
+  }
+  return with_columns(*this, shown);
+}
+
+std::string TextTable::render(int width, bool colour, std::vector<std::string>* dropped) const {
+  const TextTable table = fitting(width, dropped);
+  std::vector<int> widths = natural_widths(table);
+  if (const int excess = total_width(widths) - width; width > 0 && excess > 0) {
+    widths[0] = std::max(std::min(widths[0], kLeastFirstColumn), widths[0] - excess);
   }
   const std::string gap(kGap, ' ');
   const auto joined = [&](const std::vector<Cell>& cells, bool in_colour) {
     std::string text;
-    for (const std::size_t c : shown) {
-      if (c >= cells.size()) break;
-      text += (c == shown.front() ? "" : gap) +
-              padded(cells[c], widths[c], columns[c].right_aligned, in_colour);
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      text += (c == 0 ? "" : gap) +
+              padded(cells[c], widths[c], table.columns[c].right_aligned, in_colour);
     }
     return text;
   };
   std::vector<Cell> titles;
-  for (const Column& column : columns) titles.push_back({column.title});
+  for (const Column& column : table.columns) titles.push_back({column.title});
   const std::string head = trimmed(joined(titles, false));
   std::string out = coloured(head, Colour::bold, colour) + "\n";
-  for (const Line& line : lines) {
+  for (const Line& line : table.lines) {
     std::string text = joined(line.cells, colour);
     if (!line.note.text.empty()) {
       const int left = width > 0 ? std::max(20, width - widths[0] - kGap) : 1 << 20;

@@ -26,14 +26,21 @@ struct TextTable {
   std::vector<Column> columns;
   std::vector<Line> lines;
 
+  /// The first column, and those of these titles, in this order. A title that is not there is left
+  /// out.
+  TextTable chosen(const std::vector<std::string>& titles) const;
+  /// Without the columns that must be dropped until a line fits `width` (0: no limit). `dropped`
+  /// receives their titles.
+  TextTable fitting(int width, std::vector<std::string>* dropped = nullptr) const;
+
   /// Lines of text, each ending in a newline. Columns are dropped, then the first is cut, until a
   /// line fits `width` (0: no limit). `dropped` receives the titles of the columns left out.
   std::string render(int width, bool colour, std::vector<std::string>* dropped = nullptr) const;
 
-  /// All columns, as a Markdown table.
+  /// As a Markdown table.
   std::string markdown() const;
 
-  /// All columns, as a LaTeX tabular with the rules of the package booktabs.
+  /// As a LaTeX tabular with the rules of the package booktabs.
   std::string latex() const;
 };
 

@@ -118,6 +118,12 @@ INSTANTIATE_TEST_SUITE_P(
              "it is damaged"},
         Case{"create_aborts", kCrashed, "killed by signal 6 (Aborted)", "makes its plugin",
              "its code is at fault"},
+        Case{"aborts_at_exit", kCrashed, "killed by signal 6 (Aborted), in a static destructor",
+             "and ends", "its code is at fault"},
+        Case{"throws_at_exit", kCrashed, "killed by signal 6 (Aborted), in a static destructor",
+             "and ends", "its code is at fault"},
+        Case{"hangs_at_exit", kCrashed, "killed by signal 14 (Alarm clock), in a static destructor",
+             "and ends", "its code is at fault"},
         Case{"null_destroy", "the plugin's descriptor lacks its function `destroy`", kNull, "",
              "rebuild"}),
     [](const auto& info) { return info.param.name; });
@@ -159,6 +165,15 @@ TEST(BadPlugins, OneThatCrashesDoesNotTakeTheOthersWithIt) {
   for (const PluginInfo& info : registry.list()) names.push_back(info.name);
   EXPECT_THAT(names, ElementsAre("bad", "not_a_strategy"));
   EXPECT_THAT(registry.refused(), ElementsAre(HasSubstr(kCrashed), HasSubstr(kCrashed)));
+}
+
+/// What the child leaves behind holds the pipe open, or goes on as the child does.
+TEST(BadPlugins, OneThatForksWhenItIsLoadedIsTriedOnce) {
+  for (const std::string name : {"forks_when_loaded", "doubles_when_loaded"}) {
+    PluginRegistry registry({});
+    registry.add_library(library_of(name));
+    EXPECT_EQ(registry.list().at(0).name, "ends_late") << name;
+  }
 }
 
 TEST(BadPlugins, TwoOfOneNameInAFolderAreBothRefused) {

@@ -85,6 +85,14 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
                     HasSubstr("\n  hint: a shorter length, or another attention")));
   EXPECT_EQ(rows[1]["status"], "not run") << "it would end as its first run did";
   EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
+
+  const CommandResult again =
+      run_ddprun(folder, {"limit.yaml", "--resume", "--set", "world.memory_limit_gb=1", "--set",
+                          "attention_call.length=8192", "--set", "repeat.count=3"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, AllOf(HasSubstr("taken over from"), Not(HasSubstr("starting"))));
+  EXPECT_THAT(again.out, HasSubstr("out of memory: "));
+  EXPECT_FALSE(only_result(folder, "limit").empty()) << "and no other";
 }
 
 TEST(AttentionExperiment, MoreThanTheMachineHasIsARowThatIsNotHereAndTheOthersRun) {

@@ -77,6 +77,25 @@ TEST(HostileInputs, WantOfMemoryIsSaid) {
                              HasSubstr("ulimit -v")));
 }
 
+TEST(HostileInputs, ValidatingADeepModelTakesNoMemory) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run = run_after(folder, "ulimit -d 1000000",
+                                      {"validate", "a.yaml", "--set", "model.layers=16000000"});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST(HostileInputs, ANewLineInANameIsShownEscaped) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  for (const std::string key : {"name", "strategy"}) {
+    const CommandResult run =
+        run_ddprun(folder, {"validate", "a.yaml", "--set", key + R"(="a\n  hint: no")"});
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr(R"(got: a\n  hint: no)")) << key;
+  }
+}
+
 TEST(HostileInputs, WantOfProcIsSaid) {
   TemporaryFolder folder;
   folder.write("a.yaml", tiny_experiment());
@@ -120,6 +139,34 @@ TEST(HostileInputs, APluginThatCrashesWhileItIsAskedIsNamed) {
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.err, AllOf(HasSubstr("a plugin crashed while the experiment was planned"),
                              HasSubstr("strategy crashes, ")));
+}
+
+std::string bad_plugin(const std::string& name) {
+  return DDPRUN_BUILD_DIR "/tests/bad_plugins/" + name;
+}
+
+TEST(HostileInputs, APluginThatCrashesAtExitTakesNoStatusAlong) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const std::string path = bad_plugin("aborts_at_exit_of_all");
+  EXPECT_EQ(run_ddprun(folder, {"validate", "a.yaml", "--plugin-path", path}).status, 0);
+  const CommandResult list = run_ddprun(folder, {"list", "--plugin-path", path});
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("ends_late"));
+  const CommandResult refused =
+      run_ddprun(folder, {"list", "--plugin-path", bad_plugin("throws_at_exit")});
+  EXPECT_EQ(refused.status, 0) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("the plugin library crashed when it was tried"));
+}
+
+TEST(HostileInputs, APluginThatCrashesWhenItIsDestroyedTakesNoRunAlong) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", tiny_experiment());
+  const CommandResult run =
+      run_ddprun(folder, {"a.yaml", "--set", "strategy=ends_late", "--set", "world.size=1",
+                          "--plugin-path", bad_plugin("aborts_when_destroyed")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("✓ proved"));
 }
 
 }  // namespace

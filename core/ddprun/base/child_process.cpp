@@ -27,6 +27,7 @@ constexpr int kReturned = 113;
 [[noreturn]] void child_main(const std::function<void(int fd)>& body, pid_t parent, int fd) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before prctl
+  ::setpgid(0, 0);                        // with the processes that it may start
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   ::dup2(nowhere, STDOUT_FILENO);
   ::dup2(nowhere, STDERR_FILENO);
@@ -34,16 +35,33 @@ constexpr int kReturned = 113;
   ::_exit(kReturned);  // the parent's static objects are not this process's to destroy
 }
 
-/// What the child writes until it closes its end, or nothing more if the time is over.
-std::string read_until_end(int fd, std::int64_t end_ns, bool& ended) {
-  std::string text;
+bool has_ended(pid_t pid) {
+  siginfo_t info = {};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+/// What stands in the pipe now. Returns whether it may get more.
+bool read_available(int fd, std::string& text) {
   char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::read(fd, buffer, sizeof buffer)) > 0) {
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return n < 0;
+}
+
+/// What the child writes until it ends, or nothing more if the time is over. The end of the pipe
+/// says nothing: a process that the child started may hold it open.
+std::string read_until_end(int fd, pid_t pid, std::int64_t end_ns, bool& ended) {
+  ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  std::string text;
+  bool open = true;
   for (ended = false; !ended && now_ns() < end_ns;) {
-    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, 100) <= 0) continue;
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    ended = n == 0;
-    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
+    pollfd ready = {.fd = open ? fd : -1, .events = POLLIN, .revents = 0};
+    ::poll(&ready, 1, open ? 10 : 1);
+    ended = has_ended(pid);  // before the pipe is read: nothing comes after it
+    open = open && read_available(fd, text);
   }
   return text;
 }
@@ -72,8 +90,9 @@ ChildReport run_in_child(const std::function<void(int fd)>& body, double limit_s
   writing.reset();
   bool in_time = false;
   const auto limit_ns = static_cast<std::int64_t>(limit_s * 1e9);
-  ChildReport report{read_until_end(reading.get(), now_ns() + limit_ns, in_time), {}};
-  if (!in_time) ::kill(pid, SIGKILL);
+  ChildReport report{read_until_end(reading.get(), pid, now_ns() + limit_ns, in_time), {}};
+  ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);  // it may have no group yet, or another
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

@@ -2,6 +2,8 @@
 #include "ddprun/base/failure.h"
 
 #include <c10/util/Exception.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +16,9 @@ namespace {
 /// How torch's CPU allocators, the system (ENOMEM) and the CUDA driver say that memory ran out.
 constexpr std::array kMemoryWords = {"can't allocate memory", "not enough memory",
                                      "Cannot allocate memory", "out of memory"};
+
+/// How the system says (EAGAIN) that a thread could not be started: its stack is memory.
+constexpr const char* kNoThread = "Resource temporarily unavailable";
 
 }  // namespace
 
@@ -33,8 +38,19 @@ bool says_out_of_memory(const std::exception& failure) {
     return true;
   }
   const std::string text = message_of(failure);
-  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(),
-                     [&text](const char* words) { return text.find(words) != std::string::npos; });
+  const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
+  return std::any_of(kMemoryWords.begin(), kMemoryWords.end(), says) ||
+         (says(kNoThread) && at_memory_limit());
+}
+
+bool at_memory_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  void* const room = ::mmap(nullptr, kLittleMemory, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return true;
+  ::munmap(room, kLittleMemory);
+  return false;
 }
 
 }  // namespace ddprun

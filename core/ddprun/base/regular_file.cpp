@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <stdexcept>
 
@@ -27,6 +28,17 @@ const char* noun_of(mode_t mode) {
 std::string bytes_text(std::int64_t bytes) { return with_thousands(bytes) + " bytes"; }
 
 }  // namespace
+
+FileIdentity identity_of(const struct stat& status) {
+  return {static_cast<std::int64_t>(status.st_dev), static_cast<std::int64_t>(status.st_ino),
+          status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+std::optional<FileIdentity> RegularFile::identity() const {
+  constexpr std::time_t kCoarsestClockS = 2;  // of file systems
+  if (std::time(nullptr) - opened_.st_mtim.tv_sec <= kCoarsestClockS) return {};
+  return identity_of(opened_);
+}
 
 RegularFile::RegularFile(const std::filesystem::path& path) {
   // stat() before open(): to open a device may do something. O_NONBLOCK: nothing that took the

@@ -3,13 +3,19 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "ddprun/base/descriptor.h"
 
 namespace ddprun {
+
+/// Tells a file from what stood under its name before, and from itself before it was written to.
+using FileIdentity = std::array<std::int64_t, 5>;
+FileIdentity identity_of(const struct stat& status);
 
 /// A regular file, open for reading. A named pipe, a socket or a device is refused: reading it
 /// might wait, or go on, without end.
@@ -21,6 +27,9 @@ class RegularFile {
 
   /// Bytes, when it was opened.
   std::int64_t size() const { return opened_.st_size; }
+  /// Of the file when it was opened. None if it had been written to in the last seconds: it could
+  /// be written to again, and have the same time.
+  std::optional<FileIdentity> identity() const;
 
   /// Copies bytes from `offset` on, and returns how many there were: less than `bytes` only where
   /// the file ends. Throws std::runtime_error with the reason. Thread-safe.

@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
@@ -56,7 +58,9 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
   check_complete(file, noun);
   static auto& handles = *new std::vector<std::unique_ptr<boost::dll::shared_library>>;
   auto library = std::make_unique<boost::dll::shared_library>();
+  const pid_t self = ::getpid();
   library->load(file, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  if (::getpid() != self) ::_exit(0);
   if (error) {
     const char* text = dlerror();
     const std::string reason = text == nullptr ? "" : text;
@@ -73,6 +77,24 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
   handles.push_back(std::move(library));
   const auto& loaded = *handles.back();
   return loaded.has(symbol) ? &loaded.get<const char>(symbol) : nullptr;
+}
+
+void run_static_destructors(const fs::path& file) {
+  // Not by dlclose(): it unmaps code that threads may be in, or keeps a library of unique symbols.
+  void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const link_map* map = nullptr;
+  if (handle == nullptr || ::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return;
+  using Function = void (*)();
+  const Function* functions = nullptr;
+  std::size_t count = 0;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_FINI_ARRAY) {
+      functions = reinterpret_cast<const Function*>(map->l_addr + entry->d_un.d_ptr);
+    } else if (entry->d_tag == DT_FINI_ARRAYSZ) {
+      count = entry->d_un.d_val / sizeof(Function);
+    }
+  }
+  while (count > 0) functions[--count]();
 }
 
 }  // namespace ddprun

@@ -10,9 +10,13 @@ namespace ddprun {
 /// the library `noun`: "the plugin library". `rebuild` is the hint of an error that a new build
 /// would cure. The library is loaded RTLD_NOW | RTLD_LOCAL and never unloaded: its code may be
 /// needed until the process ends, because autograd holds its functions and static destructors run
-/// at exit. Throws PluginError if there is no such file, if it was cut short, or if it cannot be
-/// loaded.
+/// at exit. A copy of this process that the library makes while it is loaded ends. Throws
+/// PluginError if there is no such file, if it was cut short, or if it cannot be loaded.
 const void* library_symbol(const std::filesystem::path& file, const char* symbol,
                            const std::string& noun, const std::string& rebuild);
+
+/// Runs what a library that is loaded would run at exit: its static destructors. Nobody may use the
+/// library any more: this is for a process that tries it, and ends.
+void run_static_destructors(const std::filesystem::path& file);
 
 }  // namespace ddprun

@@ -18,6 +18,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -26,13 +27,22 @@ namespace {
 // Far above any experiment; stops aliases of aliases that multiply to gigabytes, and copies of
 // anchored values within anchored values.
 constexpr std::size_t kMaxValues = 100'000;
+constexpr std::size_t kMaxBytes = 16'000'000;
 
-std::size_t count_values(const ConfigNode& node) {
-  std::size_t count = 1;
-  for (const auto& element : node.list) count += count_values(element);
-  for (const auto& [key, value] : node.map) count += count_values(value);
-  return count;
-}
+/// What a tree takes: values, keys too where they were read, and the bytes of their texts.
+struct Size {
+  std::size_t values = 0, bytes = 0;
+
+  void add(const ConfigNode& node) {
+    ++values;
+    bytes += node.scalar.size();
+    for (const auto& element : node.list) add(element);
+    for (const auto& [key, value] : node.map) {
+      bytes += key.size();
+      add(value);
+    }
+  }
+};
 
 // Builds the tree from the parser's events: unlike YAML::Node, they show duplicate keys, aliases
 // and quotes.
@@ -68,7 +78,7 @@ class Builder : public YAML::EventHandler {
                   .expected = "an alias of a value that is complete",
                   .hint = "move the anchor to the part that is meant"});
     }
-    values_ += count_values(found->second);
+    size_.add(found->second);
     check_size(mark);
     finish(found->second, mark, 0);
   }
@@ -77,6 +87,7 @@ class Builder : public YAML::EventHandler {
                 const std::string& value) override {
     ConfigNode node = make(ConfigNode::Kind::scalar, mark);
     node.scalar = value;
+    size_.bytes += value.size();
     node.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
     if (!node.quoted) refuse_tag(mark, tag);
     finish(std::move(node), mark, anchor);
@@ -125,16 +136,23 @@ class Builder : public YAML::EventHandler {
   }
 
   void check_size(const YAML::Mark& mark) const {
-    if (values_ > kMaxValues) {
-      fail(mark, {.what = "the file expands to more than " + std::to_string(kMaxValues) + " values",
-                  .got = std::to_string(values_) + " up to here, each key and each alias counted",
-                  .expected = "at most " + std::to_string(kMaxValues) + " values",
-                  .hint = "aliases of aliases multiply: write the values out"});
+    if (size_.values > kMaxValues) {
+      fail(mark,
+           {.what = "the file expands to more than " + std::to_string(kMaxValues) + " values",
+            .got = std::to_string(size_.values) + " up to here, each key and each alias counted",
+            .expected = "at most " + std::to_string(kMaxValues) + " values",
+            .hint = "aliases of aliases multiply: write the values out"});
+    }
+    if (size_.bytes > kMaxBytes) {
+      fail(mark, {.what = "the texts of the file expand to more than 16 MB",
+                  .got = std::to_string(size_.bytes) + " bytes up to here, those of each alias too",
+                  .expected = "at most " + std::to_string(kMaxBytes) + " bytes",
+                  .hint = "each alias of a text is a copy of it: shorten the text"});
     }
   }
 
   ConfigNode make(ConfigNode::Kind kind, const YAML::Mark& mark) {
-    ++values_;
+    ++size_.values;
     check_size(mark);
     ConfigNode node;
     node.kind = kind;
@@ -152,7 +170,7 @@ class Builder : public YAML::EventHandler {
   // value.
   void finish(ConfigNode node, const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) {
-      values_ += count_values(node);  // of the copy
+      size_.add(node);  // the copy
       check_size(mark);
       anchors_[anchor] = node;
     }
@@ -222,7 +240,7 @@ class Builder : public YAML::EventHandler {
   ConfigNode root_;
   std::vector<Open> open_;
   std::unordered_map<YAML::anchor_t, ConfigNode> anchors_;
-  std::size_t values_ = 0;
+  Size size_;
   int documents_ = 0;
 };
 
@@ -328,7 +346,7 @@ std::string compact(const ConfigNode& node) {
     case ConfigNode::Kind::null:
       return "null";
     case ConfigNode::Kind::scalar:
-      return node.quoted ? '"' + node.scalar + '"' : node.scalar;
+      return printable_line(node.quoted ? '"' + node.scalar + '"' : node.scalar);
     case ConfigNode::Kind::list:
       for (const auto& element : node.list) parts.push_back(compact(element));
       return fmt::format("[{}]", fmt::join(parts, ", "));

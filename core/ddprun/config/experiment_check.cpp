@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/text.h"
 
 namespace ddprun {
 
@@ -23,7 +24,7 @@ void check_name(const Experiment& e) {
   refuse(
       e, "name",
       {.what = "the experiment's name cannot name a folder",
-       .got = e.name,
+       .got = printable_line(e.name),
        .expected = "at most 255 letters, digits, '.', '_' and '-', not starting with '.', and not "
                    "\"latest\"",
        .hint = given ? "results stand in a folder of this name"

@@ -1,15 +1,18 @@
-// The child writes a line for each library, so that its parent knows at which one it died.
+// The child writes a line for each library, and ends it when the library's destructors have run, so
+// that its parent knows at which one it died, and when.
 #include "ddprun/config/library_trial.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include <array>
-#include <cstdint>
+#include <csignal>
 #include <mutex>
 #include <sstream>
 
 #include "ddprun/base/child_process.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/regular_file.h"
+#include "ddprun/base/shared_library.h"
 
 namespace ddprun {
 
@@ -20,20 +23,18 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLimitS = 30;
+/// Of static destructors; then SIGALRM ends the child.
+constexpr unsigned kDestructorsLimitS = 5;
 
-/// Tells a file from what stood under its name before; all 0 if there is no file.
-using Identity = std::array<std::int64_t, 5>;
-
-Identity identity_of(const fs::path& file) {
+/// All 0 if there is no file.
+FileIdentity identity_of(const fs::path& file) {
   struct stat status = {};
-  if (::stat(file.c_str(), &status) != 0) return {};
-  return {static_cast<std::int64_t>(status.st_dev), static_cast<std::int64_t>(status.st_ino),
-          status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  return ::stat(file.c_str(), &status) == 0 ? ddprun::identity_of(status) : FileIdentity();
 }
 
 struct Known {
   std::mutex mutex;
-  std::map<Identity, Trial> trials;
+  std::map<FileIdentity, Trial> trials;
 };
 
 Known& known() {
@@ -41,19 +42,24 @@ Known& known() {
   return the_one;
 }
 
-/// In the child: empty if the file came through.
-std::string line_of(const fs::path& file, const std::function<void(const fs::path&)>& use) {
+/// In the child.
+void try_one(const fs::path& file, const std::function<void(const fs::path&)>& use, int fd) {
   try {
     use(file);
+    write_all(fd, json(nullptr).dump());
+    std::signal(SIGALRM, SIG_DFL);
+    ::alarm(kDestructorsLimitS);
+    run_static_destructors(file);
+    ::alarm(0);
+    write_all(fd, "\n");
   } catch (const Error& error) {
-    return json(error.text()).dump();
+    write_all(fd, json(error.text()).dump() + "\n");
   }
-  return {};
 }
 
 Trial trial_of(const std::string& line) {
-  if (line.empty()) return {};
-  return {{}, json::parse(line).get<ErrorText>()};
+  const json refusal = json::parse(line);
+  return refusal.is_null() ? Trial() : Trial{{}, refusal.get<ErrorText>()};
 }
 
 /// Tries the files from `first` on, and returns the first that was not reached.
@@ -62,14 +68,15 @@ std::size_t try_from(std::size_t first, const std::vector<fs::path>& files,
                      std::map<fs::path, Trial>& trials) {
   const ChildReport report = run_in_child(
       [&](int fd) {
-        for (std::size_t i = first; i < files.size(); ++i) {
-          write_all(fd, line_of(files[i], use) + "\n");
-        }
+        for (std::size_t i = first; i < files.size(); ++i) try_one(files[i], use, fd);
       },
       kLimitS);
   std::istringstream lines(report.text);
-  for (std::string line; std::getline(lines, line);) trials[files[first++]] = trial_of(line);
-  if (first < files.size()) trials[files[first++]] = {report.death};
+  std::string line;
+  while (std::getline(lines, line) && !lines.eof()) trials[files[first++]] = trial_of(line);
+  if (first < files.size()) {
+    trials[files[first++]] = {report.death + (line.empty() ? "" : ", in a static destructor")};
+  }
   return first;
 }
 
@@ -92,7 +99,7 @@ std::map<fs::path, Trial> try_libraries(const std::vector<fs::path>& files,
     first = try_from(first, untried, use, trials);
   }
   for (const fs::path& file : untried) {
-    if (const Identity identity = identity_of(file); identity != Identity{}) {
+    if (const FileIdentity identity = identity_of(file); identity != FileIdentity()) {
       known().trials[identity] = trials[file];
     }
   }

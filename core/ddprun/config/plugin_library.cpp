@@ -148,7 +148,7 @@ PluginError crashed(const fs::path& file, const std::string& how) {
   return PluginError({.what = "the plugin library crashed when it was tried",
                       .where = file.string(),
                       .got = how,
-                      .expected = "a library that can be loaded, and makes its plugin",
+                      .expected = "a library that can be loaded, makes its plugin, and ends",
                       .hint = "it is damaged, or its code is at fault: copy or build it again"});
 }
 

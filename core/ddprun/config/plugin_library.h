@@ -29,8 +29,8 @@ struct PluginLibrary {
 };
 
 /// Does in a child process what the launching process will do with each library: loads it, checks
-/// its descriptor, makes its plugin and asks for its options. Throws PluginError if the system has
-/// no process left.
+/// its descriptor, makes its plugin and asks for its options; and what a process does that exits.
+/// Throws PluginError if the system has no process left.
 std::map<std::filesystem::path, Trial> try_plugin_libraries(
     const std::vector<std::filesystem::path>& files);
 

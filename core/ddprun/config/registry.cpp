@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/called.h"
 
@@ -60,6 +61,9 @@ std::string indented(std::string text) {
   }
   return text;
 }
+
+/// What keep_plugins() keeps; null before its first call. Never destroyed: see there.
+std::vector<std::shared_ptr<Plugin>>* kept_plugins = nullptr;
 
 }  // namespace
 
@@ -130,7 +134,7 @@ struct PluginRegistry::Impl {
     for (const auto& text : refused) hint += "\n  refused: " + indented(text);
     return PluginError({.what = fmt::format("unknown {} '{}'", to_string(kind), name),
                         .where = where,
-                        .got = name,
+                        .got = printable_line(name),
                         .expected = known.empty()
                                         ? fmt::format("no {} plugin was found", to_string(kind))
                                         : fmt::format("{}", fmt::join(known, ", ")),
@@ -214,7 +218,14 @@ std::shared_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
     throw failed("an exception that is no std::exception");
   }
   if (plugin == nullptr) throw failed("a null pointer");
-  return {plugin, library.descriptor->destroy};
+  const std::shared_ptr<Plugin> made(plugin, library.descriptor->destroy);
+  if (kept_plugins != nullptr) kept_plugins->push_back(made);
+  return made;
+}
+
+void keep_plugins() {
+  if (kept_plugins == nullptr) kept_plugins = new std::vector<std::shared_ptr<Plugin>>;
+  kept_plugins->clear();
 }
 
 std::vector<fs::path> plugin_search_path(const std::vector<fs::path>& first) {

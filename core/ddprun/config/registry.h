@@ -69,4 +69,9 @@ std::shared_ptr<Attention> make_attention(const PluginRegistry& registry,
 /// The same of a choice of any kind.
 std::shared_ptr<Plugin> make_plugin(const PluginRegistry& registry, const PluginChoice& choice);
 
+/// For a rank, before a run: plugins that are made from now on live until the next call, whoever
+/// lets go of them, and those since the last call end now. A plugin's destructor may crash, and
+/// would take along what its run has measured, and nobody has written yet.
+void keep_plugins();
+
 }  // namespace ddprun

@@ -1,12 +1,17 @@
 // Token files: recognizes llm.c's header, checks every token once, and reads pieces.
 #include "ddprun/data/token_files.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <utility>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 
@@ -103,14 +108,43 @@ struct Scan {
   }
 };
 
+// Calls `read` for that file, and says which one it was if that fails.
+template <class Read>
+std::int64_t readable(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw unreadable_tokens(path, error.what());
+  }
+}
+
+// Says that somebody waits for a file that is read, and for how much longer.
+class ReadingWords {
+ public:
+  void say(const std::string& path, std::int64_t at, std::int64_t size) {
+    if (now_ns() < next_ns_) return;
+    next_ns_ += kEveryNs;
+    spdlog::warn("{}: checked {:.1f} of {:.1f} GB of tokens", path, static_cast<double>(at) * 1e-9,
+                 static_cast<double>(size) * 1e-9);
+  }
+
+ private:
+  static constexpr std::int64_t kEveryNs = 10'000'000'000;
+  std::int64_t next_ns_ = now_ns() + kEveryNs;
+};
+
 // Reads the whole file once: checks its tokens, and adds them to the hash.
 template <class Token>
 void examine(const std::string& path, const RegularFile& file, std::int64_t header,
              std::int64_t vocab_size, Hash64& hash) {
   std::vector<Token> chunk(kChunkBytes / kTokenSize<Token>);
   Scan<Token> scan;
+  ReadingWords words;
   for (std::int64_t at = header; at < file.size();) {
     const std::int64_t bytes = std::min(kChunkBytes, file.size() - at);
+    words.say(path, at, file.size());
     if (file.read(at, chunk.data(), bytes) != bytes)
       throw unreadable_tokens(path, "it ended early");
     hash.add(chunk.data(), static_cast<std::size_t>(bytes));
@@ -129,12 +163,22 @@ void examine(const std::string& path, const RegularFile& file, std::int64_t head
                              ", or check data.token_type"});
 }
 
+/// The hashes of what was examined, by what it was. Forked ranks have those of the plan.
+struct Examined {
+  std::mutex mutex;
+  std::map<std::vector<std::int64_t>, std::uint64_t> hashes;
+};
+
+Examined& examined() {
+  static auto& the_one = *new Examined;
+  return the_one;
+}
+
 }  // namespace
 
 template <class Token>
 TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size)
     : vocab_size_(vocab_size) {
-  Hash64 hash;
   for (const std::string& path : paths) {
     RegularFile file = open_file(path);
     if (file.size() % kTokenSize<Token> != 0) {
@@ -144,19 +188,35 @@ TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_
                          .expected = "a multiple of " + std::to_string(kTokenSize<Token>),
                          .hint = "check data.token_type"});
     }
-    std::int64_t header = 0;
-    try {
-      header = header_bytes(path, file, kTokenSize<Token>);
-      examine<Token>(path, file, header, vocab_size, hash);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::runtime_error& error) {
-      throw unreadable_tokens(path, error.what());
-    }
+    const std::int64_t header =
+        readable(path, [&] { return header_bytes(path, file, kTokenSize<Token>); });
     ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
     files_.push_back({path, std::move(file), header});
   }
-  content_hash_ = hash.value();
+  content_hash_ = examine_once();
+}
+
+template <class Token>
+std::uint64_t TokenFiles<Token>::examine_once() const {
+  const std::lock_guard lock(examined().mutex);
+  std::vector<std::int64_t> key = {kTokenSize<Token>, vocab_size_};
+  bool known = true;
+  for (const File& each : files_) {
+    const auto identity = each.file.identity();
+    known = known && identity.has_value();
+    if (known) key.insert(key.end(), identity->begin(), identity->end());
+  }
+  const auto found = examined().hashes.find(key);
+  if (known && found != examined().hashes.end()) return found->second;
+  Hash64 hash;
+  for (const File& each : files_) {
+    readable(each.path, [&] {
+      examine<Token>(each.path, each.file, each.header, vocab_size_, hash);
+      return 0;
+    });
+  }
+  if (known) examined().hashes[key] = hash.value();
+  return hash.value();
 }
 
 template <class Token>

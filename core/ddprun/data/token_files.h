@@ -17,7 +17,9 @@ template <class Token>
 class TokenFiles {
  public:
   /// Throws ConfigError if a file is missing or empty, if its size is no multiple of the token's,
-  /// if its header does not fit it, or if a token is not below vocab_size.
+  /// if its header does not fit it, or if a token is not below vocab_size. All tokens are read for
+  /// that, which is logged where it takes long; but not again, in this process and those that it
+  /// forks, unless a file was written to.
   TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size);
 
   std::int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
@@ -38,6 +40,7 @@ class TokenFiles {
     RegularFile file;
     std::int64_t header = 0;  ///< bytes before the first token
   };
+  std::uint64_t examine_once() const;
   void copy_from(const File& file, std::int64_t begin, std::int64_t count, std::int64_t* out) const;
 
   std::vector<File> files_;

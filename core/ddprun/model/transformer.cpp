@@ -290,7 +290,10 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
   });
 }
 
-double matmul_flops_per_token(const ModelConfig& config) {
+namespace {
+
+/// Parameter by parameter.
+double listed_flops_per_token(const ModelConfig& config) {
   // Scores and their product with v, causal: as much again for each of two gradients.
   const auto attention = static_cast<double>(2 * config.d_model * config.context_length);
   double flops = 0;
@@ -314,6 +317,18 @@ double matmul_flops_per_token(const ModelConfig& config) {
   const auto head = static_cast<double>(config.vocab_size * config.d_model);
   const bool trained = parameters.front().trained;
   return flops + 2.0 * head * (1 + (trained ? 1 : 0) + (gradients_before ? 1 : 0));
+}
+
+}  // namespace
+
+double matmul_flops_per_token(const ModelConfig& config) {
+  if (!config.frozen.empty() || config.layers <= 2) return listed_flops_per_token(config);
+  ModelConfig shallow = config;  // all blocks are alike
+  shallow.layers = 1;
+  const double of_one = listed_flops_per_token(shallow);
+  shallow.layers = 2;
+  const double of_two = listed_flops_per_token(shallow);
+  return of_one + (of_two - of_one) * static_cast<double>(config.layers - 1);
 }
 
 }  // namespace ddprun

@@ -5,15 +5,31 @@
 #include <malloc.h>
 #endif
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <limits>
 
 namespace ddprun {
+
+namespace {
+
+/// By how much the heap grows at a time, beyond what is asked for. Of a process whose memory is
+/// limited it is a small part, as nobody else could have it.
+[[maybe_unused]] int growth_bytes() {
+  constexpr rlim_t kMost = 64 << 20, kPartOfLimit = 100;
+  rlimit limit = {};
+  getrlimit(RLIMIT_DATA, &limit);
+  return static_cast<int>(std::min(kMost, limit.rlim_cur / kPartOfLimit));
+}
+
+}  // namespace
 
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_TOP_PAD, growth_bytes());
 #endif
 }
 

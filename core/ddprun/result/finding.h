@@ -11,6 +11,8 @@ struct Finding {
   std::string text;
   /// The numbers of the sentence, for result.json; null: it has none.
   nlohmann::json value = nullptr;
+  /// The experiment whose rows it is of; empty: of all rows.
+  std::string experiment = {};
 };
 
 }  // namespace ddprun

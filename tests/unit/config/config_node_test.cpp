@@ -19,6 +19,13 @@ std::string parse_error(const std::string& text) {
   return test::error_of<ConfigError>([&] { parse_yaml(text, "a.yaml"); });
 }
 
+TEST(ConfigNode, AliasesOfALongTextAreNoMoreThanMemoryCanHold) {
+  std::string text = "a: &text " + std::string(500'000, 'x') + "\nb: [*text";
+  for (int i = 0; i < 1'000; ++i) text += ", *text";
+  EXPECT_THAT(parse_error(text + "]\n"),
+              testing::HasSubstr("the texts of the file expand to more than 16 MB"));
+}
+
 TEST(ConfigNode, EveryValueAndKeyKnowsItsPlace) {
   const ConfigNode root = parse_yaml("train:\n  steps: 10\n  betas: [0.9, 0.95]\n", "dir/a.yaml");
   const ConfigNode& steps = *root.find("train")->find("steps");

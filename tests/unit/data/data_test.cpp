@@ -239,6 +239,27 @@ TEST_F(DataTest, TokenFilesThatAreRefused) {
   EXPECT_EQ(refusal(tokens({})).where, "data.path");
 }
 
+// That it is not read a second time shows where its contents change and its time does not.
+TEST_F(DataTest, ATokenFileIsCheckedOnceUntilItIsWrittenTo) {
+  const auto hash = [](const std::string& path) {
+    return open_data(tokens({path}), 10, 4, 0)->content_hash();
+  };
+  const auto now = fs::file_time_type::clock::now();
+  const auto written = [this](std::uint16_t last, fs::file_time_type when) {
+    const std::string path = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, last});
+    fs::last_write_time(path, when);
+    return path;
+  };
+  const auto once = now - std::chrono::hours(2), later = now - std::chrono::hours(1);
+  const std::uint64_t first = hash(written(5, once));
+  EXPECT_EQ(hash(written(6, once)), first);
+  EXPECT_NE(hash(written(6, later)), first);
+  const std::string fresh = write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 6});
+  const std::uint64_t then = hash(fresh);
+  write_numbers<std::uint16_t>("a.bin", {1, 2, 3, 4, 7});
+  EXPECT_NE(hash(fresh), then) << "its time may be the same";
+}
+
 const std::string kChanged = "the data changed while the run read it";
 
 TEST_F(DataTest, ATokenFileThatIsCutIsAnErrorThatNamesIt) {

@@ -54,6 +54,33 @@ std::vector<std::string> sentences(const std::vector<Row>& rows) {
   return texts;
 }
 
+/// Pairs of rows that are compared with one another alone, of the experiment of that name.
+std::vector<Row> pairs_of(const std::string& experiment, int pairs) {
+  std::vector<Row> rows;
+  for (int pair = 0; pair < pairs; ++pair) {
+    const std::string number = std::to_string(pair);
+    std::string base;
+    for (const double step_ms : {100.0, 90.0}) {
+      const std::string strategy = step_ms == 100 ? "base" : "other";
+      Row row = runs_of("strategy=" + experiment + "_" + strategy + number, {step_ms}).front();
+      row.config["name"] = experiment;
+      if (base.empty()) base = row.fingerprint;
+      row.baseline = base;
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+TEST(Findings, AnExperimentOfManyComparisonsSilencesNoOther) {
+  std::vector<Row> rows = pairs_of("many", 8);
+  for (const Row& row : pairs_of("late", 1)) rows.push_back(row);
+  const std::vector<std::string> texts = sentences(rows);
+  EXPECT_THAT(texts, testing::Contains(HasSubstr("late_other0 is 10.0 % faster")));
+  EXPECT_THAT(texts, testing::Contains(HasSubstr("many_other5 is")));
+  EXPECT_THAT(texts, Not(testing::Contains(HasSubstr("many_other6 is"))));
+}
+
 TEST(Findings, TheFastestRowStandsBesideItsBase) {
   const auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {98.1})});
   EXPECT_THAT(sentences(rows),

@@ -53,7 +53,7 @@ TEST(ComparePlans, ATextOfSomebodyElseIsAnErrorWithItsRank) {
 
 TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
   PlannedFile once, thrice;
-  thrice.repeats = 3;
+  thrice.report.repeats = 3;
   EXPECT_THAT(compare_plans({plan_text("run", {once}), plan_text("run", {thrice})}).got,
               HasSubstr("report.repeats = 1 on rank 0; 3 on rank 1"));
 }

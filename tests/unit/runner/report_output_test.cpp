@@ -48,6 +48,21 @@ TEST_F(ReportOutput, MarkdownIsThatOfTheSummary) {
   EXPECT_THAT(summary_markdown(context_, table_), HasSubstr(markdown));
 }
 
+TEST_F(ReportOutput, ColumnsThatTheFileChoosesAreThoseOfMarkdownAndLatex) {
+  ResultContext chosen = context_;
+  chosen.columns = {"proof", "step ms"};
+  EXPECT_THAT(report_markdown(chosen, table_), StartsWith("| strategy | proof | step ms |\n"));
+  EXPECT_THAT(summary_latex(chosen, table_),
+              StartsWith("\\begin{tabular}{llr}\n\\toprule\nstrategy & proof & step ms "));
+}
+
+TEST_F(ReportOutput, LatexFitsAPageAndNamesWhatItLeavesOut) {
+  const std::string latex = summary_latex(context_, table_);
+  const std::string head = latex.substr(0, latex.find("\\midrule"));
+  EXPECT_LT(head.size(), 150U) << head;
+  EXPECT_THAT(latex, HasSubstr("% too wide for a page with: forward, "));
+}
+
 TEST_F(ReportOutput, CsvIsTheSummary) { EXPECT_EQ(in(ReportFormat::csv), summary_csv(table_)); }
 
 TEST_F(ReportOutput, JsonIsTheResult) {

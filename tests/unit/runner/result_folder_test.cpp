@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path only_entry(const fs::path& folder) { return fs::directory_iterator(folder)->path(); }
+
 TEST(ResultFolder, NothingStaysWithoutCommit) {
   TemporaryFolder folder;
   {
@@ -39,16 +41,47 @@ TEST(ResultFolder, CommitShowsAllAndPointsLatestToIt) {
   EXPECT_EQ(folder.read("name/T1/sub/a.txt"), "T1");
 }
 
-TEST(ResultFolder, LeftoversOfADeadProcessAreRemovedOthersStay) {
+/// Ends a process that writes a result, before it is done.
+void leave_unfinished(const fs::path& output) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    ResultFolder result(output, "name", "T1");
+    result.write("a.txt", "text");
+    _exit(0);
+  }
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(ResultFolder, LeftoversOfADeadProcessAreRemovedThoseOfOtherHostsStay) {
   TemporaryFolder folder;
-  const pid_t dead = fork();
-  if (dead == 0) _exit(0);
-  waitpid(dead, nullptr, 0);
-  folder.write("name/.unfinished-" + std::to_string(dead) + "/a.txt", "stale");
-  folder.write("name/.unfinished-1/a.txt", "of a live process");
+  leave_unfinished(folder.path());
+  const fs::path stale = only_entry(folder.path() / "name");
+  ASSERT_TRUE(fs::exists(stale / "a.txt"));
+  folder.write("name/.unfinished-anotherhost-999999999/a.txt",
+               "whether it lives is not known here");
   { ResultFolder result(folder.path(), "name", "T1"); }
-  EXPECT_FALSE(fs::exists(folder.path() / "name" / (".unfinished-" + std::to_string(dead))));
-  EXPECT_TRUE(fs::exists(folder.path() / "name/.unfinished-1/a.txt"));
+  EXPECT_FALSE(fs::exists(stale));
+  EXPECT_TRUE(fs::exists(folder.path() / "name/.unfinished-anotherhost-999999999/a.txt"));
+}
+
+TEST(ResultFolder, RunsThatBeginAndEndAtOnceDoNotRefuseEachOther) {
+  TemporaryFolder folder;
+  std::vector<pid_t> runs;
+  for (int run = 0; run < 20; ++run) {
+    runs.push_back(fork());
+    if (runs.back() != 0) continue;
+    try {
+      for (int i = 0; i < 100; ++i) ResultFolder(folder.path() / "deep/results", "name", "T1");
+      _exit(0);
+    } catch (const ConfigError&) {
+      _exit(1);
+    }
+  }
+  for (const pid_t run : runs) {
+    int status = 0;
+    waitpid(run, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 TEST(ResultFolder, AFileInTheWayIsAConfigError) {
@@ -96,6 +129,37 @@ TEST(ResultFiles, ARowIsFoundBeforeItsResultIsComplete) {
   EXPECT_FALSE(fs::exists(folder.path() / "known/T2/rows"));
   EXPECT_EQ(earlier_rows(folder.path() / "known").at({"f-a=1", 1}).folder,
             folder.path() / "known/T2");
+}
+
+TEST(ResultFiles, AResultThatLinksToItselfCostsNoOther) {
+  TemporaryFolder folder;
+  const ResultContext context{"known", "T1", {"ddprun"}, {}, "a: 1\n", {"a: 1\n"}};
+  ResultFolder target(folder.path(), context.name, context.time);
+  write_result(target, context, {known_row("a=1")});
+  for (const char* name : {"T0", "T2"}) {
+    fs::create_directory(folder.path() / "known" / name);
+    fs::create_symlink("result.json", folder.path() / "known" / name / "result.json");
+  }
+  EXPECT_EQ(earlier_rows(folder.path() / "known").size(), 1u);
+}
+
+TEST(ResultFiles, ARowThatMetTheLimitOfItsFileIsFoundAgain) {
+  TemporaryFolder folder;
+  Row ended = known_row("a=1");
+  ended.status = RowStatus::out_of_memory;
+  ended.reason = "rank 0 failed: out of memory";
+  ended.ranks.clear();
+  ended.config = {{"world", {{"memory_limit_gb", 0.5}}}};
+  Row of_the_machine = ended;
+  of_the_machine.fingerprint = "another";
+  of_the_machine.config = {{"world", {{"memory_limit_gb", 0}}}};
+  const ResultContext context{"known", "T1", {"ddprun"}, {}, "a: 1\n", {"a: 1\n", "a: 2\n"}};
+  ResultFolder target(folder.path(), context.name, context.time);
+  write_result(target, context, {ended, of_the_machine});
+  const auto rows = earlier_rows(folder.path() / "known");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows.begin()->second.row.status, RowStatus::out_of_memory);
+  EXPECT_EQ(rows.begin()->second.row.reason, ended.reason);
 }
 
 }  // namespace

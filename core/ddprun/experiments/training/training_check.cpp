@@ -52,7 +52,7 @@ void check_model(const Experiment& e, const TrainingConfig& c) {
                        .expected = "d_model / heads even",
                        .hint = "change d_model or heads"});
   }
-  at_origin(e, "model.frozen", [&] { model_parameters(c.model); });
+  if (!m.frozen.empty()) at_origin(e, "model.frozen", [&] { model_parameters(m); });
   refuse_unused(e, !m.frozen.empty() && c.train.measure == StepExtent::forward, "model.frozen",
                 said("train.measure", name_of(c.train.measure)));
 }
@@ -133,7 +133,9 @@ void check_optimizer(const Experiment& e, const TrainingConfig& c) {
   const bool constant = o.schedule.name == Schedule::constant;
   const std::string schedule = said("optimizer.schedule.name", name_of(o.schedule.name));
   refuse_unused(e, constant && o.schedule.min_lr != 0, "optimizer.schedule.min_lr", schedule);
-  at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(c.model), o); });
+  if (!o.groups.empty()) {
+    at_origin(e, "optimizer.groups", [&] { group_settings(trained_names(c.model), o); });
+  }
   if (o.overlap && o.clip_norm > 0) {
     refuse(e, "optimizer.overlap",
            {.what = "optimizer.overlap cannot run with optimizer.clip_norm",

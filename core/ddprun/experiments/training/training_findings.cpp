@@ -21,7 +21,7 @@ using nlohmann::json;
 using Runs = std::vector<const RunStatistics*>;
 using Rows = std::vector<RowRuns>;
 
-/// A table of many small comparisons would have too many sentences.
+/// A table of many small comparisons would have too many sentences: so many of each experiment.
 constexpr std::size_t kMostOfAKind = 6;
 /// Less CPU time between two steps is that of barriers and bookkeeping.
 constexpr double kOutsideMs = 1, kOutsideShare = 0.05;
@@ -69,7 +69,8 @@ Finding finding(const char* what, const std::string& text, const RowRuns& row, c
                 {"row", name_of(row)},
                 {"base", name_of(base)},
                 {"text", text}});
-  return {text, std::move(value)};
+  const json& config = run_of(row).config;
+  return {text, std::move(value), config.is_object() ? config.value("name", "") : ""};
 }
 
 /// Rows that are compared with one of them.
@@ -157,9 +158,10 @@ Finding fastest_of(const Family& family, const char* what) {
 
 void add(std::vector<Finding>& out, std::vector<Finding> found) {
   std::erase_if(found, [](const Finding& each) { return each.text.empty(); });
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (i >= kMostOfAKind) found[i].text.clear();  // its numbers are kept
-    out.push_back(std::move(found[i]));
+  std::map<std::string, std::size_t> said;  // of each experiment
+  for (Finding& each : found) {
+    if (++said[each.experiment] > kMostOfAKind) each.text.clear();  // its numbers are kept
+    out.push_back(std::move(each));
   }
 }
 

@@ -1,0 +1,30 @@
+// A limit of memory that leaves room for nothing, or for no thread: memory is what is said to have
+// run out, whoever finds it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+#include "support/sanitizers.h"
+
+namespace ddprun::test {
+namespace {
+
+TEST(MemoryLimit, HoweverLowNoRowFailsInOtherWords) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator ends the process";
+  TemporaryFolder folder;
+  folder.write("low.yaml",
+               tiny_experiment("sweep:\n"
+                               "  world.backend: [shm, gloo]\n"
+                               "  world.memory_limit_gb: [0.0001, 0.003, 0.01, 0.015, 0.02]\n"));
+  const CommandResult run =
+      run_ddprun(folder, {"low.yaml", "--set", "model.d_model=512", "--set", "model.d_ff=4096"});
+  EXPECT_EQ(run.status, 0) << "the limit is what was asked about\n" << run.err;
+  for (const auto& row : result_of(folder, "low")["rows"]) {
+    EXPECT_EQ(row["status"], "out of memory") << row["label"] << ": " << row["reason"];
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::test
