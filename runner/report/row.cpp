@@ -47,7 +47,8 @@ void for_plain_fields(AnyRow& row, const Visit& visit) {
   visit("repetition", row.repetition);
   visit("baseline", row.baseline);
   visit("baseline_words", row.baseline_words);
-  visit("launcher", row.launcher);
+  visit("conditions", row.conditions);
+  visit("occasion", row.occasion);
   visit("world_size", row.world_size);
   visit("emulated", row.emulated);
   visit("work", row.work);

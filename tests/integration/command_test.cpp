@@ -38,7 +38,7 @@ TEST(Command, ASweepGivesATableAndACompleteResult) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 2 * 2 * 4);  // rows x ranks x steps
 
   const json json = result_of(folder, "pair");
-  EXPECT_EQ(json["schema_version"], 9);
+  EXPECT_EQ(json["schema_version"], 10);
   EXPECT_EQ(json["command_line"][1], "pair.yaml");
   EXPECT_TRUE(json["environment"].contains("torch"));
   EXPECT_EQ(json["environment"]["backend"], "shm (auto: all ranks (2) are on this host)");
@@ -232,7 +232,8 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
-  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["launcher"], "torchrun");
+  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["conditions"]["launch"]["launcher"],
+            "torchrun");
   EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
 }
 

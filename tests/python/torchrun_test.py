@@ -29,7 +29,7 @@ class Torchrun(unittest.TestCase):
                 done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 row = json.loads((Path(folder) / "joined/latest/result.json").read_text())["rows"][0]
-                self.assertEqual((row["launcher"], row["status"]), ("torchrun", "ok"))
+                self.assertEqual((row["conditions"]["launch"]["launcher"], row["status"]), ("torchrun", "ok"))
                 self.assertTrue(row["proof"])
 
 

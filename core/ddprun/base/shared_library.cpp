@@ -11,10 +11,13 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
@@ -73,6 +76,19 @@ const void* library_symbol(const fs::path& file, const char* symbol, const std::
   handles.push_back(std::move(library));
   const auto& loaded = *handles.back();
   return loaded.has(symbol) ? &loaded.get<const char>(symbol) : nullptr;
+}
+
+const std::string& library_content(const fs::path& file) {
+  static std::map<fs::path, std::string> contents;
+  const auto [found, is_new] = contents.try_emplace(file);
+  if (is_new) {
+    try {
+      found->second = fmt::format("{:016x}", hash64(read_whole(file)));
+    } catch (const std::runtime_error& error) {
+      found->second = error.what();
+    }
+  }
+  return found->second;
 }
 
 }  // namespace ddprun

@@ -15,4 +15,8 @@ namespace ddprun {
 const void* library_symbol(const std::filesystem::path& file, const char* symbol,
                            const std::string& noun, const std::string& rebuild);
 
+/// A text that tells the contents of libraries apart: the hash of the file, which is read once a
+/// process. If it cannot be read, why. Call it on one thread.
+const std::string& library_content(const std::filesystem::path& file);
+
 }  // namespace ddprun

@@ -23,6 +23,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/measure/environment_variables.h"
 
 namespace ddprun {
 
@@ -90,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
   utsname system{};
   uname(&system);
   const std::string cores = std::to_string(usable_cores().size());
-  return {
+  std::vector<std::pair<std::string, std::string>> facts = {
       {"cpu", or_unknown(proc_value("/proc/cpuinfo", "model name"))},
       {"cores", cores + " usable of " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
       {"simd", at::get_cpu_capability()},
@@ -106,6 +107,8 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"ddprun", DDPRUN_VERSION},
       {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
   };
+  facts.insert(facts.end(), set_variables().begin(), set_variables().end());
+  return facts;
 }
 
 std::string environment_fact(const std::string& name) {

@@ -9,8 +9,8 @@
 namespace ddprun {
 
 /// Facts for result.json, in order: cpu model, cores, simd, products (of bfloat16), float32
-/// products, memory, kernel, hostname, torch, gloo, compiler, build type, ddprun version, time.
-/// Throws as bf16_products().
+/// products, memory, kernel, hostname, torch, gloo, compiler, build type, ddprun version, time;
+/// then set_variables(). Throws as bf16_products().
 std::vector<std::pair<std::string, std::string>> describe_environment();
 /// One of them: "torch"; "unknown" if there is none of that name.
 std::string environment_fact(const std::string& name);

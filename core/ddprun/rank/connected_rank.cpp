@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <set>
+
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/launch/rendezvous.h"
@@ -11,6 +13,27 @@
 #include "ddprun/rank/emulated_ranks.h"
 
 namespace ddprun {
+
+namespace {
+
+/// What the facts of a rank's machine and device say of its figures. Clocks, addresses and sizes
+/// that change by themselves are none.
+std::map<std::string, std::string> conditions_of(const Device& device) {
+  std::map<std::string, std::string> out;
+  const std::set<std::string> kept = {"cpu",    "simd",         "products", "float32 products",
+                                      "driver", "cuda runtime", "nccl",     "gpu links"};
+  const auto keep = [&](const std::vector<std::pair<std::string, std::string>>& facts) {
+    for (const auto& [name, text] : facts) {
+      if (kept.contains(name)) out[name] = text;
+    }
+  };
+  keep(describe_environment());
+  keep(device.describe());
+  if (!device.name().empty()) out["device"] = device.name();
+  return out;
+}
+
+}  // namespace
 
 ConnectedRank::ConnectedRank(const Experiment& experiment, const RunContext& context)
     : experiment_(experiment),
@@ -50,6 +73,13 @@ std::vector<RankResult> ConnectedRank::finish() {
   result_.peak_resident_bytes = peak_resident_bytes();
   result_.device = device_->describe();
   result_.topology = device_->topology();
+  result_.fell_back = group_->fell_back();
+  result_.conditions = conditions_of(*device_);
+  result_.conditions["backend"] =
+      group_->backend_name() + (result_.fell_back ? ", after another was refused" : "");
+  result_.conditions["ranks on its host"] = std::to_string(group_->ranks_per_host());
+  result_.conditions["cores of a rank"] = std::to_string(affinity_.cores.size());
+  result_.conditions["threads of a rank"] = std::to_string(affinity_.threads);
   std::vector<RankResult> results = gather_results(*group_, result_, *experiment_.kind);
   group_->shutdown();
   return results;

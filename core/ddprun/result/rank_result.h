@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
@@ -47,6 +48,11 @@ struct RankResult {
   int threads = 0;
   /// The backend that carried the collectives, and why: "shm (asked for)".
   std::string backend;
+  /// Whether another backend was tried before, and refused.
+  bool fell_back = false;
+  /// What its figures depend on, by name, as far as this rank observed it: processor, threads,
+  /// backend, device.
+  std::map<std::string, std::string> conditions = {};
   /// Seconds from launch to the first completed step.
   double first_step_done_s = 0;
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.
