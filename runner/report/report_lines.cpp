@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "ddprun/base/groups.h"
 #include "ddprun/result/conditions.h"
+#include "ddprun/result/run_load.h"
 #include "runner/report/row_names.h"
 #include "runner/report/terminal.h"
 
@@ -194,6 +196,27 @@ void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& 
   }
 }
 
+/// Which rows a busy machine measured, the busiest first.
+void add_busy(const std::vector<NamedRow>& rows, const char* who,
+              std::optional<double> RunLoad::*share, std::vector<ReportLine>& lines) {
+  constexpr std::size_t kShown = 6;
+  std::vector<std::pair<double, std::string>> busy;
+  for (const NamedRow& each : rows) {
+    const double taken = (load_of(each.row).*share).value_or(0);
+    if (taken > RunLoad::kBusy) busy.emplace_back(taken, each.name);
+  }
+  if (busy.empty()) return;
+  std::ranges::stable_sort(busy, std::greater(), &std::pair<double, std::string>::first);
+  std::vector<std::string> texts;
+  for (const auto& [taken, name] : busy) {
+    if (texts.size() == kShown) break;
+    texts.push_back(fmt::format("{:.0f} %{} while {} ran", taken * 100,
+                                texts.empty() ? " of a core" : "", name));
+  }
+  if (busy.size() > kShown) texts.push_back(fmt::format("and in {} more", busy.size() - kShown));
+  lines.push_back({fmt::format("BUSY: {} took {}", who, fmt::join(texts, ", ")), true});
+}
+
 /// What the figures are, and which runs they lack.
 void add_repeats(const TableLines& table, const std::vector<std::string>& names,
                  std::vector<ReportLine>& lines) {
@@ -236,6 +259,8 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   add_repeats(table, names, lines);
   add_earlier(table, measured, lines);
   add_conditions(measured, lines);
+  add_busy(measured, "another program", &RunLoad::others, lines);
+  add_busy(measured, "another machine on the same host", &RunLoad::stolen, lines);
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);

@@ -5,6 +5,7 @@
 
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
+#include "ddprun/result/run_load.h"
 #include "ddprun/result/run_statistics.h"
 
 namespace ddprun {
@@ -68,6 +69,7 @@ json to_json(const Row& row) {
   if (row.measured()) {
     out["statistics"] = to_json(RunStatistics(row));
     out["proof"] = summarize_proof(row);
+    out["load"] = to_json(load_of(row));
   }
   return out;
 }

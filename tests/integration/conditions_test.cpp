@@ -89,5 +89,20 @@ TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
                     Not(HasSubstr("took turns")), Not(HasSubstr("p = ")), Not(HasSubstr("p < "))));
 }
 
+TEST(Conditions, AProgramBesideARowIsSeen) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment({}, 300));
+  const CommandResult run =
+      run_by_shell(folder,
+                   "for i in $(seq $(nproc)); do (while :; do :; done) & done; "
+                   "\"$0\" \"$@\"; status=$?; kill $(jobs -p); exit $status",
+                   {"one.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json load = result_of(folder, "one")["rows"][0]["load"];
+  if (load["sees"] != "the machine") GTEST_SKIP() << "/proc/stat sees " << load["sees"];
+  EXPECT_GT(load["others"].get<double>(), 0.05);
+  EXPECT_THAT(run.out, HasSubstr("BUSY: another program took "));
+}
+
 }  // namespace
 }  // namespace ddprun::test::conditions_test

@@ -7,8 +7,10 @@
 #include <set>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/launch/rendezvous.h"
+#include "ddprun/device/product_speed.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/rank/emulated_ranks.h"
 
@@ -39,11 +41,15 @@ ConnectedRank::ConnectedRank(const Experiment& experiment, const RunContext& con
     : experiment_(experiment),
       context_(context),
       affinity_(set_affinity(experiment.world, context.info)),
-      device_(open_rank_device(experiment.world, context.info)) {
+      device_(open_rank_device(experiment.world, context.info)),
+      meter_(affinity_.cores) {
   result_.rank = context.info.rank;
   result_.cores = affinity_.cores;
   result_.threads = affinity_.threads;
   result_.products = bf16_products();
+  const std::string host = host_identity();
+  result_.host = fmt::format("{:016x}", hash64(host.empty() ? std::to_string(result_.rank) : host));
+  if (device_->torch_device().is_cpu()) result_.gflops_before = short_product_flops() * 1e-9;
 }
 
 ConnectedRank::~ConnectedRank() = default;
@@ -62,6 +68,8 @@ void ConnectedRank::first_step_done() {
 
 void ConnectedRank::sample_done(const Sample& sample) {
   if (sample.step == 0) first_step_done();
+  if (sample.warmup) measuring_begins();
+  if (sample.step + 1 == experiment_.repeat.warmup + experiment_.repeat.count) measuring_ends();
   if (!context_.on_progress) return;
   const Quantity& time = experiment_.kind->quantities().front();
   const RepeatConfig& repeat = experiment_.repeat;
@@ -71,6 +79,8 @@ void ConnectedRank::sample_done(const Sample& sample) {
 
 std::vector<RankResult> ConnectedRank::finish() {
   result_.peak_resident_bytes = peak_resident_bytes();
+  if (result_.load.wall_s == 0) measuring_ends();
+  if (result_.gflops_before > 0) result_.gflops_after = short_product_flops() * 1e-9;
   result_.device = device_->describe();
   result_.topology = device_->topology();
   result_.fell_back = group_->fell_back();
