@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,9 +21,16 @@ std::string environment_fact(const std::string& name);
 /// CPU has.
 std::string bf16_products();
 
-/// The cores in this thread's affinity (sched_getaffinity). If the cgroup's quota (v2, cpu.max) is
-/// n cores, only the first n of them. Throws std::system_error.
+/// The cores in this thread's affinity (sched_getaffinity). Throws std::system_error.
 std::vector<int> usable_cores();
+/// The CPU time that this process's cgroups allow it a second, in cores: the smallest quota among
+/// its own and those above (v2's cpu.max, v1's cpu.cfs_quota_us). It says how much, and not where:
+/// processes under a quota may run on all their cores. Nothing: there is no limit. `root`: what
+/// /proc and /sys lie under.
+std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
+/// How many threads may run at a time: one a usable core, and no more than the quota has room for;
+/// at least 1.
+int usable_threads();
 
 /// The bytes that the first line "KEY: 16384 kB" of a file under /proc states; 0 if there is no
 /// such line.
