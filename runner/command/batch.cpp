@@ -1,5 +1,6 @@
 // The run command: runs all experiments of all files, row by row, and reports them in one table.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,8 +15,8 @@
 #include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
+#include "runner/command/resumption.h"
 #include "runner/launch/execute.h"
-#include "runner/report/earlier_rows.h"
 #include "runner/report/report_output.h"
 #include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
@@ -26,15 +27,6 @@ namespace ddprun {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// What a table takes where nobody says how much there is.
-constexpr int kPipeColumns = 100;
-
-bool ranks_write(const PlannedFile& file) {
-  return std::any_of(file.runs.begin(), file.runs.end(), [](const PlannedRun& run) {
-    return run.experiment.kind->ranks_write(run.experiment);
-  });
-}
 
 /// A row of the table, and what the batch knows of it.
 struct BatchRow {
@@ -79,8 +71,7 @@ class Batch {
     for (const PlannedFile& file : files_) {
       for (const PlannedRun& planned : file.runs) {
         for (std::int64_t run = 1; run <= file.report.repeats; ++run) {
-          rows_.push_back({unrun_row(file, planned), &file, &planned});
-          rows_.back().row.repetition = run;
+          rows_.push_back({unrun_row(file, planned, executor.launcher(), run), &file, &planned});
         }
       }
       if (!file.error.empty()) rows_.push_back({refused_row(file), &file, nullptr});
@@ -126,6 +117,7 @@ class Batch {
   void run_file(const PlannedFile& plan) {
     FileResult file{plan, rows_of(plan), context_of(plan)};
     bool anything_new = false;
+    ++occasion_.round;
     if (const std::string lacking = obstacles(plan); !lacking.empty()) {
       display_.message(plan.name + ": this machine cannot run all of it: " + lacking);
     }
@@ -145,6 +137,7 @@ class Batch {
         anything_new = anything_new || interrupted_ == 0;
       }
     }
+    if (request_.resume && run_outdated(file)) anything_new = true;
     if (interrupted_ != 0 && !anything_new) {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
                                    interrupted_, plan.name));
@@ -199,18 +192,36 @@ class Batch {
     return context;
   }
 
+  std::vector<Resumption::Planned> planned(std::span<const BatchRow> rows) const {
+    std::vector<Resumption::Planned> out;
+    for (const BatchRow& each : rows) out.push_back({&each.row, each.file, place(each)});
+    return out;
+  }
+
   /// Before anything runs, so that what is damaged shows now.
   void read_earlier() {
-    for (const PlannedFile& file : files_) {
-      if (!file.error.empty()) continue;
-      const auto found = earlier_rows(fs::path(file.output_dir) / file.name);
-      for (BatchRow& each : rows_of(file)) {
-        const auto known = found.find({each.row.fingerprint, each.row.repetition});
-        if (known != found.end() && says_the_same(each.row, known->second)) {
-          each.earlier = known->second;
-        }
+    auto earlier = resumption_.read(planned(rows_));
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].earlier = std::move(earlier[i]);
+  }
+
+  /// Runs rows again that were taken over, as long as what runs now finds other conditions. Returns
+  /// whether one was.
+  bool run_outdated(FileResult& file) {
+    bool any = false;
+    while (interrupted_ == 0 && !failed_in_joined_launch_) {
+      const std::vector<bool> outdated = resumption_.outdated(planned(file.rows));
+      if (std::ranges::count(outdated, true) == 0) break;
+      ++occasion_.round;
+      for (std::size_t i = 0; i < outdated.size() && interrupted_ == 0; ++i) {
+        if (!outdated[i]) continue;
+        BatchRow& each = file.rows[i];
+        each.earlier.reset();
+        each.row = unrun_row(*each.file, *each.planned, executor_.launcher(), each.row.repetition);
+        run_row(file, each);
+        any = any || interrupted_ == 0;
       }
     }
+    return any;
   }
 
   /// What was measured is the earlier row's; what the experiment is, the plan says.
@@ -220,14 +231,16 @@ class Batch {
     row.status = earlier.status;
     row.reason = earlier.reason;
     row.ranks = earlier.ranks;
-    row.launcher = earlier.launcher;
+    row.conditions = earlier.conditions;
+    row.occasion = earlier.occasion;
     row.taken_from = earlier.taken_from;
-    if (!request_.quiet) display_.message(place(each) + ": taken over from " + row.taken_from);
+    if (!request_.quiet && executor_.reports())
+      display_.message(place(each) + ": taken over from " + row.taken_from);
   }
 
   void run_row(FileResult& file, BatchRow& each) {
     Row& row = each.row;
-    row.launcher = executor_.launcher();
+    row.occasion = occasion_;
     if (executor_.joined() && failed_in_joined_launch_) {
       row.reason =
           "an earlier row failed, and the ranks of a launch that ddprun joined cannot be restarted";
@@ -322,7 +335,8 @@ class Batch {
       context.columns = files_.front().report.columns;
     }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
-              << report_output(request_.format, context, lines, terminal(), request_.verbosity > 0);
+              << report_output(request_.format, context, lines, table_terminal(request_.columns),
+                               request_.verbosity > 0);
     for (const fs::path& folder : written_) {
       const std::string line = "results: " + folder.string() + "/";
       if (for_people) {
@@ -334,19 +348,15 @@ class Batch {
     std::cout.flush();
   }
 
-  /// The one of the table.
-  Terminal terminal() const {
-    Terminal terminal = terminal_of(stdout);
-    if (!terminal.interactive) terminal.width = kPipeColumns;
-    terminal.width = request_.columns.value_or(terminal.width);
-    return terminal;
-  }
-
   const Request& request_;
   const std::string time_ = utc_now();
+  Occasion occasion_ = {time_, environment_fact("hostname"), getpid()};
   std::vector<PlannedFile> files_;
   Executor& executor_;
   ProgressDisplay& display_;
+  Resumption resumption_ = {executor_, [this](const std::string& text) {
+                              if (!request_.quiet) display_.message(text);
+                            }};
   std::vector<BatchRow> rows_;
   std::vector<fs::path> written_;
   int interrupted_ = 0;

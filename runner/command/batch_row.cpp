@@ -2,6 +2,7 @@
 #include "runner/command/batch_row.h"
 
 #include "ddprun/config/config_json.h"
+#include "ddprun/result/conditions.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/result_files.h"
 
@@ -27,7 +28,8 @@ bool stopped_by_proof(Row& row) {
 
 }  // namespace
 
-Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
+Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::string& launcher,
+              std::int64_t run) {
   const Experiment& e = planned.experiment;
   Row row;
   row.kind = e.kind;
@@ -38,9 +40,12 @@ Row unrun_row(const PlannedFile& file, const PlannedRun& planned) {
   row.baseline_words = file.baseline_words;
   row.config = to_json(planned.resolved);
   row.fingerprint = planned.fingerprint;
+  row.repetition = run;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
   row.work = e.kind->work(e);
+  row.conditions = planned.conditions;
+  row.conditions[kLaunch]["launcher"] = launcher;
   if (!planned.not_here.empty()) set_failed(row, RowStatus::not_here, planned.not_here);
   return row;
 }
@@ -65,6 +70,7 @@ void finish_row(Row& row, const Outcome& outcome) {
     }
     if (stopped_by_proof(row)) return;
     const RunStatistics checked(row);
+    row.conditions[kRanks] = observed_conditions(row);
   } catch (const std::exception& error) {
     row.ranks.clear();
     set_failed(row, RowStatus::failed,

@@ -9,8 +9,9 @@
 
 namespace ddprun {
 
-/// A row whose ranks have not started yet.
-Row unrun_row(const PlannedFile& file, const PlannedRun& planned);
+/// A row whose ranks have not started yet. `launcher`: who starts them. `run`: Row::repetition.
+Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::string& launcher,
+              std::int64_t run);
 
 /// The row of a file whose YAML was refused.
 Row refused_row(const PlannedFile& file);

@@ -1,7 +1,6 @@
 // What `ddprun doctor` says of processor and memory.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,11 +28,7 @@ int threads_per_core() {
 }
 
 Observation cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
   const auto online = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  const auto allowed = static_cast<std::size_t>(CPU_COUNT(&set));
   const std::size_t usable = usable_cores().size();
   Observation finding{
       "cores", Health::ok,
@@ -42,8 +37,11 @@ Observation cores() {
                                           : fmt::format("{} threads", threads_per_core()))};
   if (usable < online) {
     finding.health = Health::warning;
-    finding.text += usable < allowed ? "; the cgroup's quota (cpu.max) is the limit"
-                                     : "; this process's affinity is the limit";
+    finding.text += "; this process's affinity is the limit";
+  }
+  if (const auto quota = cpu_quota(); quota && *quota < static_cast<double>(usable)) {
+    finding.health = Health::warning;
+    finding.text += fmt::format("; the cgroup's quota allows the time of {:.3g}", *quota);
   }
   return finding;
 }
@@ -114,7 +112,7 @@ std::vector<Observation> examine_machine() {
       products(),
       memory(),
       pages()};
-  const int threads = static_cast<int>(usable_cores().size());
+  const int threads = usable_threads();
   const double one = copy_bytes_per_second(1);
   const double all = threads == 1 ? one : copy_bytes_per_second(threads);
   findings.push_back({"memory copies", Health::ok,

@@ -2,6 +2,7 @@
 #include "runner/launch/execute.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -111,6 +112,19 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
     outcome.reason += "\n  hint: " + experiment.kind->words().memory_hint;
   }
   return outcome;
+}
+
+std::string Executor::of_rank_0(const std::string& topic, const std::string& text) const {
+  if (!joined_) return text;
+  const auto first = [](const std::vector<std::string>& texts) { return texts.front(); };
+  const double timeout_s = CommConfig{}.timeout_s;
+  const std::string decision = decide_in_launch(*joined_, topic, text, timeout_s, first);
+  try {  // it may end soon, and it may serve the store
+    if (joined_->rank == 0) wait_until_heard(*joined_, topic, timeout_s);
+  } catch (const std::exception& failure) {
+    spdlog::debug("not all ranks heard what rank 0 says: {}", failure.what());
+  }
+  return decision;
 }
 
 Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,

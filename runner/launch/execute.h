@@ -29,6 +29,10 @@ class Executor {
   /// Verification.
   Outcome verify(const PlannedRun& run, const std::string& run_id);
 
+  /// `text` of rank 0 on every rank of a launch that was joined, all of which call it alike; else
+  /// `text`. `topic` is used once. Throws CommError if a rank does not come.
+  std::string of_rank_0(const std::string& topic, const std::string& text) const;
+
   bool joined() const { return joined_.has_value(); }
   /// Whether this process prints and writes the report.
   bool reports() const { return !joined_ || joined_->rank == 0; }

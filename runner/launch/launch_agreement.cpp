@@ -7,15 +7,12 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ddprun/base/hash.h"
-#include "ddprun/base/regular_file.h"
 #include "ddprun/comm/store/foreign_text.h"
 #include "ddprun/config/config_json.h"
-#include "ddprun/measure/environment.h"
+#include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/rank_process.h"
 
@@ -27,7 +24,8 @@ using nlohmann::json;
 
 constexpr const char* kTopic = "comparing experiments";
 constexpr const char* kAgreed = "agreed";
-constexpr const char* kHint = "start every rank with the same arguments, files and build";
+constexpr const char* kHint =
+    "start every rank with the same arguments, files, build and variables";
 /// Differences that are shown; the others are counted.
 constexpr std::size_t kShown = 8;
 /// How long a rank stays for the others to hear that they refuse: it may serve the store, or its
@@ -36,41 +34,15 @@ constexpr double kStayS = 5;
 /// How long a rank that refuses looks for the store, to tell the others.
 constexpr double kTellS = 10;
 
-/// Hashes of libraries, each read once, however many rows use it.
-class LibraryHashes {
- public:
-  const std::string& of(const std::filesystem::path& file) {
-    std::string& hash = hashes_[file];
-    if (hash.empty()) hash = fmt::format("{:016x}", hash64(read_whole(file)));
-    return hash;
-  }
-
- private:
-  std::map<std::filesystem::path, std::string> hashes_;
-};
-
-/// Version and content of the libraries that the experiment names.
-json plugins_json(const PlannedRun& run, LibraryHashes& hashes) {
-  json out = json::object();
-  for (const PluginChoice& choice : run.experiment.plugins) {
-    for (const PluginInfo& info : run.registry->list()) {
-      if (info.kind != choice.kind || info.name != choice.name) continue;
-      out[fmt::format("plugin {} {}", to_string(info.kind), info.name)] =
-          fmt::format("version {}, library {}", info.version, hashes.of(info.file));
-    }
-  }
-  return out;
-}
-
 /// Without the folders that may differ between hosts.
-json experiment_json(const PlannedRun& run, LibraryHashes& hashes) {
+json experiment_json(const PlannedRun& run) {
   json out = to_json(run.resolved);
   out.erase("output");
   out.erase("plugin_path");
   for (const PluginChoice& choice : run.experiment.plugins) {
     out[to_string(choice.kind)].erase("path");
   }
-  out.update(plugins_json(run, hashes));
+  out.update(run.conditions.value(kLibraries, json::object()));
   for (const auto& [key, hash] : run.experiment.contents) {
     out["contents of " + key] = fmt::format("{:016x}", hash);
   }
@@ -135,10 +107,11 @@ void stay(const RankInfo& joined) {
 
 std::string plan_text(std::string_view command, const std::vector<PlannedFile>& files) {
   json plan = {{"command", command}};
-  for (const auto& [key, value] : describe_environment()) {
-    if (key == "ddprun" || key == "torch" || key == "build") plan[key] = value;
+  const json process = process_conditions();
+  plan.update(process.at(kSoftware));
+  for (const auto& [name, value] : process.at(kEnvironment).items()) {
+    plan["environment variable " + name] = value;
   }
-  LibraryHashes hashes;
   const bool several = files.size() > 1;
   for (const PlannedFile& file : files) {
     const std::string prefix = several ? file.name + ": " : "";
@@ -148,7 +121,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
     for (std::size_t row = 0; row < file.runs.size(); ++row) {
       const std::string place =
           file.runs.size() > 1 ? fmt::format("{}row {}: ", prefix, row + 1) : prefix;
-      const json settings = experiment_json(file.runs[row], hashes).flatten();
+      const json settings = experiment_json(file.runs[row]).flatten();
       for (const auto& [key, value] : settings.items()) {
         plan[place + dotted(key)] = value;
       }
@@ -180,7 +153,7 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
   return {.what = "the ranks of this launch would run different experiments",
           .where = fmt::format("{} ranks", texts.size()),
           .got = fmt::format("{}", fmt::join(differences, "\n       ")),
-          .expected = "the same experiment, plugins and ddprun on every rank",
+          .expected = "the same experiment, plugins, ddprun and environment on every rank",
           .hint = kHint};
 }
 

@@ -12,6 +12,8 @@
 #include "ddprun/base/crash_words.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/base/own_library.h"
+#include "ddprun/base/shared_library.h"
 #include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/experiment_check.h"
@@ -20,7 +22,9 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/measure/environment_variables.h"
 #include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/shipped_configs.h"
 
@@ -92,27 +96,25 @@ void complete_options(const PluginRegistry& registry, PluginChoice& choice) {
   choice.options.origin = origin;
 }
 
-std::string version_of(const std::vector<PluginInfo>& plugins, const PluginChoice& choice) {
-  for (const PluginInfo& info : plugins) {
-    if (info.kind == choice.kind && info.name == choice.name) return info.version;
-  }
-  return {};
-}
-
-/// The software and processor that timings depend on.
-const std::string& platform_text() {
-  static const std::string the_text = [] {
-    const std::set<std::string> kept = {"cpu",   "cores",  "products", "float32 products",
-                                        "torch", "ddprun", "build"};
-    std::string text;
-    for (const auto& [key, value] : describe_environment()) {
-      if (kept.contains(key)) text += key + "=" + value + "\n";
+/// The libraries of ddprun that only some experiments load, and the plugins.
+nlohmann::json libraries_of(const Experiment& experiment, const PluginRegistry& registry) {
+  nlohmann::json out = nlohmann::json::object();
+  const auto add_own = [&out](const char* name) {
+    out[std::string("library of ") + name] = library_content(own_library_file(name));
+  };
+  if (experiment.world.device == DeviceKind::cuda) add_own("cuda");
+  if (experiment.world.comm.backend == BackendKind::mpi) add_own("mpi");
+  for (const PluginInfo& info : registry.list()) {
+    for (const PluginChoice& choice : experiment.plugins) {
+      if (info.kind != choice.kind || info.name != choice.name) continue;
+      out[fmt::format("plugin {} {}", to_string(info.kind), info.name)] =
+          fmt::format("version {}, library {}", info.version, library_content(info.file));
     }
-    return text;
-  }();
-  return the_text;
+  }
+  return out;
 }
 
+/// What the same experiment has everywhere.
 std::string fingerprint_of(const PlannedRun& planned) {
   Experiment experiment = planned.experiment;
   experiment.label.clear();  // the same configuration, whichever sweep it comes from
@@ -121,15 +123,10 @@ std::string fingerprint_of(const PlannedRun& planned) {
   // JSON takes a tenth of the time of YAML, and a sweep may have thousands of points.
   std::string text =
       to_json(resolve(experiment)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::vector<PluginInfo> plugins = planned.registry->list();
-  for (const PluginChoice& choice : planned.experiment.plugins) {
-    text +=
-        fmt::format("\n{} {} {}", to_string(choice.kind), choice.name, version_of(plugins, choice));
-  }
   for (const auto& [key, hash] : planned.experiment.contents) {
     text += fmt::format("\n{} {:016x}", key, hash);
   }
-  text += "\n" + schema_text(*planned.experiment.kind) + "\n" + platform_text();
+  text += "\n" + schema_text(*planned.experiment.kind);
   return fmt::format("{:016x}", hash64(text));
 }
 
@@ -189,6 +186,8 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   planned.experiment = std::move(experiment);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned);
+  planned.conditions = process_conditions();
+  planned.conditions[kLibraries] = libraries_of(planned.experiment, *planned.registry);
   return planned;
 }
 
@@ -206,6 +205,27 @@ PlannedRun plan_point(Experiment experiment, const PlanOptions& options, PlanCac
 
 }  // namespace
 
+nlohmann::json process_conditions() {
+  static const nlohmann::json the_conditions = [] {
+    const std::map<std::string, std::string> groups = {
+        {"cpu", kMachine},    {"cores", kMachine},           {"products", kMachine},
+        {"simd", kMachine},   {"torch", kSoftware},          {"ddprun", kSoftware},
+        {"build", kSoftware}, {"float32 products", kMachine}};
+    nlohmann::json out = {{kEnvironment, nlohmann::json::object()}};
+    for (const auto& [name, text] : describe_environment()) {
+      if (const auto group = groups.find(name); group != groups.end()) {
+        out[group->second][name] = text;
+      }
+    }
+    out[kSoftware]["library of ddprun"] = library_content(own_library_file("core"));
+    for (const auto& [name, value] : set_variables()) {
+      if (!declared_variable(name)->own_of_a_rank) out[kEnvironment][name] = value;
+    }
+    return out;
+  }();
+  return the_conditions;
+}
+
 std::string obstacles(const PlannedFile& plan) {
   std::string text = plan.error;
   std::set<std::string> said;
@@ -214,6 +234,12 @@ std::string obstacles(const PlannedFile& plan) {
     text += (text.empty() ? "" : "\n") + run.not_here;
   }
   return text;
+}
+
+bool ranks_write(const PlannedFile& plan) {
+  return std::ranges::any_of(plan.runs, [](const PlannedRun& run) {
+    return run.experiment.kind->ranks_write(run.experiment);
+  });
 }
 
 FileList collect_files(const std::vector<std::string>& paths) {

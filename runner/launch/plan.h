@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,8 +28,9 @@ struct PlannedRun {
   std::shared_ptr<const PluginRegistry> registry;
   ConfigNode resolved;  ///< what the experiment says with every default written out
   std::string fingerprint;
-  std::string baseline;  ///< the fingerprint of the run that it is compared with; empty: none
-  std::string not_here;  ///< why this machine cannot run it, though it is valid; empty: it can
+  nlohmann::json conditions;  ///< what it will be measured under, as far as this process can tell
+  std::string baseline;       ///< the fingerprint of the run that it is compared with; empty: none
+  std::string not_here;       ///< why this machine cannot run it, though it is valid; empty: it can
 };
 
 struct PlannedFile {
@@ -42,9 +44,16 @@ struct PlannedFile {
   std::string error;           ///< why it was refused; runs is then empty
 };
 
+/// The groups of Run::conditions that are the same for all runs of a process: its machine, its
+/// software, and the environment, but for variables that ranks have of their own.
+nlohmann::json process_conditions();
+
 /// Why this machine cannot run the whole file: its error, or else what is not here for one or more
 /// of its runs, each reason once. Empty: it can.
 std::string obstacles(const PlannedFile& plan);
+
+/// Whether the ranks of one of its runs write files.
+bool ranks_write(const PlannedFile& plan);
 
 /// Files as given, and folders as the *.yaml and *.yml in them and their subfolders, in order of
 /// path. Hidden folders, results, and links to folders are left out.

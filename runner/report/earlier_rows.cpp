@@ -10,6 +10,7 @@
 
 #include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/result/conditions.h"
 #include "ddprun/result/plain_json.h"
 #include "runner/report/result_files.h"
 
@@ -83,6 +84,10 @@ void check_figures(const Row& row) {
     throw std::runtime_error(fmt::format("status is ok, and the ranks say {}: {}",
                                          name_of(judged.status), judged.reason));
   }
+  if (!row.conditions.is_object() ||
+      row.conditions.value(kRanks, json()) != observed_conditions(row)) {
+    throw std::runtime_error("its conditions are not those that the ranks observed");
+  }
   if (summarize_proof(row).status == CheckStatus::unchecked) {
     throw std::runtime_error("status is ok, and no check was made");
   }
@@ -125,7 +130,7 @@ class Reader {
     }
   }
 
-  std::map<RunKey, EarlierRow> take() {
+  std::map<RunKey, std::vector<EarlierRow>> take() {
     if (!refused_.empty()) {
       spdlog::warn(
           "--resume: {}, and this ddprun reads version {}: its rows run again{}", refused_.back(),
@@ -143,15 +148,17 @@ class Reader {
       Row row = checked_row(in);
       if (!row.ok() && !met_memory_limit(row)) return;  // the next time there may be more of it
       if (row.taken_from.empty()) row.taken_from = stored.folder.string();
-      const RunKey key = {row.fingerprint, row.repetition};
-      rows_[key] = {std::move(row), stored.complete ? stored.folder : fs::path()};
+      std::vector<EarlierRow>& known = rows_[{row.fingerprint, row.repetition}];
+      std::erase_if(known,
+                    [&row](const auto& each) { return each.row.conditions == row.conditions; });
+      known.insert(known.begin(), {std::move(row), stored.complete ? stored.folder : fs::path()});
     } catch (const std::exception& error) {
       spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", number, file.string(),
                     error.what());
     }
   }
 
-  std::map<RunKey, EarlierRow> rows_;
+  std::map<RunKey, std::vector<EarlierRow>> rows_;
   std::vector<std::string> refused_;  ///< "FILE has schema version N"
 };
 
@@ -164,7 +171,7 @@ json experiment_of(const Row& row) {
 
 }  // namespace
 
-std::map<RunKey, EarlierRow> earlier_rows(const fs::path& folder) {
+std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const fs::path& folder) {
   Reader reader;
   if (!fs::is_directory(folder)) return {};
   for (const StoredResult& stored : stored_results(folder)) {

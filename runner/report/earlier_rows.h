@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runner/report/row.h"
 
@@ -20,11 +21,11 @@ struct EarlierRow {
 /// A fingerprint, and which run of its row.
 using RunKey = std::pair<std::string, std::int64_t>;
 
-/// Returns the newest row that is done for each run, which is ok or met its memory limit, from all
-/// results in `folder` (`<output>/<name>`), complete or not. What cannot have been written by this
-/// ddprun is logged as an error, file and reason, and left out. Results of another schema are left
-/// out too, with one warning.
-std::map<RunKey, EarlierRow> earlier_rows(const std::filesystem::path& folder);
+/// Returns for each run the rows that are done, which are ok or met their memory limit, of each
+/// conditions the newest, the newest first, from all results in `folder` (`<output>/<name>`),
+/// complete or not. What cannot have been written by this ddprun is logged as an error, file and
+/// reason, and left out. Results of another schema are left out too, with one warning.
+std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const std::filesystem::path& folder);
 
 /// Whether an earlier row with the fingerprint of `planned` describes the same experiment. If not,
 /// it was changed since, which is logged as an error.

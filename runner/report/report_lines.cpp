@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <set>
 
-#include "ddprun/result/run_statistics.h"
+#include "ddprun/base/groups.h"
+#include "ddprun/result/conditions.h"
+#include "ddprun/result/run_load.h"
 #include "runner/report/row_names.h"
 #include "runner/report/terminal.h"
 
 namespace ddprun {
 
 namespace {
+
+using nlohmann::json;
 
 /// A run that was measured, and how it is called.
 struct NamedRow {
@@ -141,6 +146,77 @@ void add_missing(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lin
   for (const std::string& note : notes) lines.push_back({note});
 }
 
+/// Whether all rows that were measured were so in turn.
+bool took_turns(const std::vector<Row>& rows) {
+  const Row* first = nullptr;
+  return std::ranges::all_of(rows, [&first](const Row& row) {
+    if (!row.measured()) return true;
+    if (first == nullptr) first = &row;
+    return row.occasion == first->occasion;
+  });
+}
+
+/// When and where rows were measured that did not run now.
+void add_earlier(const TableLines& table, const std::vector<NamedRow>& rows,
+                 std::vector<ReportLine>& lines) {
+  Groups<std::vector<std::string>> names;
+  for (const auto& [row, statistics, name, row_name] : rows) {
+    if (row.taken_from.empty()) continue;
+    add_once(
+        names[fmt::format("{} on {}, in {}", row.occasion.time, row.occasion.host, row.taken_from)],
+        row_name);
+  }
+  const char* const turns = took_turns(table.rows()) ? "" : ", and not in turn with the others";
+  for (const auto& [place, of] : names) {
+    lines.push_back({fmt::format("measured earlier{}: {}: {}", turns, fmt::join(of, ", "), place)});
+  }
+}
+
+/// Rows that asked for the same ranks and backend as others, and were measured under other
+/// conditions; and those that did not get the backend that comes first.
+void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  std::map<std::string, const NamedRow*> first;  // by what they asked for
+  Groups<std::vector<std::string>> fell_back;    // by the backend
+  std::vector<std::string> unlike;
+  for (const NamedRow& each : rows) {
+    const json world =
+        each.row.config.is_object() ? each.row.config.value("world", json()) : json();
+    const NamedRow& other = *first.emplace(world.dump(), &each).first->second;
+    for (const auto& [name, before, own] : unasked_differences(other.row, each.row)) {
+      add_once(unlike, fmt::format("OTHER CONDITIONS: {}: {}: {}, and {} in {}", each.name, name,
+                                   own, before, other.name));
+    }
+    const auto& ranks = each.row.ranks;
+    const auto found = std::ranges::find_if(ranks, &RankResult::fell_back);
+    if (found != ranks.end()) add_once(fell_back[found->backend], each.row_name);
+  }
+  for (const std::string& text : unlike) lines.push_back({text, true});
+  for (const auto& [backend, names] : fell_back) {
+    lines.push_back({fmt::format("FELL BACK: {}: {}", fmt::join(names, ", "), backend), true});
+  }
+}
+
+/// Which rows a busy machine measured, the busiest first.
+void add_busy(const std::vector<NamedRow>& rows, const char* who,
+              std::optional<double> RunLoad::*share, std::vector<ReportLine>& lines) {
+  constexpr std::size_t kShown = 6;
+  std::vector<std::pair<double, std::string>> busy;
+  for (const NamedRow& each : rows) {
+    const double taken = (load_of(each.row).*share).value_or(0);
+    if (taken > RunLoad::kBusy) busy.emplace_back(taken, each.name);
+  }
+  if (busy.empty()) return;
+  std::ranges::stable_sort(busy, std::greater(), &std::pair<double, std::string>::first);
+  std::vector<std::string> texts;
+  for (const auto& [taken, name] : busy) {
+    if (texts.size() == kShown) break;
+    texts.push_back(fmt::format("{:.0f} %{} while {} ran", taken * 100,
+                                texts.empty() ? " of a core" : "", name));
+  }
+  if (busy.size() > kShown) texts.push_back(fmt::format("and in {} more", busy.size() - kShown));
+  lines.push_back({fmt::format("BUSY: {} took {}", who, fmt::join(texts, ", ")), true});
+}
+
 /// What the figures are, and which runs they lack.
 void add_repeats(const TableLines& table, const std::vector<std::string>& names,
                  std::vector<ReportLine>& lines) {
@@ -156,10 +232,9 @@ void add_repeats(const TableLines& table, const std::vector<std::string>& names,
            true});
     }
   }
-  lines.push_back(
-      {fmt::format("figures are means over up to {} runs of each row, which took turns "
-                   "(± standard deviation between runs)",
-                   most)});
+  lines.push_back({fmt::format(
+      "figures are means over up to {} runs of each row{} (± standard deviation between runs)",
+      most, took_turns(rows) ? ", which took turns" : "")});
 }
 
 /// What rows of a kind say together.
@@ -182,6 +257,10 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   }
   std::vector<ReportLine> lines;
   add_repeats(table, names, lines);
+  add_earlier(table, measured, lines);
+  add_conditions(measured, lines);
+  add_busy(measured, "another program", &RunLoad::others, lines);
+  add_busy(measured, "another machine on the same host", &RunLoad::stolen, lines);
   add_proof(measured, lines);
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/result/run_load.h"
 #include "runner/report/report_lines.h"
 
 namespace ddprun {
@@ -155,6 +156,32 @@ void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable&
   }
 }
 
+/// Adds what else the machine did and how fast it was: of a line's runs, the busiest and slowest.
+void add_load(const TableLines& lines, TextTable& table) {
+  std::vector<std::pair<std::optional<double>, std::optional<double>>> loads;  // of each line
+  bool any = false;
+  for (const TableLine& line : lines.lines()) {
+    auto& [taken, gflops] = loads.emplace_back();
+    for (const RunStatistics* run : line.runs) {
+      const RunLoad load = load_of(run->run());
+      if (load.others) taken = std::max(taken.value_or(0), *load.others + load.stolen.value_or(0));
+      for (const auto& each : {load.before_gflops, load.after_gflops}) {
+        if (each) gflops = std::min(gflops.value_or(*each), *each);
+      }
+    }
+    any = any || taken || gflops;
+  }
+  if (!any) return;
+  table.columns.push_back({"others", true, kDropFirst - 1});
+  table.columns.push_back({"machine GFLOP/s", true, kDropFirst - 1});
+  for (std::size_t i = 0; i < table.lines.size(); ++i) {
+    if (lines.lines()[i].runs.empty()) continue;
+    const auto& [taken, gflops] = loads[i];
+    table.lines[i].cells.push_back({taken ? fmt::format("{:.0f} %", *taken * 100) : kNoValue});
+    table.lines[i].cells.push_back({gflops ? fmt::format("{:.0f}", *gflops) : kNoValue});
+  }
+}
+
 /// Why no run of the line was measured.
 TextTable::Cell why_not(const std::vector<Row>& rows, const TableLine& line) {
   const Row& row = rows[line.first];
@@ -175,6 +202,7 @@ TextTable report_table(const TableLines& lines) {
     add_facts(*kind, lines, table);
     add_columns(*kind, lines, table);
   }
+  add_load(lines, table);
   table.columns.push_back({"proof", false, 0});
   for (std::size_t i = 0; i < table.lines.size(); ++i) {
     const TableLine& line = lines.lines()[i];

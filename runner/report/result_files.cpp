@@ -121,9 +121,6 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
       out += fmt::format("\n{} ({}):\n\n```\n{}\n```\n", names[i], name_of(rows[i].status),
                          rows[i].reason);
     }
-    if (!rows[i].taken_from.empty()) {
-      out += "\n" + names[i] + ": measured earlier, in " + rows[i].taken_from + "\n";
-    }
   }
   out += memory_markdown(table, names);
   out += "\n";

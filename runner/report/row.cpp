@@ -5,6 +5,7 @@
 
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
+#include "ddprun/result/run_load.h"
 #include "ddprun/result/run_statistics.h"
 
 namespace ddprun {
@@ -52,7 +53,8 @@ void for_plain_fields(AnyRow& row, const Visit& visit) {
   visit("repetition", row.repetition);
   visit("baseline", row.baseline);
   visit("baseline_words", row.baseline_words);
-  visit("launcher", row.launcher);
+  visit("conditions", row.conditions);
+  visit("occasion", row.occasion);
   visit("world_size", row.world_size);
   visit("emulated", row.emulated);
   visit("work", row.work);
@@ -72,6 +74,7 @@ json to_json(const Row& row) {
   if (row.measured()) {
     out["statistics"] = to_json(RunStatistics(row));
     out["proof"] = summarize_proof(row);
+    out["load"] = to_json(load_of(row));
   }
   return out;
 }

@@ -38,8 +38,6 @@ struct Row : Run {
   std::string reason = {};
   /// What its base is: "precision=fp32 of the same model.preset".
   std::string baseline_words = {};
-  /// Who started the ranks.
-  std::string launcher = {};
   std::int64_t world_size = 0;
   /// With --resume, the result folder that this row was measured for; else empty.
   std::string taken_from = {};

@@ -59,6 +59,14 @@ Terminal terminal_of(std::FILE* stream) {
   return terminal;
 }
 
+Terminal table_terminal(std::optional<int> columns) {
+  constexpr int kPipeColumns = 100;
+  Terminal terminal = terminal_of(stdout);
+  if (!terminal.interactive) terminal.width = kPipeColumns;
+  terminal.width = columns.value_or(terminal.width);
+  return terminal;
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for (std::size_t at = 0; at < text.size();) {

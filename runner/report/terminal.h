@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ struct Terminal {
 };
 
 Terminal terminal_of(std::FILE* stream);
+
+/// stdout, where a table takes as many `columns`; by default the terminal's, and 100 in a pipe.
+Terminal table_terminal(std::optional<int> columns);
 
 /// Columns that UTF-8 text takes: combining marks none, East Asian wide characters and emoji two.
 int display_width(std::string_view text);

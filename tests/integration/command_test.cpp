@@ -231,7 +231,8 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
   EXPECT_THAT(ranks[0]->out(), HasSubstr("proved in 2 of 2 rows"));
   EXPECT_EQ(ranks[1]->out() + ranks[1]->err(), "");
-  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["launcher"], "torchrun");
+  EXPECT_EQ(result_of(folders[0], "one")["rows"][1]["conditions"]["launch"]["launcher"],
+            "torchrun");
   EXPECT_FALSE(std::filesystem::exists(folders[1].path() / "results"));
 }
 

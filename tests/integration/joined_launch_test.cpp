@@ -23,6 +23,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 /// A launch of `size` ranks at one port, of which those that are started have a folder each.
@@ -34,7 +35,7 @@ class Launch {
   }
   /// Until then something else listens at the port and says nothing.
   void free_port() { listener_ = Descriptor(); }
-  DdprunProcess& start(int rank, const Words& words) {
+  DdprunProcess& start(int rank, const Words& words, const Words& variables = {}) {
     folders_.push_back(std::make_unique<TemporaryFolder>());
     folders_.back()->write("one.yaml", tiny_experiment());
     const std::string ranks = std::to_string(size_);
@@ -43,8 +44,8 @@ class Launch {
                          "WORLD_SIZE=" + ranks,   "LOCAL_WORLD_SIZE=" + ranks,
                          "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port_)};
     environment.insert(environment.end(), environment_.begin(), environment_.end());
-    processes_.push_back(
-        std::make_unique<DdprunProcess>(*folders_.back(), words, std::move(environment)));
+    environment.insert(environment.end(), variables.begin(), variables.end());
+    processes_.push_back(std::make_unique<DdprunProcess>(*folders_.back(), words, environment));
     return *processes_.back();
   }
   int port() const { return port_; }
@@ -76,6 +77,37 @@ TEST(JoinedLaunch, RanksOfDifferentExperimentsRefuseAll) {
                   AllOf(HasSubstr("the ranks of this launch would run different experiments"),
                         HasSubstr(key), HasSubstr(" on rank 0; "), HasSubstr(" on rank 1")));
     }
+  }
+}
+
+TEST(JoinedLaunch, RanksOfDifferentEnvironmentsRefuseAll) {
+  Launch launch(2);
+  launch.free_port();
+  DdprunProcess& first = launch.start(0, {"one.yaml"}, {"OMP_PLACES=cores"});
+  DdprunProcess& second =
+      launch.start(1, {"one.yaml"}, {"OMP_PLACES=threads", "DDPRUN_PRODUCTS=library"});
+  for (DdprunProcess* rank : {&first, &second}) {
+    EXPECT_EQ(rank->wait(20), 2) << rank->err();
+    EXPECT_THAT(rank->err(), AllOf(HasSubstr("environment variable DDPRUN_PRODUCTS = nothing on "
+                                             "rank 0; \"library\" on rank 1"),
+                                   HasSubstr("ddprun and environment on every rank"),
+                                   Not(HasSubstr("OMP_PLACES"))));
+  }
+}
+
+TEST(JoinedLaunch, RankZeroSaysWhatIsTakenOver) {
+  TemporaryFolder results;
+  for (const char* expected : {"starting", "taken over"}) {
+    Launch launch(2);
+    launch.free_port();
+    const Words words = {"one.yaml", "--resume"};
+    DdprunProcess& first =
+        launch.start(0, {"one.yaml", "--resume", "--output", results.path().string()});
+    DdprunProcess& second = launch.start(1, words);  // which has no results
+    EXPECT_EQ(second.wait(60), 0) << second.err();
+    EXPECT_EQ(first.wait(60), 0) << first.err();
+    EXPECT_THAT(first.err(), HasSubstr(expected));
+    EXPECT_THAT(second.err(), Not(HasSubstr(expected)));
   }
 }
 

@@ -37,7 +37,7 @@ class Torchrun(unittest.TestCase):
                     done = self.launch(python, folder, variables)
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     row = json.loads((Path(folder) / "joined/latest/result.json").read_text())["rows"][0]
-                    self.assertEqual((row["launcher"], row["status"]), ("torchrun", "ok"))
+                    self.assertEqual((row["conditions"]["launch"]["launcher"], row["status"]), ("torchrun", "ok"))
                     self.assertTrue(row["proof"])
                     self.assertEqual("as torchrun trusts it" in done.stderr, not variables)
 

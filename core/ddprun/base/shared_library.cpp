@@ -13,10 +13,13 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/regular_file.h"
 
 namespace ddprun {
 
@@ -95,6 +98,19 @@ void run_static_destructors(const fs::path& file) {
     }
   }
   while (count > 0) functions[--count]();
+}
+
+const std::string& library_content(const fs::path& file) {
+  static std::map<fs::path, std::string> contents;
+  const auto [found, is_new] = contents.try_emplace(file);
+  if (is_new) {
+    try {
+      found->second = fmt::format("{:016x}", hash64(read_whole(file)));
+    } catch (const std::runtime_error& error) {
+      found->second = error.what();
+    }
+  }
+  return found->second;
 }
 
 }  // namespace ddprun

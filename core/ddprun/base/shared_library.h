@@ -19,4 +19,8 @@ const void* library_symbol(const std::filesystem::path& file, const char* symbol
 /// library any more: this is for a process that tries it, and ends.
 void run_static_destructors(const std::filesystem::path& file);
 
+/// A text that tells the contents of libraries apart: the hash of the file, which is read once a
+/// process. If it cannot be read, why. Call it on one thread.
+const std::string& library_content(const std::filesystem::path& file);
+
 }  // namespace ddprun

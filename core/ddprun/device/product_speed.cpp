@@ -31,11 +31,7 @@ void square(const at::Tensor& a, at::Tensor& out) {
   at::mm_out(out, a, a);
 }
 
-}  // namespace
-
-double product_flops(Device& device, c10::ScalarType dtype) {
-  constexpr std::int64_t kLimitNs = 300'000'000;
-  const std::int64_t order = device.torch_device().is_cpu() ? 1024 : 8192;
+double fastest(Device& device, c10::ScalarType dtype, std::int64_t order, std::int64_t limit_ns) {
   const c10::NoGradGuard no_grad;
   const at::Tensor a =
       at::ones({order, order}, at::TensorOptions(device.torch_device()).dtype(dtype));
@@ -44,7 +40,7 @@ double product_flops(Device& device, c10::ScalarType dtype) {
   device.synchronize();
   std::int64_t best_ns = std::numeric_limits<std::int64_t>::max();
   const std::int64_t begin_ns = now_ns();
-  while (now_ns() - begin_ns < kLimitNs) {
+  while (now_ns() - begin_ns < limit_ns) {
     const Mark begin = device.mark();
     square(a, product);
     const Mark end = device.mark();
@@ -54,5 +50,13 @@ double product_flops(Device& device, c10::ScalarType dtype) {
   const auto n = static_cast<double>(order);
   return 2 * n * n * n / (static_cast<double>(best_ns) * 1e-9);
 }
+
+}  // namespace
+
+double product_flops(Device& device, c10::ScalarType dtype) {
+  return fastest(device, dtype, device.torch_device().is_cpu() ? 1024 : 8192, 300'000'000);
+}
+
+double short_product_flops() { return fastest(cpu_device(), at::kFloat, 384, 3'000'000); }
 
 }  // namespace ddprun

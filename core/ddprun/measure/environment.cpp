@@ -23,6 +23,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/measure/environment_variables.h"
 
 namespace ddprun {
 
@@ -56,32 +57,26 @@ std::string gib(std::int64_t bytes) {
   return bytes == 0 ? "" : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-/// The quota in one cgroup folder's cpu.max ("150000 100000", "max 100000") in whole cores, at
-/// least 1. Nothing if it is unlimited.
-std::optional<std::size_t> quota_in(const fs::path& folder) {
-  std::ifstream in(folder / "cpu.max");
-  double quota = 0;
-  double period = 0;
-  if (!(in >> quota >> period) || period <= 0) return std::nullopt;
-  return std::max<std::size_t>(1, static_cast<std::size_t>(quota / period));
+/// The quota in one cgroup's folder, in cores: cpu.max ("150000 100000", "max 100000") or
+/// cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us. Nothing if it is unlimited.
+std::optional<double> quota_in(const fs::path& folder) {
+  double quota = 0, period = 0;
+  std::ifstream both(folder / "cpu.max");
+  const bool has =
+      both >> quota >> period || (std::ifstream(folder / "cpu.cfs_quota_us") >> quota &&
+                                  std::ifstream(folder / "cpu.cfs_period_us") >> period);
+  if (!has || quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
 }
 
-/// The smallest quota of this process's cgroup and those above it.
-std::optional<std::size_t> quota_cores() {
-  std::ifstream in("/proc/self/cgroup");
-  std::optional<std::size_t> cores;
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("0::/")) continue;
-    const fs::path root = "/sys/fs/cgroup";
-    fs::path group = fs::path(line.substr(4));
-    while (true) {
-      const std::optional<std::size_t> here = quota_in(root / group);
-      if (here) cores = std::min(cores.value_or(*here), *here);
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
-  }
-  return cores;
+/// Where the hierarchy of a line of /proc/self/cgroup may be mounted: "0::/a" is v2's,
+/// "2:cpu,cpuacct:/a" one of v1; empty: it counts no CPU time.
+std::vector<std::string> mounts_of(const std::string& line) {
+  const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+  const std::string controllers = line.substr(first + 1, second - first - 1);
+  if (controllers.empty()) return {".", "unified"};
+  const bool counts = ("," + controllers + ",").find(",cpu,") != std::string::npos;
+  return counts ? std::vector<std::string>{controllers, "cpu"} : std::vector<std::string>();
 }
 
 }  // namespace
@@ -89,10 +84,13 @@ std::optional<std::size_t> quota_cores() {
 std::vector<std::pair<std::string, std::string>> describe_environment() {
   utsname system{};
   uname(&system);
-  const std::string cores = std::to_string(usable_cores().size());
-  return {
+  const std::optional<double> quota = cpu_quota();
+  const std::string cores =
+      fmt::format("{} usable of {}{}", usable_cores().size(), sysconf(_SC_NPROCESSORS_ONLN),
+                  quota ? fmt::format(", quota {:.3g}", *quota) : "");
+  std::vector<std::pair<std::string, std::string>> facts = {
       {"cpu", or_unknown(proc_value("/proc/cpuinfo", "model name"))},
-      {"cores", cores + " usable of " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
+      {"cores", cores},
       {"simd", at::get_cpu_capability()},
       {"products", bf16_products()},
       {"float32 products", name_of(kernels::float_path())},
@@ -106,6 +104,8 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"ddprun", DDPRUN_VERSION},
       {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
   };
+  facts.insert(facts.end(), set_variables().begin(), set_variables().end());
+  return facts;
 }
 
 std::string environment_fact(const std::string& name) {
@@ -128,6 +128,29 @@ std::string bf16_products() {
   return name_of(kernels::product_path());
 }
 
+std::optional<double> cpu_quota(const fs::path& root) {
+  std::ifstream in(root / "proc/self/cgroup");
+  std::optional<double> cores;
+  for (std::string line; std::getline(in, line);) {
+    if (std::ranges::count(line, ':') < 2) continue;
+    const fs::path own = fs::path(line.substr(line.find('/') + 1));
+    for (const std::string& mount : mounts_of(line)) {
+      // A container may see its own group as the root, under the path that it has outside.
+      for (fs::path group = own;; group = group.parent_path()) {
+        const auto here = quota_in(root / "sys/fs/cgroup" / mount / group);
+        if (here) cores = std::min(cores.value_or(*here), *here);
+        if (group.empty()) break;
+      }
+    }
+  }
+  return cores;
+}
+
+int usable_threads() {
+  const double cores = static_cast<double>(usable_cores().size());
+  return std::max(1, static_cast<int>(std::min(cores, cpu_quota().value_or(cores))));
+}
+
 std::vector<int> usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -138,8 +161,6 @@ std::vector<int> usable_cores() {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
-  const std::optional<std::size_t> quota = quota_cores();
-  if (quota && *quota < cores.size()) cores.resize(*quota);
   return cores;
 }
 

@@ -14,8 +14,19 @@
 
 namespace ddprun {
 
+namespace {
+
+/// Those that the ranks of this host share. A later run in this process, of a launch that was
+/// joined, finds it pinned: it shares what the first one did.
+const std::vector<int>& host_cores() {
+  static const std::vector<int> the_cores = usable_cores();
+  return the_cores;
+}
+
+}  // namespace
+
 std::vector<int> pin_to_share(int local_rank, int local_size) {
-  const std::vector<int> cores = usable_cores();
+  const std::vector<int>& cores = host_cores();
   const int count = static_cast<int>(cores.size());
   std::vector<int> share;
   if (count < local_size) {
@@ -39,15 +50,11 @@ std::vector<int> pin_to_share(int local_rank, int local_size) {
 Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   keep_freed_memory();
   Affinity affinity;
-  const auto host_cores = usable_cores();
-  // A later run in this process, of a launch that was joined, finds it pinned.
-  static const int unpinned = static_cast<int>(host_cores.size());
-  affinity.host_cores = unpinned;
-  affinity.cores = world.pin ? pin_to_share(info.local_rank, info.local_size) : host_cores;
+  static const int host_threads = usable_threads();  // before it is pinned, too
+  affinity.host_cores = static_cast<int>(host_cores().size());
+  affinity.cores = world.pin ? pin_to_share(info.local_rank, info.local_size) : host_cores();
   affinity.threads = static_cast<int>(world.threads_per_rank);
-  if (affinity.threads == 0) {
-    affinity.threads = std::max(1, static_cast<int>(host_cores.size()) / info.local_size);
-  }
+  if (affinity.threads == 0) affinity.threads = std::max(1, host_threads / info.local_size);
   at::set_num_threads(affinity.threads);
   return affinity;
 }

@@ -15,10 +15,10 @@ struct Affinity {
   int host_cores = 0;  ///< that the ranks of this host share
 };
 
-/// Sets the affinity of this process, and of threads that it starts later, to its share of
-/// usable_cores(). The shares of a host's ranks are contiguous, and disjoint if there are enough
-/// cores. If there are not, a share is core local_rank % cores. Returns the cores taken. Throws
-/// Error if the system refuses.
+/// Sets the affinity of this process, and of threads that it starts later, to its share of the
+/// usable_cores() that it had at the first call. A quota of CPU time changes no share. The shares
+/// of a host's ranks are contiguous, and disjoint if there are enough cores. If there are not, a
+/// share is core local_rank % cores. Returns the cores taken. Throws Error if the system refuses.
 std::vector<int> pin_to_share(int local_rank, int local_size);
 
 /// Binds this process to its rank's share of the host's cores, sets torch's number of threads, both

@@ -31,8 +31,11 @@ class ConnectedRank {
   RankResult& result() { return result_; }
   /// Says when the first step was done. Call it then.
   void first_step_done();
-  /// Of a kind that repeats (`repeat:`), after each sample: what first_step_done() does, and the
-  /// progress.
+  /// What others take of the rank's cores counts from here on; and up to here.
+  void measuring_begins() { meter_.begin(); }
+  void measuring_ends() { result_.load = meter_.end(); }
+  /// Of a kind that repeats (`repeat:`), after each sample: what first_step_done(),
+  /// measuring_begins() and measuring_ends() do, and the progress.
   void sample_done(const Sample& sample);
 
   /// Adds the peaks of memory and the device's facts; returns the results of all ranks, in rank
@@ -45,6 +48,7 @@ class ConnectedRank {
   Affinity affinity_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<ProcessGroup> group_;
+  LoadMeter meter_;
   RankResult result_;
 };
 

@@ -22,10 +22,13 @@ std::string p_text(double p) {
 
 }  // namespace
 
-Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from) {
+Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from,
+                   std::string untested) {
   Comparison out{std::move(own), std::move(base)};
   out.chosen_from = std::max(chosen_from, 1);
   out.ratio = summarize(out.own).mean / summarize(out.base).mean;
+  out.untested = std::move(untested);
+  if (!out.untested.empty()) return out;
   if (std::min(out.own.size(), out.base.size()) < Comparison::kLeastRuns) return out;
   if (const auto p = welch_p(out.own, out.base)) out.p = std::min(1.0, *p * out.chosen_from);
   return out;
@@ -45,6 +48,7 @@ std::string verdict(const Comparison& comparison) {
     return fmt::format("{} ({})", comparison.within_noise() ? ", within noise" : "",
                        p_text(*comparison.p));
   }
+  if (!comparison.untested.empty()) return fmt::format(" ({}, not tested)", comparison.untested);
   const std::size_t runs = std::min(comparison.own.size(), comparison.base.size());
   if (runs == 1) return " (one run, not tested)";
   return fmt::format(" ({} runs, not tested)", runs);
@@ -56,6 +60,7 @@ nlohmann::json to_json(const Comparison& comparison) {
           {"ratio", comparison.ratio},
           {"p", comparison.p ? nlohmann::json(*comparison.p) : nlohmann::json(nullptr)},
           {"test", comparison.p ? "Welch's t" : "none"},
+          {"untested", comparison.untested},
           {"chosen_from", comparison.chosen_from}};
 }
 

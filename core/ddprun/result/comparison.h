@@ -18,6 +18,8 @@ struct Comparison {
   std::optional<double> p = {};
   /// How many this one was chosen from, for being the largest.
   int chosen_from = 1;
+  /// Why a test would say nothing; empty: it would.
+  std::string untested = {};
 
   static constexpr std::size_t kLeastRuns = 3;
   /// A difference with a larger p is within noise.
@@ -27,13 +29,15 @@ struct Comparison {
 };
 
 /// Both have a figure at least, and the mean of `base` is not 0.
-Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from = 1);
+Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from = 1,
+                   std::string untested = {});
 
 /// "is 1.9 % faster than", of times: the share of the base's time that is saved. From half as much
 /// again on it is a factor: "is 2.10 times as fast as".
 std::string words_of_times(const Comparison& comparison);
 
-/// " (p = 0.012)", ", within noise (p = 0.31)", or " (one run, not tested)".
+/// " (p = 0.012)", ", within noise (p = 0.31)", or why there is none:
+/// " (one run, not tested)".
 std::string verdict(const Comparison& comparison);
 
 /// The numbers of the sentence.

@@ -9,7 +9,7 @@
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/result/check.h"
-#include "ddprun/result/rank_result.h"
+#include "ddprun/result/run.h"
 
 namespace ddprun {
 
@@ -30,6 +30,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, ranks, label, 
                                    start_ns, end_ns, wait_begin_ns, wait_end_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceMemory, allocated_bytes, reserved_bytes,
                                    peak_allocated_bytes, peak_reserved_bytes, retries)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreTime, core, busy_s, stolen_s)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostLoad, wall_s, own_s, cores, sees)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occasion, time, host, process, round)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseTime, phase, begin_ns, end_ns)
 
 }  // namespace ddprun

@@ -88,6 +88,12 @@ void for_plain_fields(Result& result, const Visit& visit) {
   visit("cores", result.cores);
   visit("threads", result.threads);
   visit("backend", result.backend);
+  visit("fell_back", result.fell_back);
+  visit("conditions", result.conditions);
+  visit("host", result.host);
+  visit("load", result.load);
+  visit("gflops_before", result.gflops_before);
+  visit("gflops_after", result.gflops_after);
   visit("first_step_done_s", result.first_step_done_s);
   visit("products", result.products);
   visit("matmul_dtype", result.matmul_dtype);

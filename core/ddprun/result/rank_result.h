@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "ddprun/comm/group/collective.h"
 #include "ddprun/device/device.h"
+#include "ddprun/measure/host_load.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"
 
@@ -47,6 +49,18 @@ struct RankResult {
   int threads = 0;
   /// The backend that carried the collectives, and why: "shm (asked for)".
   std::string backend;
+  /// Whether another backend was tried before, and refused.
+  bool fell_back = false;
+  /// What its figures depend on, by name, as far as this rank observed it: processor, threads,
+  /// backend, device.
+  std::map<std::string, std::string> conditions = {};
+  /// Equal on the ranks of one host (host_identity()).
+  std::string host = {};
+  /// Of the rank's cores, from its first measured sample to its last.
+  HostLoad load = {};
+  /// What a short product in float32 on the rank's threads gave, in 1e9 operations a second, before
+  /// the run's set-up and after its last check. 0: on a GPU, there is none.
+  double gflops_before = 0, gflops_after = 0;
   /// Seconds from launch to the first completed step.
   double first_step_done_s = 0;
   /// Facts of a device that is not the CPU, and its allocator over the measured steps.

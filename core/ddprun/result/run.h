@@ -10,6 +10,16 @@
 
 namespace ddprun {
 
+/// Runs that took turns. Equal: they did; else they were measured at different times.
+struct Occasion {
+  std::string time = {};  ///< when ddprun began, UTC
+  std::string host = {};
+  std::int64_t process = 0;
+  std::int64_t round = 0;  ///< within that process: of a file, or of rows that had to run again
+
+  bool operator==(const Occasion&) const = default;
+};
+
 struct Run {
   /// Null: the experiment was refused before its kind was known.
   const ExperimentKind* kind = nullptr;
@@ -17,7 +27,7 @@ struct Run {
   nlohmann::json config = nullptr;
   /// What all ranks together do in one step. The kind decides what stands here.
   nlohmann::json work = nullptr;
-  /// Runs with equal fingerprints are the same experiment on the same software and CPU.
+  /// Runs with equal fingerprints are the same experiment.
   std::string fingerprint = {};
   /// The fingerprint of the run that its speed-up counts from, which may be its own; empty: none.
   std::string baseline = {};
@@ -26,6 +36,9 @@ struct Run {
   std::int64_t repetition = 1;
   /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
+  /// What it was measured under (conditions.h).
+  nlohmann::json conditions = nlohmann::json::object();
+  Occasion occasion = {};
   /// The results of all ranks, in rank order. Empty unless the run came to its end.
   std::vector<RankResult> ranks = {};
 

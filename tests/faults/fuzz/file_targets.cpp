@@ -119,7 +119,7 @@ class Result final : public Target {
     write(scratch / "earlier" / "result.json", input);
     try {
       std::vector<Row> rows;
-      for (const auto& [fingerprint, earlier] : earlier_rows(scratch)) rows.push_back(earlier.row);
+      for (const auto& [run, known] : earlier_rows(scratch)) rows.push_back(known.front().row);
       if (rows.empty()) return Verdict::refused;
       terminal_report(TableLines(rows), Terminal{});
       for (const Row& row : rows) to_json(row);

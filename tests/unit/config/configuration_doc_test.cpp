@@ -14,6 +14,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/experiments/kinds.h"
+#include "ddprun/measure/environment_variables.h"
 
 namespace ddprun {
 namespace {
@@ -60,6 +61,23 @@ TEST(ConfigurationDoc, TablesAreThoseOfTheCode) {
     }
   }
   if (update) std::ofstream(kFile) << text;
+}
+
+TEST(ConfigurationDoc, EnvironmentVariablesAreThoseOfTheCode) {
+  std::ostringstream rows;
+  rows << "| variable | what it changes | a rank's own |\n|---|---|---|\n";
+  for (const EnvironmentVariable& variable : kEnvironmentVariables) {
+    rows << "| `" << variable.name << "` | " << variable.changes << " | "
+         << (variable.own_of_a_rank ? "yes" : "") << " |\n";
+  }
+  const std::string marker = "<!-- variables -->\n";
+  std::string text = read_file();
+  const std::string old = between(text, marker, "<!-- end -->");
+  if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) {
+    std::ofstream(kFile) << text.replace(text.find(marker) + marker.size(), old.size(), rows.str());
+  } else {
+    EXPECT_EQ(old, rows.str()) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
+  }
 }
 
 /// Whether a key of the top level is of plugins that the kind does not have.

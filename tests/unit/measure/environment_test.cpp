@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
+
+#include "ddprun/measure/environment_variables.h"
 
 namespace ddprun {
 namespace {
@@ -18,6 +22,7 @@ TEST(Environment, EveryFactHasAValue) {
     names.push_back(name);
     EXPECT_FALSE(value.empty()) << name;
   }
+  names.resize(names.size() - set_variables().size());  // which follow
   EXPECT_THAT(names, testing::ElementsAre("cpu", "cores", "simd", "products", "float32 products",
                                           "memory", "kernel", "hostname", "torch", "gloo",
                                           "compiler", "build", "ddprun", "time"));
@@ -34,6 +39,45 @@ TEST(Environment, PeakResidentGrowsWithUse) {
   std::vector<char> memory(kBytes, 1);
   EXPECT_EQ(std::count(memory.begin(), memory.end(), 1), static_cast<std::ptrdiff_t>(kBytes));
   EXPECT_GT(peak_resident_bytes(), before + (100 << 20));
+}
+
+/// The quota of a process in the groups of `lines`, where these files are.
+std::optional<double> quota_of(const std::string& lines,
+                               const std::vector<std::pair<std::string, std::string>>& files) {
+  const std::filesystem::path root = std::filesystem::temp_directory_path() / "ddprun-quota-test";
+  std::filesystem::remove_all(root);
+  const auto write = [&root](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((root / name).parent_path());
+    std::ofstream(root / name) << text;
+  };
+  write("proc/self/cgroup", lines);
+  for (const auto& [name, text] : files) write("sys/fs/cgroup/" + name, text);
+  const auto quota = cpu_quota(root);
+  std::filesystem::remove_all(root);
+  return quota;
+}
+
+TEST(CpuQuota, IsTheSmallestOfTheGroupsAbove) {
+  EXPECT_EQ(quota_of("0::/a/b\n", {{"a/b/cpu.max", "max 100000"}, {"a/cpu.max", "150000 100000"}}),
+            1.5);
+  EXPECT_EQ(
+      quota_of("0::/a/b\n", {{"a/b/cpu.max", "50000 100000"}, {"a/cpu.max", "150000 100000"}}),
+      0.5);
+  EXPECT_EQ(quota_of("0::/\n", {{"cpu.max", "max 100000"}}), std::nullopt);
+  EXPECT_EQ(quota_of("0::/a\n", {{"a/cpu.max", "nonsense"}}), std::nullopt);
+  EXPECT_EQ(quota_of("", {}), std::nullopt);
+}
+
+TEST(CpuQuota, OfTheFirstVersionCountsToo) {
+  const std::string lines = "5:memory:/m\n2:cpu,cpuacct:/docker/x\n0::/\n";
+  const auto files = [](const std::string& folder, const std::string& quota) {
+    return std::vector<std::pair<std::string, std::string>>{
+        {folder + "/cpu.cfs_quota_us", quota}, {folder + "/cpu.cfs_period_us", "100000"}};
+  };
+  EXPECT_EQ(quota_of(lines, files("cpu,cpuacct/docker/x", "250000")), 2.5);
+  EXPECT_EQ(quota_of(lines, files("cpu", "250000")), 2.5) << "the container's group is the root";
+  EXPECT_EQ(quota_of(lines, files("cpu,cpuacct/docker/x", "-1")), std::nullopt);
+  EXPECT_EQ(quota_of(lines, files("memory/m", "250000")), std::nullopt);
 }
 
 }  // namespace

@@ -45,6 +45,15 @@ TEST(Affinity, MoreRanksThanCoresShareThem) {
   }
 }
 
+TEST(Affinity, ALaterRunInTheProcessHasTheSameShare) {
+  std::vector<int> first, second;
+  std::thread([&] {
+    first = pin_to_share(0, 2);
+    second = pin_to_share(0, 2);
+  }).join();
+  EXPECT_EQ(first, second) << "and not a share of the share";
+}
+
 TEST(Affinity, ThreadsStartedLaterInheritTheShare) {
   std::vector<int> share;
   std::vector<int> inherited;

@@ -80,6 +80,10 @@ TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
       {R"({"op": "replace", "path": "/proof/status", "value": "control"})", "/proof/status"},
       {R"({"op": "add", "path": "/ranks/0/typo", "value": 1})", "/ranks/0/typo"},
       {R"({"op": "remove", "path": "/fingerprint"})", "fingerprint"},
+      {R"({"op": "add", "path": "/conditions/ranks/backend", "value": "shm"})",
+       "its conditions are not those that the ranks observed"},
+      {R"({"op": "replace", "path": "/conditions", "value": 7})", "its conditions are not"},
+      {R"({"op": "replace", "path": "/occasion/process", "value": "7"})", "must be number"},
       {R"({"op": "replace", "path": "/status", "value": "okay"})", "okay"},
       {R"({"op": "replace", "path": "/status", "value": 1})", "must be string"},
       {R"({"op": "replace", "path": "/kind", "value": "dreaming"})", "unknown kind"}};

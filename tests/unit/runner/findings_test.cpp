@@ -105,6 +105,31 @@ TEST(Findings, TheUnitOfTheTestIsTheRun) {
   EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.7"));
 }
 
+TEST(Findings, WhatDidNotTakeTurnsIsNotTested) {
+  auto rows = table_of(
+      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  for (std::size_t i = 0; i < 3; ++i) rows[i].occasion.time = "2026-01-31T12-00-00Z";
+  EXPECT_THAT(sentences(rows).front(),
+              "flat is 3.0 % faster than naive (measured at different times, not tested)");
+  EXPECT_TRUE(findings_of(TableLines(rows)).front().value["p"].is_null());
+  rows[3].occasion.time = rows[0].occasion.time;
+  EXPECT_THAT(sentences(rows).front(), HasSubstr("not tested")) << "one run of three did";
+}
+
+TEST(Findings, OtherConditionsAreNoFindingOfTheExperiments) {
+  auto rows = table_of(
+      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  for (Row& row : rows) row.conditions["ranks"]["backend"] = "shm";
+  rows[4].conditions["ranks"]["backend"] = "gloo";
+  rows[5].conditions["libraries"]["plugin strategy flat"] = "another";
+  EXPECT_THAT(sentences(rows).front(),
+              "flat is 3.0 % faster than naive (backend: shm and gloo, not tested)");
+  for (const std::size_t i : {3, 4, 5}) {  // asked for
+    rows[i].config["world"]["backend"] = rows[i].conditions["ranks"]["backend"] = "gloo";
+  }
+  EXPECT_THAT(sentences(rows).front(), HasSubstr("p = "));
+}
+
 TEST(Findings, TheShortestOfManyIsHeldAgainstAll) {
   const auto rows =
       table_of({runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99}),

@@ -104,7 +104,7 @@ TEST(ResultFiles, WrittenRowsAreFoundAgain) {
   EXPECT_EQ(folder.read("known/T1/result.json").find("<system/>"), std::string::npos);
   const auto rows = earlier_rows(folder.path() / "known");
   ASSERT_EQ(rows.size(), 1u);  // the failed one is to run again
-  EXPECT_EQ(rows.at({"f-a=1", 1}).row.taken_from, result.string());
+  EXPECT_EQ(rows.at({"f-a=1", 1}).front().row.taken_from, result.string());
   EXPECT_NE(folder.read("known/T1/summary.md").find("ddprun 'it'\\''s.yaml'"), std::string::npos);
 }
 
@@ -120,14 +120,14 @@ TEST(ResultFiles, ARowIsFoundBeforeItsResultIsComplete) {
   }
   const auto found = earlier_rows(folder.path() / "known");
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found.at({"f-a=1", 1}).row.taken_from, (folder.path() / "known/T1").string());
-  EXPECT_EQ(found.at({"f-a=1", 1}).folder, "") << "a new result is written";
+  EXPECT_EQ(found.at({"f-a=1", 1}).front().row.taken_from, (folder.path() / "known/T1").string());
+  EXPECT_EQ(found.at({"f-a=1", 1}).front().folder, "") << "a new result is written";
 
   ResultFolder target(folder.path(), context.name, "T2");
   for (const std::size_t number : {1, 2}) write_row(target, context, number, rows[number - 1]);
   write_result(target, context, rows);
   EXPECT_FALSE(fs::exists(folder.path() / "known/T2/rows"));
-  EXPECT_EQ(earlier_rows(folder.path() / "known").at({"f-a=1", 1}).folder,
+  EXPECT_EQ(earlier_rows(folder.path() / "known").at({"f-a=1", 1}).front().folder,
             folder.path() / "known/T2");
 }
 

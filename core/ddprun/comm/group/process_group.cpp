@@ -71,6 +71,11 @@ int ProcessGroup::size() const { return impl_->backend_->getSize(); }
 Device& ProcessGroup::device() const { return impl_->device_; }
 std::string ProcessGroup::backend_name() const { return impl_->backend_->getBackendName(); }
 const std::string& ProcessGroup::backend_reason() const { return impl_->origin_.reason; }
+bool ProcessGroup::fell_back() const {
+  return impl_->origin_.fell_back || std::ranges::any_of(impl_->subgroups_, [](const auto& each) {
+           return each.second->fell_back();
+         });
+}
 int ProcessGroup::ranks_per_host() const { return impl_->origin_.ranks_per_host; }
 
 at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions& options) {

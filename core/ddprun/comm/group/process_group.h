@@ -30,6 +30,8 @@ class ProcessGroup;
 struct GroupOrigin {
   /// Why its backend was taken: "asked for", "auto: all 2 ranks are on this host".
   std::string reason = {};
+  /// Whether it took the place of another one, which was tried and refused.
+  bool fell_back = false;
   int ranks_per_host = 1;  ///< of the group, on this rank's host
   /// Where an error happened, before "rank 0 of 2"; empty: in the group of all ranks.
   std::string place = {};
@@ -57,6 +59,8 @@ class ProcessGroup final : public RankGroup {
   std::string backend_name() const;
   /// Why this backend was taken.
   const std::string& backend_reason() const;
+  /// Whether it, or that of a subgroup, took the place of one that was tried and refused.
+  bool fell_back() const;
   /// How many of the ranks are on this rank's host.
   int ranks_per_host() const;
 

@@ -90,8 +90,9 @@ class Choice {
     return c10::make_intrusive<c10d::PrefixStore>(name, store_);
   }
   std::unique_ptr<ProcessGroup> group(BackendPtr backend, std::int64_t workers,
-                                      const std::string& reason) const {
+                                      const std::string& reason, bool fell_back = false) const {
     GroupOrigin origin{.reason = reason,
+                       .fell_back = fell_back,
                        .ranks_per_host = place_.claim.local_size,
                        .place = place_.group(),
                        .subgroup = [store = store_, place = place_, config = config_,
@@ -102,10 +103,10 @@ class Choice {
                                           static_cast<int>(workers), std::move(origin), device_);
   }
 
-  std::unique_ptr<ProcessGroup> gloo(const std::string& reason) const {
+  std::unique_ptr<ProcessGroup> gloo(const std::string& reason, bool fell_back = false) const {
     return group(make_gloo_backend(part("gloo"), place_.rank, place_.world_size, place_.text(),
                                    place_.address, config_),
-                 config_.gloo_threads, reason);
+                 config_.gloo_threads, reason, fell_back);
   }
 
   std::unique_ptr<ProcessGroup> shm() const {
@@ -163,7 +164,7 @@ class Choice {
       }
       const std::string instead = "auto: shared memory cannot join the ranks; ";
       if (place_.rank == 0) spdlog::warn("gloo joins the ranks ({}{})", instead, refused.what());
-      return gloo(instead + refused.what());
+      return gloo(instead + refused.what(), /*fell_back=*/true);
     } catch (const std::exception& failure) {
       throw_comm_error(failure, {.what = "the ranks could not meet in shared memory",
                                  .where = place_.text(),

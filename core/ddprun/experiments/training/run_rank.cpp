@@ -90,7 +90,10 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
   // The rank's CPU time at the end of the step before, without that of checks and evaluations.
   std::int64_t cpu_end_ns = process_cpu_ns() - proof.cpu_ns();
   for (std::int64_t index = 0; index < steps; ++index) {
-    if (index == train.warmup_steps) device.reset_memory();
+    if (index == train.warmup_steps) {
+      device.reset_memory();
+      rank.measuring_begins();
+    }
     const auto keep = proof.before_step(index);
     // Ranks start a step together; skew of one step does not leak into the next.
     rank.group().barrier("step");
@@ -112,6 +115,7 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     skew.add(trainer.last_records());
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps) {  // before the proof runs collectives of its own
+      rank.measuring_ends();
       result.device_memory = device.memory();
       result.last_step = trainer.last_records();
       result.last_step_begin_ns = trainer.last_step_begin_ns();

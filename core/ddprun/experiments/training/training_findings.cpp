@@ -10,7 +10,7 @@
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/kernels/product/product_path.h"
-#include "ddprun/result/comparison.h"
+#include "ddprun/result/conditions.h"
 #include "ddprun/result/finding.h"
 
 namespace ddprun {
@@ -56,9 +56,10 @@ double hidden_share(const RowRuns& row) { return mean_figure(row, training().ove
 
 double tokens_of(const RowRuns& row) { return run_of(row).work.at("tokens").get<double>(); }
 
-Comparison compare_steps(const RowRuns& row, const RowRuns& base, std::size_t chosen_from) {
-  return compare(run_figures(row, training().step_ms), run_figures(base, training().step_ms),
-                 static_cast<int>(chosen_from));
+Comparison compare_by(const Quantity& quantity, const RowRuns& row, const RowRuns& base,
+                      std::size_t chosen_from) {
+  const auto figures = [&quantity](const RowRuns& of) { return run_figures(of, quantity); };
+  return compare_rows(row, base, figures, chosen_from);
 }
 
 Finding finding(const char* what, const std::string& text, const RowRuns& row, const RowRuns& base,
@@ -120,7 +121,7 @@ std::string beside_next(const RowRuns& fastest, const Family& family, const Rows
   const RowRuns& next = candidates[1];
   if (run_of(next).fingerprint == run_of(family.base).fingerprint) return {};
   const std::size_t pairs = candidates.size() * (candidates.size() - 1) / 2;
-  const Comparison c = compare_steps(fastest, next, pairs);
+  const Comparison c = compare_by(training().step_ms, fastest, next, pairs);
   return fmt::format("; it {} {}, the next{}", words_of_times(c), name_of(next), verdict(c));
 }
 
@@ -140,8 +141,8 @@ Finding fastest_of(const Family& family, const char* what) {
   const bool base_wins = is_base(candidates.front());
   if (base_wins && candidates.size() < 2) return {};
   const RowRuns& row = candidates[base_wins ? 1 : 0];
-  const Comparison c =
-      compare_steps(row, family.base, candidates.size() - (does_other_work(family.base) ? 0 : 1));
+  const Comparison c = compare_by(training().step_ms, row, family.base,
+                                  candidates.size() - (does_other_work(family.base) ? 0 : 1));
   std::string text = name_of(row);
   if (!base_wins && candidates.size() > 2) {
     text += fmt::format(", whose step is the shortest of {},", candidates.size());
@@ -187,9 +188,7 @@ Finding hidden_of(const Rows& rows) {
     if (best == nullptr || exposed_of(row) < exposed_of(*best)) best = &row;
   }
   if (open == nullptr || best == nullptr || exposed_of(*open) <= 0) return {};
-  const Comparison c =
-      compare(run_figures(*best, training().exposed_ms), run_figures(*open, training().exposed_ms),
-              static_cast<int>(candidates));
+  const Comparison c = compare_by(training().exposed_ms, *best, *open, candidates);
   const std::string text =
       c.ratio < 1 ? fmt::format("{} hides {:.0f} % of the communication that {} exposes{}",
                                 name_of(*best), (1 - c.ratio) * 100, name_of(*open), verdict(c))
@@ -228,7 +227,8 @@ Finding scaling_of(const RowRuns& row, const Runs& runs, Scaling scaling) {
                     base->run().ranks.front().threads, base->name())};
   }
   const RowRuns base_row = row_of(*base, runs);
-  const Comparison c = compare(costs_ms(base_row, scaling), costs_ms(row, scaling));
+  const Comparison c =
+      compare_rows(base_row, row, [scaling](const RowRuns& of) { return costs_ms(of, scaling); });
   const std::string text = fmt::format(
       "{} scaling: {} ranks ({}) have {:.0f} % of the efficiency of {}{}", name, ranks,
       name_of(row), c.ratio * 100, fewest == 1 ? "one" : std::to_string(fewest), verdict(c));

@@ -1,0 +1,76 @@
+// Reads /proc/stat and this process's own clock.
+#include "ddprun/measure/host_load.h"
+
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "ddprun/base/clock.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr const char* kStat = "/proc/stat";
+
+double process_cpu_s() {
+  timespec spent = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) * 1e-9;
+}
+
+/// Whether a file system in user space has put its own file there: a container's.
+bool of_container() {
+  constexpr long kFuse = 0x65735546;  // FUSE_SUPER_MAGIC
+  struct statfs of_file = {};
+  return statfs(kStat, &of_file) == 0 && static_cast<long>(of_file.f_type) == kFuse;
+}
+
+}  // namespace
+
+std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>& cores) {
+  const double tick_s = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+  std::vector<CoreTime> out;
+  std::istringstream in(stat);
+  bool counts = false;
+  for (std::string line; std::getline(in, line) && line.starts_with("cpu");) {
+    std::istringstream fields(line.substr(3));
+    int core = -1;
+    double user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0, steal = 0;
+    if (line.at(3) == ' ' || !(fields >> core >> user >> nice >> system >> idle)) continue;
+    fields >> io_wait >> irq >> soft_irq >> steal;
+    counts = counts || user + nice + system + idle > 0;
+    if (std::ranges::find(cores, core) == cores.end()) continue;
+    out.push_back({core, (user + nice + system) * tick_s, steal * tick_s});
+  }
+  return counts ? out : std::vector<CoreTime>();
+}
+
+HostLoad LoadMeter::now() const {
+  std::ifstream in(kStat);
+  HostLoad load{static_cast<double>(now_ns()) * 1e-9, process_cpu_s(),
+                core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
+  if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
+  return load;
+}
+
+HostLoad LoadMeter::end() const {
+  HostLoad load = now();
+  load.wall_s -= begin_.wall_s;
+  load.own_s -= begin_.own_s;
+  std::erase_if(load.cores, [this](CoreTime& each) {
+    const auto before = std::ranges::find(begin_.cores, each.core, &CoreTime::core);
+    if (before == begin_.cores.end()) return true;  // it came meanwhile
+    each.busy_s -= before->busy_s;
+    each.stolen_s -= before->stolen_s;
+    return false;
+  });
+  return load;
+}
+
+}  // namespace ddprun

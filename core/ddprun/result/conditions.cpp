@@ -1,0 +1,87 @@
+// Conditions compared, name by name.
+#include "ddprun/result/conditions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+namespace ddprun {
+
+using nlohmann::json;
+
+namespace {
+
+const json& world_of(const Run& run) {
+  static const json none;
+  const bool has = run.config.is_object() && run.config.contains("world");
+  return has ? run.config.at("world") : none;
+}
+
+std::string text_of(const json& group, const std::string& name) {
+  const auto found = group.find(name);
+  if (found == group.end()) return "none";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+}  // namespace
+
+json observed_conditions(const Run& run) {
+  const std::map<std::string, std::string>& first = run.ranks.at(0).conditions;
+  json out = first;
+  for (const RankResult& rank : run.ranks) {
+    for (const auto& [name, text] : rank.conditions) {
+      const auto known = first.find(name);
+      if (known != first.end() && known->second == text) continue;
+      out[fmt::format("{} on rank {}", name, rank.rank)] = text;
+    }
+  }
+  return out;
+}
+
+std::vector<Difference> differences(const json& first, const json& second,
+                                    const std::string& without) {
+  std::vector<Difference> out;
+  for (const auto& [group, others] : second.items()) {
+    if (group == without) continue;
+    const json facts = first.value(group, json::object());
+    std::set<std::string> names;
+    for (const auto& [name, text] : facts.items()) names.insert(name);
+    for (const auto& [name, text] : others.items()) names.insert(name);
+    for (const std::string& name : names) {
+      Difference difference{name, text_of(facts, name), text_of(others, name)};
+      if (difference.first != difference.second) out.push_back(std::move(difference));
+    }
+  }
+  return out;
+}
+
+std::string then_and_now(const std::vector<Difference>& differences) {
+  std::vector<std::string> texts;
+  for (const auto& [name, then, now] : differences) {
+    texts.push_back(fmt::format("{}: {} then, {} now", name, then, now));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::vector<Difference> unasked_differences(const Run& first, const Run& second) {
+  if (world_of(first) != world_of(second)) return {};
+  return differences(first.conditions, second.conditions, kLibraries);
+}
+
+std::string not_in_turn(const RowRuns& one, const RowRuns& other) {
+  RowRuns runs = one;
+  runs.insert(runs.end(), other.begin(), other.end());
+  for (const RunStatistics* run : runs) {
+    for (const RunStatistics* before : {one.front(), other.front()}) {
+      const auto unlike = unasked_differences(before->run(), run->run());
+      if (unlike.empty()) continue;
+      return fmt::format("{}: {} and {}", unlike[0].name, unlike[0].first, unlike[0].second);
+    }
+    if (!(run->run().occasion == one.front()->run().occasion)) return "measured at different times";
+  }
+  return {};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,30 @@
+// How busy the machine was with others while a run was measured, and how fast it was.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ddprun/result/run.h"
+
+namespace ddprun {
+
+struct RunLoad {
+  /// Of the host where they are the largest, in cores: what other programs took of the ranks' cores
+  /// and what the hypervisor gave to other machines. Nothing: it could not be seen.
+  std::optional<double> others = {}, stolen = {};
+  /// HostLoad::sees of rank 0.
+  std::string sees = {};
+  /// Of the slowest rank, before the run and after it: RankResult::product_gflops.
+  std::optional<double> before_gflops = {}, after_gflops = {};
+
+  /// From this share of a core on, figures are called those of a busy machine.
+  static constexpr double kBusy = 0.05;
+};
+
+/// `run` is measured.
+RunLoad load_of(const Run& run);
+
+/// As it stands in result.json.
+nlohmann::json to_json(const RunLoad& load);
+
+}  // namespace ddprun

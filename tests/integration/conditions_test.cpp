@@ -1,0 +1,108 @@
+// Rows say under which conditions they were measured, and are compared with their like.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test::conditions_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Starts ddprun by a line of bash, where "$0" "$@" stands for the command.
+CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
+                           const std::vector<std::string>& arguments) {
+  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
+}
+
+/// A sweep of which the first row is measured before all.
+void begin_sweep(const TemporaryFolder& folder, const std::string& line,
+                 const std::string& more = {}) {
+  folder.write("two.yaml", tiny_experiment("sweep: {strategy: [naive, flat]}\n" + more));
+  const CommandResult first = run_by_shell(folder, line + "; exec \"$0\" \"$@\"",
+                                           {"two.yaml", "--set", "sweep.strategy=[naive]"});
+  ASSERT_EQ(first.status, 0) << first.err;
+}
+
+TEST(Conditions, WhatFellBackToAnotherBackendRunsAgain) {
+  TemporaryFolder folder;
+  begin_sweep(folder, "ulimit -f 1024");  // less than the memory that ranks share
+  const json fallen = result_of(folder, "two")["rows"][0];
+  EXPECT_EQ(fallen["conditions"]["ranks"]["backend"], "gloo, after another was refused");
+  EXPECT_THAT(read_file(only_result(folder, "two") / "summary.md"),
+              HasSubstr("FELL BACK: naive: gloo (auto: shared memory cannot join"));
+
+  const CommandResult both = run_ddprun(folder, {"two.yaml", "--resume"});
+  EXPECT_EQ(both.status, 0) << both.err;
+  EXPECT_THAT(both.err, AllOf(HasSubstr("[1/2] naive: taken over"),
+                              HasSubstr("[1/2] naive: runs again: backend: gloo, after another was "
+                                        "refused then, shm now"),
+                              HasSubstr("[1/2] naive: starting")));
+  EXPECT_THAT(both.out, AllOf(Not(HasSubstr("FELL BACK")), Not(HasSubstr("measured earlier"))));
+  EXPECT_THAT(run_ddprun(folder, {"two.yaml", "--resume"}).err, Not(HasSubstr("starting")));
+}
+
+TEST(Conditions, AnotherEnvironmentRunsAgain) {
+  TemporaryFolder folder;
+  begin_sweep(folder, "export MALLOC_ARENA_MAX=1");
+  EXPECT_EQ(result_of(folder, "two")["environment"]["MALLOC_ARENA_MAX"], "1");
+  const CommandResult other = run_ddprun(folder, {"two.yaml", "--resume"});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("naive: runs again: MALLOC_ARENA_MAX: 1 then, none now"),
+                               Not(HasSubstr("taken over"))));
+  const CommandResult same =
+      run_by_shell(folder, "MALLOC_ARENA_MAX=1 exec \"$0\" \"$@\"", {"two.yaml", "--resume"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.err, AllOf(HasSubstr("naive: taken over"), HasSubstr("flat: runs again")));
+}
+
+TEST(Conditions, AnotherLibraryOfAPluginRunsAgain) {
+  TemporaryFolder folder;
+  fs::create_directories(folder.path() / "own");
+  const fs::path library = folder.path() / "own/libmine.so";
+  fs::copy_file(DDPRUN_BUILD_DIR "/lib/ddprun/plugins/strategy_flat.so", library);
+  folder.write("one.yaml", tiny_experiment());
+  const std::vector<std::string> words = {"one.yaml", "--plugin-path", "own", "--resume"};
+  ASSERT_EQ(run_ddprun(folder, words).status, 0);
+  EXPECT_THAT(run_ddprun(folder, words).err, HasSubstr("taken over"));
+  std::ofstream(library, std::ios::app) << "rebuilt";
+  EXPECT_THAT(
+      run_ddprun(folder, words).err,
+      AllOf(HasSubstr("runs again: plugin strategy flat: version "), HasSubstr("starting")));
+}
+
+TEST(Conditions, WhatWasMeasuredEarlierIsNotTested) {
+  TemporaryFolder folder;
+  begin_sweep(folder, "true", "report: {repeats: 3}\n");
+  const CommandResult both = run_ddprun(folder, {"two.yaml", "--resume"});
+  EXPECT_EQ(both.status, 0) << both.err;
+  EXPECT_THAT(both.out,
+              AllOf(HasSubstr("measured earlier, and not in turn with the others: naive: "),
+                    HasSubstr("in results/two/"), HasSubstr("measured at different times"),
+                    Not(HasSubstr("took turns")), Not(HasSubstr("p = ")), Not(HasSubstr("p < "))));
+}
+
+TEST(Conditions, AProgramBesideARowIsSeen) {
+  TemporaryFolder folder;
+  folder.write("one.yaml", tiny_experiment({}, 300));
+  const CommandResult run =
+      run_by_shell(folder,
+                   "for i in $(seq $(nproc)); do (while :; do :; done) & done; "
+                   "\"$0\" \"$@\"; status=$?; kill $(jobs -p); exit $status",
+                   {"one.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json load = result_of(folder, "one")["rows"][0]["load"];
+  if (load["sees"] != "the machine") GTEST_SKIP() << "/proc/stat sees " << load["sees"];
+  EXPECT_GT(load["others"].get<double>(), 0.05);
+  EXPECT_THAT(run.out, HasSubstr("BUSY: another program took "));
+}
+
+}  // namespace
+}  // namespace ddprun::test::conditions_test

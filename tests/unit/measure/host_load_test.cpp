@@ -1,0 +1,46 @@
+// The lines of /proc/stat, and this process's own time taken from them.
+#include "ddprun/measure/host_load.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/measure/environment.h"
+
+namespace ddprun::host_load_test {
+namespace {
+
+TEST(HostLoad, CoresAreThoseThatWereAskedFor) {
+  const double tick_s = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+  const auto cores = core_times(
+      "cpu  99 99 99 99 9 9 9 9 0 0\ncpu0 10 2 3 500 7 1 1 4 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\n"
+      "cpu10 20 0 0 1\nintr 5\ncpu11 9 9 9 9 9 9 9 9\n",
+      {0, 10, 11});
+  ASSERT_EQ(cores.size(), 2u) << "an old kernel counts less; what follows other lines is no core";
+  EXPECT_EQ(cores[0].core, 0);
+  EXPECT_NEAR(cores[0].busy_s, 15 * tick_s, 1e-9);
+  EXPECT_NEAR(cores[0].stolen_s, 4 * tick_s, 1e-9);
+  EXPECT_EQ(cores[1].core, 10);
+  EXPECT_EQ(cores[1].stolen_s, 0);
+}
+
+TEST(HostLoad, WhatCountsNothingSeesNothing) {
+  EXPECT_TRUE(core_times("cpu  0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n", {0}).empty());
+  EXPECT_TRUE(core_times("", {0}).empty());
+  EXPECT_TRUE(core_times("cpux 1 2 3 4\ncpu0 one 2\n", {0}).empty());
+}
+
+TEST(HostLoad, OwnTimeIsOwn) {
+  LoadMeter meter(usable_cores());
+  volatile std::uint64_t sum = 0;
+  for (const std::int64_t begin_ns = now_ns(); now_ns() - begin_ns < 50'000'000;) sum = sum + 1;
+  const HostLoad load = meter.end();
+  EXPECT_GE(load.wall_s, 0.05);
+  EXPECT_GT(load.own_s, 0);
+  EXPECT_LE(load.own_s, load.wall_s + 0.02) << "one thread";
+  meter.begin();
+  EXPECT_LT(meter.end().wall_s, load.wall_s);
+}
+
+}  // namespace
+}  // namespace ddprun::host_load_test

@@ -1,0 +1,83 @@
+// What other programs took while a run was measured, from numbers that were made up.
+#include "ddprun/result/run_load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runner/report/report_lines.h"
+#include "runner/report/report_table.h"
+#include "support/report_rows.h"
+
+namespace ddprun::test::run_load_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Two ranks of ten seconds on a core each, of which they took 9 and 8.
+Row loaded_row(const std::string& label, double busy_s = 10, double stolen_s = 0) {
+  Row row = known_row(label);
+  for (int rank = 0; rank < 2; ++rank) {
+    row.ranks[rank].host = "one";
+    row.ranks[rank].load = {10, 9.0 - rank, {{rank, busy_s, stolen_s}}, "the machine"};
+    row.ranks[rank].gflops_before = 90 - rank;
+    row.ranks[rank].gflops_after = 80 + rank;
+  }
+  return row;
+}
+
+TEST(RunLoad, IsWhatTheRanksOfAHostDidNotTake) {
+  Row row = loaded_row("a=1", 10, 0.5);
+  RunLoad load = load_of(row);
+  EXPECT_NEAR(load.others.value(), 0.3, 1e-12);
+  EXPECT_NEAR(load.stolen.value(), 0.1, 1e-12);
+  EXPECT_EQ(load.before_gflops, 89);
+  EXPECT_EQ(load.after_gflops, 80);
+  row.ranks[1].load.cores = row.ranks[0].load.cores = {{0, 10, 0}, {1, 9, 0}};
+  EXPECT_NEAR(load_of(row).others.value(), 0.2, 1e-12) << "ranks that share their cores";
+  row.ranks[1].host = "other";
+  EXPECT_NEAR(load_of(row).others.value(), 1.1, 1e-12) << "the busiest host";
+}
+
+TEST(RunLoad, WhatIsNotSeenIsNotZero) {
+  Row row = loaded_row("a=1");
+  for (RankResult& rank : row.ranks) {
+    rank.load.cores.clear();
+    rank.load.sees = "nothing";
+    rank.gflops_before = rank.gflops_after = 0;
+  }
+  const nlohmann::json load = to_json(load_of(row));
+  for (const char* key : {"others", "stolen", "before_gflops", "after_gflops"}) {
+    EXPECT_TRUE(load.at(key).is_null()) << key;
+  }
+  EXPECT_EQ(load["sees"], "nothing");
+  EXPECT_THAT(report_table(TableLines({row})).markdown(), Not(HasSubstr("others")));
+}
+
+std::string lines_of(const std::vector<Row>& rows) {
+  std::string text;
+  for (const ReportLine& line : report_lines(TableLines(rows))) text += line.text + "\n";
+  return text;
+}
+
+TEST(RunLoad, ABusyMachineIsSaidBelowTheTable) {
+  EXPECT_THAT(lines_of({loaded_row("a=1", 10), loaded_row("a=2", 8.6), loaded_row("a=3", 8.9)}),
+              AllOf(HasSubstr("BUSY: another program took 30 % of a core while 1 ran, 8 % while 3 "
+                              "ran\n"),
+                    Not(HasSubstr("another machine"))))
+      << "2 % is what the kernel itself takes";
+  EXPECT_THAT(lines_of({loaded_row("a=1", 8.5, 1)}),
+              HasSubstr("BUSY: another machine on the same host took 20 % of a core while "));
+  std::vector<Row> many;
+  for (int i = 0; i < 9; ++i) many.push_back(loaded_row("a=" + std::to_string(i)));
+  EXPECT_THAT(lines_of(many), HasSubstr("while 5 ran, and in 3 more"));
+}
+
+TEST(RunLoad, StandsInItsColumns) {
+  EXPECT_THAT(report_table(TableLines({loaded_row("a=1", 10, 0.5)})).markdown(),
+              AllOf(HasSubstr("| others | machine GFLOP/s |"), HasSubstr("| 40 % | 80 |")));
+}
+
+}  // namespace
+}  // namespace ddprun::test::run_load_test
