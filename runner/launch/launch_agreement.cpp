@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/config/config_json.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/rank/affinity.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/rank_process.h"
@@ -22,7 +26,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kTopic = "comparing experiments";
-constexpr const char* kAgreed = "agreed";
 constexpr const char* kHint =
     "start every rank with the same arguments, files, build and variables";
 /// Differences that are shown; the others are counted.
@@ -92,6 +95,19 @@ double timeout_of(const std::vector<PlannedFile>& files) {
   return CommConfig{}.timeout_s;
 }
 
+/// bound_ranks(), or what is wrong with the plans, from what all ranks brought.
+std::string decision_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> plans;
+  std::vector<CoreClaim> claims;
+  for (const std::string& text : texts) {
+    const json claim = json::parse(text);
+    plans.push_back(claim.at("plan"));
+    claims.push_back({claim.at("host"), claim.at("cores")});
+  }
+  const ErrorText wrong = compare_plans(plans);
+  return wrong.what.empty() ? json(bound_ranks(claims)).dump() : json(wrong).dump();
+}
+
 void stay(const RankInfo& joined) {
   try {
     wait_until_heard(joined, kTopic, kStayS);
@@ -127,6 +143,19 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
   return plan.dump();
 }
 
+std::vector<bool> bound_ranks(const std::vector<CoreClaim>& ranks) {
+  std::map<std::string, std::set<int>> taken;  // of each host
+  std::set<std::string> shared;                // hosts
+  for (const CoreClaim& rank : ranks) {
+    for (const int core : rank.cores) {
+      if (!taken[rank.host].insert(core).second) shared.insert(rank.host);
+    }
+  }
+  std::vector<bool> out;
+  for (const CoreClaim& rank : ranks) out.push_back(!shared.contains(rank.host));
+  return out;
+}
+
 ErrorText compare_plans(const std::vector<std::string>& texts) {
   std::vector<json> plans;
   std::set<std::string> keys;
@@ -155,14 +184,15 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
 int agree_on_plan(const RankInfo& joined, std::string_view command,
                   const std::vector<PlannedFile>& files) {
   const double timeout_s = timeout_of(files);
-  const auto decide = [](const std::vector<std::string>& texts) {
-    const ErrorText wrong = compare_plans(texts);
-    return wrong.what.empty() ? std::string(kAgreed) : json(wrong).dump();
-  };
-  const std::string decision =
-      decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
-  if (decision == kAgreed) return kExitDone;
-  std::cerr << "error: " << ConfigError(json::parse(decision).get<ErrorText>()).what() << std::endl;
+  const json claim = {
+      {"plan", plan_text(command, files)}, {"host", host_identity()}, {"cores", usable_cores()}};
+  const json decision =
+      json::parse(decide_in_launch(joined, kTopic, claim.dump(), timeout_s, decision_of));
+  if (decision.is_array()) {
+    if (decision.at(static_cast<std::size_t>(joined.rank)).get<bool>()) keep_own_cores();
+    return kExitDone;
+  }
+  std::cerr << "error: " << ConfigError(decision.get<ErrorText>()).what() << std::endl;
   stay(joined);
   return kExitUsage;
 }

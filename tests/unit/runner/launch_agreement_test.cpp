@@ -39,6 +39,14 @@ TEST(ComparePlans, CountsWhatItDoesNotShow) {
   EXPECT_THAT(compare_plans({one.dump(), other.dump()}).got, HasSubstr("and 22 more"));
 }
 
+TEST(BoundRanks, AreThoseOfHostsOnWhichNoCoreIsShared) {
+  using Bound = std::vector<bool>;
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {2, 3}}, {"b", {0}}}), (Bound{true, true, true}));
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {2, 3}}, {"b", {0, 1}}, {"b", {1, 2}}, {"b", {3}}}),
+            (Bound{true, true, false, false, false}));
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {0, 1}}}), (Bound{false, false}));
+}
+
 TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
   PlannedFile once, thrice;
   thrice.repeats = 3;
