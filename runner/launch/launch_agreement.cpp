@@ -7,11 +7,15 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/comm/store/foreign_text.h"
 #include "ddprun/config/config_json.h"
+#include "ddprun/measure/environment.h"
+#include "ddprun/rank/affinity.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/rank_process.h"
@@ -23,7 +27,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kTopic = "comparing experiments";
-constexpr const char* kAgreed = "agreed";
 constexpr const char* kHint =
     "start every rank with the same arguments, files, build and variables";
 /// Differences that are shown; the others are counted.
@@ -95,6 +98,21 @@ double timeout_of(const std::vector<PlannedFile>& files) {
   return CommConfig{}.timeout_s;
 }
 
+/// bound_ranks(), or what is wrong with the plans, from what all ranks brought.
+std::string decision_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> plans;
+  std::vector<CoreClaim> claims;
+  for (const std::string& text : texts) {
+    const std::string where = fmt::format("rank {} of {}, {}", plans.size(), texts.size(), kTopic);
+    read_foreign(text, where, [&](const json& claim) {
+      claims.push_back({claim.at("host"), claim.at("cores")});
+      plans.push_back(claim.at("plan"));
+    });
+  }
+  const ErrorText wrong = compare_plans(plans);
+  return wrong.what.empty() ? json(bound_ranks(claims)).dump() : json(wrong).dump();
+}
+
 void stay(const RankInfo& joined) {
   try {
     wait_until_heard(joined, kTopic, kStayS);
@@ -130,6 +148,19 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
   return plan.dump();
 }
 
+std::vector<bool> bound_ranks(const std::vector<CoreClaim>& ranks) {
+  std::map<std::string, std::set<int>> taken;  // of each host
+  std::set<std::string> shared;                // hosts
+  for (const CoreClaim& rank : ranks) {
+    for (const int core : rank.cores) {
+      if (!taken[rank.host].insert(core).second) shared.insert(rank.host);
+    }
+  }
+  std::vector<bool> out;
+  for (const CoreClaim& rank : ranks) out.push_back(!shared.contains(rank.host));
+  return out;
+}
+
 ErrorText compare_plans(const std::vector<std::string>& texts) {
   std::vector<json> plans;
   std::set<std::string> keys;
@@ -160,16 +191,21 @@ ErrorText compare_plans(const std::vector<std::string>& texts) {
 int agree_on_plan(const RankInfo& joined, std::string_view command,
                   const std::vector<PlannedFile>& files) {
   const double timeout_s = timeout_of(files);
-  const auto decide = [](const std::vector<std::string>& texts) {
-    const ErrorText wrong = compare_plans(texts);
-    return wrong.what.empty() ? std::string(kAgreed) : json(wrong).dump();
-  };
-  const std::string decision =
-      decide_in_launch(joined, kTopic, plan_text(command, files), timeout_s, decide);
-  if (decision == kAgreed) return kExitDone;
-  const auto refusal = read_foreign(decision, fmt::format("{}, {}", place_text(joined), kTopic),
-                                    [](const json& text) { return text.get<ErrorText>(); });
-  std::cerr << "error: " << ConfigError(refusal).what() << std::endl;
+  const json claim = {
+      {"plan", plan_text(command, files)}, {"host", host_identity()}, {"cores", usable_cores()}};
+  const std::string text = decide_in_launch(joined, kTopic, claim.dump(), timeout_s, decision_of);
+  bool bound = false;
+  const auto refusal = read_foreign(
+      text, fmt::format("{}, {}", place_text(joined), kTopic), [&](const json& decision) {
+        if (!decision.is_array()) return std::optional(decision.get<ErrorText>());
+        bound = decision.at(static_cast<std::size_t>(joined.rank)).get<bool>();
+        return std::optional<ErrorText>();
+      });
+  if (!refusal) {
+    if (bound) keep_own_cores();
+    return kExitDone;
+  }
+  std::cerr << "error: " << ConfigError(*refusal).what() << std::endl;
   stay(joined);
   return kExitUsage;
 }

@@ -17,6 +17,9 @@ namespace ddprun {
 /// differ: where plugins lie, and where rank 0 writes. Returns the exit status: done; or usage on
 /// every rank, if they differ or a rank has refused its plan. Then stderr has the keys and their
 /// values, or that rank's words. Throws CommError if a rank does not come.
+///
+/// The ranks also tell each other their hosts and cores: where bound_ranks() says so, this one
+/// keeps its own (keep_own_cores()).
 int agree_on_plan(const RankInfo& joined, std::string_view command,
                   const std::vector<PlannedFile>& files);
 
@@ -27,6 +30,13 @@ int refuse_plan(const std::optional<RankInfo>& joined, const std::string& refusa
 
 /// The text that agree_on_plan() compares.
 std::string plan_text(std::string_view command, const std::vector<PlannedFile>& files);
+/// What a rank brings to the agreement beside its plan.
+struct CoreClaim {
+  std::string host;  ///< host_identity()
+  std::vector<int> cores;
+};
+/// For each rank, whether no two ranks of its host share a core, so that a launcher has bound them.
+std::vector<bool> bound_ranks(const std::vector<CoreClaim>& ranks);
 /// What is wrong with plans that ranks brought, in rank order; an empty `what`: nothing.
 ErrorText compare_plans(const std::vector<std::string>& texts);
 

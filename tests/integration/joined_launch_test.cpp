@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "ddprun/base/descriptor.h"
 #include "ddprun/comm/store/store_client.h"
 #include "ddprun/comm/store/store_protocol.h"
+#include "ddprun/measure/environment.h"
 #include "support/ddprun_command.h"
 #include "support/free_port.h"
 
@@ -35,7 +37,9 @@ class Launch {
   }
   /// Until then something else listens at the port and says nothing.
   void free_port() { listener_ = Descriptor(); }
-  DdprunProcess& start(int rank, const Words& words, const Words& variables = {}) {
+  /// `launcher`: a program and its arguments, which starts the rank.
+  DdprunProcess& start(int rank, const Words& words, const Words& variables = {},
+                       const Words& launcher = {}) {
     folders_.push_back(std::make_unique<TemporaryFolder>());
     folders_.back()->write("one.yaml", tiny_experiment());
     const std::string ranks = std::to_string(size_);
@@ -45,7 +49,8 @@ class Launch {
                          "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port_)};
     environment.insert(environment.end(), environment_.begin(), environment_.end());
     environment.insert(environment.end(), variables.begin(), variables.end());
-    processes_.push_back(std::make_unique<DdprunProcess>(*folders_.back(), words, environment));
+    processes_.push_back(
+        std::make_unique<DdprunProcess>(*folders_.back(), words, environment, launcher));
     return *processes_.back();
   }
   int port() const { return port_; }
@@ -92,6 +97,26 @@ TEST(JoinedLaunch, RanksOfDifferentEnvironmentsRefuseAll) {
                                              "rank 0; \"library\" on rank 1"),
                                    HasSubstr("ddprun and environment on every rank"),
                                    Not(HasSubstr("OMP_PLACES"))));
+  }
+}
+
+TEST(JoinedLaunch, RanksThatALauncherBoundKeepTheirCores) {
+  const std::vector<int> cores = usable_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  TemporaryFolder results;
+  Launch launch(2);
+  launch.free_port();
+  std::vector<DdprunProcess*> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.push_back(&launch.start(
+        rank, {"one.yaml", "--output", results.path().string()}, {},
+        {"/usr/bin/taskset", "-c", std::to_string(cores[static_cast<std::size_t>(1 - rank)])}));
+  }
+  for (DdprunProcess* rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
+  const auto result =
+      nlohmann::json::parse(read_file(results.path() / "one" / "latest" / "result.json"));
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_EQ(result["rows"][0]["ranks"][rank]["cores"], std::vector<int>{cores[1 - rank]});
   }
 }
 

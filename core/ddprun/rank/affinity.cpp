@@ -23,13 +23,19 @@ const std::vector<int>& host_cores() {
   return the_cores;
 }
 
+bool own_cores = false;
+
 }  // namespace
+
+void keep_own_cores() { own_cores = true; }
 
 std::vector<int> pin_to_share(int local_rank, int local_size) {
   const std::vector<int>& cores = host_cores();
   const int count = static_cast<int>(cores.size());
   std::vector<int> share;
-  if (count < local_size) {
+  if (own_cores) {
+    share = cores;
+  } else if (count < local_size) {
     share = {cores[local_rank % count]};
   } else {
     share.assign(
@@ -50,11 +56,14 @@ std::vector<int> pin_to_share(int local_rank, int local_size) {
 Affinity set_affinity(const WorldConfig& world, const RankInfo& info) {
   keep_freed_memory();
   Affinity affinity;
-  static const int host_threads = usable_threads();  // before it is pinned, too
-  affinity.host_cores = static_cast<int>(host_cores().size());
+  affinity.host_cores = static_cast<int>(host_cores().size()) * (own_cores ? info.local_size : 1);
   affinity.cores = world.pin ? pin_to_share(info.local_rank, info.local_size) : host_cores();
   affinity.threads = static_cast<int>(world.threads_per_rank);
-  if (affinity.threads == 0) affinity.threads = std::max(1, host_threads / info.local_size);
+  if (affinity.threads == 0) {
+    const double cores = affinity.host_cores;
+    const double at_a_time = std::min(cores, cpu_quota().value_or(cores));
+    affinity.threads = std::max(1, static_cast<int>(at_a_time / info.local_size));
+  }
   at::set_num_threads(affinity.threads);
   return affinity;
 }

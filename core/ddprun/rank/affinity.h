@@ -15,6 +15,10 @@ struct Affinity {
   int host_cores = 0;  ///< that the ranks of this host share
 };
 
+/// From now on the cores that this process has are its rank's alone: a launcher gave each rank of
+/// this host some. There is nothing to share.
+void keep_own_cores();
+
 /// Sets the affinity of this process, and of threads that it starts later, to its share of the
 /// usable_cores() that it had at the first call. A quota of CPU time changes no share. The shares
 /// of a host's ranks are contiguous, and disjoint if there are enough cores. If there are not, a

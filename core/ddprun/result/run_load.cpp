@@ -2,11 +2,17 @@
 #include "ddprun/result/run_load.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace ddprun {
 
 namespace {
+
+/// Of /proc/stat. Each core's count is off by one or so, up or down.
+constexpr double kTickS = 0.01;
+/// In less time than that a tick may fall on all cores at once.
+constexpr double kShortestS = 10 * kTickS;
 
 /// The ranks of a host.
 struct Host {
@@ -35,13 +41,15 @@ RunLoad load_of(const Run& run) {
   }
   RunLoad out;
   for (const auto& [name, host] : hosts) {
-    if (host.cores.empty() || host.wall_s <= 0) continue;
+    if (host.cores.empty() || host.wall_s < kShortestS) continue;
     double busy_s = -host.own_s, stolen_s = 0;
     for (const auto& [core, time] : host.cores) {
       busy_s += time.busy_s;
       stolen_s += time.stolen_s;
     }
-    out.others = std::max({out.others.value_or(0), busy_s / host.wall_s, 0.0});
+    const double error_s = 2 * kTickS * std::sqrt(static_cast<double>(host.cores.size()));
+    const double others = busy_s > error_s ? busy_s / host.wall_s : 0;
+    out.others = std::max(out.others.value_or(0), others);
     out.stolen = std::max(out.stolen.value_or(0), stolen_s / host.wall_s);
   }
   out.sees = run.ranks.front().load.sees;

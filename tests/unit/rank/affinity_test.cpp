@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,15 @@ TEST(Affinity, MoreRanksThanCoresShareThem) {
   for (int rank = 0; rank < count + 2; ++rank) {
     EXPECT_EQ(pinned(rank, count + 2), std::vector<int>{all[rank % count]});
   }
+}
+
+TEST(AffinityDeathTest, CoresOfItsOwnAreNotShared) {
+  const auto in_child = [] {
+    keep_own_cores();
+    const bool kept = pin_to_share(0, 2) == usable_cores() && pin_to_share(1, 2) == usable_cores();
+    std::_Exit(kept ? 0 : 1);
+  };
+  EXPECT_EXIT(in_child(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Affinity, ALaterRunInTheProcessHasTheSameShare) {

@@ -51,6 +51,14 @@ TEST(ComparePlans, ATextOfSomebodyElseIsAnErrorWithItsRank) {
   }
 }
 
+TEST(BoundRanks, AreThoseOfHostsOnWhichNoCoreIsShared) {
+  using Bound = std::vector<bool>;
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {2, 3}}, {"b", {0}}}), (Bound{true, true, true}));
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {2, 3}}, {"b", {0, 1}}, {"b", {1, 2}}, {"b", {3}}}),
+            (Bound{true, true, false, false, false}));
+  EXPECT_EQ(bound_ranks({{"a", {0, 1}}, {"a", {0, 1}}}), (Bound{false, false}));
+}
+
 TEST(ComparePlans, RanksRunTheirRowsEquallyOften) {
   PlannedFile once, thrice;
   thrice.report.repeats = 3;

@@ -158,8 +158,8 @@ TEST(ResultFiles, ARowThatMetTheLimitOfItsFileIsFoundAgain) {
   write_result(target, context, {ended, of_the_machine});
   const auto rows = earlier_rows(folder.path() / "known");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows.begin()->second.row.status, RowStatus::out_of_memory);
-  EXPECT_EQ(rows.begin()->second.row.reason, ended.reason);
+  EXPECT_EQ(rows.begin()->second.front().row.status, RowStatus::out_of_memory);
+  EXPECT_EQ(rows.begin()->second.front().row.reason, ended.reason);
 }
 
 }  // namespace

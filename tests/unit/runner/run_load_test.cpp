@@ -40,6 +40,21 @@ TEST(RunLoad, IsWhatTheRanksOfAHostDidNotTake) {
   EXPECT_NEAR(load_of(row).others.value(), 1.1, 1e-12) << "the busiest host";
 }
 
+TEST(RunLoad, TicksOfTheKernelAreNoProgram) {
+  Row row = loaded_row("a=1");
+  const auto set = [&row](double wall_s, double busy_s) {
+    for (int rank = 0; rank < 2; ++rank) {
+      row.ranks[rank].load = {wall_s, wall_s, {{rank, busy_s, 0}}, "the machine"};
+    }
+  };
+  set(0.002, 0.01);
+  EXPECT_FALSE(load_of(row).others) << "shorter than a tick";
+  set(0.2, 0.21);
+  EXPECT_EQ(load_of(row).others, 0);
+  set(0.2, 0.22);
+  EXPECT_NEAR(load_of(row).others.value(), 0.2, 1e-9);
+}
+
 TEST(RunLoad, WhatIsNotSeenIsNotZero) {
   Row row = loaded_row("a=1");
   for (RankResult& rank : row.ranks) {
