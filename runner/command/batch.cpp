@@ -12,6 +12,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/measure/environment.h"
+#include "runner/command/batch_file.h"
 #include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
@@ -27,41 +28,6 @@ namespace ddprun {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A row of the table, and what the batch knows of it.
-struct BatchRow {
-  Row row;
-  const PlannedFile* file;
-  const PlannedRun* planned;  ///< null: the file was refused
-  std::string name = {};
-  std::optional<EarlierRow> earlier = {};  ///< with --resume
-
-  /// The complete result that it was taken from, or an empty path.
-  fs::path found_in() const { return row.taken_from.empty() ? fs::path() : earlier->folder; }
-};
-
-/// A file while its rows run.
-struct FileResult {
-  const PlannedFile& plan;
-  std::span<BatchRow> rows;
-  ResultContext context;
-  std::optional<ResultFolder> folder = {};  ///< since the first row that ended, or ranks that write
-
-  ResultFolder& open_folder() {
-    if (!folder) folder.emplace(plan.output_dir, plan.name, context.time);
-    return *folder;
-  }
-  /// 1 is the first.
-  std::size_t number_of(const BatchRow& row) const {
-    return static_cast<std::size_t>(&row - rows.data()) + 1;
-  }
-};
-
-std::vector<Row> plain(std::span<const BatchRow> of) {
-  std::vector<Row> rows;
-  for (const BatchRow& each : of) rows.push_back(each.row);
-  return rows;
-}
 
 class Batch {
  public:
