@@ -24,7 +24,9 @@ struct BatchRow {
   std::optional<EarlierRow> earlier = {};  ///< with --resume
 
   /// The complete result that it was taken from, or an empty path.
-  std::filesystem::path found_in() const { return row.taken_from.empty() ? std::filesystem::path() : earlier->folder; }
+  std::filesystem::path found_in() const {
+    return row.taken_from.empty() ? std::filesystem::path() : earlier->folder;
+  }
 };
 
 /// A file while its rows run.

@@ -21,6 +21,7 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/launch/launch_environment.h"
+#include "ddprun/comm/launch/mpi_library.h"
 #include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
 #include "runner/command/completion.h"
@@ -330,7 +331,9 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+namespace {
+
+int run_and_report(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);
   } catch (const Error& error) {
@@ -344,6 +347,14 @@ int run_command_line(int argc, char** argv) {
     std::cerr << "error: " << printable(text) << "\n";
   }
   return kExitFailed;
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  const int status = run_and_report(argc, argv);
+  finish_mpi();
+  return status;
 }
 
 }  // namespace ddprun

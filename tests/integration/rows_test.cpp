@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -36,8 +37,10 @@ TEST(Rows, ARowWithoutDescriptorsIsARowAndTheOthersRun) {
   const CommandResult run =
       run_by_shell(folder, "ulimit -n 40; exec \"$0\" \"$@\"", {"three.yaml"});
   EXPECT_EQ(run.status, 1) << run.err;
-  EXPECT_THAT(run.out, AllOf(HasSubstr("failed: the ranks could not be started"),
-                             HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: ")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 2 of 2 rows"), HasSubstr("results: ")));
+  EXPECT_THAT(run.out, AnyOf(HasSubstr("failed: the ranks could not be started"),
+                             HasSubstr("failed: no file descriptor is left")))
+      << "whichever comes first";
   const json result = result_of(folder, "three");
   EXPECT_EQ(statuses(result), kThirdRuns);
   EXPECT_THAT(result["rows"][1]["reason"].get<std::string>(), HasSubstr("Too many open files"));

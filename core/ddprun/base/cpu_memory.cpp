@@ -6,50 +6,64 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 namespace ddprun {
 
 namespace {
 
-/// A block that is counted, until its tensor lets it go.
-struct CountedBlock {
-  c10::DataPtr block;
-  std::shared_ptr<void> counted;
-
-  static void free(void* block) { delete static_cast<CountedBlock*>(block); }
-};
-
-/// Gives out what the allocator behind it does. Blocks that nobody counts are its own.
+/// Gives out what the allocator behind it does, and knows which blocks somebody counts. Blocks stay
+/// plain (their context is their address), as PyTorch's raw_allocate() demands.
 class CountingAllocator final : public c10::Allocator {
  public:
   explicit CountingAllocator(c10::Allocator& inner) : inner_(inner) {}
 
   c10::DataPtr allocate(std::size_t size) override {
     c10::DataPtr block = inner_.allocate(size);
-    if (CpuMemory::here() == nullptr || block.get() == nullptr) return block;
     void* const data = block.get();
-    const c10::Device device = block.device();
-    auto counted = CpuMemory::count_bytes(static_cast<std::int64_t>(size));
-    return {data, new CountedBlock{std::move(block), std::move(counted)}, &CountedBlock::free,
-            device};
+    if (data == nullptr) return block;
+    if (auto counted = CpuMemory::count_bytes(static_cast<std::int64_t>(size))) {
+      const std::lock_guard lock(mutex_);
+      counted_.emplace(data, std::move(counted));
+    }
+    block.release_context();
+    return {data, data, raw_deleter(), block.device()};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &free; }
   void copy_data(void* to, const void* from, std::size_t count) const override {
     default_copy_data(to, from, count);
   }
 
+  /// The one of the process.
+  static CountingAllocator& instance() {
+    static auto* const instance = new CountingAllocator(*c10::GetCPUAllocator());
+    return *instance;
+  }
+
  private:
+  static void free(void* data) {
+    instance().forget(data);
+    instance().inner_.raw_deleter()(data);
+  }
+  void forget(void* data) {
+    const std::lock_guard lock(mutex_);
+    counted_.erase(data);
+  }
+
   c10::Allocator& inner_;
+  std::mutex mutex_;
+  std::unordered_map<void*, std::shared_ptr<CpuMemory::Counted>> counted_;
 };
 
 /// Once a process, and for good: a block outlives whoever counted it.
 void take_allocations() {
-  static CountingAllocator* const allocator = [] {
-    auto* const made = new CountingAllocator(*c10::GetCPUAllocator());
-    c10::SetCPUAllocator(made, std::numeric_limits<std::uint8_t>::max());  // the priority
-    return made;
+  static const bool taken = [] {
+    c10::SetCPUAllocator(&CountingAllocator::instance(),
+                         std::numeric_limits<std::uint8_t>::max());  // the priority
+    return true;
   }();
-  static_cast<void>(allocator);
+  static_cast<void>(taken);
 }
 
 }  // namespace
@@ -81,11 +95,13 @@ std::shared_ptr<void> CpuMemory::count_here() {
                                                std::make_shared<CpuMemory>());
 }
 
-std::shared_ptr<void> CpuMemory::count_bytes(std::int64_t bytes) {
+CpuMemory::Counted::~Counted() { counts->add(-bytes); }
+
+std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes) {
   CpuMemory* const counts = here();
   if (counts == nullptr) return {};
   counts->add(bytes);
-  return {nullptr, [counts = counts->shared_from_this(), bytes](void*) { counts->add(-bytes); }};
+  return std::make_shared<Counted>(counts->shared_from_this(), bytes);
 }
 
 CpuMemory* CpuMemory::here() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace ddprun {
 
@@ -29,9 +30,19 @@ class CpuMemory final : public c10::MemoryReportingInfoBase,
   /// Counts on this thread until the returned object is destroyed, which must happen on this thread
   /// too.
   static std::shared_ptr<void> count_here();
-  /// For memory that no allocator of PyTorch's gives out: counts `bytes` here, if someone does,
-  /// until the result is destroyed, on whatever thread.
-  static std::shared_ptr<void> count_bytes(std::int64_t bytes);
+  /// Bytes that are counted until it goes.
+  struct Counted {
+    Counted(std::shared_ptr<CpuMemory> by, std::int64_t size)
+        : counts(std::move(by)), bytes(size) {}
+    ~Counted();
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    std::shared_ptr<CpuMemory> counts;
+    std::int64_t bytes;
+  };
+  /// Counts `bytes` here, if someone does, until the result is destroyed, on whatever thread. For
+  /// memory that no allocator of PyTorch's gives out.
+  static std::shared_ptr<Counted> count_bytes(std::int64_t bytes);
   /// The object that counts on this thread, or null.
   static CpuMemory* here();
 

@@ -9,6 +9,9 @@ namespace ddprun {
 /// The steady clock of now_ns(), by a system call of its own. Nanoseconds.
 std::int64_t kernel_clock_ns();
 
+/// CPU time of a thread of this process, by its number; 0 if it is gone. Nanoseconds.
+std::int64_t thread_cpu_ns(int thread);
+
 /// CPU time of all threads of this process so far, those that ended included. Nanoseconds.
 std::int64_t process_cpu_ns();
 

@@ -51,4 +51,5 @@ extern "C" __attribute__((visibility("default"))) const ddprun::MpiDescriptor dd
 const ddprun::MpiDescriptor ddprun_mpi_v1 = {
     {sizeof(ddprun::MpiDescriptor), ddprun::kMpiApiVersion, DDPRUN_BUILD_ID, "mpi"},
     ddprun::mpi::version,
-    ddprun::mpi::make};
+    ddprun::mpi::make,
+    ddprun::mpi::Session::finish};

@@ -3,11 +3,18 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 
 namespace ddprun::mpi {
+
+namespace {
+
+std::atomic<bool> started = false;
+
+}  // namespace
 
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -26,7 +33,7 @@ std::string version() {
 }
 
 Session& Session::get() {
-  static auto& session = *new Session;  // at_exit() needs it when static objects are gone
+  static auto& session = *new Session;  // finish() needs it when static objects are gone
   return session;
 }
 
@@ -38,10 +45,12 @@ Session::Session() {
   }
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  std::atexit(at_exit);
+  started = true;
+  std::atexit(finish);  // of a program of somebody's own
 }
 
-void Session::at_exit() {
+void Session::finish() {
+  if (!started.exchange(false)) return;
   const Session& session = get();
   if (session.stuck_) {
     // A thread is still within MPI and would outlive what it uses.

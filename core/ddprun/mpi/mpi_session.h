@@ -22,6 +22,9 @@ class Session {
   /// Starts MPI at the first call, on the calling thread. Throws std::runtime_error.
   static Session& get();
 
+  /// Ends MPI, if get() started it: once, at the end of the process.
+  static void finish();
+
   int rank() const { return rank_; }
   int size() const { return size_; }
 
@@ -34,7 +37,6 @@ class Session {
 
  private:
   Session();
-  static void at_exit();
 
   int rank_ = 0;
   int size_ = 1;

@@ -1,29 +1,56 @@
 // What a process computes while it should rest, and two clocks beside each other.
 #include "ddprun/proof/time_proof.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <string>
 #include <thread>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/measure/kernel_clock.h"
+#include "ddprun/measure/own_threads.h"
 #include "ddprun/proof/proof.h"
 
 namespace ddprun {
 
 namespace {
 
-/// Pools of threads spin so long before they sleep.
-constexpr std::chrono::milliseconds kSpin{1};
+/// What a thread of a backend may take to end a collective.
+constexpr std::chrono::milliseconds kSettle{1};
 constexpr std::chrono::milliseconds kRest{3};
 /// Of the time of a rest. Threads that wake up now and then stay far below.
 constexpr double kBusy = 0.5;
 /// Of the time of all steps, and of each step, in which the two clocks are read twice.
 constexpr double kClockTolerance = 0.01;
 constexpr std::int64_t kReadNs = 20'000;
+
+/// Notes the threads that compute in parallel for this one. They wait for the next such call by
+/// spinning, and can do nothing else.
+void note_pool() {
+  at::parallel_for(0, at::get_num_threads(), 1,
+                   [](std::int64_t, std::int64_t) { note_own_thread(); });
+}
+
+/// CPU time of the process, and of the core's own threads in it.
+struct Computed {
+  std::int64_t at_ns = kernel_clock_ns();
+  std::map<int, std::int64_t> own_ns = own_threads_cpu_ns();
+  std::int64_t all_ns = process_cpu_ns();
+
+  /// Of the other threads, since then.
+  std::int64_t since(const Computed& before) const {
+    std::int64_t ns = all_ns - before.all_ns;
+    for (const auto& [thread, begin_ns] : before.own_ns) {
+      ns -= std::max<std::int64_t>(0, own_ns.at(thread) - begin_ns);
+    }
+    return ns;
+  }
+};
 
 /// By how much now_ns() is ahead of the kernel's clock. The two are read again if the thread lost
 /// its core in between.
@@ -40,12 +67,14 @@ std::int64_t ahead_ns() {
 }  // namespace
 
 Check check_rest(ProcessGroup& group) {
+  note_pool();
   group.barrier("rest");
-  std::this_thread::sleep_for(kSpin);
-  const std::int64_t begin_ns = kernel_clock_ns(), cpu_begin_ns = process_cpu_ns();
+  std::this_thread::sleep_for(kSettle);
+  const Computed before;
   std::this_thread::sleep_for(kRest);
-  const double rested_ms = to_ms(kernel_clock_ns() - begin_ns);
-  const double computed_ms = to_ms(process_cpu_ns() - cpu_begin_ns);
+  const Computed after;
+  const double rested_ms = to_ms(after.at_ns - before.at_ns);
+  const double computed_ms = to_ms(after.since(before));
   std::string own;
   if (computed_ms > kBusy * rested_ms) {
     own = fmt::format(

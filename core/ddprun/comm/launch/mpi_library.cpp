@@ -12,6 +12,7 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kName = "mpi";
+const MpiDescriptor* loaded = nullptr;
 
 }  // namespace
 
@@ -25,9 +26,14 @@ const MpiDescriptor& load_mpi_library() {
                        .hint = "install Open MPI (Debian: libopenmpi-dev, openmpi-bin), then "
                                "configure and build again"});
   }
-  return *static_cast<const MpiDescriptor*>(
+  loaded = static_cast<const MpiDescriptor*>(
       load_own_library(file, "ddprun_mpi_v1", "the library of backend mpi", "backend mpi",
                        {sizeof(MpiDescriptor), kMpiApiVersion, DDPRUN_BUILD_ID, kName}));
+  return *loaded;
+}
+
+void finish_mpi() {
+  if (loaded != nullptr) loaded->finish();
 }
 
 void check_mpi(const std::string& where) {

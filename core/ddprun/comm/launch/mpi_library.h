@@ -12,7 +12,7 @@
 namespace ddprun {
 
 /// Raised whenever MpiDescriptor or CommConfig changes shape.
-inline constexpr std::uint32_t kMpiApiVersion = 1;
+inline constexpr std::uint32_t kMpiApiVersion = 2;
 
 /// The C symbol `ddprun_mpi_v1` of the library.
 struct MpiDescriptor {
@@ -22,11 +22,17 @@ struct MpiDescriptor {
   /// The ranks of MPI_COMM_WORLD, which must be those of the group, by number. Starts MPI in this
   /// process. All ranks call it. Throws CommError.
   c10::intrusive_ptr<c10d::Backend> (*make)(int rank, int world_size, const CommConfig& config);
+  /// finish_mpi().
+  void (*finish)();
 };
 
 /// Loads the library, for good, and checks it. MPI is not started. Throws ConfigError if it was not
 /// built, cannot be loaded, or was built differently.
 const MpiDescriptor& load_mpi_library();
+
+/// Ends MPI in this process if a run started it, as mpirun demands of a process that ends. It waits
+/// for the other ranks, but not where a run failed.
+void finish_mpi();
 
 /// Throws ConfigError unless this process can be a rank over MPI: the library is there, and a
 /// launcher that starts MPI's processes (mpirun, or Slurm's srun) has started it. `where` is the

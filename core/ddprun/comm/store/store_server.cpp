@@ -21,6 +21,7 @@
 #include "ddprun/comm/store/store_connection.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/comm/store/store_secret.h"
+#include "ddprun/measure/own_threads.h"
 
 namespace ddprun {
 
@@ -53,6 +54,7 @@ class Loop {
   }
 
   void run() {
+    note_own_thread();  // it answers whoever asks
     while (wait_for_events()) {
       connections_.remove_if([](const Connection& each) { return each.closed; });
     }
