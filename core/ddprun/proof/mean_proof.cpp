@@ -50,6 +50,7 @@ MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
     const at::Tensor gradient = data_parallel_.buffers().gradients(runs_[index]).to(at::kFloat);
     own_[index].add_(gradient);
     own_sizes_[index].add_(gradient.abs());
+    if (index == 0) ++exchanges_;
   });
 }
 
@@ -94,8 +95,9 @@ std::string MeanProof::compare(ProcessGroup& group) const {
     sizes = averaged(sizes, group);
   }
   if (feedback_.defined()) got = got + averaged(feedback_ - feedback_before_, group);
-  // Each rank's gradient, each partial sum and the mean are rounded; the least is a denormal.
-  const double roundings = (2.0 * group.size() + 4) * rounding();
+  // Each rank's gradient, each partial sum and the mean are rounded, and so are sums over the
+  // micro-batches that travel; the least is a denormal.
+  const double roundings = (2.0 * group.size() + 2.0 * exchanges_ + 2) * rounding();
   const at::Tensor bound = (sizes + std::numeric_limits<float>::min() * 2) * roundings;
   const at::Tensor off = (got - expected).abs();
   at::Tensor parts;  // of the sum, where there is error feedback

@@ -43,6 +43,7 @@ class MeanProof {
 
   DataParallel& data_parallel_;
   std::vector<Range> runs_;            // by parameter
+  int exchanges_ = 0;                  // of each gradient in the step: micro-batches that travel
   std::vector<at::Tensor> own_;        // of each run: the sum over micro-batches
   std::vector<at::Tensor> own_sizes_;  // the same of their absolute values
   at::Tensor means_, owned_;           // of all runs: the result, and where this rank has it
