@@ -5,6 +5,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -23,7 +24,8 @@ class CountingAllocator final : public c10::Allocator {
     c10::DataPtr block = inner_.allocate(size);
     void* const data = block.get();
     if (data == nullptr) return block;
-    if (auto counted = CpuMemory::count_bytes(static_cast<std::int64_t>(size))) {
+    if (auto counted =
+            counts() ? CpuMemory::count_bytes(static_cast<std::int64_t>(size)) : nullptr) {
       const std::lock_guard lock(mutex_);
       counted_.emplace(data, std::move(counted));
     }
@@ -35,6 +37,14 @@ class CountingAllocator final : public c10::Allocator {
     default_copy_data(to, from, count);
   }
 
+  /// Between these calls somebody counts. Otherwise a block costs nothing more than without it.
+  void begin() { ++counting_; }
+  void end() {
+    if (--counting_ > 0) return;
+    const std::lock_guard lock(mutex_);
+    counted_.clear();
+  }
+
   /// The one of the process.
   static CountingAllocator& instance() {
     static auto* const instance = new CountingAllocator(*c10::GetCPUAllocator());
@@ -42,8 +52,9 @@ class CountingAllocator final : public c10::Allocator {
   }
 
  private:
+  bool counts() const { return counting_.load(std::memory_order_relaxed) > 0; }
   static void free(void* data) {
-    instance().forget(data);
+    if (instance().counts()) instance().forget(data);
     instance().inner_.raw_deleter()(data);
   }
   void forget(void* data) {
@@ -52,19 +63,29 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   c10::Allocator& inner_;
+  std::atomic<int> counting_ = 0;
   std::mutex mutex_;
   std::unordered_map<void*, std::shared_ptr<CpuMemory::Counted>> counted_;
 };
 
-/// Once a process, and for good: a block outlives whoever counted it.
-void take_allocations() {
-  static const bool taken = [] {
-    c10::SetCPUAllocator(&CountingAllocator::instance(),
-                         std::numeric_limits<std::uint8_t>::max());  // the priority
-    return true;
-  }();
-  static_cast<void>(taken);
-}
+/// Of a thread that counts. The allocator stays for good, since its blocks are anybody's.
+class Counting {
+ public:
+  Counting() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      c10::SetCPUAllocator(&CountingAllocator::instance(),
+                           std::numeric_limits<std::uint8_t>::max());  // the priority
+    });
+    CountingAllocator::instance().begin();
+  }
+  ~Counting() { CountingAllocator::instance().end(); }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+ private:
+  c10::DebugInfoGuard here_{c10::DebugInfoKind::PROFILER_STATE, std::make_shared<CpuMemory>()};
+};
 
 }  // namespace
 
@@ -89,11 +110,7 @@ void CpuMemory::reset_peak() {
   peak_bytes_ = bytes_;
 }
 
-std::shared_ptr<void> CpuMemory::count_here() {
-  take_allocations();
-  return std::make_shared<c10::DebugInfoGuard>(c10::DebugInfoKind::PROFILER_STATE,
-                                               std::make_shared<CpuMemory>());
-}
+std::shared_ptr<void> CpuMemory::count_here() { return std::make_shared<Counting>(); }
 
 CpuMemory::Counted::~Counted() { counts->add(-bytes); }
 
