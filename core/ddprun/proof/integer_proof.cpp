@@ -159,11 +159,12 @@ void backward_with(DataParallel& data_parallel, const ProofIntegers& integers, i
 }
 
 /// A second round, without new gradients and with nothing put back: what the first kept back
-/// travels now, at least in part. What is wrong with it, in words.
+/// (`before`, StrategyState::kept()) travels now, at least in part. What is wrong with it, in
+/// words.
 std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
-                        const ProofIntegers& integers, const StrategyState& state) {
+                        const ProofIntegers& integers, const StrategyState& state,
+                        const at::Tensor& before) {
   const FlatBuffers& buffers = data_parallel.buffers();
-  const at::Tensor before = state.kept(group);
   backward_with(data_parallel, integers, 1);
   const at::Tensor missing = state.kept(group) - before;
   std::int64_t rounded = 0;
@@ -186,18 +187,19 @@ Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
   const Agreement agreement = data_parallel.context().plan().agreement;
   const bool lossy = agreement == Agreement::lossy;
   StrategyState state(data_parallel.context().carried());
-  const at::Tensor kept = state.kept(group);
+  const at::Tensor before = state.kept(group);
   backward_with(data_parallel, integers, round.micro_batches);
+  const at::Tensor kept = state.kept(group);
   Expected should{.integers = integers};
   if (!lossy && agreement != Agreement::exact) should.own_rank = group.rank();
-  if (lossy && kept.defined()) should.missing = state.kept(group) - kept;
+  if (lossy && kept.defined()) should.missing = kept - before;
   const bool known = !lossy || should.missing.defined();  // else what was not sent is lost
   std::int64_t rounded = 0;
   std::string own = known ? find_wrong(buffers, should, rounded) : "";
   const GradientHashes hashes = lossy ? hash_gradients(buffers) : GradientHashes();
   data_parallel.drop_gradients();
   if (should.missing.defined()) {
-    const std::string unsent = find_unsent(data_parallel, group, integers.silent(), state);
+    const std::string unsent = find_unsent(data_parallel, group, integers.silent(), state, kept);
     if (own.empty()) own = unsent;
   }
   state.put_back();

@@ -136,12 +136,11 @@ std::string MeanProof::promised() const {
 }
 
 Check MeanProof::finish(ProcessGroup& group) {
-  std::string own;
   const Agreement agreement = data_parallel_.context().plan().agreement;
   if (agreement == Agreement::lossy && !feedback_.defined()) {
     return {kAveraged, CheckStatus::declared, "what is not sent of the gradients is lost"};
   }
-  own = compare(group);
+  std::string own = compare(group);
   const at::Tensor feedback = all_of(data_parallel_.context().carried().error_feedback);
   if (own.empty() && feedback.defined() && count_unequal(feedback, feedback_) > 0) {
     own = "update() changed the error feedback, which the next step is to send";

@@ -23,9 +23,8 @@ class ClockProof {
 
  private:
   std::int64_t begin_ns_ = 0, begin_ahead_ns_ = 0;
-  std::int64_t steps_ns_ = 0,
-               gained_ns_ = 0;  // in all steps: their time, and on the kernel's clock
-  std::int64_t steps_ = 0;
+  std::int64_t steps_ = 0, steps_ns_ = 0;
+  std::int64_t gained_ns_ = 0;  // on the kernel's clock, in all steps
 };
 
 }  // namespace ddprun

@@ -13,9 +13,9 @@ namespace ddprun {
 /// Watches one step of training: keeps what the update reads, repeats the update by the core's own
 /// optimizer once the step is over, and compares parameters and moments bit by bit. It looks at a
 /// drawn run of elements (drawn_run) in each parameter of which this rank owns some; other draws
-/// look at others. Where the ranks have just averaged their parameters, as a
-/// periodic strategy declares, it compares with the mean over the ranks of what their optimizers
-/// made, to 4 roundings. Training thread.
+/// look at others. Where the ranks have just averaged their parameters, as a periodic strategy
+/// declares, it compares with the mean over the ranks of what their optimizers made, to 4
+/// roundings. Training thread.
 class UpdateProof {
  public:
   /// Between steps. `data_parallel` outlives this object. Equal draws on all ranks.
