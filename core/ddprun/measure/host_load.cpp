@@ -2,7 +2,6 @@
 #include "ddprun/measure/host_load.h"
 
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,18 +10,13 @@
 #include <sstream>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/measure/kernel_clock.h"
 
 namespace ddprun {
 
 namespace {
 
 constexpr const char* kStat = "/proc/stat";
-
-double process_cpu_s() {
-  timespec spent = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-  return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) * 1e-9;
-}
 
 /// Whether a file system in user space has put its own file there: a container's.
 bool of_container() {
@@ -53,7 +47,7 @@ std::vector<CoreTime> core_times(const std::string& stat, const std::vector<int>
 
 HostLoad LoadMeter::now() const {
   std::ifstream in(kStat);
-  HostLoad load{static_cast<double>(now_ns()) * 1e-9, process_cpu_s(),
+  HostLoad load{to_ms(now_ns()) * 1e-3, to_ms(process_cpu_ns()) * 1e-3,
                 core_times(std::string(std::istreambuf_iterator<char>(in), {}), cores_)};
   if (!load.cores.empty()) load.sees = of_container() ? "this container" : "the machine";
   return load;
