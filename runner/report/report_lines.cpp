@@ -20,8 +20,6 @@ namespace ddprun {
 
 namespace {
 
-using nlohmann::json;
-
 /// A run that was measured, and how it is called.
 struct NamedRow {
   const Row& row;
@@ -179,9 +177,7 @@ void add_conditions(const std::vector<NamedRow>& rows, std::vector<ReportLine>& 
   Groups<std::vector<std::string>> fell_back;    // by the backend
   std::vector<std::string> unlike;
   for (const NamedRow& each : rows) {
-    const json world =
-        each.row.config.is_object() ? each.row.config.value("world", json()) : json();
-    const NamedRow& other = *first.emplace(world.dump(), &each).first->second;
+    const NamedRow& other = *first.emplace(world_of(each.row).dump(), &each).first->second;
     for (const auto& [name, before, own] : unasked_differences(other.row, each.row)) {
       add_once(unlike, fmt::format("OTHER CONDITIONS: {}: {}: {}, and {} in {}", each.name, name,
                                    own, before, other.name));

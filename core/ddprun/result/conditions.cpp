@@ -13,12 +13,6 @@ using nlohmann::json;
 
 namespace {
 
-const json& world_of(const Run& run) {
-  static const json none;
-  const bool has = run.config.is_object() && run.config.contains("world");
-  return has ? run.config.at("world") : none;
-}
-
 std::string text_of(const json& group, const std::string& name) {
   const auto found = group.find(name);
   if (found == group.end()) return "none";
@@ -26,6 +20,12 @@ std::string text_of(const json& group, const std::string& name) {
 }
 
 }  // namespace
+
+const json& world_of(const Run& run) {
+  static const json none;
+  const bool has = run.config.is_object() && run.config.contains("world");
+  return has ? run.config.at("world") : none;
+}
 
 json observed_conditions(const Run& run) {
   const std::map<std::string, std::string>& first = run.ranks.at(0).conditions;

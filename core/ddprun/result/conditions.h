@@ -33,6 +33,9 @@ std::vector<Difference> differences(const nlohmann::json& first, const nlohmann:
 /// "backend: gloo then, shm now; ..."; empty: there is none.
 std::string then_and_now(const std::vector<Difference>& differences);
 
+/// The ranks, devices and backend that the run's experiment asks for; null: it does not say.
+const nlohmann::json& world_of(const Run& run);
+
 /// What differs for runs whose experiments ask for the same ranks, devices and backend: what the
 /// machine made of it. Libraries are the experiment's own. Empty if they ask for others.
 std::vector<Difference> unasked_differences(const Run& first, const Run& second);
