@@ -2,30 +2,17 @@
 #include "ddprun/comm/launch/master_address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "ddprun/base/error.h"
+#include "ddprun/comm/store/addresses.h"
 
 namespace ddprun {
 
 namespace {
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-/// None if the name is unknown; then `failed` says why.
-Addresses master_addresses(const RankInfo& info, int socket_type, int& failed) {
-  addrinfo hints{};
-  hints.ai_socktype = socket_type;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(info.master_port);
-  failed = ::getaddrinfo(info.master_addr.c_str(), port.c_str(), &hints, &found);
-  return {failed == 0 ? found : nullptr, &::freeaddrinfo};
-}
 
 /// Numbers; empty if there are none.
 std::string text_of(const sockaddr* address, socklen_t length) {
@@ -77,7 +64,7 @@ Descriptor bound_to_all(int port) {
 /// A socket bound as listen_for_ranks() says, or none; then errno says why.
 Descriptor bound_to_master(const RankInfo& info) {
   int failed = 0;
-  const Addresses found = master_addresses(info, SOCK_STREAM, failed);
+  const Addresses found = find_addresses(info.master_addr, info.master_port, SOCK_STREAM, failed);
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
     if (is_useless_loopback(info, text_of(each->ai_addr, each->ai_addrlen))) continue;
     Descriptor bound = bound_to(each->ai_addr, each->ai_addrlen);
@@ -91,7 +78,7 @@ Descriptor bound_to_master(const RankInfo& info) {
 std::string local_address(const RankInfo& info) {
   if (info.sockets) return "127.0.0.1";  // all ranks are on this host
   int failed = 0;
-  const Addresses found = master_addresses(info, SOCK_DGRAM, failed);
+  const Addresses found = find_addresses(info.master_addr, info.master_port, SOCK_DGRAM, failed);
   if (failed != 0) {
     throw CommError({.what = "the master's address is unknown on this host",
                      .where = info.place(),

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include <type_traits>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/store/addresses.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_protocol.h"
@@ -139,15 +139,10 @@ StoreClient::StoreClient(StorePlace place, milliseconds timeout, Descriptor conn
 void StoreClient::connect(std::int64_t deadline_ns) {
   std::string cause;
   while (true) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int failed =  // the name of a host that starts may not be known yet
-        ::getaddrinfo(place_.host.c_str(), std::to_string(place_.port).c_str(), &hints, &found);
+    int failed = 0;  // the name of a host that starts may not be known yet
+    const Addresses found = find_addresses(place_.host, place_.port, SOCK_STREAM, failed);
     if (failed != 0) cause = ::gai_strerror(failed);
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> results(
-        failed == 0 ? found : nullptr, &::freeaddrinfo);
-    for (const addrinfo* each = results.get(); each != nullptr; each = each->ai_next) {
+    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
       socket_ = connect_to(*each, deadline_ns);
       if (socket_.get() < 0) {
         cause = std::strerror(errno);
