@@ -114,7 +114,8 @@ TEST(Formats, BadValuesAreRefused) {
     return run.err;
   };
   EXPECT_THAT(refusal({"--format", "xml"}), HasSubstr("xml not in {table,markdown,csv,json}"));
-  EXPECT_THAT(refusal({"--columns", "-1"}), HasSubstr("-1 not in range 0 to 100000"));
+  EXPECT_THAT(refusal({"--columns", "-1"}),
+              AllOf(HasSubstr("-1 not in range"), HasSubstr("100000")));
   EXPECT_THAT(refusal({"--columns", "wide"}), HasSubstr("wide"));
   EXPECT_THAT(refusal({"--columns", "80", "--format", "csv"}),
               AllOf(HasSubstr("--columns has no effect"), HasSubstr("--format csv")));
