@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/product_speed.h"
 #include "ddprun/kernels/product/product_path.h"
@@ -58,8 +59,8 @@ Observation products() {
 
 Observation memory() {
   constexpr double kGib = 1 << 30;
-  const auto total = static_cast<double>(proc_bytes("/proc/meminfo", "MemTotal"));
-  const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
+  const auto total = static_cast<double>(total_memory());
+  const auto available = static_cast<double>(available_memory());
   Observation finding{"memory", Health::ok,
                       fmt::format("{:.1f} GiB, {:.1f} available", total / kGib, available / kGib)};
   if (available < kGib) {

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "ddprun/base/failure.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/measure/environment.h"
 
 namespace ddprun {
@@ -27,9 +28,8 @@ std::string size_text(double bytes) {
 /// What this host has, and what this process may have of it.
 std::string host_memory() {
   std::string text =
-      fmt::format("{} of {} available",
-                  size_text(static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"))),
-                  size_text(static_cast<double>(proc_bytes("/proc/meminfo", "MemTotal"))));
+      fmt::format("{} of {} available", size_text(static_cast<double>(available_memory())),
+                  size_text(static_cast<double>(total_memory())));
   rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     text += fmt::format(", and this process is limited to {} (ulimit -v)",

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/sides.h"
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/memory/mapped_memory.h"
 #include "ddprun/rank/affinity.h"
 #include "negate.h"
 #include "support/process_ranks.h"

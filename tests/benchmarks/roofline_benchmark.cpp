@@ -19,10 +19,10 @@
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/private_memory.h"
 #include "ddprun/config/config_node.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/memory/private_memory.h"
 #include "ddprun/model/matmul.h"
 #include "ddprun/model/model_config.h"
 

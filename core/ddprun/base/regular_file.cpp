@@ -10,7 +10,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/base/text.h"
 
 namespace ddprun {
@@ -81,7 +81,7 @@ std::string read_whole(const std::filesystem::path& path) {
   const auto too_large = [&file] {
     return bytes_text(file.size()) + ", more than memory has to give";
   };
-  if (static_cast<std::uint64_t>(file.size()) > available_bytes()) refuse(too_large());
+  if (file.size() > available_memory()) refuse(too_large());
   try {
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     if (file.read(0, text.data(), file.size()) != file.size())

@@ -5,8 +5,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/cpu_memory.h"
 #include "ddprun/device/memory_history.h"
+#include "ddprun/memory/cpu_memory.h"
 
 namespace ddprun {
 

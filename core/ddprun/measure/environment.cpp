@@ -16,12 +16,15 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <system_error>
 
 #include "ddprun/base/build_id.h"
+#include "ddprun/base/cgroups.h"
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/measure/environment_variables.h"
 
@@ -53,8 +56,9 @@ std::int64_t parse_kib(const std::string& text) {
   return kib * 1024;
 }
 
-std::string gib(std::int64_t bytes) {
-  return bytes == 0 ? "" : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+std::string memory_text(std::int64_t bytes) {
+  if (bytes == std::numeric_limits<std::int64_t>::max()) return "unknown";
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 /// The quota in one cgroup's folder, in cores: cpu.max ("150000 100000", "max 100000") or
@@ -67,16 +71,6 @@ std::optional<double> quota_in(const fs::path& folder) {
                                   std::ifstream(folder / "cpu.cfs_period_us") >> period);
   if (!has || quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
-}
-
-/// Where the hierarchy of a line of /proc/self/cgroup may be mounted: "0::/a" is v2's,
-/// "2:cpu,cpuacct:/a" one of v1; empty: it counts no CPU time.
-std::vector<std::string> mounts_of(const std::string& line) {
-  const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-  const std::string controllers = line.substr(first + 1, second - first - 1);
-  if (controllers.empty()) return {".", "unified"};
-  const bool counts = ("," + controllers + ",").find(",cpu,") != std::string::npos;
-  return counts ? std::vector<std::string>{controllers, "cpu"} : std::vector<std::string>();
 }
 
 }  // namespace
@@ -94,7 +88,7 @@ std::vector<std::pair<std::string, std::string>> describe_environment() {
       {"simd", at::get_cpu_capability()},
       {"products", bf16_products()},
       {"float32 products", name_of(kernels::float_path())},
-      {"memory", or_unknown(gib(parse_kib(proc_value("/proc/meminfo", "MemTotal"))))},
+      {"memory", memory_text(total_memory())},
       {"kernel", std::string(system.sysname) + " " + system.release + " " + system.machine},
       {"hostname", system.nodename},
       {"torch", TORCH_VERSION},
@@ -129,19 +123,10 @@ std::string bf16_products() {
 }
 
 std::optional<double> cpu_quota(const fs::path& root) {
-  std::ifstream in(root / "proc/self/cgroup");
   std::optional<double> cores;
-  for (std::string line; std::getline(in, line);) {
-    if (std::ranges::count(line, ':') < 2) continue;
-    const fs::path own = fs::path(line.substr(line.find('/') + 1));
-    for (const std::string& mount : mounts_of(line)) {
-      // A container may see its own group as the root, under the path that it has outside.
-      for (fs::path group = own;; group = group.parent_path()) {
-        const auto here = quota_in(root / "sys/fs/cgroup" / mount / group);
-        if (here) cores = std::min(cores.value_or(*here), *here);
-        if (group.empty()) break;
-      }
-    }
+  for (const fs::path& folder : cgroup_folders("cpu", root)) {
+    const auto here = quota_in(folder);
+    if (here) cores = std::min(cores.value_or(*here), *here);
   }
   return cores;
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/mapped_memory.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/memory/mapped_memory.h"
 
 namespace ddprun {
 

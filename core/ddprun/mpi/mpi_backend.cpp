@@ -6,9 +6,10 @@
 #include <limits>
 #include <map>
 
-#include "ddprun/base/private_memory.h"
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/comm/backends/gloo_backend.h"
+#include "ddprun/memory/private_memory.h"
+#include "ddprun/mpi/call_limit.h"
 
 namespace ddprun::mpi {
 
@@ -52,6 +53,7 @@ MpiBackend::MpiBackend(Session& session, const CommConfig& config)
     : CollectiveBackend(session.rank(), session.size(), "mpi", to_milliseconds(config.timeout_s)),
       session_(session),
       tasks_(to_milliseconds(config.timeout_s), [&session] { session.mark_stuck(); }) {
+  const CallLimit within("MPI_Comm_dup", to_milliseconds(config.timeout_s));
   check(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
   // The default handler ends the process.
   check(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -62,6 +64,7 @@ MpiBackend::~MpiBackend() {
 }
 
 void MpiBackend::shutdown() {
+  const CallLimit within("MPI_Comm_free", getBackendOptions()->timeout);
   check(MPI_Comm_free(&ranks_), "MPI_Comm_free");
   ended_ = true;
 }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/base/private_memory.h"
 #include "ddprun/kernels/kernel_set.h"
+#include "ddprun/memory/private_memory.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/buffer_places.h"
 #include "ddprun/optim/named_tensor.h"

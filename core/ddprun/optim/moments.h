@@ -9,7 +9,7 @@
 #include <iterator>
 #include <map>
 
-#include "ddprun/base/private_memory.h"
+#include "ddprun/memory/private_memory.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_buffers.h"
 

@@ -8,9 +8,9 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "ddprun/base/cpu_memory.h"
-#include "ddprun/base/private_memory.h"
 #include "ddprun/device/memory_history.h"
+#include "ddprun/memory/cpu_memory.h"
+#include "ddprun/memory/private_memory.h"
 #include "support/ddprun_command.h"
 #include "support/thread_ranks.h"
 

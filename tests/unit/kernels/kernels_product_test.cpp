@@ -7,10 +7,10 @@
 
 #include <array>
 
-#include "ddprun/base/mapped_memory.h"
 #include "ddprun/kernels/product/product_amx.h"
 #include "ddprun/kernels/product/product_avx512.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/memory/mapped_memory.h"
 #include "support/kernel_arrays.h"
 
 namespace ddprun {

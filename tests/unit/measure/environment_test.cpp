@@ -12,6 +12,8 @@
 
 #include "ddprun/measure/environment_variables.h"
 
+#include "support/system_files.h"
+
 namespace ddprun {
 namespace {
 
@@ -43,18 +45,10 @@ TEST(Environment, PeakResidentGrowsWithUse) {
 
 /// The quota of a process in the groups of `lines`, where these files are.
 std::optional<double> quota_of(const std::string& lines,
-                               const std::vector<std::pair<std::string, std::string>>& files) {
-  const std::filesystem::path root = std::filesystem::temp_directory_path() / "ddprun-quota-test";
-  std::filesystem::remove_all(root);
-  const auto write = [&root](const std::string& name, const std::string& text) {
-    std::filesystem::create_directories((root / name).parent_path());
-    std::ofstream(root / name) << text;
-  };
-  write("proc/self/cgroup", lines);
-  for (const auto& [name, text] : files) write("sys/fs/cgroup/" + name, text);
-  const auto quota = cpu_quota(root);
-  std::filesystem::remove_all(root);
-  return quota;
+                               std::vector<std::pair<std::string, std::string>> files) {
+  for (auto& [name, text] : files) name = "sys/fs/cgroup/" + name;
+  const test::SystemFiles system("quota-test", lines, files);
+  return cpu_quota(system.root());
 }
 
 TEST(CpuQuota, IsTheSmallestOfTheGroupsAbove) {

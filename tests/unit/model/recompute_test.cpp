@@ -17,9 +17,9 @@
 #include <mutex>
 
 #include "ddprun/base/choice.h"
-#include "ddprun/base/cpu_memory.h"
 #include "ddprun/base/torch_versions.h"
 #include "ddprun/device/device.h"
+#include "ddprun/memory/cpu_memory.h"
 #include "ddprun/model/activation_memory.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/flat_buffers.h"

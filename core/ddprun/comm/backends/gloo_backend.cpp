@@ -10,11 +10,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "ddprun/base/failure.h"
-#include "ddprun/base/private_memory.h"
 #include "ddprun/comm/backends/gloo_threads.h"
 #include "ddprun/comm/group/collective_backend.h"
 #include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "ddprun/memory/private_memory.h"
 
 namespace ddprun {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/memory/mapped_memory.h"
 
 namespace ddprun {
 

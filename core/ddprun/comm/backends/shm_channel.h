@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/memory/mapped_memory.h"
 
 namespace ddprun {
 

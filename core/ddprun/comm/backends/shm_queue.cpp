@@ -3,8 +3,8 @@
 
 #include <ATen/Functions.h>
 
-#include "ddprun/base/cpu_memory.h"
-#include "ddprun/base/private_memory.h"
+#include "ddprun/memory/cpu_memory.h"
+#include "ddprun/memory/private_memory.h"
 
 namespace ddprun {
 

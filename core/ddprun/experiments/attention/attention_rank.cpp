@@ -5,12 +5,12 @@
 #include <limits>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/attention/measure_attention.h"
-#include "ddprun/measure/environment.h"
 #include "ddprun/plugin/ask_plugin.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/rank/connected_rank.h"
@@ -44,7 +44,7 @@ void check_memory(const Experiment& experiment, const Attention& attention) {
           .peak();
   const double limit = experiment.world.memory_limit_gb * 1e9;
   const double taken = limit > 0 ? std::min(needed, limit) : needed;
-  const auto available = static_cast<double>(proc_bytes("/proc/meminfo", "MemAvailable"));
+  const auto available = static_cast<double>(available_memory());
   if (taken <= available) return;
   refuse(
       experiment, "attention_call",
@@ -91,8 +91,8 @@ class MeasuredAttention final : public AttentionKind {
     return {{"flops", attention_flops(experiment.as<AttentionConfig>())}};
   }
 
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                   const RunContext& context) const override {
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override {
     const auto& call = experiment.as<AttentionConfig>();
     ConnectedRank rank(experiment, context);
     rank.connect();

@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/machine_memory.h"
 #include "ddprun/comm/backends/backend_support.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/experiments/collectives/collectives.h"
-#include "ddprun/measure/environment.h"
 #include "ddprun/rank/connected_rank.h"
 
 namespace ddprun {
@@ -73,7 +73,7 @@ void check_exactness(const Experiment& e) {
 
 void check_memory(const Experiment& e, std::int64_t local_ranks) {
   const std::int64_t each = e.as<CollectivesConfig>().buffer_bytes(e.world.size);
-  const std::int64_t available = proc_bytes("/proc/meminfo", "MemAvailable");
+  const std::int64_t available = available_memory();
   if (each * local_ranks <= available) return;
   refuse(
       e, "collectives.bytes",
@@ -113,8 +113,9 @@ class CollectivesKind final : public Collectives {
             {"count", c.slices() ? elements / experiment.world.size : elements}};
   }
 
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& /*registry*/,
-                                   const RunContext& context) const override {
+  std::vector<std::string> run_rank(const Experiment& experiment,
+                                    const PluginRegistry& /*registry*/,
+                                    const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
     rank.connect();
     {

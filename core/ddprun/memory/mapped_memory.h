@@ -64,9 +64,6 @@ class MemoryFile {
 /// `bytes` rounded up to whole pages, or to whole huge pages if it is at least one of those.
 std::size_t whole_pages(std::size_t bytes);
 
-/// Bytes that the machine can give without taking them from others; no limit where that is unknown.
-std::size_t available_bytes();
-
 /// The call and the text of the current errno: "mmap: Cannot allocate memory".
 std::string system_error(const std::string& call);
 

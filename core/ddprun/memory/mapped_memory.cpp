@@ -1,5 +1,5 @@
 // Creates, opens and maps files in memory, with huge pages.
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/memory/mapped_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,9 +8,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
 #include <utility>
+
+#include "ddprun/base/machine_memory.h"
 
 namespace ddprun {
 
@@ -72,16 +73,6 @@ std::size_t whole_pages(std::size_t bytes) {
                   bytes >= kHugePage ? kHugePage : static_cast<std::size_t>(::getpagesize()));
 }
 
-std::size_t available_bytes() {
-  std::ifstream in("/proc/meminfo");
-  std::string key;
-  std::size_t kib = 0;
-  for (std::string rest; in >> key >> kib; std::getline(in, rest)) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return SIZE_MAX;
-}
-
 std::string system_error(const std::string& call) { return call + ": " + std::strerror(errno); }
 
 Mapping::~Mapping() {
@@ -103,7 +94,7 @@ Mapping map_private(std::size_t bytes) {
 }
 
 MemoryFile MemoryFile::create(std::size_t bytes, std::size_t bytes_of_all) {
-  const std::size_t available = available_bytes();
+  const auto available = static_cast<std::size_t>(available_memory());
   if (bytes_of_all > available) {
     throw std::runtime_error("the ranks of this host need " + std::to_string(bytes_of_all >> 20) +
                              " MiB of shared memory, and the machine has " +

@@ -1,12 +1,12 @@
 // Ordinary memory for parameters and gradients.
-#include "ddprun/base/private_memory.h"
+#include "ddprun/memory/private_memory.h"
 
 #include <ATen/Functions.h>
 
 #include <memory>
 
-#include "ddprun/base/cpu_memory.h"
-#include "ddprun/base/mapped_memory.h"
+#include "ddprun/memory/cpu_memory.h"
+#include "ddprun/memory/mapped_memory.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // An allocator before PyTorch's own, which notes who counts what it gives out.
-#include "ddprun/base/cpu_memory.h"
+#include "ddprun/memory/cpu_memory.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
