@@ -33,9 +33,10 @@ class Mpi : public testing::Test {
   }
   static std::unique_ptr<DdprunProcess> start(const TemporaryFolder& folder, int ranks,
                                               const std::vector<std::string>& arguments,
-                                              const std::string& port) {
-    std::vector<std::string> environment = {"OMPI_ALLOW_RUN_AS_ROOT=1",
-                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+                                              const std::string& port,
+                                              std::vector<std::string> environment = {}) {
+    environment.insert(environment.end(),
+                       {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
     if (!port.empty()) environment.push_back("MASTER_PORT=" + port);
     return std::make_unique<DdprunProcess>(
         folder, arguments, environment,
@@ -130,11 +131,7 @@ TEST_F(Mpi, TrainsAsGlooDoes) {
   const json result = result_of(folder_, "one");
   ASSERT_EQ(result["rows"].size(), 6u);
   const auto losses = [&result](std::size_t row) {
-    std::vector<double> values;
-    for (const json& sample : result["rows"][row]["ranks"][0]["samples"]) {
-      values.push_back(sample["loss"]);
-    }
-    return values;
+    return result["rows"][row]["ranks"][0]["samples"]["loss"].get<std::vector<double>>();
   };
   for (std::size_t row = 0; row < 6; ++row) {
     EXPECT_EQ(result["rows"][row]["status"], "ok") << result["rows"][row]["reason"];
@@ -160,6 +157,24 @@ TEST_F(Mpi, ARankThatIsStoppedIsGivenUpInTime) {
   })) << run->err();
   kill(second, SIGCONT);
   EXPECT_THAT(run->wait(30), testing::Optional(testing::Ne(0))) << run->err();
+}
+
+TEST_F(Mpi, ACallThatDoesNotReturnEndsTheLaunchInTime) {
+  folder_.write("short.yaml",
+                "experiment: collectives\n"
+                "world: {backend: mpi, timeout_s: 3}\n"
+                "collectives: {bytes: 40000}\n"
+                "repeat: {warmup: 1, count: 4, seconds: 5}\n");
+  for (const std::string call :
+       {"MPI_Init_thread", "MPI_Comm_dup", "MPI_Comm_free", "MPI_Finalize"}) {
+    const auto run =
+        start(folder_, 2, {"short.yaml"}, std::to_string(free_port()),
+              {"LD_PRELOAD=" DDPRUN_BUILD_DIR "/tests/plugins/hanging_" + call + ".so"});
+    EXPECT_THAT(run->wait(3 + 30), testing::Optional(testing::Ne(0))) << call << run->err();
+    EXPECT_THAT(run->err(),
+                AllOf(HasSubstr("error: a call of MPI does not return\n  where: " + call),
+                      HasSubstr("got: no answer within 3.0 s")));
+  }
 }
 
 TEST_F(Mpi, WithoutMpirunIsARowThatIsNotHere) {

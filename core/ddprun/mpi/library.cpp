@@ -33,7 +33,7 @@ void check_place(const Session& session, int rank, int world_size, const std::st
 c10::intrusive_ptr<c10d::Backend> make(int rank, int world_size, const CommConfig& config) {
   const std::string where = fmt::format("rank {} of {}", rank, world_size);
   try {
-    Session& session = Session::get();
+    Session& session = Session::get(to_milliseconds(config.timeout_s));
     check_place(session, rank, world_size, where);
     return c10::make_intrusive<MpiBackend>(session, config);
   } catch (const std::exception& failure) {

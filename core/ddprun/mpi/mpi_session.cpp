@@ -3,16 +3,18 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
+
+#include "ddprun/mpi/call_limit.h"
 
 namespace ddprun::mpi {
 
 namespace {
 
-std::atomic<bool> started = false;
+Session* started = nullptr;
 
 }  // namespace
 
@@ -32,12 +34,13 @@ std::string version() {
   return text.substr(0, text.find_first_of(",\n"));
 }
 
-Session& Session::get() {
-  static auto& session = *new Session;  // finish() needs it when static objects are gone
+Session& Session::get(std::chrono::milliseconds limit) {
+  static auto& session = *new Session(limit);  // finish() needs it when static objects are gone
   return session;
 }
 
-Session::Session() {
+Session::Session(std::chrono::milliseconds limit) : limit_(limit) {
+  const CallLimit within("MPI_Init_thread", limit);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED) {
@@ -45,19 +48,21 @@ Session::Session() {
   }
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  started = true;
+  started = this;
   std::atexit(finish);  // of a program of somebody's own
 }
 
 void Session::finish() {
-  if (!started.exchange(false)) return;
-  const Session& session = get();
-  if (session.stuck_) {
+  const Session* const session = std::exchange(started, nullptr);
+  if (session == nullptr) return;
+  if (session->stuck_) {
     // A thread is still within MPI and would outlive what it uses.
     std::fflush(nullptr);
     ::_exit(1);
   }
-  if (!session.failed_) MPI_Finalize();
+  if (session->failed_) return;
+  const CallLimit within("MPI_Finalize", session->limit_);
+  MPI_Finalize();
 }
 
 }  // namespace ddprun::mpi

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 namespace ddprun::mpi {
@@ -19,8 +20,9 @@ std::string version();
 /// from one thread at a time.
 class Session {
  public:
-  /// Starts MPI at the first call, on the calling thread. Throws std::runtime_error.
-  static Session& get();
+  /// Starts MPI at the first call, on the calling thread. Throws std::runtime_error. `limit`: of
+  /// that, and of the end of MPI, as CallLimit says.
+  static Session& get(std::chrono::milliseconds limit);
 
   /// Ends MPI, if get() started it: once, at the end of the process.
   static void finish();
@@ -36,8 +38,9 @@ class Session {
   bool stuck() const { return stuck_; }
 
  private:
-  Session();
+  explicit Session(std::chrono::milliseconds limit);
 
+  const std::chrono::milliseconds limit_;
   int rank_ = 0;
   int size_ = 1;
   std::atomic<bool> stuck_ = false;
