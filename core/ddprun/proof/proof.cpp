@@ -9,10 +9,10 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
@@ -40,10 +40,7 @@ std::uint64_t hash_flat(const at::Tensor& flat) {
 /// the forward pass.
 std::string name_difference(const std::vector<std::string>& names, ProcessGroup& group,
                             const std::vector<std::uint64_t>& own) {
-  std::vector<std::vector<std::uint64_t>> all;
-  for (const std::string& text : group.all_gather_object(nlohmann::json(own).dump())) {
-    all.push_back(nlohmann::json::parse(text));
-  }
+  const auto all = all_gather_values(group, own);
   for (std::ptrdiff_t index = std::ssize(names) - 1; index >= 0; --index) {
     std::vector<std::size_t> ranks;
     for (std::size_t rank = 1; rank < all.size(); ++rank) {

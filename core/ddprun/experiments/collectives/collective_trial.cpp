@@ -8,12 +8,13 @@
 #include <array>
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/comm/launch/host_layout.h"
 #include "ddprun/device/device.h"
 
@@ -161,13 +162,11 @@ class BarrierTrial final : public CollectiveTrial {
     const std::int64_t came = now_ns();
     group_.barrier("late");
     const std::int64_t left = now_ns();
-    const std::string host = host_identity();
-    bool early = false;
-    for (const std::string& text : group_.all_gather_object(nlohmann::json({host, came}).dump())) {
-      const auto other = nlohmann::json::parse(text);
-      early = early || (other.at(0) == host && other.at(1).get<std::int64_t>() > left);
-    }
-    return early ? 1 : 0;
+    const std::pair own(host_identity(), came);
+    const auto early = [&](const auto& other) {
+      return other.first == own.first && other.second > left;
+    };
+    return std::ranges::any_of(all_gather_values(group_, own), early) ? 1 : 0;
   }
 
   std::int64_t compared() const override { return 1; }

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/hash.h"
+#include "ddprun/comm/group/all_gather_values.h"
 #include "ddprun/experiments/training/plugin_proof.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/proof/proof.h"
@@ -315,10 +315,7 @@ void RunProof::finish_scalars() {
 std::pair<std::size_t, std::string> RunProof::first_difference() {
   std::vector<std::string> own;
   for (const StepScalars& each : scalars_) own.push_back(to_text(each));
-  std::vector<std::vector<std::string>> all;
-  for (const std::string& text : group_.all_gather_object(nlohmann::json(own).dump())) {
-    all.push_back(nlohmann::json::parse(text));
-  }
+  const auto all = all_gather_values(group_, own);
   for (std::size_t step = 0; step < own.size(); ++step) {
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       if (all[rank][step] == all[0][step]) continue;
