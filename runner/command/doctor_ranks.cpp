@@ -68,7 +68,7 @@ Observation all_reduce(const WorldConfig& world) {
   const RankObserver observer = {
       [](const Progress&) {},
       [](int, const std::string&, const std::string& text) { spdlog::warn("{}", text); }};
-  const Outcome outcome = run_ranks(ranks, world.comm.timeout_s, body, signals, observer);
+  const Outcome outcome = run_ranks(world, body, signals, observer);
   if (outcome.status == Outcome::Status::ok && world.emulated()) {
     finding.text = fmt::format("right between {} processes that share a GPU", ranks);
   } else if (outcome.status == Outcome::Status::ok) {

@@ -5,8 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/comm/launch/rendezvous.h"
@@ -14,6 +18,7 @@
 #include "ddprun/rank/heap.h"
 #include "ddprun/rank/memory_limit.h"
 #include "runner/launch/joined_failure.h"
+#include "runner/launch/progress_watch.h"
 #include "runner/launch/uncaught.h"
 
 namespace ddprun {
@@ -44,6 +49,28 @@ Outcome not_started(const std::exception& error, std::int64_t world_size) {
   return {Outcome::Status::failed, Error(text).what(), 0, {}};
 }
 
+/// As long as it lives: a rank of a launch that was joined ends, and says so, if its own work does
+/// not get on. Nobody else can see it.
+class OwnProgress {
+ public:
+  OwnProgress(const LaunchBoard& board, int rank, double limit_s)
+      : thread_([&board, rank, limit_s](const std::stop_token& end) {
+          ProgressWatch watch(1, limit_s);
+          std::mutex mutex;
+          std::unique_lock lock(mutex);
+          std::condition_variable_any ended;
+          while (!ended.wait_for(lock, end, std::chrono::milliseconds(500), [] { return false; }) &&
+                 !end.stop_requested()) {
+            const RankStatus status = board.status(rank);
+            const std::int64_t now = now_ns();
+            if (watch.is_silent(0, status, now)) say_and_end(watch.error({status}, now));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
 }  // namespace
 
 Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
@@ -61,19 +88,20 @@ std::function<void(const Progress&)> Executor::shown_progress() {
   };
 }
 
-Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
-                               bool last) {
+Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id,
+                               const WorldConfig& world, bool last) {
   board_->attach(joined_->rank);
   LaunchBoard::PhaseWriter phases;
   const PhaseSubscription subscription(phases);
   // On gloo's thread; the others learn from it what this rank called.
-  const double limit_s = timeout_s + kAgreementS;
+  const double limit_s = world.comm.timeout_s + kAgreementS;
   say_uncaught([this, run_id, limit_s](const RankError& error) {
     const FailureReport failure = failure_of(*joined_, error, *board_);
     display_.message(agree_on_failure(*joined_, run_id, limit_s, failure).reason);
   });
   RankError error;
   try {
+    const OwnProgress progress(*board_, joined_->rank, world.progress_timeout_s);
     return {Outcome::Status::ok, {}, 0, body(*joined_, shown_progress())};
   } catch (...) {
     error = describe_current_exception();
@@ -91,8 +119,7 @@ Outcome Executor::run_forked(const RankBody& body, const WorldConfig& world) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
   try {
-    return run_ranks(static_cast<int>(world.size), world.comm.timeout_s, body, *signals_,
-                     {shown_progress(), on_log});
+    return run_ranks(world, body, *signals_, {shown_progress(), on_log});
   } catch (const std::exception& error) {
     return not_started(error, world.size);
   }
@@ -106,8 +133,8 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
     limit_memory(world.memory_limit_gb);
     return body(info, on_progress);
   };
-  Outcome outcome = joined_ ? run_in_place(limited, run_id, world.comm.timeout_s, last)
-                            : run_forked(limited, world);
+  Outcome outcome =
+      joined_ ? run_in_place(limited, run_id, world, last) : run_forked(limited, world);
   if (outcome.status == Outcome::Status::out_of_memory) {
     outcome.reason += "\n  hint: " + experiment.kind->words().memory_hint;
   }
@@ -148,7 +175,9 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
 Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
   // Between two steps rank 0 computes the whole batch, by slower kernels, and the others wait.
   Experiment experiment = run.experiment;
-  experiment.world.comm.timeout_s *= 4.0 * static_cast<double>(experiment.world.size);
+  const double longer = 4.0 * static_cast<double>(experiment.world.size);
+  experiment.world.comm.timeout_s *= longer;
+  experiment.world.progress_timeout_s *= longer;
   const RankBody body = [&](const RankInfo& info, const auto&) {
     const RunContext context{.info = info, .run_id = run_id};
     return experiment.kind->verify_rank(experiment, *run.registry, context);

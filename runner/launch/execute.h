@@ -47,7 +47,7 @@ class Executor {
   /// In ranks that it forks.
   Outcome run_forked(const RankBody& body, const WorldConfig& world);
   /// As the rank that this process is. If it fails, it asks the others how they failed.
-  Outcome run_in_place(const RankBody& body, const std::string& run_id, double timeout_s,
+  Outcome run_in_place(const RankBody& body, const std::string& run_id, const WorldConfig& world,
                        bool last);
 
   std::optional<RankInfo> joined_;

@@ -74,6 +74,33 @@ void log_through(EventWriter& writer) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
+
+/// Why a rank was killed. `memory_killed`: the kernel has killed a process for want of memory
+/// meanwhile.
+RankError describe_signal(int signal, bool memory_killed) {
+  const std::string name = signal_text(signal);
+  if (signal != SIGKILL) {
+    return {FailureKind::died,
+            {.what = "killed by signal " + name,
+             .got = "no error message",
+             .expected = kEndsByItself,
+             .hint = "it crashed, most likely in a plugin: run the debug or asan preset"}};
+  }
+  if (memory_killed) {
+    return {FailureKind::out_of_memory,
+            {.what = "killed by signal " + name + ", by the kernel, whose memory ran out",
+             .got = "the kernel counted a process that it killed for want of memory, which "
+                    "the ranks of a host share",
+             .expected = kEndsByItself}};
+  }
+  return {FailureKind::died,
+          {.what = "killed by signal " + name,
+           .got = "the kernel says nothing of memory that ran out",
+           .expected = kEndsByItself,
+           .hint = "who killed it? A user, a launcher or a container's limit can"}};
+}
+
 int run_body(const RankInfo& info, const RankBody& body, EventWriter& writer) {
   try {
     std::int64_t last_sent = 0;
@@ -148,6 +175,15 @@ RankError describe_current_exception() {
              .expected = "exceptions derived from std::exception",
              .hint = "a plugin of your own throws it"}};
   }
+}
+
+RankError describe_exit(int status, bool memory_killed) {
+  if (WIFSIGNALED(status)) return describe_signal(WTERMSIG(status), memory_killed);
+  return {FailureKind::died,
+          {.what = "ended before it was done",
+           .got = "exit status " + std::to_string(WEXITSTATUS(status)) + ", no error message",
+           .expected = kEndsByItself,
+           .hint = "something called exit() in it, perhaps a plugin"}};
 }
 
 std::string reason_of(const RankError& error, int rank, int world_size, pid_t process) {

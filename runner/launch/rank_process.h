@@ -53,6 +53,10 @@ struct RankFailure {
 /// Describes the exception in flight. Call it inside a catch block.
 RankError describe_current_exception();
 
+/// Why a rank ended that did not say so. `status`: waitpid()'s. `memory_killed`: the kernel has
+/// killed a process for want of memory meanwhile.
+RankError describe_exit(int status, bool memory_killed);
+
 /// The error as the run's reason: "rank 1 failed: ...". If the error has no place of its own, its
 /// place is its rank. `process` is the rank's process, named there unless it is 0.
 std::string reason_of(const RankError& error, int rank, int world_size, pid_t process = 0);

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/base/child_process.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/store_server.h"
 #include "runner/launch/late_rank.h"
 #include "runner/launch/memory_words.h"
+#include "runner/launch/progress_watch.h"
 
 namespace ddprun {
 
@@ -30,47 +30,14 @@ constexpr std::int64_t kSilenceGraceNs = 2'000'000'000;
 /// How often the parent looks at what its ranks do.
 constexpr std::int64_t kLookNs = 500'000'000;
 
-constexpr const char* kEndsByItself = "every rank ends by itself, and says how";
-
-/// Why a rank was killed. `memory_killed`: the kernel has killed a process for want of memory
-/// meanwhile.
-RankError describe_signal(int signal, bool memory_killed) {
-  const std::string name = signal_text(signal);
-  if (signal != SIGKILL) {
-    return {FailureKind::died,
-            {.what = "killed by signal " + name,
-             .got = "no error message",
-             .expected = kEndsByItself,
-             .hint = "it crashed, most likely in a plugin: run the debug or asan preset"}};
-  }
-  if (memory_killed) {
-    return {FailureKind::out_of_memory,
-            {.what = "killed by signal " + name + ", by the kernel, whose memory ran out",
-             .got = "the kernel counted a process that it killed for want of memory, which "
-                    "the ranks of a host share",
-             .expected = kEndsByItself}};
-  }
-  return {FailureKind::died,
-          {.what = "killed by signal " + name,
-           .got = "the kernel says nothing of memory that ran out",
-           .expected = kEndsByItself,
-           .hint = "who killed it? A user, a launcher or a container's limit can"}};
-}
-
-/// Why a rank ended that did not say so.
-RankError describe_exit(int status, bool memory_killed) {
-  if (WIFSIGNALED(status)) return describe_signal(WTERMSIG(status), memory_killed);
-  return {FailureKind::died,
-          {.what = "ended before it was done",
-           .got = "exit status " + std::to_string(WEXITSTATUS(status)) + ", no error message",
-           .expected = kEndsByItself,
-           .hint = "something called exit() in it, perhaps a plugin"}};
-}
-
 class Supervisor {
  public:
-  Supervisor(int world_size, double timeout_s, SignalWatch& signals, const RankObserver& observer)
-      : timeout_s_(timeout_s), signals_(signals), observer_(observer), board_(world_size) {}
+  Supervisor(const WorldConfig& world, SignalWatch& signals, const RankObserver& observer)
+      : timeout_s_(world.comm.timeout_s),
+        signals_(signals),
+        observer_(observer),
+        board_(static_cast<int>(world.size)),
+        progress_(board_.ranks(), world.progress_timeout_s) {}
 
   ~Supervisor() {
     signal_ranks(SIGKILL);
@@ -138,7 +105,9 @@ class Supervisor {
     poll(fds.data(), fds.size(), static_cast<int>(limit_ns / 1'000'000 + 1));
     // This process was stopped as well (Ctrl-Z): what its ranks did meanwhile is no fault of
     // theirs.
-    if (now_ns() - before_ns > limit_ns + kSilenceGraceNs) resumed_ns_ = now_ns();
+    if (now_ns() - before_ns <= limit_ns + kSilenceGraceNs) return;
+    resumed_ns_ = now_ns();
+    progress_.resume(resumed_ns_);
   }
 
   void handle_signals() {
@@ -253,17 +222,29 @@ class Supervisor {
     const std::int64_t now = now_ns();
     for (const Rank& rank : ranks_) {
       if (!rank.alive || rank.done || terminating() || grace_deadline_ns_ != 0) continue;
-      const auto waiting_since_ns = board_.status(rank.rank).waiting_since_ns;
+      const RankStatus status = board_.status(rank.rank);
       const auto lasts = [&](std::int64_t since_ns, std::int64_t at_most_ns) {
         return now - std::max(since_ns, resumed_ns_) > at_most_ns;
       };
       const bool stopped = rank.stopped_by != 0 && lasts(rank.stopped_ns, limit_ns);
-      const bool silent = waiting_since_ns && lasts(*waiting_since_ns, limit_ns + kSilenceGraceNs);
+      const bool silent =
+          status.waiting_since_ns && lasts(*status.waiting_since_ns, limit_ns + kSilenceGraceNs);
+      if (rank.stopped_by == 0 && progress_.is_silent(rank.rank, status, now)) {
+        own_fault_ = RankFailure{rank.rank, progress_.error(statuses(), now)};
+        terminate();
+        return;
+      }
       if (!stopped && !silent) continue;
       late_ = late_rank();
       if (!late_) own_fault_ = RankFailure{rank.rank, waits_too_long(rank)};
       terminate();
     }
+  }
+
+  std::vector<RankStatus> statuses() const {
+    std::vector<RankStatus> all;
+    for (const Rank& rank : ranks_) all.push_back(board_.status(rank.rank));
+    return all;
   }
 
   RankError waits_too_long(const Rank& rank) const {
@@ -358,6 +339,7 @@ class Supervisor {
   SignalWatch& signals_;
   const RankObserver& observer_;
   LaunchBoard board_;
+  ProgressWatch progress_;
   const std::int64_t memory_kills_before_ = kernel_memory_kills();
   std::vector<Rank> ranks_;
   std::optional<RankFailure> own_fault_;      ///< no peer explains it
@@ -372,9 +354,9 @@ class Supervisor {
 
 }  // namespace
 
-Outcome run_ranks(int world_size, double timeout_s, const RankBody& body, SignalWatch& signals,
+Outcome run_ranks(const WorldConfig& world, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer) {
-  return Supervisor(world_size, timeout_s, signals, observer).run(body);
+  return Supervisor(world, signals, observer).run(body);
 }
 
 }  // namespace ddprun

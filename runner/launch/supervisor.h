@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "ddprun/config/world_config.h"
 #include "runner/launch/rank_process.h"
 
 namespace ddprun {
@@ -35,9 +36,10 @@ struct RankObserver {
 /// others waited for, if it can be told. On return no rank is left, whatever happened. If this
 /// process is killed, the kernel kills the ranks.
 ///
-/// Ranks wait for one another for `timeout_s` seconds at most. The run ends within a few seconds
-/// more if a rank is stopped, or waits longer than that. A rank's own work has no limit.
-Outcome run_ranks(int world_size, double timeout_s, const RankBody& body, SignalWatch& signals,
+/// Ranks wait for one another for world.comm.timeout_s seconds at most. The run ends within a few
+/// seconds more if a rank is stopped, or waits longer than that. A rank's own work is limited by
+/// world.progress_timeout_s (ProgressWatch).
+Outcome run_ranks(const WorldConfig& world, const RankBody& body, SignalWatch& signals,
                   const RankObserver& observer);
 
 }  // namespace ddprun

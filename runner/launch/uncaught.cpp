@@ -59,7 +59,7 @@ RankError error_of(const std::string& words) {
 
 /// What reaches the end of the process where memory is at its limit is of it, whatever it says, if
 /// it could be said at all. To say it takes more of it.
-[[noreturn]] void say_and_end(RankError (*error)()) {
+[[noreturn]] void say_and_end_as(const std::function<RankError()>& error) {
   static std::atomic_flag entered;
   while (entered.test_and_set()) ::pause();  // the first one speaks
   const bool memory = at_memory_limit();
@@ -71,16 +71,20 @@ RankError error_of(const std::string& words) {
 }
 
 [[noreturn]] void on_terminate() {
-  say_and_end([] { return error_of(words_of_current_exception()); });
+  say_and_end_as([] { return error_of(words_of_current_exception()); });
 }
 
 /// OpenMP calls exit() if it cannot start a thread.
 void on_exit() {
   if (!at_memory_limit()) return;  // whoever waits for this process says how it ended
-  say_and_end([] { return RankError{.text = {.got = "exit() was called"}}; });
+  say_and_end_as([] { return RankError{.text = {.got = "exit() was called"}}; });
 }
 
 }  // namespace
+
+void say_and_end(const RankError& error) {
+  say_and_end_as([&error] { return error; });
+}
 
 void say_uncaught(std::function<void(const RankError&)> say) {
   listener() = std::move(say);

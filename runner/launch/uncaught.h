@@ -12,4 +12,7 @@ namespace ddprun {
 /// ends with kExitFailed.
 void say_uncaught(std::function<void(const RankError&)> say);
 
+/// Ends this process in the same way, for `error`. Any thread may call it.
+[[noreturn]] void say_and_end(const RankError& error);
+
 }  // namespace ddprun

@@ -209,6 +209,18 @@ void expect_different_calls(const std::string& fault, const std::string& backend
 
 bool listens(int port) { return connection_to(port).get() >= 0; }
 
+TEST(JoinedLaunch, ARankThatHangsInItsOwnWorkEndsByItself) {
+  Launch launch(1);
+  launch.free_port();
+  DdprunProcess& rank =
+      launch.start(0, {"one.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted",
+                       "--set", "strategy={name: planted, fault: hang, first: 1}", "--set",
+                       "world.progress_timeout_s=1.5"});
+  EXPECT_EQ(rank.wait(60), 1) << rank.err();
+  EXPECT_THAT(rank.err(), AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
+                                HasSubstr("in synchronize of step 1")));
+}
+
 TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {
   Launch two(2), three(3);
   two.free_port();

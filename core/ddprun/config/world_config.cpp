@@ -19,6 +19,10 @@ void declare_options(Options& o, WorldConfig& c) {
            "of the private memory that a rank takes once it has started, in 1e9 bytes; 0: none "
            "(cpu)",
            {.min = 0, .max = 1e6});
+  o.option("progress_timeout_s", &c.progress_timeout_s,
+           "seconds in which a rank's own work begins or ends nothing (a phase, a call) before the "
+           "run ends; at least 20 times the longest such silence so far; 0: no limit",
+           {.min = 0, .max = 1e6});
   declare_options(o, c.comm);
 }
 

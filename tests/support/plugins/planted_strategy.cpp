@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -59,6 +61,7 @@ enum class Fault {
   work_later,
   work_always,
   sleep,
+  hang,
   ready_twice,
   ready_too_early,
   ready_before_reduced,
@@ -110,6 +113,7 @@ constexpr auto choice_names(Fault) {
                     "work_later",
                     "work_always",
                     "sleep",
+                    "hang",
                     "ready_twice",
                     "ready_too_early",
                     "ready_before_reduced",
@@ -183,6 +187,7 @@ class Planted final : public Strategy, public UnitListener {
     } else if (!wrong(Fault::no_update)) {
       update_whole();
     }
+    while (wrong(Fault::hang)) ::pause();
     if (wrong(Fault::sleep)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (wrong(Fault::work_later)) compute_for(std::chrono::milliseconds(20));
     if (wrong(Fault::work_always) && !worker_.joinable()) compute_for(std::chrono::hours(1));

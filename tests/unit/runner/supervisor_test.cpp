@@ -33,7 +33,7 @@ struct Seen {
 };
 
 Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body,
-                  Seen* seen = nullptr, double timeout_s = 60) {
+                  Seen* seen = nullptr, double timeout_s = 60, double progress_timeout_s = 600) {
   SignalWatch signals;
   const RankObserver observer{
       [&](const Progress& p) {
@@ -46,7 +46,11 @@ Outcome supervise(int ranks, const std::function<nlohmann::json(int rank)>& body
     on_progress({1, 2, "loss nan"});
     return body(info.rank);
   };
-  return run_ranks(ranks, timeout_s, rank_body, signals, observer);
+  WorldConfig world;
+  world.size = ranks;
+  world.comm.timeout_s = timeout_s;
+  world.progress_timeout_s = progress_timeout_s;
+  return run_ranks(world, rank_body, signals, observer);
 }
 
 TEST(Supervisor, ReturnsTheResultOfRankZero) {
@@ -293,7 +297,7 @@ TEST(Supervisor, AWaitWithoutEndIsEnded) {
   EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(5500));
 }
 
-TEST(Supervisor, OwnWorkHasNoLimit) {
+TEST(Supervisor, OwnWorkMayTakeLongerThanAWait) {
   const Outcome outcome = supervise(
       2,
       [](int rank) -> nlohmann::json {
@@ -301,6 +305,51 @@ TEST(Supervisor, OwnWorkHasNoLimit) {
         return rank;
       },
       nullptr, 0.2);
+  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
+}
+
+TEST(Supervisor, RanksThatAllHangInTheirOwnWorkAreEnded) {
+  const auto begin = Clock::now();
+  const Outcome outcome = supervise(
+      2,
+      [](int rank) -> nlohmann::json {
+        const PhaseScope forward(Phase::forward);
+        LaunchBoard::announce(2, "barrier", 0, "step");
+        sleep_ms(60'000);
+        return rank;
+      },
+      nullptr, 60, 1);
+  EXPECT_THAT(outcome.reason,
+              MatchesRegex("rank 0 failed: its own work does not get on\n"
+                           "  where: rank 0 of 2, process [0-9]+\n"
+                           "  got: rank 0 in forward for [12] s, 1 calls begun; rank 1 in forward "
+                           "for [12] s, 1 calls begun\n"
+                           "  expected: a phase or a call that begins or ends within 1 s\n"
+                           "  hint: .*progress_timeout_s.*"));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8));
+}
+
+TEST(Supervisor, ALongSilenceThatEndedRaisesTheLimit) {
+  const Outcome outcome = supervise(
+      1,
+      [](int rank) -> nlohmann::json {
+        sleep_ms(800);  // below the limit
+        LaunchBoard::announce(1, "barrier", 0, "step");
+        sleep_ms(2500);  // above it, and no more than 20 times what was before
+        return rank;
+      },
+      nullptr, 60, 1.5);
+  EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
+}
+
+TEST(Supervisor, WithoutALimitOfProgressOwnWorkGoesOn) {
+  const Outcome outcome = supervise(
+      1,
+      [](int rank) -> nlohmann::json {
+        sleep_ms(1500);
+        return rank;
+      },
+      nullptr, 60, 0);
   EXPECT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
 }
 

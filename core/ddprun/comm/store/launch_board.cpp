@@ -93,6 +93,7 @@ struct LaunchBoard::Slot {
   std::atomic<std::int64_t> wait_begin_ns;
   std::atomic<std::int64_t> progress_ns;
   std::atomic<std::uint64_t> calls;
+  std::atomic<std::uint64_t> signs;
   Entry entries[kKept];
 };
 
@@ -130,6 +131,7 @@ void LaunchBoard::attach(int rank) {
   own.wait_begin_ns = 0;
   own.progress_ns = 0;
   own.calls = 0;
+  own.signs = 0;
   for (Slot::Entry& entry : own.entries) entry.number = 0;
   own_board = this;
   own_rank = rank;
@@ -158,6 +160,7 @@ RankStatus LaunchBoard::status(int rank) const {
   const std::uint64_t calls = from.calls;
   if (const auto last = call(rank, calls)) status.last = *last;
   status.last.number = calls;
+  status.signs = from.signs;
   return status;
 }
 
@@ -184,6 +187,7 @@ LaunchBoard::Wait::Wait() {
   Slot& own = own_board->slot(own_rank);
   if (own.waits == 0) own.wait_begin_ns = now_ns();
   ++own.waits;  // last: who sees it finds the time
+  ++own.signs;
 }
 
 LaunchBoard::Wait::~Wait() {
@@ -195,16 +199,21 @@ void LaunchBoard::PhaseWriter::begin(Phase phase) {
   Slot& own = own_board->slot(own_rank);
   own.phase = to_string(phase);
   if (phase == Phase::step) ++own.steps;
+  ++own.signs;
 }
 
 void LaunchBoard::PhaseWriter::end(Phase phase) {
   if (own_board == nullptr) return;
   Slot& own = own_board->slot(own_rank);
   own.phase = own.steps == 0 ? kCheck : phase == Phase::step ? kAfterStep : to_string(Phase::step);
+  ++own.signs;
 }
 
 void LaunchBoard::note_progress() {
-  if (own_board != nullptr) own_board->slot(own_rank).progress_ns = now_ns();
+  if (own_board == nullptr) return;
+  Slot& own = own_board->slot(own_rank);
+  own.progress_ns = now_ns();
+  ++own.signs;
 }
 
 void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
@@ -218,6 +227,7 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
   // Sequentially consistent: of two ranks one at least sees the other's call.
   entry.number = call.number;
   own.calls = call.number;
+  ++own.signs;
   for (int peer = 0; peer < size; ++peer) {
     const auto other = own_board->call(peer, call.number);
     if (!other || same_call(call, *other)) continue;

@@ -45,6 +45,8 @@ struct RankStatus {
   /// own work.
   std::optional<std::int64_t> waiting_since_ns;
   CollectiveCall last;
+  /// Rises whenever a phase begins or ends, a call begins, a collective ends, or a wait begins.
+  std::uint64_t signs = 0;
 };
 
 /// Made by the parent before it forks, so a rank that is stopped or hangs can be read all the same.

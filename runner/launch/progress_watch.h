@@ -1,0 +1,43 @@
+// Whether ranks still get on: what ends a run whose ranks all hang in their own work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddprun/comm/store/launch_board.h"
+#include "runner/launch/rank_process.h"
+
+namespace ddprun {
+
+/// Hears of each rank as long as it does its own work. Its limit rises with the longest silence
+/// that ended, so a large model's slow step does not end its run.
+class ProgressWatch {
+ public:
+  /// `limit_s`: world.progress_timeout_s; 0: none.
+  ProgressWatch(int ranks, double limit_s);
+
+  /// The rank is as `status` says at `now_ns`. Returns whether it was silent for too long: it waits
+  /// for nobody, and gave no sign.
+  bool is_silent(int rank, const RankStatus& status, std::int64_t now_ns);
+  /// This process was stopped until now, and its ranks perhaps too.
+  void resume(std::int64_t now_ns);
+  /// What is said of a silent rank. `statuses`: of all ranks that are watched.
+  RankError error(const std::vector<RankStatus>& statuses, std::int64_t now_ns) const;
+
+ private:
+  struct Heard {
+    std::uint64_t signs = 0;
+    std::int64_t since_ns = 0;
+    bool works = false;  ///< its own work: it waits for nobody
+  };
+
+  std::int64_t limit_ns() const;
+
+  const std::int64_t least_ns_;
+  std::int64_t longest_ns_ = 0;  ///< silence that ended
+  std::vector<Heard> ranks_;
+};
+
+}  // namespace ddprun
