@@ -228,7 +228,7 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
   entry.number = call.number;
   own.calls = call.number;
   ++own.signs;
-  for (int peer = 0; peer < size; ++peer) {
+  for (const int peer : {(own_rank + 1) % size, (own_rank + size - 1) % size}) {
     const auto other = own_board->call(peer, call.number);
     if (!other || same_call(call, *other)) continue;
     throw different_calls_error(own_board->status(own_rank).phase, own_rank, call, peer, *other);

@@ -83,10 +83,10 @@ class LaunchBoard {
     void begin(Phase phase) override;
     void end(Phase phase) override;
   };
-  /// Publishes the next call of this process's rank, and compares it with the same call of each
-  /// rank that has made it. Throws CommError if they differ, before anything is sent. Of `size`
-  /// ranks; does nothing if the board has another number, or if there is none. One thread at a time
-  /// may call it.
+  /// Publishes the next call of this process's rank, and compares it with the same call of the
+  /// ranks beside it, in a ring, that have made it: if neighbours agree, all do. Throws CommError
+  /// if they differ, before anything is sent. Of `size` ranks; does nothing if the board has
+  /// another number, or if there is none. One thread at a time may call it.
   static void announce(int size, std::string_view kind, std::int64_t bytes, std::string_view label);
   /// A collective of this process's rank has ended. Any thread may call it.
   static void note_progress();
