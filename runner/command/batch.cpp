@@ -222,7 +222,11 @@ class Batch {
       row.reason = outcome.reason;
       return;
     }
-    finish_row(row, outcome);
+    if (executor_.reports() || outcome.status != Outcome::Status::ok) {
+      finish_row(row, outcome);
+    } else {
+      row.status = RowStatus::ok;  // rank 0 has what all found, and judges
+    }
     failed_in_joined_launch_ =
         executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
     if (executor_.reports()) {  // on disk before it is said, so that nothing takes it back

@@ -66,7 +66,8 @@ void finish_row(Row& row, const Outcome& outcome) {
   }
   try {
     for (const nlohmann::json& rank : outcome.result) {
-      row.ranks.push_back(rank_result_from_json(rank, *row.kind));
+      const auto parsed = nlohmann::json::parse(rank.get_ref<const std::string&>());
+      row.ranks.push_back(rank_result_from_json(parsed, *row.kind));
     }
     if (stopped_by_proof(row)) return;
     const RunStatistics checked(row);

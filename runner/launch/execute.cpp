@@ -162,12 +162,7 @@ Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int
                              .launch_ns = launch_ns,
                              .folder = folder,
                              .on_progress = on_progress};
-    json ranks = json::array();
-    for (const RankResult& result :
-         run.experiment.kind->run_rank(run.experiment, *run.registry, context)) {
-      ranks.push_back(to_json(result));
-    }
-    return ranks;
+    return json(run.experiment.kind->run_rank(run.experiment, *run.registry, context));
   };
   return execute(run.experiment, body, run_id, last);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/report/result_folder.h"
 #include "runner/report/table_lines.h"
 
 namespace ddprun {
@@ -11,7 +12,7 @@ namespace ddprun {
 /// There is one line for each row, rank and step; warm-up steps are marked. There is one column for
 /// each measured quantity of the rows' kinds; a cell is empty if a row or a sample has no such
 /// value.
-std::string steps_csv(const std::vector<Row>& rows);
+void write_steps_csv(const std::vector<Row>& rows, const TextSink& sink);
 
 /// One line for each run that was measured and each quantity of its kind that has a figure: the
 /// figure, and, of a quantity that has a value in each step, mean, standard deviation (n - 1),

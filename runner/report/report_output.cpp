@@ -17,8 +17,11 @@ std::string report_output(ReportFormat format, const ResultContext& context,
       return report_markdown(context, table);
     case ReportFormat::csv:
       return summary_csv(table);
-    case ReportFormat::json:
-      return json_text(result_json(context, table), 1) + "\n";
+    case ReportFormat::json: {
+      std::string text;
+      write_result_json(context, table, [&text](std::string_view part) { text += part; });
+      return text;
+    }
   }
   std::string out = terminal_report(table, terminal);
   const TextTable memory = with_memory ? memory_table(table) : TextTable();

@@ -74,23 +74,30 @@ std::string memory_markdown(const TableLines& lines, const std::vector<std::stri
 
 }  // namespace
 
-json result_json(const ResultContext& context, const TableLines& table) {
+void write_result_json(const ResultContext& context, const TableLines& table,
+                       const TextSink& sink) {
   const std::vector<Row>& rows = table.rows();
   const auto environment = environment_of(context, rows);
-  json out = {{"schema_version", kResultSchemaVersion},
-              {"ddprun_version", DDPRUN_VERSION},
-              {"name", context.name},
-              {"time", context.time},
-              {"command_line", context.command_line},
-              {"environment", std::map(environment.begin(), environment.end())},
-              {"rows", json::array()},
-              {"table", table_json(table)},
-              {"findings", json::array()}};
-  for (const Row& row : rows) out["rows"].push_back(to_json(row));
+  json findings = json::array();
   for (const Finding& finding : findings_of(table)) {
-    if (!finding.value.is_null()) out["findings"].push_back(finding.value);
+    if (!finding.value.is_null()) findings.push_back(finding.value);
   }
-  return out;
+  const json head = {{"schema_version", kResultSchemaVersion},
+                     {"ddprun_version", DDPRUN_VERSION},
+                     {"name", context.name},
+                     {"time", context.time},
+                     {"command_line", context.command_line},
+                     {"environment", std::map(environment.begin(), environment.end())},
+                     {"table", table_json(table)},
+                     {"findings", std::move(findings)}};
+  const std::string text = json_text(head, 1);
+  sink(text.substr(0, text.rfind("\n}")));
+  sink(",\n \"rows\": [");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    sink(i == 0 ? "\n  " : ",\n  ");
+    write_row_json(rows[i], sink);
+  }
+  sink("\n ]\n}\n");
 }
 
 std::string report_markdown(const ResultContext& context, const TableLines& table) {
@@ -137,20 +144,21 @@ void write_row(ResultFolder& folder, const ResultContext& context, std::size_t n
                const Row& row) {
   const std::vector<Row> rows = {row};
   folder.write(fmt::format("{}/{:02}.json", kRowsFolder, number),
-               json_text(result_json(context, TableLines(rows)), 1) + "\n");
+               [&](const TextSink& sink) { write_result_json(context, TableLines(rows), sink); });
   folder.show();
 }
 
 fs::path write_result(ResultFolder& folder, const ResultContext& context,
                       const std::vector<Row>& rows) {
   const TableLines table(rows);
-  folder.write("result.json",
-               json_text(result_json(context, table), 1) + "\n");  // first: it has everything
+  folder.write("result.json", [&](const TextSink& sink) {  // first: it has everything
+    write_result_json(context, table, sink);
+  });
   folder.write("experiment.yaml", context.yaml);
   for (std::size_t i = 0; i < context.resolved_yaml.size(); ++i) {
     folder.write(fmt::format("resolved/{:02}.yaml", i + 1), context.resolved_yaml[i]);
   }
-  folder.write("steps.csv", steps_csv(rows));
+  folder.write("steps.csv", [&](const TextSink& sink) { write_steps_csv(rows, sink); });
   folder.write("summary.csv", summary_csv(table));
   folder.write("summary.tex", summary_latex(context, table));
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -15,7 +15,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 10;
+inline constexpr int kResultSchemaVersion = 11;
 
 /// What all rows of a result have in common.
 struct ResultContext {
@@ -28,7 +28,8 @@ struct ResultContext {
   std::vector<std::string> columns = {};   ///< ReportConfig::columns
 };
 
-nlohmann::json result_json(const ResultContext& context, const TableLines& table);
+/// result.json: a line for each row, and each rank's samples as lists.
+void write_result_json(const ResultContext& context, const TableLines& table, const TextSink& sink);
 std::string summary_markdown(const ResultContext& context, const TableLines& table);
 /// The table and its sentences, which it holds.
 std::string report_markdown(const ResultContext& context, const TableLines& table);

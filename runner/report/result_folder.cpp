@@ -28,6 +28,7 @@ namespace {
 constexpr const char* kHiddenPrefix = ".unfinished-";
 /// How often a folder is created that other runs remove.
 constexpr int kTries = 100;
+constexpr std::size_t kWrittenAtOnce = 1 << 20;
 
 /// Then follows the writer's process id, which says nothing to another host of the file system.
 std::string hidden_on_this_host() {
@@ -51,10 +52,20 @@ void sync_to_disk(const fs::path& path) {
 }
 
 /// Returns 0, or the error number of what failed.
-int write_file(const fs::path& path, const std::string& text) {
+int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return errno;
-  const int error = write_all(file.get(), text);
+  std::string unwritten;
+  int error = 0;
+  const auto flush = [&] {
+    if (error == 0) error = write_all(file.get(), unwritten);
+    unwritten.clear();
+  };
+  tell([&](std::string_view part) {
+    unwritten += part;
+    if (unwritten.size() >= kWrittenAtOnce) flush();
+  });
+  flush();
   return error == 0 && fsync(file.get()) != 0 ? errno : error;
 }
 
@@ -129,13 +140,18 @@ ResultFolder::~ResultFolder() {
 }
 
 void ResultFolder::write(const std::string& relative, const std::string& text) {
+  write(relative, [&text](const TextSink& sink) { sink(text); });
+}
+
+void ResultFolder::write(const std::string& relative,
+                         const std::function<void(const TextSink&)>& tell) {
   const fs::path target = path(relative);
   const fs::path folder = target.parent_path();
   const fs::path partial = folder / ("." + target.filename().string());
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) throw_cannot_write(target, failure.message());
-  int error = write_file(partial, text);
+  int error = write_file(partial, tell);
   if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
   if (error != 0) {
     fs::remove(partial, failure);

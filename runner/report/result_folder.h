@@ -2,9 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
+
+/// Takes the next part of a text that is never whole in memory.
+using TextSink = std::function<void(std::string_view)>;
 
 /// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
 /// renames it. If it was never shown, the destructor removes it and every folder that this object
@@ -23,6 +28,8 @@ class ResultFolder {
   /// Writes a file ("resolved/01.yaml") to the disk itself. A file of that name is replaced as a
   /// whole, or not at all. Throws Error.
   void write(const std::string& relative, const std::string& text);
+  /// The text that `tell` gives to the sink, part by part.
+  void write(const std::string& relative, const std::function<void(const TextSink&)>& tell);
   /// Removes a file or a folder with all that is in it, if it is there.
   void remove(const std::string& relative);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ddprun/base/json.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/plain_json.h"
 #include "ddprun/result/run_load.h"
@@ -63,20 +64,23 @@ void for_plain_fields(AnyRow& row, const Visit& visit) {
 
 }  // namespace
 
-json to_json(const Row& row) {
-  json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())},
-              {"ranks", json::array()}};
+void write_row_json(const Row& row, const TextSink& sink) {
+  json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())}};
   for_plain_fields(row, [&out](const char* key, const auto& field) { out[key] = field; });
-  for (const RankResult& rank : row.ranks) {
-    out["ranks"].push_back(to_json(rank));
-    out["ranks"].back().erase("topology");  // a file of its own
-  }
   if (row.measured()) {
     out["statistics"] = to_json(RunStatistics(row));
     out["proof"] = summarize_proof(row);
     out["load"] = to_json(load_of(row));
   }
-  return out;
+  std::string text = json_text(out);
+  text.back() = ',';  // the ranks go on
+  sink(text + "\"ranks\":[");
+  for (std::size_t i = 0; i < row.ranks.size(); ++i) {
+    json rank = to_json(row.ranks[i]);
+    rank.erase("topology");  // a file of its own
+    sink((i == 0 ? "" : ",") + json_text(rank));
+  }
+  sink("]}");
 }
 
 Row row_from_json(const json& in) {

@@ -9,6 +9,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/result/run.h"
+#include "runner/report/result_folder.h"
 
 namespace ddprun {
 
@@ -54,9 +55,9 @@ void judge(Row& row);
 /// The kinds of the rows, in order of appearance.
 std::vector<const ExperimentKind*> kinds_of(const std::vector<Row>& rows);
 
-/// The row as it stands in result.json, with statistics and proof. Reading does not use these: they
-/// are computed anew.
-nlohmann::json to_json(const Row& row);
+/// The row as it stands in result.json, on one line, with statistics and proof. Reading does not
+/// use these: they are computed anew. Of the ranks one at a time is in memory as text.
+void write_row_json(const Row& row, const TextSink& sink);
 /// Throws Error or nlohmann::json::exception.
 Row row_from_json(const nlohmann::json& json);
 

@@ -181,6 +181,9 @@ class Ddprun(Side):
             result = json.loads((Path(folder) / "bench/latest/result.json").read_text())
         row = result["rows"][0]
         ranks = [{key: rank[key] for key in self.kept if key in rank} for rank in row["ranks"]]
+        for rank in ranks:  # a sample each, as the peer has them
+            columns = rank["samples"]
+            rank["samples"] = [dict(zip(columns, values)) for values in zip(*columns.values())]
         return {"ranks": ranks, "proof": row["proof"], "experiment": self.experiment, "environment": result["environment"],
                 "other_cpus": others}
 

@@ -136,7 +136,7 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
   ASSERT_EQ(run.status, 0) << run.err;
   const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
   const auto last_loss = [](const json& row) {
-    return row["ranks"][0]["samples"].back()["loss"].get<double>();
+    return row["ranks"][0]["samples"]["loss"].back().get<double>();
   };
   const double exact = last_loss(result["rows"][0]);
   for (const json& row : result["rows"]) {
@@ -157,9 +157,9 @@ TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
   ASSERT_EQ(run.status, 0) << run.err;
   const json row = json::parse(read_file(only_result(folder, "gpu") / "result.json"))["rows"][0];
   EXPECT_EQ(row["proof"]["status"], "passed");
-  const json& samples = row["ranks"][0]["samples"];
-  EXPECT_TRUE(samples.front()["skipped"].get<bool>());
-  EXPECT_FALSE(samples.back()["skipped"].get<bool>());
+  const json& skipped = row["ranks"][0]["samples"]["skipped"];
+  EXPECT_TRUE(skipped.front().get<bool>());
+  EXPECT_FALSE(skipped.back().get<bool>());
 }
 
 }  // namespace

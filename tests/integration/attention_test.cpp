@@ -39,7 +39,7 @@ TEST(AttentionExperiment, ASweepOverAttentionsIsATableWithItsProof) {
   const json& last = result["rows"][5];
   EXPECT_EQ(last["kind"], "attention");
   EXPECT_EQ(last["statistics"]["time_ms"]["count"], 5);
-  EXPECT_EQ(last["ranks"][0]["samples"].size(), 6u) << "every sample, warm-up included";
+  EXPECT_EQ(last["ranks"][0]["samples"]["step"].size(), 6u) << "every sample, warm-up included";
   EXPECT_LT(last["statistics"]["error"]["median"], 2e-5);
   const auto file = [&](const char* name) {
     return read_file(only_result(folder, "lengths") / name);

@@ -46,9 +46,9 @@ TEST(Declared, IsWhatTheTableSays) {
     const json& loss = row["statistics"]["validation_loss"];
     EXPECT_NEAR(loss["first"], 5.55, 0.3);  // ln 256
     EXPECT_TRUE(loss["last"].is_number());
-    const json& samples = row["ranks"][0]["samples"];
-    EXPECT_TRUE(samples[0]["validation_loss"].is_null());
-    EXPECT_TRUE(samples[1]["validation_loss"].is_number());
+    const json& losses = row["ranks"][0]["samples"]["validation_loss"];
+    EXPECT_TRUE(losses[0].is_null());
+    EXPECT_TRUE(losses[1].is_number());
   }
 }
 

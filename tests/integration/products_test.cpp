@@ -57,11 +57,11 @@ TEST_P(ForcedProducts, TrainAsFloat32DoesAndStandInTheResult) {
   for (const json& rank : result["rows"][0]["ranks"]) EXPECT_EQ(rank["products"], path);
 
   ASSERT_EQ(path == "float32" ? 0 : train("float32").status, 0);
-  const json wide = result_of("float32")["rows"][0]["ranks"][0]["samples"];
-  const json samples = result["rows"][0]["ranks"][0]["samples"];
-  ASSERT_EQ(samples.size(), wide.size());
-  for (std::size_t step = 0; step < samples.size(); ++step) {
-    EXPECT_NEAR(samples[step]["loss"].get<double>(), wide[step]["loss"].get<double>(), 0.005);
+  const json wide = result_of("float32")["rows"][0]["ranks"][0]["samples"]["loss"];
+  const json losses = result["rows"][0]["ranks"][0]["samples"]["loss"];
+  ASSERT_EQ(losses.size(), wide.size());
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(losses[step].get<double>(), wide[step].get<double>(), 0.005);
   }
 }
 

@@ -69,11 +69,12 @@ class RunnableKind : public ExperimentKind {
   virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
 
   /// Runs the experiment as this rank in this process. Returns the results of all ranks, in rank
-  /// order, on every rank. If a check before the first step failed, no step runs: the results have
-  /// the checks and no samples. Throws ddprun::Error.
-  virtual std::vector<RankResult> run_rank(const Experiment& experiment,
-                                           const PluginRegistry& registry,
-                                           const RunContext& context) const = 0;
+  /// order, each as the JSON of a RankResult, on rank 0; on the others nothing. If a check before
+  /// the first step failed, no step runs: the results have the checks and no samples. Throws
+  /// ddprun::Error.
+  virtual std::vector<std::string> run_rank(const Experiment& experiment,
+                                            const PluginRegistry& registry,
+                                            const RunContext& context) const = 0;
 
   /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if
   /// parameters cannot be compared.

@@ -38,9 +38,9 @@ class ConnectedRank {
   /// measuring_begins() and measuring_ends() do, and the progress.
   void sample_done(const Sample& sample);
 
-  /// Adds the peaks of memory and the device's facts; returns the results of all ranks, in rank
-  /// order, on every rank; then disconnects. Call it when nothing uses group() any more.
-  std::vector<RankResult> finish();
+  /// Adds the peaks of memory and the device's facts; returns on rank 0 the results of all ranks,
+  /// in rank order, as JSON; then disconnects. Call it when nothing uses group() any more.
+  std::vector<std::string> finish();
 
  private:
   const Experiment& experiment_;

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
-#include "ddprun/comm/group/process_group.h"
 #include "ddprun/result/plain_json.h"
 
 namespace ddprun {
@@ -104,9 +103,7 @@ void for_plain_fields(Result& result, const Visit& visit) {
 RankResult parse(const json& in, const ExperimentKind& kind) {
   RankResult result;
   for_plain_fields(result, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
-  for (const json& sample : in.at("samples")) {
-    result.samples.push_back(sample_from_json(sample, kind));
-  }
+  result.samples = samples_from_json(in.at("samples"), kind);
   result.parameter_hash = from_hex(in.at("parameter_hash"));
   result.memory_phases = phases_from_json(in.at("memory_phases"));
   read_device(in, result);
@@ -116,11 +113,10 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
 }  // namespace
 
 json to_json(const RankResult& result) {
-  json out = {{"samples", json::array()},
+  json out = {{"samples", samples_to_json(result.samples)},
               {"parameter_hash", fmt::format("{:x}", result.parameter_hash)},
               {"memory_phases", phases_to_json(result)}};
   for_plain_fields(result, [&out](const char* key, const auto& field) { out[key] = field; });
-  for (const Sample& sample : result.samples) out["samples"].push_back(to_json(sample));
   add_device(out, result);
   return out;
 }
@@ -135,15 +131,6 @@ RankResult rank_result_from_json(const json& in, const ExperimentKind& kind) {
                  .expected = fmt::format("the result of a rank of kind {}", kind.name()),
                  .hint = kOtherVersion});
   }
-}
-
-std::vector<RankResult> gather_results(ProcessGroup& group, const RankResult& result,
-                                       const ExperimentKind& kind) {
-  std::vector<RankResult> results;
-  for (const std::string& text : group.all_gather_object(to_json(result).dump())) {
-    results.push_back(rank_result_from_json(json::parse(text), kind));
-  }
-  return results;
 }
 
 }  // namespace ddprun

@@ -16,8 +16,6 @@
 
 namespace ddprun {
 
-class ProcessGroup;
-
 /// What the allocator counted in one phase: bytes at its end, peaks and retries within it. On the
 /// CPU only allocated_bytes and peak_allocated_bytes are set.
 struct PhaseMemory {
@@ -88,9 +86,5 @@ nlohmann::json to_json(const RankResult& result);
 /// `kind` is that of the experiment; the samples have its quantities. Throws Error if a field is
 /// missing or of another type.
 RankResult rank_result_from_json(const nlohmann::json& json, const ExperimentKind& kind);
-
-/// The results of all ranks of the group, in rank order, on every rank. All ranks call it.
-std::vector<RankResult> gather_results(ProcessGroup& group, const RankResult& result,
-                                       const ExperimentKind& kind);
 
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -59,17 +60,29 @@ double value_from_json(const Quantity& quantity, const json& in) {
   return 0;
 }
 
+/// Of all NaNs the one that no arithmetic gives: a sample may well hold another.
+constexpr std::uint64_t kAbsent = 0x7ff8'0000'dd9a'0b5e;
+
+bool is_absent(double value) { return std::bit_cast<std::uint64_t>(value) == kAbsent; }
+
 }  // namespace
 
-Sample::Sample(const ExperimentKind& kind) : kind_(&kind), values_(kind.quantities().size()) {
+Sample::Sample(const ExperimentKind& kind)
+    : kind_(&kind), values_(kind.quantities().size(), std::bit_cast<double>(kAbsent)) {
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.measured() && !quantity.optional) values_[quantity.index] = 0;
   }
 }
 
 double& Sample::operator[](const Quantity& quantity) {
-  std::optional<double>& value = values_[quantity.index];
-  return value ? *value : value.emplace(0);
+  double& value = values_[quantity.index];
+  if (is_absent(value)) value = 0;
+  return value;
+}
+
+std::optional<double> Sample::find(const Quantity& quantity) const {
+  const double value = values_[quantity.index];
+  return is_absent(value) ? std::nullopt : std::optional(value);
 }
 
 std::string Sample::text(const Quantity& quantity) const {
@@ -81,27 +94,47 @@ std::string Sample::text(const Quantity& quantity) const {
   return quantity.unit == "ms" ? fmt::format("{:.6f}", *value) : fmt::format("{}", *value);
 }
 
-json to_json(const Sample& sample) {
-  json out = {{"step", sample.step}, {"warmup", sample.warmup}};
-  for (const Quantity& quantity : sample.kind().quantities()) {
+json samples_to_json(const std::vector<Sample>& samples) {
+  json out = {{"step", json::array()}, {"warmup", json::array()}};
+  for (const Sample& sample : samples) {
+    out["step"].push_back(sample.step);
+    out["warmup"].push_back(sample.warmup);
+  }
+  if (samples.empty()) return out;
+  for (const Quantity& quantity : samples.front().kind().quantities()) {
     if (!quantity.measured()) continue;
-    const std::optional<double> value = sample.find(quantity);
-    out[quantity.key] = value ? value_json(quantity, *value) : json(nullptr);
+    json& values = out[quantity.key] = json::array();
+    for (const Sample& sample : samples) {
+      const std::optional<double> value = sample.find(quantity);
+      values.push_back(value ? value_json(quantity, *value) : json(nullptr));
+    }
   }
   return out;
 }
 
-Sample sample_from_json(const json& in, const ExperimentKind& kind) {
-  Sample sample(kind);
-  in.at("step").get_to(sample.step);
-  in.at("warmup").get_to(sample.warmup);
+std::vector<Sample> samples_from_json(const json& in, const ExperimentKind& kind) {
+  std::vector<Sample> samples(in.at("step").size(), Sample(kind));
+  const auto for_each_value = [&](const std::string& key, const auto& set) {
+    const json& values = in.at(key);
+    if (!values.is_array() || values.size() != samples.size()) {
+      throw Error({.what = "samples of a rank's result are incomplete",
+                   .where = key,
+                   .got = fmt::format("{} values of {} samples", values.size(), samples.size()),
+                   .expected = "a list with one value a sample",
+                   .hint = "the result was written by another version of ddprun"});
+    }
+    for (std::size_t i = 0; i < samples.size(); ++i) set(samples[i], values[i]);
+  };
+  for_each_value("step", [](Sample& sample, const json& value) { value.get_to(sample.step); });
+  for_each_value("warmup", [](Sample& sample, const json& value) { value.get_to(sample.warmup); });
   for (const Quantity& quantity : kind.quantities()) {
-    if (!quantity.measured()) continue;
-    const json& value = in.at(quantity.key);
-    if (quantity.optional && value.is_null()) continue;
-    sample[quantity] = value_from_json(quantity, value);
+    if (!quantity.measured() || samples.empty()) continue;
+    for_each_value(quantity.key, [&](Sample& sample, const json& value) {
+      if (quantity.optional && value.is_null()) return;
+      sample[quantity] = value_from_json(quantity, value);
+    });
   }
-  return sample;
+  return samples;
 }
 
 }  // namespace ddprun

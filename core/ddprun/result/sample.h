@@ -25,7 +25,7 @@ class Sample {
   double& operator[](const Quantity& quantity);
   /// Throws std::bad_optional_access if the value is absent.
   double operator[](const Quantity& quantity) const { return find(quantity).value(); }
-  std::optional<double> find(const Quantity& quantity) const { return values_[quantity.index]; }
+  std::optional<double> find(const Quantity& quantity) const;
 
   const ExperimentKind& kind() const { return *kind_; }
   /// The value as steps.csv has it; empty if it is absent.
@@ -33,13 +33,14 @@ class Sample {
 
  private:
   const ExperimentKind* kind_;
-  std::vector<std::optional<double>> values_;  // one a quantity; of those not measured: none
+  std::vector<double> values_;  ///< one a quantity; kAbsent: none
 };
 
+/// Samples of one kind, as a list for each quantity: {"step": [0, 1], "loss": [9.2, 9.1], ...}.
 /// Writing and reading loses nothing: numbers that JSON lacks are the texts "nan", "inf" and
-/// "-inf".
-nlohmann::json to_json(const Sample& sample);
-/// Throws Error or nlohmann::json::exception if a field is missing or of another type.
-Sample sample_from_json(const nlohmann::json& json, const ExperimentKind& kind);
+/// "-inf", and an absent value is null.
+nlohmann::json samples_to_json(const std::vector<Sample>& samples);
+/// Throws Error or nlohmann::json::exception if a list is missing, of another type or length.
+std::vector<Sample> samples_from_json(const nlohmann::json& json, const ExperimentKind& kind);
 
 }  // namespace ddprun

@@ -10,6 +10,7 @@
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "support/report_rows.h"
+#include "tests/support/written_results.h"
 
 namespace ddprun::fuzz {
 
@@ -79,7 +80,7 @@ class Result final : public Target {
   Result() {
     std::vector<Row> rows = {test::known_row("a=1"), test::known_row("a=2")};
     ResultContext context{"known", "2026-01-31T12-00-00Z", {"ddprun"}, {}, "a: 1\n", {"a: 1\n"}};
-    good_ = result_json(context, TableLines(rows));
+    good_ = test::result_json(context, TableLines(rows));
   }
   std::string name() const override { return "result"; }
   std::string file_name() const override { return "result.json"; }
@@ -122,7 +123,7 @@ class Result final : public Target {
       for (const auto& [run, known] : earlier_rows(scratch)) rows.push_back(known.front().row);
       if (rows.empty()) return Verdict::refused;
       terminal_report(TableLines(rows), Terminal{});
-      for (const Row& row : rows) to_json(row);
+      for (const Row& row : rows) test::row_json(row);
       return Verdict::accepted;
     } catch (const Error&) {
       return Verdict::refused;

@@ -10,6 +10,7 @@
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
 #include "support/report_rows.h"
+#include "tests/support/written_results.h"
 
 namespace ddprun::test {
 namespace {
@@ -61,20 +62,21 @@ TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
       {R"({"op": "replace", "path": "/ranks/1/checks/0/status", "value": "failed"})",
        "status is ok, and the ranks say proof failed: integer_gradients"},
       {R"({"op": "replace", "path": "/ranks/1/checks/0/status", "value": 3})", "must be string"},
-      {R"({"op": "replace", "path": "/ranks/0/samples/2/loss", "value": "nan"})",
+      {R"({"op": "replace", "path": "/ranks/0/samples/loss/2", "value": "nan"})",
        "the ranks say diverged"},
       {R"({"op": "replace", "path": "/work/tokens", "value": -128})", "work.tokens is -128"},
       {R"({"op": "replace", "path": "/work/tokens", "value": "128"})", "work.tokens is"},
       {R"({"op": "replace", "path": "/work", "value": 7})", "work is no mapping"},
-      {R"({"op": "replace", "path": "/ranks/0/samples/1/step_ms", "value": -1})",
+      {R"({"op": "replace", "path": "/ranks/0/samples/step_ms/1", "value": -1})",
        "step_ms is -1 in step 1 of rank 0"},
-      {R"({"op": "replace", "path": "/ranks/0/samples/1/forward_ms", "value": "inf"})",
+      {R"({"op": "replace", "path": "/ranks/0/samples/forward_ms/1", "value": "inf"})",
        "forward_ms is inf in step 1"},
-      {R"({"op": "replace", "path": "/ranks/1/samples/3/bytes", "value": -8})",
+      {R"({"op": "replace", "path": "/ranks/1/samples/bytes/3", "value": -8})",
        "bytes is -8 in step 3 of rank 1"},
-      {R"({"op": "replace", "path": "/ranks/1/samples/3/step", "value": 9})", "other steps"},
+      {R"({"op": "replace", "path": "/ranks/1/samples/step/3", "value": 9})", "other steps"},
       {R"({"op": "replace", "path": "/ranks/1/peak_resident_bytes", "value": -8})", "no memory"},
-      {R"({"op": "remove", "path": "/ranks/0/samples/1/forward_ms"})", "forward_ms"},
+      {R"({"op": "remove", "path": "/ranks/0/samples/forward_ms"})", "forward_ms"},
+      {R"({"op": "remove", "path": "/ranks/0/samples/forward_ms/1"})", "forward_ms"},
       {R"({"op": "replace", "path": "/statistics/step_ms/median", "value": 1})",
        "/statistics/step_ms/median does not agree"},
       {R"({"op": "replace", "path": "/proof/status", "value": "control"})", "/proof/status"},

@@ -10,6 +10,7 @@
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "support/report_rows.h"
+#include "tests/support/written_results.h"
 
 namespace ddprun::test {
 namespace {
@@ -76,7 +77,7 @@ TEST(Kinds, ARowOfAnyKindHasItsColumnsAndStatistics) {
   const std::string table = report_table(TableLines({transfer_row()})).markdown();
   EXPECT_THAT(table, StartsWith("| experiment | call ms | retried | GB/s | proof |"));
   EXPECT_THAT(table, HasSubstr("| 1 GB | 250.0 | 1 | 4.00 | ✗ not checked |"));
-  const nlohmann::json json = to_json(transfer_row());
+  const nlohmann::json json = row_json(transfer_row());
   EXPECT_EQ(json["kind"], "transfers");
   EXPECT_EQ(json["statistics"]["call_ms"]["median"], 250);
   EXPECT_EQ(json["statistics"]["retried"], 1);
@@ -93,10 +94,10 @@ TEST(Kinds, SamplesOfAnyKindAreInTheCsvAndComeBackFromJson) {
             "1,1 GB,1,0,0,1,0,200.000000,0,\n"
             "1,1 GB,1,0,1,0,0,200.000000,0,0.500000\n"
             "1,1 GB,1,0,1,1,0,300.000000,1,\n");
-  const nlohmann::json sample = to_json(row.ranks[1].samples[0]);
-  EXPECT_EQ(sample.dump(),
-            R"({"call_ms":200.0,"gap_ms":0.5,"retried":false,"step":0,"warmup":false})");
-  EXPECT_EQ(to_json(sample_from_json(sample, transfers())), sample);
+  const nlohmann::json samples = samples_to_json(row.ranks[1].samples);
+  EXPECT_EQ(samples.dump(), R"({"call_ms":[200.0,300.0],"gap_ms":[0.5,null],)"
+                            R"("retried":[false,true],"step":[0,1],"warmup":[false,false]})");
+  EXPECT_EQ(samples_to_json(samples_from_json(samples, transfers())), samples);
 }
 
 TEST(Kinds, StandTogetherInOneTable) {

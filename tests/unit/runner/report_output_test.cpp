@@ -8,6 +8,7 @@
 
 #include "runner/report/csv_files.h"
 #include "support/report_rows.h"
+#include "tests/support/written_results.h"
 
 namespace ddprun::test {
 namespace {

@@ -15,6 +15,7 @@
 #include "runner/report/result_files.h"
 #include "runner/report/row_names.h"
 #include "support/report_rows.h"
+#include "tests/support/written_results.h"
 
 namespace ddprun::test {
 namespace {
@@ -224,14 +225,14 @@ TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   const RunStatistics statistics(row);
   EXPECT_NEAR(statistics.figure(training().tflops).value.value(), 100, 1e-9);
   EXPECT_NEAR(statistics.figure(training().mfu).value.value(), 100.0 / 312, 1e-12);
-  EXPECT_NEAR(to_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
+  EXPECT_NEAR(row_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
   EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 100 | 32.1 % |"));
   EXPECT_THAT(line_texts({row}), testing::Each(Not(HasSubstr("MFU"))));
 }
 
 TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   const Row unknown = row_on("NVIDIA Unheard Of", "bfloat16");
-  EXPECT_TRUE(to_json(unknown)["statistics"]["mfu"].is_null());
+  EXPECT_TRUE(row_json(unknown)["statistics"]["mfu"].is_null());
   EXPECT_THAT(
       line_texts({unknown, unknown}),
       ElementsAre(HasSubstr("proved"), "no MFU: the peak of \"NVIDIA Unheard Of\" is not known"));
@@ -243,11 +244,11 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
 
   Row emulated = row_on("NVIDIA H200", "bfloat16");
   emulated.emulated = true;
-  EXPECT_THAT(to_json(emulated)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("shared"));
+  EXPECT_THAT(row_json(emulated)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("shared"));
   EXPECT_THAT(line_texts({emulated}), testing::Each(Not(HasSubstr("MFU"))));
 
   const Row cpu = row_on("", "float32");
-  EXPECT_THAT(to_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
+  EXPECT_THAT(row_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
   EXPECT_THAT(line_texts({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
 }
 
@@ -303,7 +304,7 @@ TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
   for (RankResult& rank : row.ranks) {
     for (const int step : {0, 2}) rank.samples[step][training().skipped] = 1;
   }
-  EXPECT_EQ(to_json(row)["statistics"]["skipped"], 2);
+  EXPECT_EQ(row_json(row)["statistics"]["skipped"], 2);
   EXPECT_EQ(RunStatistics(row)[training().step_ms].steps.count, 3) << "their times count";
   EXPECT_THAT(line_texts({row}), testing::Contains(HasSubstr("2 of 4 steps")));
 }
@@ -348,8 +349,8 @@ TEST(Report, EmulatedRowsShowNoTimes) {
 TEST(ResultFiles, EmulatedRowsSaySo) {
   Row emulated = known_row("a=1");
   emulated.emulated = true;
-  EXPECT_EQ(to_json(emulated)["emulated"], true);
-  EXPECT_TRUE(row_from_json(to_json(emulated)).emulated);
+  EXPECT_EQ(row_json(emulated)["emulated"], true);
+  EXPECT_TRUE(row_from_json(row_json(emulated)).emulated);
   const std::vector<std::string> lines = lines_of(steps_csv({known_row("a=1"), emulated}));
   EXPECT_TRUE(lines[0].starts_with("row,label,run,emulated,rank,step,"));
   EXPECT_TRUE(lines[1].starts_with("1,1,1,0,0,0,1,"));
@@ -359,8 +360,8 @@ TEST(ResultFiles, EmulatedRowsSaySo) {
 TEST(ResultFiles, ARowSurvivesTheWayThroughJson) {
   Row row = known_row("a=1");
   row.config = {{"train", {{"steps", 3}}}};
-  const Row back = row_from_json(nlohmann::json::parse(to_json(row).dump()));
-  EXPECT_EQ(to_json(back), to_json(row));
+  const Row back = row_from_json(row_json(row));
+  EXPECT_EQ(row_json(back), row_json(row));
   EXPECT_EQ(back.ranks.size(), 2u);
 }
 

@@ -46,6 +46,20 @@ class ProcessGroup::Impl {
     return Work(std::make_shared<Work::State>(Work::State{backend_->start(std::move(arguments))}));
   }
 
+  /// What `gather`, a function of a name that was not used yet and of a time limit, returns.
+  template <typename Gather>
+  std::vector<std::string> exchange(const char* kind, const Gather& gather) {
+    const std::string round = fmt::format("{}/{}", kind, rounds_++);
+    LaunchBoard::announce(backend_->getSize(), kind, 0, "");
+    try {
+      return gather(round, backend_->getBackendOptions()->timeout);
+    } catch (const std::exception& failure) {
+      throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
+                                 .where = backend_->place() + ", " + round,
+                                 .expected = "a message of every rank"});
+    }
+  }
+
   Device& device_;
   c10::intrusive_ptr<RecordingBackend> backend_;
   c10::intrusive_ptr<c10d::Store> store_;
@@ -53,7 +67,7 @@ class ProcessGroup::Impl {
   /// By their ranks, in the order in which they were made.
   std::vector<std::pair<std::vector<int>, std::unique_ptr<ProcessGroup>>> subgroups_ = {};
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group_ = {};
-  std::int64_t rounds_ = 0;  // of all_gather_object()
+  std::int64_t rounds_ = 0;  // of exchange()
 };
 
 ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
@@ -119,16 +133,15 @@ void ProcessGroup::barrier(std::string_view label) {
 }
 
 std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text) {
-  const std::string round = "all_gather_object/" + std::to_string(impl_->rounds_++);
-  LaunchBoard::announce(size(), "all_gather_object", 0, "");
-  try {
-    return ddprun::all_gather_object(*impl_->store_, round, rank(), size(), text,
-                                     impl_->backend_->getBackendOptions()->timeout);
-  } catch (const std::exception& failure) {
-    throw_comm_error(failure, {.what = "the ranks could not exchange a message through the store",
-                               .where = impl_->backend_->place() + ", " + round,
-                               .expected = "a message of every rank"});
-  }
+  return impl_->exchange("all_gather_object", [&](const std::string& round, auto timeout) {
+    return ddprun::all_gather_object(*impl_->store_, round, rank(), size(), text, timeout);
+  });
+}
+
+std::vector<std::string> ProcessGroup::gather_object(const std::string& text) {
+  return impl_->exchange("gather_object", [&](const std::string& round, auto timeout) {
+    return ddprun::gather_object(*impl_->store_, round, rank(), size(), text, timeout);
+  });
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::as_c10d() {

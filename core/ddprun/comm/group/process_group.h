@@ -81,6 +81,8 @@ class ProcessGroup final : public RankGroup {
   /// Every rank's text, in rank order, of any length. It travels through the store, for control
   /// messages, and is not recorded. Blocks; all ranks call it in the same order.
   std::vector<std::string> all_gather_object(const std::string& text);
+  /// The same, for rank 0 alone: the others get an empty list.
+  std::vector<std::string> gather_object(const std::string& text);
 
   /// The group of `ranks`: some ranks of this group, in rising order, this one among them; ranks[i]
   /// is its rank i. Exactly these ranks call it, and it blocks until all have. Ranks that share

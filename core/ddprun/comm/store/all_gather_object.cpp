@@ -41,6 +41,17 @@ void remove_text(c10d::Store& store, const std::string& key) {
   store.deleteKey(key);
 }
 
+/// Where each rank's text of that round lies.
+std::vector<std::string> text_keys(const std::string& round, int size) {
+  std::vector<std::string> keys;
+  for (int peer = 0; peer < size; ++peer) keys.push_back(fmt::format("{}/{}", round, peer));
+  return keys;
+}
+
+std::string place_of(int rank, int size, const std::string& round) {
+  return fmt::format("rank {} of {}, {}", rank, size, round);
+}
+
 }  // namespace
 
 void post_text(c10d::Store& store, const std::string& key, const std::string& text) {
@@ -99,13 +110,10 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
                                            int size, const std::string& text,
                                            std::chrono::milliseconds timeout,
                                            const std::vector<int>& members) {
-  std::vector<std::string> keys;
+  const std::vector<std::string> keys = text_keys(round, size);
   std::vector<std::string> read;
-  for (int peer = 0; peer < size; ++peer) {
-    keys.push_back(fmt::format("{}/{}", round, peer));
-    read.push_back(fmt::format("{}/{}/read", round, peer));
-  }
-  const std::string where = fmt::format("rank {} of {}, {}", rank, size, round);
+  for (const std::string& key : keys) read.push_back(key + "/read");
+  const std::string where = place_of(rank, size, round);
   post_text(store, keys[rank], text);
   wait_for_ranks(store, keys, timeout, where, members);
   std::vector<std::string> texts;
@@ -115,6 +123,24 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
     wait_for_ranks(store, read, timeout, where, members);
     for (const auto& key : keys) remove_text(store, key);
     for (const auto& key : read) store.deleteKey(key);
+  }
+  return texts;
+}
+
+std::vector<std::string> gather_object(c10d::Store& store, const std::string& round, int rank,
+                                       int size, const std::string& text,
+                                       std::chrono::milliseconds timeout) {
+  const std::vector<std::string> keys = text_keys(round, size);
+  post_text(store, keys[rank], text);
+  if (rank != 0) {
+    store.check({keys[rank]});  // the store has it: this process may end
+    return {};
+  }
+  wait_for_ranks(store, keys, timeout, place_of(rank, size, round));
+  std::vector<std::string> texts;
+  for (const std::string& key : keys) {
+    texts.push_back(fetch_text(store, key));
+    remove_text(store, key);
   }
   return texts;
 }

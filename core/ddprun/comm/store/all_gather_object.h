@@ -40,4 +40,9 @@ std::vector<std::string> all_gather_object(c10d::Store& store, const std::string
                                            std::chrono::milliseconds timeout,
                                            const std::vector<int>& members = {});
 
+/// The same, for rank 0 alone: the others get an empty list, and do not wait.
+std::vector<std::string> gather_object(c10d::Store& store, const std::string& round, int rank,
+                                       int size, const std::string& text,
+                                       std::chrono::milliseconds timeout);
+
 }  // namespace ddprun

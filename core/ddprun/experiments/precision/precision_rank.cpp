@@ -69,8 +69,9 @@ class PrecisionKind final : public PrecisionStudy {
 
   nlohmann::json work(const Experiment&) const override { return nlohmann::json::object(); }
 
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& /*registry*/,
-                                   const RunContext& context) const override {
+  std::vector<std::string> run_rank(const Experiment& experiment,
+                                    const PluginRegistry& /*registry*/,
+                                    const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
     rank.connect();
     const auto& config = experiment.as<DemonstrationConfig>();

@@ -138,9 +138,9 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
 
 }  // namespace
 
-std::vector<RankResult> Training::run_rank(const Experiment& experiment,
-                                           const PluginRegistry& registry,
-                                           const RunContext& context) const {
+std::vector<std::string> Training::run_rank(const Experiment& experiment,
+                                            const PluginRegistry& registry,
+                                            const RunContext& context) const {
   const RankInfo& info = context.info;
   ConnectedRank rank(experiment, context);
   RunObserver observer(training(experiment).profile, rank.device(), observed_step(experiment),

@@ -19,8 +19,8 @@ struct Training : RunnableKind {
   /// proved, or diverged, are in none.
   std::vector<Finding> findings(const std::vector<const RunStatistics*>& runs) const override;
   void check(const Experiment& experiment) const override;
-  std::vector<RankResult> run_rank(const Experiment& experiment, const PluginRegistry& registry,
-                                   const RunContext& context) const override;
+  std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
+                                    const RunContext& context) const override;
 
   const Quantity& step_ms =
       declare({.key = "step_ms",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 Record = dict[str, Any]
 
 
@@ -75,8 +75,9 @@ def _row(line: Record, group: list[Record], keys: Record) -> Record:
 def _samples(place: int, label: str, group: list[Record]) -> Iterator[Record]:
     for run in group:
         for rank in run["ranks"]:
-            for sample in rank["samples"]:
-                yield {"row": place, "label": label, "run": run["repetition"], "rank": rank["rank"], **sample}
+            columns = rank["samples"]  # a list for each quantity
+            for values in zip(*columns.values()):
+                yield {"row": place, "label": label, "run": run["repetition"], "rank": rank["rank"], **dict(zip(columns, values))}
 
 
 def _flat(config: Record, prefix: str = "") -> Record:
