@@ -30,7 +30,8 @@ class ProgressWatch {
   struct Heard {
     std::uint64_t signs = 0;
     std::int64_t since_ns = 0;
-    bool works = false;  ///< its own work: it waits for nobody
+    std::int64_t until_ns = 0;  ///< the last look that found it so
+    bool works = false;         ///< its own work: it waits for nobody
   };
 
   std::int64_t limit_ns() const;

@@ -215,10 +215,10 @@ TEST(JoinedLaunch, ARankThatHangsInItsOwnWorkEndsByItself) {
   DdprunProcess& rank =
       launch.start(0, {"one.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted",
                        "--set", "strategy={name: planted, fault: hang, first: 1}", "--set",
-                       "world.progress_timeout_s=1.5"});
+                       "world.progress_timeout_s=1.5", "--set", "world.size=1"});
   EXPECT_EQ(rank.wait(60), 1) << rank.err();
   EXPECT_THAT(rank.err(), AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
-                                HasSubstr("in synchronize of step 1")));
+                                HasSubstr("in optimizer of step 1")));
 }
 
 TEST(JoinedLaunch, RanksThatWereToldDifferentSizesAllSaySo) {

@@ -114,7 +114,7 @@ TEST(Interrupted, RowsThatWereDoneAreWritten) {
   EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
   const std::string result = read_file(only_result(folder, "two") / "result.json");
   EXPECT_THAT(result,
-              testing::AllOf(HasSubstr("\"status\": \"ok\""), HasSubstr("\"status\": \"not run\""),
+              testing::AllOf(HasSubstr("\"status\":\"ok\""), HasSubstr("\"status\":\"not run\""),
                              HasSubstr("interrupted by signal 2"),
                              HasSubstr("the batch was interrupted before")));
 }
