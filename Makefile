@@ -17,7 +17,7 @@ help:
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
 	@echo 'make test-sanitizers-short   kernels and communication under them, as CI does'
-	@echo 'make test-faults  signals at random times and bad inputs, many of both; FAULTS=500 INPUTS=100000 SEED=1'
+	@echo 'make test-faults  signals at random times, ranks that hang, plugins that are wrong, bad inputs; FAULTS=500 INPUTS=100000 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make test-libtorch   everything with each LibTorch that ddprun knows; VERSIONS="2.11.0" tries one'
@@ -90,8 +90,9 @@ test-sanitizer-of: configure
 FAULTS ?= 500
 INPUTS ?= 100000
 test-faults: configure
-	@scripts/build.sh $(PRESET) $(JOBS) program fuzz_inputs
+	@scripts/build.sh $(PRESET) $(JOBS) program fuzz_inputs integration
 	@status=0; \
+	DDPRUN_PROOF_SEED=$(or $(SEED),1) build/$(PRESET)/bin/integration --gtest_filter='Faults/PlantedFault*' --gtest_brief=1 || status=1; \
 	build/$(PRESET)/bin/fuzz_inputs $(INPUTS) --seed $(or $(SEED),1) --save build/$(PRESET)/fuzz_findings || status=1; \
 	python3 tests/faults/fault_driver.py --faults $(FAULTS) --seed $(or $(SEED),1) --jobs 3 --program build/$(PRESET)/bin/ddprun || status=1; \
 	exit $$status

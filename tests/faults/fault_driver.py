@@ -5,7 +5,7 @@
     python3 tests/faults/fault_driver.py --seed 1 --only 37           one fault again
 
 A batch of three rows runs on two ranks, local or as a joined launch, over gloo or shm. One fault hits it at a time drawn from the
-seed, from the first instant to after the last row. Then:
+seed, from the first instant to after the last row: a signal, or a strategy that hangs in its own work. Then:
 
   ended      the launch ended within its deadline
   orphans    no process of it is left
@@ -52,12 +52,14 @@ train: {{batch_per_rank: 2, warmup_steps: 1, steps: {steps}}}
 sweep: {{train.seed: [1, 2, 3]}}
 """
 STEPS = 60
+HANG = 0  # instead of a signal's number: the rank's strategy hangs, in every row
+PROGRESS_S = 2  # world.progress_timeout_s of a launch that hangs
 MARK = "DDPRUN_FAULT_MARK"  # in the environment of every process of a launch
 UNCAUGHT = ("terminate called", "what():", "core dumped", "Sanitizer", "Traceback")
 
 
 def signal_name(number):
-    return signal.Signals(number).name
+    return "hang" if number == HANG else signal.Signals(number).name
 
 
 # ---------------------------------------------------------------- processes
@@ -104,8 +106,16 @@ class Fault:
     backend: str
     joined: bool
     target: str  # "parent" (local launches), "rank 0", "rank 1"
-    number: int  # of the signal
+    number: int  # of the signal, or HANG
     moment: float  # in [0, 1] of an undisturbed run's duration
+
+    def words(self):
+        """What the command is told, so that the fault happens by itself."""
+        if self.number != HANG:
+            return []
+        strategy = f"{{name: planted, fault: hang, rank: {self.target.split()[1]}, first: {int(self.moment * STEPS * 0.9)}}}"
+        return ["--plugin-path", str(REPO / "build/release/tests/plugins/planted"), "--set", f"strategy={strategy}",
+                "--set", f"world.progress_timeout_s={PROGRESS_S}"]
 
     def __str__(self):
         launch = "joined" if self.joined else "local"
@@ -121,7 +131,7 @@ def draw(index, seed):
     if target == "parent":
         numbers = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCONT]
     else:
-        numbers = [signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT]
+        numbers = [signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, HANG]
     return Fault(index, generator.choice(["gloo", "shm"]), joined, target, int(generator.choice(numbers)),
                  generator.random() * 1.05)
 
@@ -297,11 +307,14 @@ def run_fault(fault, program, references):
     duration, reference = references[fault.backend, fault.joined]
     verdict = Verdict(fault)
     with tempfile.TemporaryDirectory(prefix="ddprun-fault-") as folder:
-        launch = Launch(program, folder, fault.backend, fault.joined)
+        launch = Launch(program, folder, fault.backend, fault.joined, fault.words())
         try:
-            time.sleep(max(0.0, launch.begin + fault.moment * duration - time.monotonic()))
-            pid = launch.pid_of(fault.target)
-            verdict.hit = pid is not None and launch.processes[0].poll() is None and send(pid, fault.number)
+            if fault.number == HANG:
+                verdict.hit = True
+            else:
+                time.sleep(max(0.0, launch.begin + fault.moment * duration - time.monotonic()))
+                pid = launch.pid_of(fault.target)
+                verdict.hit = pid is not None and launch.processes[0].poll() is None and send(pid, fault.number)
             if fault.number == signal.SIGSTOP and fault.joined:  # nobody is its parent; whoever launched it ends it
                 statuses = launch.wait(duration + ROWS * (TIMEOUT_S + GRACE_S) + GRACE_S)
                 rank = int(fault.target.split()[1])

@@ -34,7 +34,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                   "optimizer: {name: adamw, lr: 0.001}\n"
                   "train: {batch_per_rank: 2, warmup_steps: " +
                       std::to_string(kWarmup) + ", steps: " + std::to_string(kSteps - kWarmup) +
-                      ", proof_seed: " + std::to_string(kProofSeed) + "}\n");
+                      ", proof_seed: " + std::to_string(proof_seed()) + "}\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32
@@ -119,6 +119,8 @@ void update_page(const std::string& fault, const std::string& row) {
 
 TEST_P(PlantedFault, IsCaught) {
   const Planted& planted = GetParam();
+  const bool any_seed = std::getenv("DDPRUN_PROOF_SEED") != nullptr;
+  if (any_seed && planted.caught != Caught::by_run) GTEST_SKIP() << "with one seed alone";
   const CommandResult run = ddprun("run", planted.set);
   std::set<std::string> caught = catchers(result_of(folder_, "one").at("rows").at(0));
   std::string said = run.out + run.err;
@@ -130,6 +132,7 @@ TEST_P(PlantedFault, IsCaught) {
     said = verify.out + verify.err;
     caught.insert("verify");
   }
+  if (any_seed) return;  // other checks may be the first
   for (const std::string& words : planted.says) EXPECT_THAT(said, HasSubstr(words));
   const std::string row = page_row(planted.name, caught);
   if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) return update_page(planted.name, row);
