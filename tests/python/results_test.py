@@ -18,6 +18,8 @@ EXPERIMENTS = {
     "attention": "experiment: attention\nattention_call: {length: 32, head_dim: 16}\nrepeat: {warmup: 1, count: 3}\n"
                  "sweep: {attention: [sdpa, flash]}\n",
     "precision": "experiment: precision\ndemonstration: {name: accumulation}\nsweep: {demonstration.sum: [float32, float16]}\n",
+    "arithmetic": "experiment: arithmetic\narithmetic: {d_model: 8, d_ff: 32, layers: 2, tflops: 1, link_gb_per_s: 1}\n"
+                  "sweep: {arithmetic.data_ranks: [1, 2]}\n",
 }
 # A figure, the swept key's values, and how many samples there are: rows x runs x ranks x (warm-up and measured) steps.
 EXPECTED = {
@@ -25,6 +27,7 @@ EXPECTED = {
     "collectives": ("time_us", "collectives.bytes", [1000, 2000], 2 * 2 * 5),
     "attention": ("time_ms", "attention.name", ["sdpa", "flash"], 2 * 4),
     "precision": ("sum", "demonstration.sum", ["float32", "float16"], 2),
+    "arithmetic": ("state_gb", "arithmetic.data_ranks", [1, 2], 2),
 }
 
 

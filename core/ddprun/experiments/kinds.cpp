@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/experiments/arithmetic/arithmetic_kind.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/precision/precision_study.h"
@@ -13,7 +14,8 @@
 namespace ddprun {
 
 const Kinds& experiment_kinds() {
-  static const Kinds kinds = {&training(), &collectives(), &attention_kind(), &precision_study()};
+  static const Kinds kinds = {&training(), &collectives(), &attention_kind(), &precision_study(),
+                              &arithmetic()};
   return kinds;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "ddprun/experiments/arithmetic/arithmetic_kind.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "ddprun/experiments/kinds.h"
@@ -118,6 +119,8 @@ TEST(MeasurementDoc, TablesAreThoseOfTheCode) {
   expect_table("<!-- figures: attention -->\n", figures_markdown(attention_kind()));
   expect_table("<!-- samples: precision -->\n", samples_markdown(precision_study()));
   expect_table("<!-- figures: precision -->\n", figures_markdown(precision_study()));
+  expect_table("<!-- samples: arithmetic -->\n", samples_markdown(arithmetic()));
+  expect_table("<!-- figures: arithmetic -->\n", figures_markdown(arithmetic()));
 }
 
 TEST(MeasurementDoc, EveryQuantityIsExplained) {

@@ -12,7 +12,7 @@ Record = dict[str, Any]
 class Result:
     """One result folder. `rows` and `samples` are made of plain dicts; `data` is result.json, whole.
 
-    A row is a line of the table: `label`, `kind` (training, collectives, attention, precision), `status` (ok, or what ended it),
+    A row is a line of the table: `label`, `kind` (training, collectives, attention, precision, arithmetic), `status` (ok, or what ended it),
     `reason`, `proof` (None if it did not come so far), `runs`, the keys of the YAML in which rows differ ("strategy.name"), and every figure by its key in
     result.json ("step_ms"), with the standard deviation between runs ("step_ms_std") where the row ran several times.
     A sample is a step of a rank of a run, or one call of it: `row` (its place in `rows`), `label`, `run`, `rank`, and what was

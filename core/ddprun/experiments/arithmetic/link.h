@@ -1,0 +1,40 @@
+// How long a collective takes on a link, on paper: alpha (latency) and beta (bandwidth).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ddprun/comm/store/collective_kind.h"
+
+namespace ddprun {
+
+enum class Algorithm : std::uint8_t {
+  ring,              ///< n - 1 steps of a slice, in one direction
+  alternating_ring,  ///< the same slices, half of them in each direction at a time
+  tree,              ///< two binary trees with half of the data each
+};
+constexpr auto choice_names(Algorithm) { return std::array{"ring", "alternating_ring", "tree"}; }
+
+/// What joins two neighbours. Of an alternating ring the bandwidth is that of both directions
+/// together, as the Scaling Book counts it; else of one.
+struct Link {
+  double bytes_per_s = 0;
+  double latency_s = 0;
+};
+
+/// Seconds that a collective of `bytes` payload takes on `ranks` ranks. With n ranks, S bytes, W
+/// bandwidth and a latency:
+///     reduce-scatter, all-gather   ring (n-1) a + (n-1)/n S/W; alternating ring ceil((n-1)/2) a +
+///                                  (n-1)/n S/W; tree: as ring, as no tree gathers slices
+///     all-reduce                   both in turn; tree 2 ceil(log2 n) a + 2 S/W
+///     broadcast                    ring (n-1) a + S/W; tree ceil(log2 n) a + S/W
+///     barrier                      ceil(log2 n) a
+/// Sources: Thakur, Rabenseifner and Gropp 2005 (ring); Sanders, Speck and Träff 2009 (two trees);
+/// Austin et al. 2025, "How to Scale Your Model", on sharded matrices (alternating ring).
+double collective_s(CollectiveKind kind, double bytes, int ranks, Link link, Algorithm algorithm);
+
+/// An all-reduce over `hosts` hosts of `local` ranks: reduce-scatter within each, all-reduce of the
+/// slices between, all-gather within.
+double hierarchical_all_reduce_s(double bytes, int hosts, int local, Link between, Link within);
+
+}  // namespace ddprun

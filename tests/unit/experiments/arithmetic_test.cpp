@@ -1,0 +1,94 @@
+// The course's arithmetic against values that were worked out by hand.
+#include "ddprun/experiments/arithmetic/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include "ddprun/experiments/arithmetic/arithmetic_config.h"
+
+namespace ddprun {
+namespace {
+
+/// CS336 (2025), assignment 2: XXL on TPU v5p.
+const LinearStack kXxl = {.d_model = 16384, .d_ff = 53248, .layers = 126, .matrices = 2};
+const Mesh kMesh = {.data = 16, .tensor = 4, .data_links = 2, .tensor_links = 1};
+const Machine kBook = {
+    .flops = 4.6e14, .link = {.bytes_per_s = 1.8e11}, .element_bytes = 2, .asymptotic = true};
+constexpr double kMemory = 95e9;
+
+TEST(Arithmetic, OfTheCoursesModelIsThatByHand) {
+  EXPECT_EQ(kXxl.parameters(), 219'848'638'464);
+  EXPECT_EQ(state_bytes(kXxl), 3'517'578'215'424);
+  EXPECT_EQ(2 * kXxl.activations(4096), 71'873'593'344);
+}
+
+TEST(Arithmetic, FewestRanksFitAndOneFewerDoesNot) {
+  const double state = state_bytes(kXxl), saved = 2 * kXxl.activations(4096);
+  EXPECT_EQ(fewest_ranks(state, saved, 0.5, kMemory), 61);
+  EXPECT_LT(sharded_bytes(state, saved, 0.5, 61), kMemory);
+  EXPECT_GE(sharded_bytes(state, saved, 0.5, 60), kMemory);
+  EXPECT_EQ(fewest_ranks(state, 4 * saved, 0.5, kMemory), 0) << "half of them alone is more";
+  EXPECT_EQ(fewest_ranks(1, 1, 1, kMemory), 1);
+}
+
+TEST(Arithmetic, LeastBatchIsThatByHand) {
+  EXPECT_EQ(least_tokens_a_rank(kXxl, kMesh, kBook), 320);  // 4.6e14 / 1.8e11 / 2 / 4 = 319.4
+  EXPECT_EQ(least_tokens_by_formula(kXxl, kMesh, kBook), 320);
+  EXPECT_NEAR(least_tokens_of_any_mesh(kXxl, kMesh, kBook), 61.33, 0.01);
+  Machine exact = kBook;
+  exact.asymptotic = false;
+  EXPECT_EQ(least_tokens_a_rank(kXxl, kMesh, exact), 300);  // 319.4 x 15 / 16 = 299.5
+}
+
+TEST(Arithmetic, SearchAndFormulaAgreeOnEveryMesh) {
+  for (const double data : {1, 2, 16, 512}) {
+    for (const double tensor : {1, 4, 20, 21, 64}) {
+      const Mesh mesh = {.data = data, .tensor = tensor, .data_links = 2};
+      EXPECT_NEAR(least_tokens_a_rank(kXxl, mesh, kBook),
+                  least_tokens_by_formula(kXxl, mesh, kBook), 1)
+          << data << " x " << tensor;
+    }
+  }
+  EXPECT_GT(least_tokens_by_formula(kXxl, {.data = 2, .tensor = 20}, kBook), 0);  // 20.8 at most
+  EXPECT_EQ(least_tokens_by_formula(kXxl, {.data = 2, .tensor = 21}, kBook), 0);
+}
+
+TEST(Arithmetic, MostRanksOfABatchAreTheFirstThatStillCompute) {
+  const double most = most_data_ranks(kXxl, kMesh, kBook, 20'480);
+  EXPECT_EQ(most, 16);  // 20,480 / 1,277.8 = 16.03
+  EXPECT_EQ(most_data_ranks(kXxl, kMesh, kBook, 20'440), 15);
+}
+
+TEST(Arithmetic, TimesAreThoseByHand) {
+  const ForwardTimes times = forward_times(kXxl, kMesh, kBook, 20'480);
+  EXPECT_NEAR(times.compute, 2 * 219.848638464e9 * 20480 / 64 / 4.6e14, 1e-12);
+  EXPECT_NEAR(times.data, 126 * 2 * 2 * 16384.0 * 53248 / 4 / 3.6e11, 1e-12);
+  EXPECT_NEAR(times.tensor, 126 * 2 * 2 * (20480.0 / 16) * 16384 / 1.8e11, 1e-12);
+  EXPECT_EQ(times.overlapped(), times.compute);
+  EXPECT_EQ(times.in_turn(), times.compute + times.data + times.tensor);
+}
+
+TEST(Link, TimesAreThoseOfTheFormulas) {
+  const Link link = {.bytes_per_s = 1e9, .latency_s = 1e-6};
+  const auto seconds = [&](CollectiveKind kind, int ranks, Algorithm algorithm) {
+    return collective_s(kind, 8e6, ranks, link, algorithm);
+  };
+  using enum CollectiveKind;
+  EXPECT_NEAR(seconds(all_gather, 8, Algorithm::ring), 7e-6 + 7e-3, 1e-12);
+  EXPECT_NEAR(seconds(reduce_scatter, 8, Algorithm::alternating_ring), 4e-6 + 7e-3, 1e-12);
+  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::ring), 2 * (7e-6 + 7e-3), 1e-12);
+  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::tree), 2 * (3e-6 + 8e-3), 1e-12);
+  EXPECT_NEAR(seconds(broadcast, 5, Algorithm::tree), 3e-6 + 8e-3, 1e-12);
+  EXPECT_NEAR(seconds(barrier, 8, Algorithm::ring), 3e-6, 1e-12);
+  for (const auto kind : {all_gather, all_reduce, broadcast, barrier}) {
+    EXPECT_EQ(seconds(kind, 1, Algorithm::ring), 0);
+  }
+}
+
+TEST(Link, HostsExchangeTheSlicesOfTheirRanks) {
+  const Link between = {.bytes_per_s = 1e9}, within = {.bytes_per_s = 1e10};
+  // 2 x 3/4 of 8 MB within a host, then 2 x 1/2 of 2 MB between two.
+  EXPECT_NEAR(hierarchical_all_reduce_s(8e6, 2, 4, between, within), 1.2e-3 + 2e-3, 1e-12);
+}
+
+}  // namespace
+}  // namespace ddprun
