@@ -16,7 +16,7 @@ struct WorldConfig {
   bool emulate_ranks_on_one_gpu = false;
   double memory_limit_gb = 0;  ///< of private memory that a rank takes; 0: what the machine has
   /// Seconds for which a rank's own work may show no progress; 0: no limit.
-  double progress_timeout_s = 600;
+  double progress_timeout_s = 1800;
   CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)
 
   /// Whether several ranks share one GPU. What they compute is right; their times mean nothing.
