@@ -25,6 +25,8 @@ class Eager final : public ddprun::Attention {
     return at::matmul(at::softmax(scores, -1), v).to(q.scalar_type());
   }
 
+  bool takes_meta() const override { return true; }
+
   std::optional<ddprun::AttentionMemory> memory(
       const ddprun::AttentionSizes& sizes) const override {
     const double pairs = static_cast<double>(sizes.queries) * static_cast<double>(sizes.keys);

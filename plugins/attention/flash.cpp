@@ -63,6 +63,8 @@ class Flash final : public ddprun::Attention {
     return out;
   }
 
+  bool takes_meta() const override { return true; }
+
   std::optional<ddprun::AttentionMemory> memory(
       const ddprun::AttentionSizes& sizes) const override {
     // A float32 a query: the log-sum-exp; in backward the sum over the output and its gradient.

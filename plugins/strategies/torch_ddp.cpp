@@ -53,7 +53,8 @@ class TorchDdp final : public Strategy, public UnitListener {
   void before_forward(MicroBatch micro_batch) override {
     if (!micro_batch.last()) return;
     reducer_->prepare_for_forward();
-    const bool rebuilt = reducer_->rebuild_buckets();
+    const bool dry = deviations(*context_).parameter(0).is_meta();
+    const bool rebuilt = !dry && reducer_->rebuild_buckets();
     if (rebuilt || plan_has_rebuild_) {
       auto planned = buckets();
       if (rebuilt) add_rebuild(planned);
@@ -92,16 +93,32 @@ class TorchDdp final : public Strategy, public UnitListener {
     // Reducer cuts buckets by the sizes below, in the order in which gradients came.
     std::vector<std::size_t> all(parameters.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+    std::vector<std::vector<std::size_t>> first_buckets = {std::move(all)};
+    if (parameters.front().is_meta()) first_buckets = later_buckets(parameters);
     const std::vector<bool> no_sparse_gradients(parameters.size(), false);
     reducer_ = std::make_unique<c10d::Reducer>(
-        std::move(parameters), std::vector<std::vector<std::size_t>>{std::move(all)},
-        as_c10d(context_->group()), no_sparse_gradients, to_bytes(bucket_mb_),
+        std::move(parameters), std::move(first_buckets), as_c10d(context_->group()),
+        no_sparse_gradients, to_bytes(bucket_mb_),
         /*find_unused_parameters=*/false,
         // PyTorch's default as well. With it, .grad stays the view of the flat gradient buffer, and
         // the bucket is copied into that.
         /*gradient_as_bucket_view=*/false, std::move(names), to_bytes(first_bucket_mb_),
         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         std::vector<std::int64_t>{});
+  }
+
+  /// On tensors without values ranks cannot tell each other where the buckets are, so they lie from
+  /// the start as after the first step, in the order of backward.
+  std::vector<std::vector<std::size_t>> later_buckets(
+      const std::vector<at::Tensor>& parameters) const {
+    const auto count = static_cast<std::int64_t>(parameters.size());
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < count; ++i) indices.push_back(count - 1 - i);
+    return std::get<0>(c10d::compute_bucket_assignment_by_size(
+        {parameters.rbegin(), parameters.rend()},
+        {static_cast<std::size_t>(to_bytes(first_bucket_mb_)),
+         static_cast<std::size_t>(to_bytes(bucket_mb_))},
+        {}, indices));
   }
 
   /// One all-reduce for each bucket.

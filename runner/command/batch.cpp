@@ -44,6 +44,12 @@ class Batch {
     }
     const std::vector<std::string> names = run_names(TableLines(plain(rows_)));
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].name = names[i];
+    // Elsewhere a row is predicted when it has run, which then takes no time of it. A process that
+    // has run one itself has threads, beside which no step can be taken in a child.
+    if (!executor_.joined() || !executor_.reports()) return;
+    for (BatchRow& each : rows_) {
+      if (each.planned != nullptr) each.row.predicted = account_of(*each.planned);
+    }
   }
 
   int run() {
@@ -182,7 +188,9 @@ class Batch {
         if (!outdated[i]) continue;
         BatchRow& each = file.rows[i];
         each.earlier.reset();
+        const auto predicted = std::move(each.row.predicted);
         each.row = unrun_row(*each.file, *each.planned, executor_.launcher(), each.row.repetition);
+        each.row.predicted = predicted;
         run_row(file, each);
         any = any || interrupted_ == 0;
       }
@@ -198,6 +206,7 @@ class Batch {
     row.reason = earlier.reason;
     row.ranks = earlier.ranks;
     row.conditions = earlier.conditions;
+    row.predicted = earlier.predicted;
     row.occasion = earlier.occasion;
     row.taken_from = earlier.taken_from;
     if (!request_.quiet && executor_.reports())
@@ -229,6 +238,7 @@ class Batch {
     }
     failed_in_joined_launch_ =
         executor_.joined() && outcome.status != Outcome::Status::ok && !outcome.next_can_run;
+    if (executor_.reports() && !row.predicted) row.predicted = account_of(*each.planned);
     if (executor_.reports()) {  // on disk before it is said, so that nothing takes it back
       write_whatever_happens(
           [&] { write_row(file.open_folder(), file.context, file.number_of(each), row); });

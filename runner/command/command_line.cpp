@@ -39,9 +39,10 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 8> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 9> kCommands = {{{"quickstart", quickstart_command},
                                                {"run", run_batch},
                                                {"validate", validate_command},
+                                               {"account", account_command},
                                                {"list", list_command},
                                                {"describe", describe_command},
                                                {"verify", verify_command},
@@ -67,6 +68,7 @@ Examples:
   ddprun configs/ --resume                       every YAML below a folder, but rows that are done
   ddprun my.yaml --format json | jq .table       the same figures for other programs
   ddprun validate my.yaml                        check it without running anything
+  ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
@@ -133,10 +135,7 @@ void add_choice(CLI::App& command, const std::string& name, E& choice, const std
       ->check(CLI::IsMember(names).description(""));
 }
 
-void add_run_options(CLI::App& command, Request& request) {
-  add_experiment_options(command, request);
-  command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
-  command.add_flag("--quiet", request.quiet, "Only the table, and errors");
+void add_format_options(CLI::App& command, Request& request) {
   add_choice(command, "--format", request.format,
              "What is printed: a table (the default), or all of its rows for other programs");
   command
@@ -144,6 +143,31 @@ void add_run_options(CLI::App& command, Request& request) {
                   "Width of the table; 0: no limit (default: the terminal's, 100 in a pipe)")
       ->type_name("N")
       ->check(CLI::Range(0, 100000).description(""));
+}
+
+void add_run_options(CLI::App& command, Request& request) {
+  add_experiment_options(command, request);
+  command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
+  command.add_flag("--quiet", request.quiet, "Only the table, and errors");
+  add_format_options(command, request);
+}
+
+void add_account_options(CLI::App& command, Request& request) {
+  command.add_option("--ranks", request.account.ranks, "For so many ranks each, as in 1,2,8")
+      ->type_name("N,...");
+  command
+      .add_option("--memory", request.account.memory,
+                  "What a rank has, as in 80GB: says whether it fits")
+      ->type_name("SIZE");
+  command
+      .add_option(
+          "--link", request.account.link,
+          "Bandwidth and latency between ranks, as in 200GB/s,5us: how long collectives take")
+      ->type_name("RATE,TIME");
+  command.add_option("--hosts", request.account.hosts, "Hosts x ranks of each, as in 8x8")
+      ->type_name("NxN");
+  add_experiment_options(command, request);
+  add_format_options(command, request);
 }
 
 void declare_commands(CLI::App& app, Request& request) {
@@ -170,6 +194,11 @@ void declare_commands(CLI::App& app, Request& request) {
       "validate", "Check experiments without running them (-v: show them resolved)");
   add_files(*validate, request);
   add_experiment_options(*validate, request);
+
+  CLI::App* account = app.add_subcommand(
+      "account", "Say what memory and collectives experiments would take, without running them");
+  add_files(*account, request);
+  add_account_options(*account, request);
 
   add_common_options(
       *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),

@@ -19,6 +19,7 @@
 #include "ddprun/measure/environment.h"
 #include "runner/launch/plan.h"
 #include "runner/launch/shipped_configs.h"
+#include "runner/report/account_table.h"
 #include "runner/report/terminal.h"
 #include "runner/report/text_table.h"
 
@@ -112,8 +113,13 @@ int validate_command(const Request& request) {
                                printable_line(file.string()), count, obstacles(plan));
     }
     for (const PlannedRun& run : plan.runs) {
-      if (request.verbosity > 0)
-        std::cout << "--- # " << run.experiment.label << "\n" << to_yaml(run.resolved) << "\n";
+      if (request.verbosity == 0) continue;
+      std::cout << "--- # " << run.experiment.label << "\n" << to_yaml(run.resolved) << "\n";
+      const auto account = account_of(run);
+      if (!account) continue;
+      const std::string label = run.experiment.label.empty() ? plan.name : run.experiment.label;
+      std::istringstream table(account_output({{label, *account}}, ReportFormat::table, {}));
+      for (std::string line; std::getline(table, line);) std::cout << "# " << line << "\n";
     }
   }
   return status;

@@ -1,5 +1,5 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
-// Family: commands.cpp batch.cpp verify_command.cpp
+// Family: commands.cpp account_command.cpp batch.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -23,6 +23,8 @@ int run_batch(const Request& request);
 /// run_batch() of the quickstart that comes with ddprun.
 int quickstart_command(const Request& request);
 int validate_command(const Request& request);
+/// Prints what the experiments would hold and send, and runs nothing.
+int account_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
 int verify_command(const Request& request);

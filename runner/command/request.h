@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/command/account_options.h"
 #include "runner/command/shell.h"
 #include "runner/launch/exit_status.h"
 #include "runner/report/report_format.h"
@@ -23,6 +24,7 @@ struct Request {
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
+  AccountWords account;                       ///< of `account`
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`

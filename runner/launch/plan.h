@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -51,6 +52,9 @@ nlohmann::json process_conditions();
 /// Why this machine cannot run the whole file: its error, or else what is not here for one or more
 /// of its runs, each reason once. Empty: it can.
 std::string obstacles(const PlannedFile& plan);
+
+/// What a rank of the run would take; empty: its kind does not predict it.
+std::optional<Account> account_of(const PlannedRun& run);
 
 /// Whether the ranks of one of its runs write files.
 bool ranks_write(const PlannedFile& plan);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 namespace ddprun {
 
@@ -11,6 +13,19 @@ namespace {
 
 std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) * 1e-6);
+}
+
+/// Bytes that were predicted of a phase's peak; empty: nothing was.
+std::optional<std::int64_t> predicted_peak(const Row& row, const std::string& phase) {
+  if (!row.predicted) return {};
+  const auto& phases = row.predicted->phases;
+  const auto found = std::ranges::find(phases, phase, &PhaseAccount::phase);
+  return found == phases.end() ? std::nullopt : std::optional(found->at_peak.sum());
+}
+
+/// Measured / predicted - 1.
+double difference(std::int64_t measured, std::int64_t predicted) {
+  return static_cast<double>(measured) / static_cast<double>(predicted) - 1;
 }
 
 /// The phase with the highest peak; empty: memory was not looked at.
@@ -32,6 +47,12 @@ TextTable memory_table(const TableLines& lines) {
   });
   TextTable table;
   table.columns = {{lines.title(), false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
+  const bool predicted = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+    return row.predicted && !row.predicted->phases.empty();
+  });
+  if (predicted) {
+    table.columns.insert(table.columns.end(), {{"predicted MB"}, {"difference"}});
+  }
   if (on_gpu) {
     table.columns.insert(table.columns.end(), {{"reserved MB"}, {"peak reserved MB"}, {"retries"}});
   }
@@ -43,6 +64,14 @@ TextTable memory_table(const TableLines& lines) {
                             {phase},
                             {megabytes(memory.allocated_bytes)},
                             {megabytes(memory.peak_allocated_bytes)}}};
+      if (predicted) {
+        const auto bytes = predicted_peak(rows[i], phase);
+        line.cells.push_back({bytes ? megabytes(*bytes) : "–"});
+        line.cells.push_back(
+            {bytes && *bytes > 0
+                 ? fmt::format("{:+.1f} %", 100 * difference(memory.peak_allocated_bytes, *bytes))
+                 : "–"});
+      }
       if (on_gpu) {
         line.cells.push_back({megabytes(memory.reserved_bytes)});
         line.cells.push_back({megabytes(memory.peak_reserved_bytes)});
@@ -53,6 +82,35 @@ TextTable memory_table(const TableLines& lines) {
     }
   }
   return table;
+}
+
+std::string memory_remarks(const TableLines& lines) {
+  constexpr double kLarge = 0.05;
+  constexpr std::int64_t kSmallBytes = 1'000'000;  // of which 5 % are nobody's concern
+  std::string out;
+  const std::vector<std::string> names = run_names(lines);
+  for (std::size_t i = 0; i < lines.rows().size(); ++i) {
+    const Row& row = lines.rows()[i];
+    if (!row.predicted) continue;
+    if (!row.predicted->unknown.empty()) {
+      out +=
+          fmt::format("{}: its memory was not predicted: {}\n", names[i], row.predicted->unknown);
+    }
+    for (const auto& [phase, memory] : highest_memory(row)) {
+      const std::int64_t measured = memory.peak_allocated_bytes;
+      const std::int64_t bytes = predicted_peak(row, phase).value_or(measured);
+      if (bytes == 0 || std::abs(measured - bytes) < kSmallBytes) continue;
+      const double off = difference(measured, bytes);
+      if (std::abs(off) <= kLarge) continue;
+      out +=
+          fmt::format("{}: the peak of {} is {:+.1f} % of what was predicted, as {}\n", names[i],
+                      phase, 100 * off,
+                      off > 0 ? "something held memory that the steps themselves do not: a check "
+                                "of the run, or a plugin's own"
+                              : "the observed step did not do all that a later one does");
+    }
+  }
+  return out;
 }
 
 }  // namespace ddprun

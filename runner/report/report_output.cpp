@@ -25,7 +25,9 @@ std::string report_output(ReportFormat format, const ResultContext& context,
   }
   std::string out = terminal_report(table, terminal);
   const TextTable memory = with_memory ? memory_table(table) : TextTable();
-  if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";
+  if (!memory.lines.empty()) {
+    out += "\n" + memory.render(terminal.width, terminal.colour) + memory_remarks(table) + "\n";
+  }
   return out;
 }
 

@@ -67,6 +67,7 @@ void for_plain_fields(AnyRow& row, const Visit& visit) {
 void write_row_json(const Row& row, const TextSink& sink) {
   json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())}};
   for_plain_fields(row, [&out](const char* key, const auto& field) { out[key] = field; });
+  if (row.predicted) out["predicted"] = to_json(*row.predicted);
   if (row.measured()) {
     out["statistics"] = to_json(RunStatistics(row));
     out["proof"] = summarize_proof(row);
@@ -87,6 +88,7 @@ Row row_from_json(const json& in) {
   Row row;
   row.kind = &kind_named(in.at("kind"));
   for_plain_fields(row, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
+  if (in.contains("predicted")) row.predicted = account_from_json(in.at("predicted"));
   for (const json& rank : in.at("ranks")) {
     row.ranks.push_back(rank_result_from_json(rank, *row.kind));
   }

@@ -46,10 +46,8 @@ TEST(Recompute, IsSetFromTheCommandLineAndVerified) {
   TemporaryFolder folder;
   folder.write("one.yaml", tiny_experiment());
   const CommandResult run = run_ddprun(
-      folder,
-      {"-v", "one.yaml", "--set", "model.recompute=every_block", "--set", "attention=flash"});
+      folder, {"one.yaml", "--set", "model.recompute=every_block", "--set", "attention=flash"});
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("activations of the blocks"));
   const CommandResult verified =
       run_ddprun(folder, {"verify", "one.yaml", "--set", "model.recompute={groups: 1}"});
   EXPECT_EQ(verified.status, 0) << verified.err << verified.out;

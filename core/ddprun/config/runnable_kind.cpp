@@ -6,6 +6,12 @@
 
 namespace ddprun {
 
+std::optional<Account> RunnableKind::account(const Experiment& /*experiment*/,
+                                             const PluginRegistry& /*registry*/,
+                                             std::int64_t /*ranks_per_host*/) const {
+  return {};
+}
+
 void RunnableKind::check_verify(const Experiment& experiment, bool /*parameter_bound*/) const {
   throw ConfigError({.what = "experiment " + name() + " has nothing to verify",
                      .where = experiment.document.origin,

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ddprun/config/run_context.h"
 #include "ddprun/plugin/plugin.h"
+#include "ddprun/result/account.h"
 #include "ddprun/result/experiment_kind.h"
 #include "ddprun/result/rank_result.h"
 
@@ -61,6 +63,12 @@ class RunnableKind : public ExperimentKind {
   /// `local_ranks`: ranks on this machine as far as it is known.
   virtual void check_machine(const Experiment& /*experiment*/, const PluginRegistry& /*registry*/,
                              std::int64_t /*local_ranks*/) const {}
+  /// What a rank will hold and send, by the experiment alone: nothing runs, and this machine does
+  /// not count. Nothing: the kind does not predict it. `ranks_per_host` 0: all are on one. Throws
+  /// ConfigError if the plugins refuse.
+  virtual std::optional<Account> account(const Experiment& experiment,
+                                         const PluginRegistry& registry,
+                                         std::int64_t ranks_per_host = 0) const;
   /// What is read into Experiment::contents when the run is planned.
   virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
   /// What all ranks do together in one step: Run::work.

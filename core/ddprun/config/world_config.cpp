@@ -19,6 +19,8 @@ void declare_options(Options& o, WorldConfig& c) {
            "of the private memory that a rank takes once it has started, in 1e9 bytes; 0: none "
            "(cpu)",
            {.min = 0, .max = 1e6});
+  o.option("memory_check", &c.memory_check,
+           "refuse a run whose predicted memory is above what the machine has (cpu)");
   o.option("progress_timeout_s", &c.progress_timeout_s,
            "seconds in which a rank's own work begins or ends nothing (a phase, a call) before the "
            "run ends; at least 20 times the longest such silence so far; 0: no limit",

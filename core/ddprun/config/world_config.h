@@ -15,6 +15,7 @@ struct WorldConfig {
   bool pin = true;                    ///< each local rank to its share of the cores
   bool emulate_ranks_on_one_gpu = false;
   double memory_limit_gb = 0;  ///< of private memory that a rank takes; 0: what the machine has
+  bool memory_check = true;    ///< whether a run for which the machine has too little is refused
   /// Seconds for which a rank's own work may show no progress; 0: no limit.
   double progress_timeout_s = 1800;
   CommConfig comm;  ///< its options stand directly under `world:` (backend, gloo_threads, ...)

@@ -72,6 +72,7 @@ struct HeadLossNode final : FusedNode {
     }
     memory->vacate();
     float* const gradient = gradient_to_add_to(head);
+    if (dhead.is_meta()) return;
     kernels::accumulate_scaled(dhead.numel(), factor, dhead.const_data_ptr<float>(), gradient);
   }
 
@@ -79,7 +80,7 @@ struct HeadLossNode final : FusedNode {
     // dy (rows, d_model) T: like dhead, of the normed rows
     auto [x, y, inverse_rms, saved_dy] = saved<4>();
     const Normed normed = {x, y, inverse_rms};
-    const auto factor = gradients[0].item<float>();
+    const auto factor = gradients[0].is_meta() ? 1.0F : gradients[0].item<float>();
     if (head.trained()) give_gradient(factor);
     const at::Tensor dy =
         factor != 1.0F ? to_overwrite(std::move(saved_dy)).mul_(factor) : std::move(saved_dy);

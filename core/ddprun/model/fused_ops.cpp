@@ -23,9 +23,12 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements worth a thread's start
 
-/// Calls f with a value of the dtype's C++ type.
+/// Calls f with a value of the C++ type of the tensor's values. Those of device meta have none:
+/// what a step allocates is known without them (experiments/training/dry_step.h).
 template <typename F>
-void with_dtype(at::ScalarType dtype, const F& f) {
+void with_dtype(const at::Tensor& values, const F& f) {
+  if (values.is_meta()) return;
+  const at::ScalarType dtype = values.scalar_type();
   TORCH_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "fused kernels compute in float32 or ",
               "bfloat16, not in ", dtype);
   if (dtype == at::kFloat) {
@@ -70,7 +73,7 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dt
   const Normed out = {.x = x,
                       .y = at::empty(x.sizes(), x.options().dtype(dtype)),
                       .inverse_rms = at::empty({x.size(0)}, x.options())};
-  with_dtype(dtype, [&](auto zero) {
+  with_dtype(out.y, [&](auto zero) {
     using T = decltype(zero);
     for_rows(x.size(0), width, [&](std::int64_t begin, std::int64_t end) {
       kernels::rms_norm(end - begin, width, eps, row<float>(x, begin),
@@ -89,7 +92,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   // Each thread sums the weight's gradient over its own rows; the sums are added in order.
   const std::int64_t parts = parts_of(rows);
   at::Tensor partial = at::zeros({parts, width}, dx.options());
-  with_dtype(dy.scalar_type(), [&](auto zero) {
+  with_dtype(dy, [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       const kernels::NormedRows forward = {.rows = end - begin,
@@ -103,6 +106,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   });
   if (!weight.trained()) return dx;
   float* const gradient = gradient_to_add_to(weight);
+  if (dx.is_meta()) return dx;
   for (std::int64_t part = 0; part < parts; ++part) {
     kernels::add(width, gradient, row<float>(partial, part), gradient);
   }
@@ -112,7 +116,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
 void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
           std::int64_t time, const at::Tensor& rotations, bool inverse) {
   const kernels::Rotations angles = {rotations.const_data_ptr<float>(), time, head_dim};
-  with_dtype(x.scalar_type(), [&](auto zero) {
+  with_dtype(x, [&](auto zero) {
     using T = decltype(zero);
     for_rows(x.size(0), end - begin, [&](std::int64_t first, std::int64_t last) {
       T* const data = row<T>(x, first) + begin;
@@ -125,7 +129,7 @@ void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head
 at::Tensor swiglu(const at::Tensor& up_gate) {
   const std::int64_t width = up_gate.size(1) / 2;
   at::Tensor h = at::empty({up_gate.size(0), width}, up_gate.options());
-  with_dtype(up_gate.scalar_type(), [&](auto zero) {
+  with_dtype(up_gate, [&](auto zero) {
     using T = decltype(zero);
     for_rows(up_gate.size(0), width, [&](std::int64_t begin, std::int64_t end) {
       kernels::swiglu(end - begin, width, row<T>(up_gate, begin), row<T>(h, begin));
@@ -136,7 +140,7 @@ at::Tensor swiglu(const at::Tensor& up_gate) {
 
 at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
   at::Tensor h = at::empty_like(dh);
-  with_dtype(dh.scalar_type(), [&](auto zero) {
+  with_dtype(dh, [&](auto zero) {
     using T = decltype(zero);
     for_rows(dh.size(0), dh.size(1), [&](std::int64_t begin, std::int64_t end) {
       T* const up = row<T>(up_gate, begin);
@@ -149,7 +153,7 @@ at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
 
 at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
   at::Tensor sum = at::empty_like(stream);
-  with_dtype(branch.scalar_type(), [&](auto zero) {
+  with_dtype(branch, [&](auto zero) {
     using T = decltype(zero);
     at::parallel_for(0, sum.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       kernels::add(end - begin, stream.const_data_ptr<float>() + begin,
@@ -161,6 +165,7 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
 
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
   float* const gradient = gradient_to_add_to(table);
+  if (dx.is_meta()) return;
   // Threads share the columns, because rows of one id would collide.
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / dx.size(0));
   at::parallel_for(0, dx.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -173,7 +178,7 @@ double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
                      bool with_gradient) {
   const std::int64_t rows = logits.size(0);
   std::vector<double> sums(parts_of(rows));
-  with_dtype(logits.scalar_type(), [&](auto zero) {
+  with_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
       T* const values = row<T>(logits, begin);

@@ -19,9 +19,10 @@ kernels::Matrix<T> result(const at::Tensor& matrix) {
   return {matrix.data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
 }
 
-/// Calls f with a value of the tensor's C++ type.
+/// Calls f with a value of the tensor's C++ type. On device meta there is nothing to multiply.
 template <typename F>
 void with_dtype(const at::Tensor& tensor, const F& f) {
+  if (tensor.is_meta()) return;
   if (tensor.scalar_type() == at::kBFloat16) {
     f(at::BFloat16{});
   } else {
@@ -66,6 +67,7 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
 
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
   const auto rounded = [&](at::Tensor& out) {
+    if (x.is_meta()) return;
     kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
                      result<at::BFloat16>(out));
   };

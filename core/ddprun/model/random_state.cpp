@@ -13,7 +13,7 @@ namespace {
 
 std::vector<at::Generator> generators_of(c10::Device device) {
   std::vector<at::Generator> generators = {at::globalContext().defaultGenerator(c10::kCPU)};
-  if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
+  if (device.is_cuda()) generators.push_back(at::globalContext().defaultGenerator(device));
   return generators;
 }
 

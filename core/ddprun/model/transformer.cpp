@@ -7,6 +7,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/polar.h>
@@ -75,8 +76,8 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   unit_ = "token_embeddings";
   const double embedding_std =
       config.tie_embeddings ? linear_std(config.vocab_size, config.d_model) : 1.0;
-  token_embeddings_ = add_parameter(embedding, truncated_normal({config.vocab_size, config.d_model},
-                                                                embedding_std, seed, embedding));
+  token_embeddings_ = add_parameter(
+      embedding, initial_matrix(embedding, config.vocab_size, config.d_model, embedding_std));
   parameters_.back().read_in_float32 = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks_.push_back(make_block("layers." + std::to_string(layer)));
@@ -113,7 +114,13 @@ fused::Block Transformer::make_block(const std::string& name) {
 
 ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
                                          std::int64_t in) {
-  return add_parameter(name, truncated_normal({out, in}, linear_std(out, in), seed_, name));
+  return add_parameter(name, initial_matrix(name, out, in, linear_std(out, in)));
+}
+
+at::Tensor Transformer::initial_matrix(const std::string& name, std::int64_t rows,
+                                       std::int64_t columns, double std) const {
+  if (device_.is_meta()) return at::empty({rows, columns}, device_);  // sizes are all there is
+  return truncated_normal({rows, columns}, std, seed_, name);
 }
 
 ParameterSlot Transformer::norm_weight(const std::string& name) {

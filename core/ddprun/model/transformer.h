@@ -72,6 +72,8 @@ class Transformer {
  private:
   ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
   ParameterSlot norm_weight(const std::string& name);
+  at::Tensor initial_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+                            double std) const;
   ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
   fused::Block make_block(const std::string& name);
 

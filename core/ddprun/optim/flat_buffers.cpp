@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/memory/memory_category.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/layout_data.h"
@@ -93,14 +94,18 @@ void FlatBuffers::hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool 
 }
 
 void FlatBuffers::hold_parameters(const Allocate& how) {
+  std::optional<MemoryScope> scope(std::in_place, MemoryCategory::parameters);
   if (holding_.parameters == Placement::sharded) {
     hold_owned(parameters_, dtypes().parameters);
+    scope.reset();
     return hold_gathered(how);
   }
   parameters_.add(all(), allocate(how, all().size(), dtypes().parameters));
   copy_values(parameters(all()), all());
   for (int i = 0; i < count(); ++i) tensors_[i].set_data(shaped(parameters(range(i)), i));
+  scope.reset();
   if (!has_copy()) return;
+  const MemoryScope of_copy(MemoryCategory::compute_copy);
   // Strategies that own a part send the copy to each other.
   copy_.add(all(), allocate(owns_all() ? allocate_private : how, all().size(), dtypes().compute));
   parameters_changed(all());
@@ -112,6 +117,7 @@ void FlatBuffers::point_at_copy() {
 }
 
 void FlatBuffers::hold_gathered(const Allocate& how) {
+  const MemoryScope scope(MemoryCategory::compute_copy);
   const UnitPlaces places = make_places([&](const Unit& unit) { return unit.gathered_bytes; },
                                         holding_.place_for_each_unit, how);
   for (std::size_t i = 0; i < units().size(); ++i) {
@@ -131,6 +137,7 @@ void FlatBuffers::hold_gathered(const Allocate& how) {
 void FlatBuffers::hold_gradients(const Allocate& how) {
   mean_begun_.assign(units().size(), false);
   if (holding_.gradients == Placement::none) return;
+  const MemoryScope scope(MemoryCategory::gradients);
   if (holding_.gradients == Placement::sharded) {
     hold_by_unit(reduced_, dtypes().reduce, false, how);
     hold_owned(mean_, dtypes().parameters);

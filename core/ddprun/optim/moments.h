@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 
+#include "ddprun/memory/memory_category.h"
 #include "ddprun/memory/private_memory.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_buffers.h"
@@ -66,6 +67,7 @@ class Moments {
     if (next != segments_.end()) range.end = std::min(range.end, next->first);
     Segment& segment = segments_[range.begin];
     segment.range = range;
+    const MemoryScope scope(MemoryCategory::moments);
     for (int k = 0; k < count_; ++k) segment.arrays[k] = allocate_private(range.size(), options_);
     return segment;
   }

@@ -60,8 +60,9 @@ void for_each_piece_of(FlatBuffers& buffers, Moments& moments, Range range, cons
   using Moment = typename Types::Moment;
   moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
     std::array<Moment*, 2> states{};
-    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
     const at::Tensor gradients = buffers.mean(part);
+    if (gradients.is_meta()) return;  // the moments are there, which is all that is asked
+    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
     const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
     auto* const parameter = buffers.parameters(part).data_ptr<typename Types::Parameter>();
     const at::Tensor copies = buffers.compute_copy(part);
@@ -99,6 +100,7 @@ class KernelOptimizer : public Optimizer {
   }
 
   void scale(const GradientScale& scale) override {
+    if (buffers_.parameter(0).is_meta()) return;
     if (scale.factor.defined()) gradient_scale_ = scale.factor.item<float>();
     skipped_ = scale.overflow.defined() && scale.overflow.item<float>() > 0.0F;
     if (skipped_) --steps_;
@@ -265,7 +267,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, FlatBuf
                        .expected = "[beta1, beta2]",
                        .hint = "write both, as in [0.9, 0.95]"});
   }
-  if (!buffers.parameter(0).is_cpu()) return make_aten_optimizer(config, buffers);
+  if (buffers.parameter(0).is_cuda()) return make_aten_optimizer(config, buffers);
   if (config.name == OptimizerKind::sgd) return std::make_unique<Sgd>(config, buffers);
   return std::make_unique<Adamw>(config, buffers);
 }
@@ -275,6 +277,7 @@ namespace {
 /// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
 /// number of threads.
 double square_sum(const at::Tensor& flat) {
+  if (flat.is_meta()) return 0;
   const std::int64_t count = flat.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
   const auto add = [&](const auto* values) {
@@ -298,14 +301,14 @@ double square_sum(const at::Tensor& flat) {
 at::Tensor gradient_norm(const FlatBuffers& buffers) {
   if (buffers.owns_all()) {
     const at::Tensor gradients = buffers.mean(buffers.all());
-    if (!gradients.is_cpu()) return aten_norm(gradients);
-    return at::full({}, std::sqrt(square_sum(gradients)), at::kDouble);
+    if (gradients.is_cuda()) return aten_norm(gradients);
+    return at::full({}, std::sqrt(square_sum(gradients)), gradients.options().dtype(at::kDouble));
   }
   at::Tensor sum = at::zeros({}, buffers.parameter(0).options().dtype(at::kDouble));
   for (const Range& own : buffers.owned()) {
     const at::Tensor gradients = buffers.mean(own);
-    sum += gradients.is_cpu() ? at::full({}, square_sum(gradients), at::kDouble)
-                              : aten_norm(gradients).square();
+    sum += gradients.is_cuda() ? aten_norm(gradients).square()
+                               : at::full({}, square_sum(gradients), sum.options());
   }
   return sum.sqrt();
 }

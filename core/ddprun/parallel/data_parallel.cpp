@@ -20,6 +20,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/memory/memory_category.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/parallel/loss_check.h"
 #include "ddprun/plugin/called.h"
@@ -139,7 +140,10 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
     check_overlap(context_.plan(), precision, "optimizer.overlap");
     context_.on_range_ready([this](Range range) { return on_range_ready(range); });
   }
-  called(strategy_, "setup()", [&] { strategy_.setup(context_); });
+  {
+    const MemoryScope buffers(MemoryCategory::communication);
+    called(strategy_, "setup()", [&] { strategy_.setup(context_); });
+  }
   if (!context_.parameters_agreed() && buffers_.holding().parameters == Placement::sharded) {
     buffers_.agree_on_values([](const at::Tensor&) {});  // each rank's own: the proof will say so
   }
@@ -181,6 +185,7 @@ void DataParallel::on_accumulated(int index) {
   }
   if (!exchanged) return;
   if (watch_) watch_(index);
+  const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "on_gradient()", [&] { strategy_.on_gradient(index); });
 }
 
@@ -291,6 +296,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
 void DataParallel::finish_backward(bool last) {
   const PhaseScope phase(Phase::synchronize);
   if (last) order_.start_synchronizing();
+  const MemoryScope buffers(MemoryCategory::communication);
   called(strategy_, "finish_backward()", [&] { strategy_.finish_backward(); });
   if (last) order_.end_synchronizing(marks_.updates.size());
 }
@@ -359,7 +365,10 @@ StepOutcome DataParallel::step(double lr, double clip_norm) {
     scale.factor = (scale.factor.defined() ? clip * scale.factor : clip).to(at::kFloat);
   }
   if (scale.factor.defined() || scale.overflow.defined()) optimizer_->scale_gradients(scale);
-  called(strategy_, "update()", [&] { strategy_.update(); });
+  {
+    const MemoryScope buffers(MemoryCategory::communication);
+    called(strategy_, "update()", [&] { strategy_.update(); });
+  }
   buffers_.zero_grad();
   return outcome;
 }

@@ -89,8 +89,10 @@ Preparation prepare(const std::vector<NamedTensor>& parameters, const ProcessGro
                     StepExtent extent) {
   ParameterRoles roles(parameters);
   run.world_size = group.size();
-  run.device = group.device().torch_device().is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
-  run.compute_capability = compute_capability(run.device);
+  if (const c10::Device device = group.device().torch_device(); !device.is_meta()) {
+    run.device = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
+    run.compute_capability = compute_capability(run.device);
+  }
   run = described_with(std::move(run), precision);
   ask_plugin(precision, run, "DataParallel");
   ask_plugin(strategy, run, "DataParallel");

@@ -35,6 +35,11 @@ class Attention : public Plugin {
     return {};
   }
 
+  /// Whether forward() and its backward also take tensors of PyTorch's device meta, which have
+  /// sizes and no values, as all of PyTorch's common operators do. Then a step's memory is known
+  /// before it runs without memory().
+  virtual bool takes_meta() const { return false; }
+
   /// The core's: gradients of inputs that backward has begun to compute and that are not there yet.
   /// On a GPU autograd has threads of its own.
   const std::shared_ptr<std::atomic<int>> missing = std::make_shared<std::atomic<int>>(0);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ddprun/result/account.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {
@@ -39,6 +41,8 @@ struct Run {
   /// What it was measured under (conditions.h).
   nlohmann::json conditions = nlohmann::json::object();
   Occasion occasion = {};
+  /// What a rank would take, by the experiment alone. Empty: nobody asked, or the kind has none.
+  std::optional<Account> predicted = {};
   /// The results of all ranks, in rank order. Empty unless the run came to its end.
   std::vector<RankResult> ranks = {};
 

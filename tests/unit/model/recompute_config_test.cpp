@@ -1,11 +1,10 @@
-// Which groups of blocks `model.recompute` means, what it refuses, and the bytes that are kept.
+// Which groups of blocks `model.recompute` means, and what it refuses.
 #include "ddprun/model/recompute_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/config/options_io.h"
-#include "ddprun/model/activation_memory.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -106,26 +105,6 @@ TEST(RecomputePlan, RefusesInWords) {
   EXPECT_THAT(error("{keep_last: 1}"),
               testing::StartsWith("model.recompute says which blocks to keep"));
   EXPECT_THAT(error("recursive", 1), testing::StartsWith("there is nothing to halve"));
-}
-
-ActivationBytes bytes_of(const std::string& value, std::int64_t layers) {
-  return activation_bytes(recompute_plan(parse(value), layers), layers,
-                          {.stream = 1, .block = 100});
-}
-
-TEST(ActivationMemory, AddsUpWhatIsKept) {
-  const auto expect = [](const std::string& value, double after_forward, double peak) {
-    const ActivationBytes bytes = bytes_of(value, 8);
-    EXPECT_EQ(bytes.after_forward, after_forward) << value;
-    EXPECT_EQ(bytes.peak, peak) << value;
-  };
-  expect("none", 800, 800);
-  expect("every_block", 8, 107);  // 7 streams, and a block with its own
-  expect("{groups: 2}", 2, 401);
-  expect("{groups: 1}", 1, 800);
-  expect("{every: 3}", 3, 301);  // groups of 3, 3, 2: the second is the largest
-  expect("{every: 2, keep_last: 4}", 402, 402);
-  expect("recursive", 103, 103);  // the streams into blocks 0, 4, 6, and block 7
 }
 
 }  // namespace

@@ -18,9 +18,6 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/torch_versions.h"
-#include "ddprun/device/device.h"
-#include "ddprun/memory/cpu_memory.h"
-#include "ddprun/model/activation_memory.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "support/plugin_library.h"
@@ -216,75 +213,6 @@ TEST_P(Recompute, ReadsNothingThatWasFreed) {
   EXPECT_TRUE(at::equal(gradients({}), expected));
   for (const RecomputeConfig& form : forms()) {
     EXPECT_TRUE(at::equal(gradients(form), expected)) << to_string(form);
-  }
-}
-
-/// The bytes of tensors that `run` leaves, and their peak.
-DeviceMemory memory_of(const std::function<void()>& run) {
-  const auto counting = CpuMemory::count_here();
-  run();
-  return cpu_device().memory();
-}
-
-// Sizes at which activations are nearly all of the memory.
-ModelConfig wide(KernelSet kernels, const RecomputeConfig& recompute) {
-  ModelConfig config = config_of(kernels, recompute);
-  config.d_model = 64;
-  config.d_ff = 256;
-  config.layers = 8;
-  config.context_length = 128;
-  return config;
-}
-
-TEST_P(Recompute, SavesWhatTheFormulaSays) {
-  const at::Tensor ids = at::randint(kVocab, {4, 128}, at::kLong);
-  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
-    if (compute != at::kFloat && GetParam() == KernelSet::reference) continue;
-    const auto measured = [&](const RecomputeConfig& recompute) {
-      const ModelConfig config = wide(GetParam(), recompute);
-      Transformer model(config, *attention_, 3);
-      FlatBuffers buffers(model.parameters(), {.compute = compute}, allocate_private, GetParam());
-      if (GetParam() == KernelSet::fused) model.use_memory(buffers.slots());
-      for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters()) {
-        tensor.mutable_grad() = at::zeros_like(tensor);  // they are not what is measured
-      }
-      ActivationBytes bytes;
-      at::Tensor loss;
-      const auto forward = [&] { loss = model.loss(ids, ids); };
-      bytes.after_forward = static_cast<double>(memory_of(forward).allocated_bytes);
-      loss.reset();
-      const auto backward = [&] {
-        forward();
-        CpuMemory::here()->reset_peak();
-        loss.backward();
-      };
-      bytes.peak = static_cast<double>(memory_of(backward).peak_allocated_bytes);
-      return bytes;
-    };
-    const ActivationBytes none = measured({});
-    BlockBytes block;
-    if (GetParam() == KernelSet::fused) {
-      const ModelConfig config = wide(GetParam(), {});
-      const AttentionSizes sizes = {4, 4, 128, 128, 16, true, compute == at::kFloat ? 4 : 2};
-      block = fused_block_bytes(config, 4 * 128, sizes.element_bytes,
-                                attention_->memory(sizes).value().saved);
-      EXPECT_LT(std::abs(8 * block.block / none.after_forward - 1), 0.15) << "little else is there";
-    } else {  // what a block keeps is PyTorch's business, and measured
-      block.stream = 4.0 * 4 * 128 * 64;
-      block.block = (none.after_forward - measured(of_every(1, 7)).after_forward) + block.stream;
-    }
-    const double all = activation_bytes({}, 8, block).after_forward;
-    for (const RecomputeConfig& form :
-         {of_form(RecomputeForm::every_block), of_groups(2), of_groups(4), of_every(2, 2),
-          of_form(RecomputeForm::recursive)}) {
-      SCOPED_TRACE(to_string(form));
-      const ActivationBytes formula = activation_bytes(recompute_plan(form, 8), 8, block);
-      const ActivationBytes got = measured(form);
-      const double saved_after = (none.after_forward - got.after_forward) / 1e3;
-      EXPECT_NEAR(saved_after, (all - formula.after_forward) / 1e3, 0.05 * saved_after);
-      const double saved_at_peak = (none.peak - got.peak) / 1e3;
-      EXPECT_NEAR(saved_at_peak, (all - formula.peak) / 1e3, 0.05 * saved_at_peak);
-    }
   }
 }
 

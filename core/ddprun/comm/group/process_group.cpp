@@ -133,6 +133,7 @@ void ProcessGroup::barrier(std::string_view label) {
 }
 
 std::vector<std::string> ProcessGroup::all_gather_object(const std::string& text) {
+  if (impl_->origin_.peers_absent) return std::vector<std::string>(size(), text);
   return impl_->exchange("all_gather_object", [&](const std::string& round, auto timeout) {
     return ddprun::all_gather_object(*impl_->store_, round, rank(), size(), text, timeout);
   });

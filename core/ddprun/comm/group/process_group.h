@@ -37,6 +37,8 @@ struct GroupOrigin {
   std::string place = {};
   /// Makes a group of some ranks, in which this rank is (subgroup()).
   std::function<std::unique_ptr<ProcessGroup>(const std::vector<int>& ranks)> subgroup = {};
+  /// This rank is alone, and takes what it says for what the others say (absent_peers.h).
+  bool peers_absent = false;
 };
 
 /// Collectives over a c10d::Backend: gloo, NCCL, or one of our own. Each is recorded with its

@@ -37,6 +37,7 @@ RunDescription describe(const Experiment& experiment, int compute_capability) {
 }
 
 void check_memory(const Experiment& experiment, const Attention& attention) {
+  if (!experiment.world.memory_check) return;
   const auto& call = experiment.as<AttentionConfig>();
   const double needed =
       attention_account(

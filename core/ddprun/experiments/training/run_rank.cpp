@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
@@ -15,8 +15,6 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/model/activation_memory.h"
-#include "ddprun/plugin/called.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/connected_rank.h"
 #include "ddprun/rank/heap.h"
@@ -24,59 +22,6 @@
 namespace ddprun {
 
 namespace {
-
-/// The step whose phases are looked at: the last of the warm-up that runs phase by phase.
-std::optional<std::int64_t> observed_step(const Experiment& experiment) {
-  const TrainingConfig& config = training(experiment);
-  const std::int64_t warmup = config.train.warmup_steps;
-  if (warmup == 0) return {};
-  if (config.execution.mode == ExecutionMode::cuda_graph) {
-    return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
-  }
-  return warmup - 1;
-}
-
-/// What the blocks keep for backward, by formula; empty where there is none.
-std::string activation_words(const Experiment& experiment, const RunPlugins& plugins) {
-  const ModelConfig& model = training(experiment).model;
-  // Blocks that are frozen may keep nothing.
-  if (model.kernels != KernelSet::fused ||
-      training(experiment).train.measure == StepExtent::forward || !model.frozen.empty()) {
-    return {};
-  }
-  const auto element_bytes =
-      static_cast<std::int64_t>(c10::elementSize(plugins.precision->dtypes().buffers.compute));
-  const AttentionSizes sizes{.batch = micro_batch(experiment),
-                             .heads = model.heads,
-                             .queries = model.context_length,
-                             .keys = model.context_length,
-                             .head_dim = model.head_dim(),
-                             .element_bytes = element_bytes};
-  const auto attention =
-      called(*plugins.attention, "memory()", [&] { return plugins.attention->memory(sizes); });
-  if (!attention) return {};
-  const BlockBytes block = fused_block_bytes(model, micro_batch(experiment) * model.context_length,
-                                             element_bytes, attention->saved);
-  const ActivationBytes bytes =
-      activation_bytes(recompute_plan(model.recompute, model.layers), model.layers, block);
-  const double all = static_cast<double>(model.layers) * block.block;
-  return fmt::format(
-      "activations of the blocks, by formula: {:.2f} MB a block, {:.2f} MB of it its input; with "
-      "recompute {} at most {:.2f} MB of {:.2f} MB at a time",
-      block.block * 1e-6, block.stream * 1e-6, to_string(model.recompute), bytes.peak * 1e-6,
-      all * 1e-6);
-}
-
-/// What rank 0 holds of parameters, gradients and moments.
-std::string held_words(DataParallel& data_parallel) {
-  const FrozenParameters* const frozen = data_parallel.frozen();
-  const auto buffers =
-      static_cast<double>(data_parallel.buffers().allocated_bytes() +
-                          (frozen == nullptr ? 0 : frozen->buffers().allocated_bytes()));
-  const auto moments = static_cast<double>(data_parallel.optimizer().state_bytes());
-  return fmt::format("held on rank 0: {:.2f} MB of parameters and gradients, {:.2f} MB of moments",
-                     buffers * 1e-6, moments * 1e-6);
-}
 
 /// Runs all steps and collects samples. What proof and evaluation do between steps is in no time.
 void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
@@ -143,8 +88,8 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
                                             const RunContext& context) const {
   const RankInfo& info = context.info;
   ConnectedRank rank(experiment, context);
-  RunObserver observer(training(experiment).profile, rank.device(), observed_step(experiment),
-                       info.rank == 0 ? context.folder : "");
+  RunObserver observer(training(experiment).profile, rank.device(),
+                       observed_step(training(experiment)), info.rank == 0 ? context.folder : "");
   rank.connect();
   RankResult& result = rank.result();
   {
@@ -153,12 +98,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
     Trainer trainer(experiment, plugins, rank.group());
     setup.reset();
-    if (info.rank == 0) {
-      spdlog::debug("data: {}", trainer.data().description());
-      if (const std::string words = activation_words(experiment, plugins); !words.empty()) {
-        spdlog::info("{}", words);
-      }
-    }
+    if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
     RunProof proof(experiment, trainer, rank.group());
     const bool begins = proof.begin();
     building.reset();
@@ -167,7 +107,6 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
       measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result);
-      if (info.rank == 0) spdlog::info("{}", held_words(trainer.data_parallel()));
       proof.finish();
     }
     result.checks = proof.checks();

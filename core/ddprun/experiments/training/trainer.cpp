@@ -2,6 +2,7 @@
 #include "ddprun/experiments/training/trainer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
@@ -64,11 +65,13 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       plugins_(std::move(plugins)),
       model_(config_.model, *plugins_.attention, static_cast<std::uint64_t>(config_.train.seed),
              device_.torch_device()),
-      data_(open_data(config_.data, config_.model.vocab_size, config_.model.context_length,
-                      static_cast<std::uint64_t>(config_.train.seed))),
+      data_(device_.torch_device().is_meta()
+                ? nullptr
+                : open_data(config_.data, config_.model.vocab_size, config_.model.context_length,
+                            static_cast<std::uint64_t>(config_.train.seed))),
       micro_batches_(global_batch(experiment) / (group.size() * micro_batch(experiment))),
       inputs_(micro_batches_) {
-  check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
+  if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
   if (group.rank() != 0) {
     for (const NamedTensor& parameter : model_.parameters()) {
@@ -94,6 +97,12 @@ void Trainer::load_inputs(std::int64_t index) {
   const std::int64_t count = micro_batch(experiment_);
   const auto device = device_.torch_device();
   for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    if (!data_) {
+      const at::Tensor ids = at::empty({count, config_.model.context_length},
+                                       at::TensorOptions(device).dtype(at::kLong));
+      inputs_[micro_batch] = {ids, at::empty_like(ids)};
+      continue;
+    }
     const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
     Batch batch = data_->batch(index, first, count);
     if (device.is_cpu()) {
@@ -159,17 +168,9 @@ void Trainer::replay_step() {
   data_parallel_->step_replayed();
 }
 
-Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
-  const Training& q = training();
-  Sample sample(q);
-  sample.step = index;
-  sample.warmup = index < config_.train.warmup_steps;
-  const std::int64_t steps = config_.train.all_steps();
-  group_.take_records();  // whatever went before is not of this step
-  lr_ = learning_rate(config_.optimizer, index, steps);
-  const std::int64_t cpu_begin_ns = process_cpu_ns();
-  std::optional<PhaseScope> phase(std::in_place, Phase::step, index);
-  const Mark begin = device_.mark();
+void Trainer::untimed_step(std::int64_t index, const std::function<void()>& on_synchronized) {
+  const PhaseScope phase(Phase::step, index);
+  lr_ = learning_rate(config_.optimizer, index, config_.train.all_steps());
   load_inputs(index);
   data_parallel_->begin_step(lr_);
   if (config_.execution.mode == ExecutionMode::cuda_graph &&
@@ -178,7 +179,17 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   } else {
     run_step(on_synchronized);
   }
-  phase.reset();
+}
+
+Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchronized) {
+  const Training& q = training();
+  Sample sample(q);
+  sample.step = index;
+  sample.warmup = index < config_.train.warmup_steps;
+  group_.take_records();  // whatever went before is not of this step
+  const std::int64_t cpu_begin_ns = process_cpu_ns();
+  const Mark begin = device_.mark();
+  untimed_step(index, on_synchronized);
   sample[q.cpu_ms] = to_ms(process_cpu_ns() - cpu_begin_ns);
   check_all_ended(group_.open_collectives(), index);
   fill_times(begin, sample);

@@ -27,7 +27,7 @@ class Trainer {
   /// `experiment` and `group` outlive the trainer. The rank takes its slice of the experiment's
   /// global batch by group.rank() of group.size(), in micro-batches of micro_batch(experiment)
   /// sequences. On ranks other than 0 parameters are NaN until the strategy sends those of rank 0.
-  /// Throws Error.
+  /// On device meta there is no data: batches have sizes alone. Throws Error.
   Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
@@ -35,6 +35,8 @@ class Trainer {
   /// for an update; its time is not the step's. Steps that replay a graph do not call it. The step
   /// goes as far as train.measure says, and the sample lacks the times of what it does not reach.
   Sample step(std::int64_t index, const std::function<void()>& on_synchronized = {});
+  /// The same without a sample, for a device whose values nobody can read (meta).
+  void untimed_step(std::int64_t index, const std::function<void()>& on_synchronized = {});
 
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss. Where ranks own parts all of them call it.

@@ -5,6 +5,8 @@
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
+#include "ddprun/experiments/training/dry_step.h"
+#include "ddprun/experiments/training/memory_check.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/verify_rank.h"
@@ -90,12 +92,19 @@ class TrainingKind final : public Training {
   }
 
   void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t /*local_ranks*/) const override {
-    if (experiment.world.device == DeviceKind::cpu) return;  // check_plugins() asked all there is
+                     std::int64_t local_ranks) const override {
+    if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
+      return check_memory(experiment, registry, local_ranks);
+    }
     const RunPlugins plugins = make_plugins(registry, experiment);
     RunDescription run = describe_run(experiment, *plugins.precision);
     run.compute_capability = compute_capability(run.device);
     ask_plugins(plugins, experiment, run);
+  }
+
+  std::optional<Account> account(const Experiment& experiment, const PluginRegistry& registry,
+                                 std::int64_t ranks_per_host) const override {
+    return dry_step(experiment, registry, static_cast<int>(ranks_per_host));
   }
 
   std::vector<KindContent> contents(const Experiment& experiment) const override {

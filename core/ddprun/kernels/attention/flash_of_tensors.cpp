@@ -14,9 +14,12 @@ namespace ddprun::kernels {
 
 namespace {
 
-/// Calls f with values of the dtype's C++ type and of the type that is multiplied.
+/// Calls f with values of the tensor's C++ type and of the type that is multiplied. On device meta
+/// there is nothing to compute.
 template <typename F>
-void with_types(at::ScalarType dtype, const F& f) {
+void with_types(const at::Tensor& tensor, const F& f) {
+  if (tensor.is_meta()) return;
+  const at::ScalarType dtype = tensor.scalar_type();
   if (dtype == at::kFloat) {
     f(float{}, float{});
   } else if (product_path() == ProductPath::float32) {
@@ -72,7 +75,7 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
   const at::Tensor out = empty_heads(shape, shape.queries, q.options());
   const at::Tensor log_sum_exp =
       at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
-  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+  with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_forward<S, decltype(multiplied)>(
         shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)}, heads_of<S>(out),
@@ -95,7 +98,7 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
   const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
   const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
-  with_types(q.scalar_type(), [&](auto stored, auto multiplied) {
+  with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_backward<S, decltype(multiplied)>(
         shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)},

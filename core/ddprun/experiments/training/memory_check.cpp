@@ -1,0 +1,63 @@
+// The prediction against the machine, where a rough bound does not settle it.
+#include "ddprun/experiments/training/memory_check.h"
+
+#include <fmt/format.h>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/machine_memory.h"
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/experiments/training/dry_step.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Of a rank beside its tensors: private pages of the program, LibTorch, threads and malloc. The
+/// quickstart's ranks take 0.14 GB.
+constexpr double kLibraryBytes = 0.15e9;
+
+/// More than a step takes, in bytes a rank: ten values of four bytes for a parameter, and for a
+/// token of a micro-batch twice what PyTorch's operators keep of a block, scores of a whole
+/// attention matrix included, and of the head. So a file of a thousand small runs needs no thousand
+/// dry steps.
+double rough_bound(const Experiment& experiment) {
+  const TrainingConfig& config = training(experiment);
+  const ModelConfig& m = config.model;
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double of_block = 48 * number(m.d_model) + 16 * number(m.d_ff) +
+                          12 * number(m.heads) * number(m.context_length);
+  const double of_token = number(m.layers) * of_block + 8 * number(m.vocab_size);
+  const double tokens = number(micro_batch(experiment)) * number(m.context_length);
+  return 40 * number(m.parameter_count()) + 8 * tokens * of_token;
+}
+
+}  // namespace
+
+void check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                  std::int64_t local_ranks, std::int64_t available) {
+  if (!experiment.world.memory_check || experiment.world.memory_limit_gb > 0) return;
+  const auto ranks = static_cast<double>(local_ranks);
+  const auto there = static_cast<double>(available);
+  if (ranks * (rough_bound(experiment) + kLibraryBytes) <= there) return;
+  const Account account = dry_step(experiment, registry);
+  const PhaseAccount* const peak = account.peak();
+  if (peak == nullptr) return;
+  const double each = static_cast<double>(peak->at_peak.sum()) + kLibraryBytes;
+  if (ranks * each <= there) return;
+  refuse(experiment, "world.memory_check",
+         {.what = "the ranks would take more memory than this machine has",
+          .got = fmt::format("{} of {:.2f} GB each at the peak of {}, {:.2f} GB more than there is",
+                             local_ranks == 1 ? "a rank" : fmt::format("{} ranks", local_ranks),
+                             each * 1e-9, peak->phase, (ranks * each - there) * 1e-9),
+          .expected = fmt::format("at most {:.2f} GB, which are available", there * 1e-9),
+          .hint = "`ddprun account` says what takes it; fewer ranks, a smaller batch, "
+                  "model.recompute or another strategy take less; world.memory_check: false runs "
+                  "it all the same"});
+}
+
+void check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                  std::int64_t local_ranks) {
+  check_memory(experiment, registry, local_ranks, available_memory());
+}
+
+}  // namespace ddprun

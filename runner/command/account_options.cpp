@@ -1,0 +1,135 @@
+// Numbers with units.
+#include "runner/command/account_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <map>
+#include <sstream>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kMostRanks = 4096;  // world.size has no more
+
+using Units = std::map<std::string, double>;
+
+const Units& byte_units() {
+  static const Units units = {{"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+                              {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  return units;
+}
+const Units& rate_units() {
+  static const Units units = {
+      {"MB/s", 1e6}, {"GB/s", 1e9}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}};
+  return units;
+}
+const Units& time_units() {
+  static const Units units = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}};
+  return units;
+}
+
+std::string names_of(const Units& units) {
+  std::vector<std::string> names;
+  for (const auto& [name, factor] : units) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// "80GB" in bytes; empty: it is not a positive number with one of these units.
+std::optional<double> with_unit(const std::string& text, const Units& units) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto unit = units.find(std::string(end, text.data() + text.size()));
+  if (error != std::errc() || unit == units.end() || number <= 0) return {};
+  return number * unit->second;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
+  return parts;
+}
+
+std::optional<std::int64_t> ranks_of(const std::string& text) {
+  std::int64_t ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && ranks >= 1 && ranks <= kMostRanks ? std::optional(ranks) : std::nullopt;
+}
+
+std::vector<std::int64_t> read_ranks(const std::string& text) {
+  std::vector<std::int64_t> out;
+  for (const std::string& part : split(text, ',')) {
+    const auto ranks = ranks_of(part);
+    if (!ranks) {
+      throw ConfigError({.what = "--ranks has something that is no number of ranks",
+                         .where = "the command line",
+                         .got = part,
+                         .expected = fmt::format("numbers from 1 to {}", kMostRanks),
+                         .hint = "separate them by commas: --ranks 1,2,8"});
+    }
+    out.push_back(*ranks);
+  }
+  return out;
+}
+
+double read_memory(const std::string& text) {
+  if (const auto bytes = with_unit(text, byte_units())) return *bytes;
+  throw ConfigError({.what = "--memory needs a size with its unit",
+                     .where = "the command line",
+                     .got = text,
+                     .expected = "a number and one of " + names_of(byte_units()),
+                     .hint = "GB is 1e9 bytes, GiB 2^30: --memory 80GB"});
+}
+
+Link read_link(const std::string& text) {
+  const std::vector<std::string> parts = split(text, ',');
+  if (parts.size() == 2) {
+    const auto rate = with_unit(parts[0], rate_units());
+    const auto latency = with_unit(parts[1], time_units());
+    if (rate && latency) return {*rate, *latency};
+  }
+  throw ConfigError({.what = "--link needs a bandwidth and a latency, each with its unit",
+                     .where = "the command line",
+                     .got = text,
+                     .expected = fmt::format("a number and one of {}; then one and one of {}",
+                                             names_of(rate_units()), names_of(time_units())),
+                     .hint = "separate them by a comma: --link 200GB/s,5us"});
+}
+
+void read_hosts(const std::string& text, AccountOptions& options) {
+  const std::vector<std::string> parts = split(text, 'x');
+  const auto hosts = parts.size() == 2 ? ranks_of(parts[0]) : std::nullopt;
+  const auto each = parts.size() == 2 ? ranks_of(parts[1]) : std::nullopt;
+  const std::int64_t all = hosts && each ? *hosts * *each : 0;
+  const bool fits = options.ranks.empty() || options.ranks == std::vector{all};
+  if (all >= 1 && all <= kMostRanks && fits) {
+    options.ranks = {all};
+    options.ranks_per_host = *each;
+    return;
+  }
+  throw ConfigError(
+      {.what = "--hosts needs hosts x ranks of each, which make up --ranks",
+       .where = "the command line",
+       .got = fmt::format("{}; --ranks {}", text, fmt::join(options.ranks, ",")),
+       .expected = fmt::format("two numbers whose product is the ranks, at most {}", kMostRanks),
+       .hint = "--hosts 8x8 is 64 ranks: leave --ranks out"});
+}
+
+}  // namespace
+
+AccountOptions read_account_options(const AccountWords& words) {
+  AccountOptions options;
+  if (!words.ranks.empty()) options.ranks = read_ranks(words.ranks);
+  if (!words.memory.empty()) options.memory_bytes = read_memory(words.memory);
+  if (!words.link.empty()) options.link = read_link(words.link);
+  if (!words.hosts.empty()) read_hosts(words.hosts, options);
+  return options;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,168 @@
+// `ddprun account`, and predictions beside what runs took: bytes by phase, collectives, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/ddprun_command.h"
+#include "support/sanitizers.h"
+
+namespace ddprun::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Sizes of which no two make the same term.
+const char* const kModel =
+    "model: {preset: tiny, vocab_size: 1500, context_length: 48, d_model: 128, d_ff: 352, "
+    "layers: 4, heads: 4}\n";
+
+std::string experiment(const std::string& more) {
+  return std::string(kModel) +
+         "data: {source: random}\n"
+         "world: {size: 2}\n"
+         "strategy: flat\n"
+         "precision: fp32\n"
+         "attention: flash\n"
+         "optimizer: {name: adamw, lr: 1e-3}\n"
+         "train: {batch_per_rank: 4, warmup_steps: 3, steps: 1}\n" +
+         more;
+}
+
+/// Peaks of a row's phases, the highest of its ranks.
+std::map<std::string, double> measured_peaks(const json& row) {
+  std::map<std::string, double> peaks;
+  for (const json& rank : row["ranks"]) {
+    for (const json& each : rank["memory_phases"]) {
+      double& peak = peaks[each["phase"].get<std::string>()];
+      peak = std::max(peak, each["peak_allocated_bytes"].get<double>());
+    }
+  }
+  return peaks;
+}
+
+/// Runs the sweep, and holds each phase of each row to 2 % of its prediction.
+void expect_predicted(const std::string& sweep, std::size_t rows) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator is not the one that is counted";
+  TemporaryFolder folder;
+  folder.write("matrix.yaml", experiment("sweep:\n" + sweep));
+  const CommandResult run = run_ddprun(folder, {"matrix.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json result = result_of(folder, "matrix");
+  ASSERT_EQ(result["rows"].size(), rows);
+  for (const json& row : result["rows"]) {
+    SCOPED_TRACE(row["label"]);
+    ASSERT_TRUE(row.contains("predicted"));
+    EXPECT_EQ(row["predicted"]["unknown"], "");
+    const auto measured = measured_peaks(row);
+    for (const json& phase : row["predicted"]["phases"]) {
+      if (phase["phase"] == "setup") continue;
+      const double peak = measured.at(phase["phase"]);
+      EXPECT_NEAR(phase["bytes"].get<double>(), peak, 0.02 * peak) << phase["phase"];
+    }
+    double count = 0;
+    for (const json& each : row["predicted"]["collectives"]) count += each["count"].get<double>();
+    EXPECT_EQ(count, row["ranks"][0]["last_step"].size());
+  }
+}
+
+TEST(Account, OfEachStrategyIsWhatARunTakes) {
+  expect_predicted(
+      "  strategy: [{name: none, unsynchronized: true}, naive, overlap, {name: bucketed, "
+      "bucket_mb: 1}, {name: torch_ddp, bucket_mb: 1}, zero1, zero1_cs336, zero2, fsdp, hsdp, "
+      "powersgd, {name: local_sgd, every: 1}]\n",
+      12);
+}
+
+TEST(Account, OfKernelsAndRecomputationIsWhatARunTakes) {
+  expect_predicted(
+      "  model.kernels: [fused, reference]\n"
+      "  model.recompute: [none, every_block, {groups: 2}]\n"
+      "  precision: [fp32, bf16_mixed]\n",
+      12);
+}
+
+TEST(Account, OfPrecisionsWithoutFusedKernelsIsWhatARunTakes) {
+  expect_predicted(
+      "  model.kernels: [reference]\n"
+      "  attention: [eager]\n"
+      "  precision: [bf16_pure, fp16_mixed]\n"
+      "  strategy: [flat, fsdp]\n",
+      4);
+}
+
+TEST(Account, RunsNothingAndTakesAnyNumberOfRanks) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", experiment("sweep: {strategy: [flat, fsdp]}\n"));
+  const CommandResult run =
+      run_ddprun(folder, {"account", "a.yaml", "--ranks", "2,1024", "--memory", "20MB", "--link",
+                          "200GB/s,5us", "--format", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json lines = json::parse(run.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2]["ranks"], 1024);
+  EXPECT_EQ(lines[0]["fits"], lines[0]["left_bytes"].get<double>() >= 0);
+  EXPECT_GT(lines[2]["communication_ms"].get<double>(), lines[0]["communication_ms"].get<double>());
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
+  const CommandResult table = run_ddprun(folder, {"account", "a.yaml", "--hosts", "4x2"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("peak MB"), HasSubstr("strategy=fsdp")));
+  EXPECT_THAT(run_ddprun(folder, {"account", "a.yaml", "--format", "csv"}).out,
+              HasSubstr("label,ranks,phase,category,bytes\n"));
+}
+
+TEST(Account, RefusesInOneSentence) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", experiment("sweep: {world.size: [1, 2]}\n"));
+  folder.write("c.yaml",
+               "experiment: collectives\nworld: {size: 2, backend: shm}\n"
+               "collectives: {bytes: 1000}\n");
+  const auto refusal = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "account");
+    const CommandResult run = run_ddprun(folder, arguments);
+    EXPECT_EQ(run.status, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(refusal({"a.yaml", "--memory", "80"}), HasSubstr("needs a size with its unit"));
+  EXPECT_THAT(refusal({"a.yaml", "--link", "200GB/s"}), HasSubstr("a bandwidth and a latency"));
+  EXPECT_THAT(refusal({"a.yaml", "--ranks", "0"}), HasSubstr("no number of ranks"));
+  EXPECT_THAT(refusal({"a.yaml", "--hosts", "8"}), HasSubstr("hosts x ranks of each"));
+  EXPECT_THAT(refusal({"a.yaml", "--ranks", "4"}), HasSubstr("the sweep replaces it"));
+  EXPECT_THAT(refusal({"c.yaml"}), HasSubstr("this kind of experiment has no account"));
+  folder.write("h.yaml", experiment(""));
+  EXPECT_THAT(refusal({"h.yaml", "--ranks", "3", "--set", "strategy={name: hsdp, shard_ranks: 2}"}),
+              HasSubstr("shard"));
+}
+
+TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {
+  TemporaryFolder folder;
+  folder.write("large.yaml",
+               "model: {preset: 10B-2026, context_length: 4096, kernels: reference}\n"
+               "data: {source: random}\n"
+               "world: {size: 64}\n"
+               "strategy: flat\nprecision: fp32\nattention: flash\n"
+               "optimizer: {name: adamw, lr: 1e-3}\n"
+               "train: {batch_per_rank: 8, warmup_steps: 1, steps: 1}\n");
+  const CommandResult run = run_ddprun(folder, {"large.yaml"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("more memory than this machine has"),
+                             HasSubstr("64 ranks of"), HasSubstr("world.memory_check: false")));
+  const CommandResult valid = run_ddprun(folder, {"validate", "large.yaml"});
+  EXPECT_EQ(valid.status, 0);
+  EXPECT_THAT(valid.out, HasSubstr("this machine cannot run 1 of them"));
+  EXPECT_THAT(
+      run_ddprun(folder, {"validate", "large.yaml", "--set", "world.memory_check=false"}).out,
+      testing::Not(HasSubstr("cannot run")));
+}
+
+TEST(Account, StandsBesideWhatWasMeasured) {
+  TemporaryFolder folder;
+  folder.write("a.yaml", experiment(""));
+  EXPECT_THAT(run_ddprun(folder, {"-v", "a.yaml"}).out,
+              AllOf(HasSubstr("predicted MB"), HasSubstr("difference")));
+  EXPECT_THAT(run_ddprun(folder, {"validate", "-v", "a.yaml"}).out, HasSubstr("peak MB"));
+}
+
+}  // namespace
+}  // namespace ddprun::test
