@@ -127,8 +127,8 @@ std::string csv_of(const std::vector<AccountLine>& lines) {
 double communication_ms(const Account& account, const Link& link) {
   double seconds = 0;
   for (const CollectiveAccount& each : account.collectives) {
-    seconds +=
-        static_cast<double>(each.count) * link_seconds(each.kind, each.bytes, each.ranks, link);
+    seconds += static_cast<double>(each.count) *
+               collective_s(each.kind, static_cast<double>(each.bytes), each.ranks, link);
   }
   return seconds * 1e3;
 }

@@ -6,25 +6,36 @@
 namespace ddprun {
 namespace {
 
-constexpr Link kLink{.bytes_per_s = 1e9, .latency_s = 1e-6};
-
-TEST(LinkSeconds, OfLargeBuffersIsTheRings) {
-  // 2 x 7 messages of an eighth of 8 MB.
-  EXPECT_NEAR(link_seconds(CollectiveKind::all_reduce, 8'000'000, 8, kLink), 14 * (1e-6 + 1e-3),
-              1e-12);
-  EXPECT_NEAR(link_seconds(CollectiveKind::all_gather, 8'000'000, 8, kLink), 7 * (1e-6 + 1e-3),
-              1e-12);
-  EXPECT_NEAR(link_seconds(CollectiveKind::broadcast, 8'000'000, 8, kLink), 7e-6 + 8e-3, 1e-12);
+TEST(Link, TimesAreThoseOfTheFormulas) {
+  const Link link = {.bytes_per_s = 1e9, .latency_s = 1e-6};
+  const auto seconds = [&](CollectiveKind kind, int ranks, Algorithm algorithm) {
+    return collective_s(kind, 8e6, ranks, link, algorithm);
+  };
+  using enum CollectiveKind;
+  EXPECT_NEAR(seconds(all_gather, 8, Algorithm::ring), 7e-6 + 7e-3, 1e-12);
+  EXPECT_NEAR(seconds(reduce_scatter, 8, Algorithm::alternating_ring), 4e-6 + 7e-3, 1e-12);
+  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::ring), 2 * (7e-6 + 7e-3), 1e-12);
+  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::tree), 2 * (3e-6 + 8e-3), 1e-12);
+  EXPECT_NEAR(seconds(broadcast, 5, Algorithm::tree), 3e-6 + 8e-3, 1e-12);
+  EXPECT_NEAR(seconds(barrier, 8, Algorithm::ring), 6e-6, 1e-12);
+  for (const auto kind : {all_gather, all_reduce, broadcast, barrier}) {
+    EXPECT_EQ(seconds(kind, 1, Algorithm::ring), 0);
+  }
 }
 
-TEST(LinkSeconds, OfSmallBuffersIsTheTrees) {
-  EXPECT_NEAR(link_seconds(CollectiveKind::all_reduce, 4, 1024, kLink), 2 * 10 * (1e-6 + 4e-9),
-              1e-12);
-  EXPECT_NEAR(link_seconds(CollectiveKind::barrier, 0, 5, kLink), 2 * 3 * 1e-6, 1e-12);
+TEST(Link, HostsExchangeTheSlicesOfTheirRanks) {
+  const Link between = {.bytes_per_s = 1e9}, within = {.bytes_per_s = 1e10};
+  // 2 x 3/4 of 8 MB within a host, then 2 x 1/2 of 2 MB between two.
+  EXPECT_NEAR(hierarchical_all_reduce_s(8e6, 2, 4, between, within), 1.2e-3 + 2e-3, 1e-12);
 }
 
-TEST(LinkSeconds, OfOneRankIsNone) {
-  EXPECT_EQ(link_seconds(CollectiveKind::all_reduce, 1000, 1, kLink), 0);
+TEST(Link, SmallBuffersTakeTheTreeAndLargeOnesTheRing) {
+  const Link link = {.bytes_per_s = 1e9, .latency_s = 1e-6};
+  const auto seconds = [&](double bytes, int ranks) {
+    return collective_s(CollectiveKind::all_reduce, bytes, ranks, link);
+  };
+  EXPECT_NEAR(seconds(4, 1024), 2 * (10e-6 + 4e-9), 1e-12);
+  EXPECT_NEAR(seconds(8e6, 8), 2 * (7e-6 + 7e-3), 1e-12);
 }
 
 }  // namespace

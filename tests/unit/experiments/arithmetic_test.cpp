@@ -67,28 +67,5 @@ TEST(Arithmetic, TimesAreThoseByHand) {
   EXPECT_EQ(times.in_turn(), times.compute + times.data + times.tensor);
 }
 
-TEST(Link, TimesAreThoseOfTheFormulas) {
-  const Link link = {.bytes_per_s = 1e9, .latency_s = 1e-6};
-  const auto seconds = [&](CollectiveKind kind, int ranks, Algorithm algorithm) {
-    return collective_s(kind, 8e6, ranks, link, algorithm);
-  };
-  using enum CollectiveKind;
-  EXPECT_NEAR(seconds(all_gather, 8, Algorithm::ring), 7e-6 + 7e-3, 1e-12);
-  EXPECT_NEAR(seconds(reduce_scatter, 8, Algorithm::alternating_ring), 4e-6 + 7e-3, 1e-12);
-  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::ring), 2 * (7e-6 + 7e-3), 1e-12);
-  EXPECT_NEAR(seconds(all_reduce, 8, Algorithm::tree), 2 * (3e-6 + 8e-3), 1e-12);
-  EXPECT_NEAR(seconds(broadcast, 5, Algorithm::tree), 3e-6 + 8e-3, 1e-12);
-  EXPECT_NEAR(seconds(barrier, 8, Algorithm::ring), 3e-6, 1e-12);
-  for (const auto kind : {all_gather, all_reduce, broadcast, barrier}) {
-    EXPECT_EQ(seconds(kind, 1, Algorithm::ring), 0);
-  }
-}
-
-TEST(Link, HostsExchangeTheSlicesOfTheirRanks) {
-  const Link between = {.bytes_per_s = 1e9}, within = {.bytes_per_s = 1e10};
-  // 2 x 3/4 of 8 MB within a host, then 2 x 1/2 of 2 MB between two.
-  EXPECT_NEAR(hierarchical_all_reduce_s(8e6, 2, 4, between, within), 1.2e-3 + 2e-3, 1e-12);
-}
-
 }  // namespace
 }  // namespace ddprun

@@ -1,25 +1,43 @@
-// How long a collective takes over a link of known latency and bandwidth.
+// How long a collective takes on a link, on paper: alpha (latency) and beta (bandwidth).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "ddprun/comm/store/collective_kind.h"
 
 namespace ddprun {
 
-/// A link between any two ranks, in both directions at once.
+enum class Algorithm : std::uint8_t {
+  ring,              ///< n - 1 steps of a slice, in one direction
+  alternating_ring,  ///< the same slices, half of them in each direction at a time
+  tree,              ///< two binary trees with half of the data each
+};
+constexpr auto choice_names(Algorithm) { return std::array{"ring", "alternating_ring", "tree"}; }
+
+/// What joins two neighbours. Of an alternating ring the bandwidth is that of both directions
+/// together, as the Scaling Book counts it; else of one.
 struct Link {
   double bytes_per_s = 0;
-  double latency_s = 0;  ///< of one message
+  double latency_s = 0;
 };
 
-/// Seconds of one collective of `bytes` payload over n ranks in the alpha-beta model (Hockney 1994;
-/// the algorithms' costs: Thakur, Rabenseifner and Gropp 2005), by the faster of two algorithms:
-///     ring   all-reduce 2 (n - 1) (a + B / (n b)); reduce-scatter and all-gather half of it;
-///            broadcast, in pieces, (n - 1) a + B / b
-///     tree   all-reduce 2 log2(n) (a + B / b); broadcast half of it
-/// a: latency, b: bandwidth, B: bytes, log2 rounded up. A barrier is a tree of empty messages. One
-/// rank takes no time.
-double link_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link);
+/// Seconds that a collective of `bytes` payload takes on `ranks` ranks. With n ranks, S bytes, W
+/// bandwidth and a latency:
+///     reduce-scatter, all-gather   ring (n-1) a + (n-1)/n S/W; alternating ring ceil((n-1)/2) a +
+///                                  (n-1)/n S/W; tree: as ring, as no tree gathers slices
+///     all-reduce                   both in turn; tree 2 ceil(log2 n) a + 2 S/W
+///     broadcast                    ring (n-1) a + S/W; tree ceil(log2 n) a + S/W
+///     barrier                      2 ceil(log2 n) a
+/// Sources: Hockney 1994 (the model); Thakur, Rabenseifner and Gropp 2005 (ring); Sanders, Speck
+/// and Träff 2009 (two trees); Austin et al. 2025, "How to Scale Your Model", on sharded matrices
+/// (alternating ring).
+double collective_s(CollectiveKind kind, double bytes, int ranks, Link link, Algorithm algorithm);
+/// By the faster of ring and tree.
+double collective_s(CollectiveKind kind, double bytes, int ranks, Link link);
+
+/// An all-reduce over `hosts` hosts of `local` ranks: reduce-scatter within each, all-reduce of the
+/// slices between, all-gather within.
+double hierarchical_all_reduce_s(double bytes, int hosts, int local, Link between, Link within);
 
 }  // namespace ddprun

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ddprun/experiments/arithmetic/link.h"
+#include "ddprun/comm/group/link.h"
 
 namespace ddprun {
 
