@@ -1,6 +1,9 @@
 // The memory of each phase, for the report.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
 
@@ -9,5 +12,12 @@ namespace ddprun {
 /// One line for each row and phase. The figures are those of the rank with the highest peak in that
 /// phase. No line if no row's memory was measured.
 TextTable memory_table(const TableLines& lines);
+
+/// What rank 0's memory was at the peak of the step that profile.memory recorded: a line for each
+/// row and category, the process's as a whole. No line if no row recorded it.
+TextTable memory_category_table(const TableLines& lines);
+
+/// A sentence for each such row: what a block saves for backward, by operation.
+std::vector<std::string> saved_words(const TableLines& lines);
 
 }  // namespace ddprun

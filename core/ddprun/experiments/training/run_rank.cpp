@@ -166,7 +166,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
       give_back_freed_memory();
       measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
-      observer.add_to(result);
+      observer.add_to(result, micro_batch(experiment) * training(experiment).model.context_length);
       if (info.rank == 0) spdlog::info("{}", held_words(trainer.data_parallel()));
       proof.finish();
     }
