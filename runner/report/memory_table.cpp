@@ -2,6 +2,7 @@
 #include "runner/report/memory_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -35,6 +36,29 @@ std::string largest_phase(const Row& row) {
     return a.memory.peak_allocated_bytes < b.memory.peak_allocated_bytes;
   });
   return largest == phases.end() ? "" : largest->phase;
+}
+
+/// Null: it was not recorded.
+const PeakMemory* peak_of(const Row& row) {
+  if (!row.measured() || !row.ranks.front().memory_peak.recorded()) return nullptr;
+  return &row.ranks.front().memory_peak;
+}
+
+/// The five largest: "w1w3 40 %, qkv 23 %".
+std::string shares(const PeakMemory::Parts& parts, double all) {
+  constexpr std::size_t kMost = 5;
+  std::vector<std::string> words;
+  for (const auto& [operation, bytes] : parts) {
+    if (words.size() == kMost) break;
+    words.push_back(fmt::format("{} {:.1f} %", operation, 100 * static_cast<double>(bytes) / all));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+double sum(const PeakMemory::Parts& parts) {
+  double bytes = 0;
+  for (const auto& part : parts) bytes += static_cast<double>(part.second);
+  return bytes;
 }
 
 }  // namespace
@@ -109,6 +133,49 @@ std::string memory_remarks(const TableLines& lines) {
                                 "of the run, or a plugin's own"
                               : "the observed step did not do all that a later one does");
     }
+  }
+  return out;
+}
+
+TextTable memory_category_table(const TableLines& lines) {
+  const std::vector<Row>& rows = lines.rows();
+  const std::vector<std::string> names = run_names(lines);
+  TextTable table;
+  table.columns = {{lines.title(), false}, {"memory of rank 0", false}, {"MB at the peak"}, {"%"}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const PeakMemory* const peak = peak_of(rows[i]);
+    if (peak == nullptr) continue;
+    const auto add = [&](const std::string& name, std::int64_t bytes) {
+      const double share =
+          100 * static_cast<double>(bytes) / static_cast<double>(peak->resident_bytes);
+      table.lines.push_back(
+          {{{names[i]}, {name}, {megabytes(bytes)}, {fmt::format("{:.1f}", share)}}});
+    };
+    for (const auto& [category, bytes] : peak->categories) {
+      if (bytes != 0) add(category, bytes);
+    }
+    add("unexplained", peak->unexplained_bytes);
+    add("resident, in " + peak->phase, peak->resident_bytes);
+  }
+  return table;
+}
+
+std::vector<std::string> saved_words(const TableLines& lines) {
+  const std::vector<Row>& rows = lines.rows();
+  const std::vector<std::string> names = run_names(lines);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const PeakMemory* const peak = peak_of(rows[i]);
+    if (peak == nullptr || peak->saved.empty() || peak->tokens == 0) continue;
+    const double saved = sum(peak->saved), again = sum(peak->saved_again);
+    const auto tokens = static_cast<double>(peak->tokens);
+    out.push_back(
+        fmt::format("{}: the first block saves {:.3f} MB for backward, {:.0f} bytes a "
+                    "token: {}",
+                    names[i], saved * 1e-6, saved / tokens, shares(peak->saved, saved)));
+    if (again == 0) continue;
+    out.back() += fmt::format("; backward computes {:.3f} MB again, {:.0f} bytes a token: {}",
+                              again * 1e-6, again / tokens, shares(peak->saved_again, again));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
@@ -15,5 +16,12 @@ TextTable memory_table(const TableLines& lines);
 /// A line for each phase whose peak differs from the prediction by more than 5 %, and for each row
 /// that could not be predicted, with the reason. Empty: there is none.
 std::string memory_remarks(const TableLines& lines);
+
+/// What rank 0's memory was at the peak of the step that profile.memory recorded: a line for each
+/// row and category, the process's as a whole. No line if no row recorded it.
+TextTable memory_category_table(const TableLines& lines);
+
+/// A sentence for each such row: what a block saves for backward, by operation.
+std::vector<std::string> saved_words(const TableLines& lines);
 
 }  // namespace ddprun

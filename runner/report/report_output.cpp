@@ -24,10 +24,12 @@ std::string report_output(ReportFormat format, const ResultContext& context,
     }
   }
   std::string out = terminal_report(table, terminal);
-  const TextTable memory = with_memory ? memory_table(table) : TextTable();
-  if (!memory.lines.empty()) {
-    out += "\n" + memory.render(terminal.width, terminal.colour) + memory_remarks(table) + "\n";
+  if (!with_memory) return out;
+  for (const TextTable& memory : {memory_table(table), memory_category_table(table)}) {
+    if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";
   }
+  out += memory_remarks(table);
+  for (const std::string& words : saved_words(table)) out += words + "\n";
   return out;
 }
 

@@ -69,7 +69,15 @@ std::string memory_markdown(const TableLines& lines, const std::vector<std::stri
     out += fmt::format("\nMemory snapshot of {}: {}/{}\n", names[i], row_folder(i + 1),
                        row.ranks.front().memory_snapshot);
   }
-  return out;
+  const TextTable categories = memory_category_table(lines);
+  if (categories.lines.empty()) return out;
+  out +=
+      "\nBy what it is, at the peak of the last warm-up step, which was recorded and is slower "
+      "than "
+      "others:\n\n" +
+      categories.markdown();
+  for (const std::string& words : saved_words(lines)) out += "\n- " + words;
+  return out + "\n";
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class CountingAllocator final : public c10::Allocator {
     void* const data = block.get();
     if (data == nullptr) return block;
     if (auto counted =
-            counts() ? CpuMemory::count_bytes(static_cast<std::int64_t>(size)) : nullptr) {
+            counts() ? CpuMemory::count_bytes(static_cast<std::int64_t>(size), data) : nullptr) {
       const std::lock_guard lock(mutex_);
       counted_.emplace(data, std::move(counted));
     }
@@ -89,10 +89,24 @@ class Counting {
 
 }  // namespace
 
-void CpuMemory::add(std::int64_t bytes) {
+MemoryListener::~MemoryListener() = default;
+
+void CpuMemory::add(std::int64_t bytes, const void* block) {
   const std::lock_guard lock(mutex_);
   bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes_);
+  if (listener_ != nullptr) listener_->on_allocated(block, bytes);
+}
+
+void CpuMemory::remove(std::int64_t bytes, const void* block) {
+  const std::lock_guard lock(mutex_);
+  bytes_ -= bytes;
+  if (listener_ != nullptr) listener_->on_released(block);
+}
+
+void CpuMemory::tell(MemoryListener* listener) {
+  const std::lock_guard lock(mutex_);
+  listener_ = listener;
 }
 
 std::int64_t CpuMemory::bytes() const {
@@ -112,13 +126,18 @@ void CpuMemory::reset_peak() {
 
 std::shared_ptr<void> CpuMemory::count_here() { return std::make_shared<Counting>(); }
 
-CpuMemory::Counted::~Counted() { counts->add(-bytes); }
+CpuMemory::Counted::Counted(std::shared_ptr<CpuMemory> counts, std::int64_t bytes,
+                            const void* address)
+    : counts_(std::move(counts)), bytes_(bytes), block_(address) {
+  counts_->add(bytes_, block_);
+}
+CpuMemory::Counted::~Counted() { counts_->remove(bytes_, block_); }
 
-std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes) {
+std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes,
+                                                           const void* address) {
   CpuMemory* const counts = here();
   if (counts == nullptr) return {};
-  counts->add(bytes);
-  return std::make_shared<Counted>(counts->shared_from_this(), bytes);
+  return std::make_shared<Counted>(counts->shared_from_this(), bytes, address);
 }
 
 CpuMemory* CpuMemory::here() {

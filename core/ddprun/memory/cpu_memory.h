@@ -6,9 +6,18 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 namespace ddprun {
+
+/// Hears of each block that is counted, one call at a time, on whatever thread. It must not
+/// allocate or release tensors.
+class MemoryListener {
+ public:
+  virtual ~MemoryListener();
+  /// `block`: its address, which no other counted block has until this one is released.
+  virtual void on_allocated(const void* block, std::int64_t bytes) = 0;
+  virtual void on_released(const void* block) = 0;
+};
 
 /// Counts the bytes of tensors on the CPU. Of the allocations it counts those on the thread that
 /// asked, and on the autograd threads that work for it, while it is the newest object of its kind
@@ -26,31 +35,38 @@ class CpuMemory final : public c10::MemoryReportingInfoBase,
   /// The most since reset_peak().
   std::int64_t peak_bytes() const;
   void reset_peak();
+  /// From now on `listener` hears of each block; null: nobody does.
+  void tell(MemoryListener* listener);
 
   /// Counts on this thread until the returned object is destroyed, which must happen on this thread
   /// too.
   static std::shared_ptr<void> count_here();
   /// Bytes that are counted until it goes.
-  struct Counted {
-    Counted(std::shared_ptr<CpuMemory> by, std::int64_t size)
-        : counts(std::move(by)), bytes(size) {}
+  class Counted {
+   public:
+    Counted(std::shared_ptr<CpuMemory> counts, std::int64_t bytes, const void* address);
     ~Counted();
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
-    std::shared_ptr<CpuMemory> counts;
-    std::int64_t bytes;
+
+   private:
+    const std::shared_ptr<CpuMemory> counts_;
+    const std::int64_t bytes_;
+    const void* const block_;
   };
-  /// Counts `bytes` here, if someone does, until the result is destroyed, on whatever thread. For
-  /// memory that no allocator of PyTorch's gives out.
-  static std::shared_ptr<Counted> count_bytes(std::int64_t bytes);
+  /// Counts `bytes` at `address` here, if someone does, until the result is destroyed, on whatever
+  /// thread. For memory that no allocator of PyTorch's gives out.
+  static std::shared_ptr<Counted> count_bytes(std::int64_t bytes, const void* address);
   /// The object that counts on this thread, or null.
   static CpuMemory* here();
 
  private:
-  void add(std::int64_t bytes);
+  void add(std::int64_t bytes, const void* block);
+  void remove(std::int64_t bytes, const void* block);
 
   mutable std::mutex mutex_;
   std::int64_t bytes_ = 0, peak_bytes_ = 0;
+  MemoryListener* listener_ = nullptr;
 };
 
 }  // namespace ddprun

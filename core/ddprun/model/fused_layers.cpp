@@ -4,6 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 
+#include <optional>
+
+#include "ddprun/memory/memory_label.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"
 #include "ddprun/model/matmul.h"
@@ -20,6 +23,17 @@ at::Tensor split_heads(const at::Tensor& x, const Shape& shape) {
   return x.unflatten(0, {shape.batch, shape.time}).unflatten(2, {shape.heads, -1}).transpose(1, 2);
 }
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2).flatten(0, 1); }
+
+/// Returns compute(), an operation of that name.
+template <class Compute>
+auto labelled(const char* operation, const Compute& compute) {
+  const MemoryLabel label(operation);
+  return compute();
+}
+
+at::Tensor add_to_stream(const at::Tensor& stream, const at::Tensor& branch) {
+  return labelled("residual", [&] { return add_branch(stream, branch); });
+}
 
 struct EmbeddingNode final : FusedNode {
   ParameterSlot table;
@@ -42,6 +56,7 @@ struct AttentionInputNode final : FusedNode {
     const auto [x, y, inverse_rms] = saved<3>();
     const Normed normed = {x, y, inverse_rms};
     const std::int64_t width = normed.x.size(1);
+    std::optional<MemoryLabel> label("qkv");
     at::Tensor dvkq = at::empty({normed.x.size(0), 3 * width}, normed.y.options());
     for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
       at::Tensor part = split_heads(dvkq.narrow(1, (2 - output) * width, width), shape);
@@ -55,6 +70,8 @@ struct AttentionInputNode final : FusedNode {
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     add_weight_gradients(weights, dvkq, normed.y);
     const at::Tensor dy = input_gradient(dvkq, stack_weights(weights));
+    label.reset();
+    const MemoryLabel norm("norm");
     return {rms_norm_backward(dy, normed, {}, block.ln1), {}, {}, {}, {}};
   }
 };
@@ -68,6 +85,7 @@ struct AttentionOutputNode final : FusedNode {
   variable_list backward(variable_list&& gradients) override {
     const auto [mixed] = saved<1>();  // (rows, d_model)
     const ParameterSlot* const out[] = {&block.output};
+    const MemoryLabel label("output");
     const at::Tensor dbranch = gradients[0].contiguous().to(mixed.scalar_type());
     add_weight_gradients(out, dbranch, mixed);
     const at::Tensor dmixed = input_gradient(dbranch, block.output.weight());
@@ -88,13 +106,18 @@ struct FeedForwardNode final : FusedNode {
     const ParameterSlot* const down[] = {&block.w2};
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
 
+    std::optional<MemoryLabel> label("w2");
     const at::Tensor dbranch = dstream.to(normed.y.scalar_type());
     const at::Tensor dh = input_gradient(dbranch, block.w2.weight());
-    const at::Tensor h = swiglu_backward(dh, up_gate);  // up_gate is its gradient now
+    // up_gate is its gradient now.
+    const at::Tensor h = labelled("activation", [&] { return swiglu_backward(dh, up_gate); });
     add_weight_gradients(down, dbranch, h);
+    label.emplace("w1w3");
     add_weight_gradients(up, up_gate, normed.y);
     const at::Tensor dy = input_gradient(up_gate, stack_weights(up));
     up_gate.reset();
+    label.reset();
+    const MemoryLabel norm("norm");
     return {rms_norm_backward(dy, normed, dstream, block.ln2), {}, {}, {}, {}};
   }
 };
@@ -106,6 +129,7 @@ at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids) {
   at::Tensor stream;
   {
     const KernelGuard guard;
+    const MemoryLabel label("embedding");
     stream = at::index_select(table.parameter, 0, ids);
   }
   if (node) {
@@ -125,7 +149,10 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
   Normed normed;
   {
     const KernelGuard guard;
-    normed = rms_norm(stream, block.ln1.parameter, block.q.weight().scalar_type(), shape.norm_eps);
+    normed = labelled("norm", [&] {
+      return rms_norm(stream, block.ln1.parameter, block.q.weight().scalar_type(), shape.norm_eps);
+    });
+    const MemoryLabel label("qkv");
     // The flat buffer holds parameters in reverse order of registration: v, k, q.
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     at::Tensor vkq = linear_product(normed.y, stack_weights(weights));
@@ -150,8 +177,9 @@ at::Tensor attention_output(const at::Tensor& stream, const at::Tensor& mixed, c
   at::Tensor out;
   {
     const KernelGuard guard;
+    const MemoryLabel label("output");
     joined = join_heads(mixed).to(block.output.weight().scalar_type());
-    out = add_branch(stream, linear_product(joined, block.output.weight()));
+    out = add_to_stream(stream, linear_product(joined, block.output.weight()));
   }
   if (node) {
     node->block = block;
@@ -170,10 +198,15 @@ at::Tensor feed_forward(const at::Tensor& stream, const Block& block, const Shap
   Normed normed;
   {
     const KernelGuard guard;
-    normed = rms_norm(stream, block.ln2.parameter, block.w1.weight().scalar_type(), shape.norm_eps);
+    normed = labelled("norm", [&] {
+      return rms_norm(stream, block.ln2.parameter, block.w1.weight().scalar_type(), shape.norm_eps);
+    });
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
-    up_gate = linear_product(normed.y, stack_weights(up));
-    out = add_branch(stream, linear_product(swiglu(up_gate), block.w2.weight()));
+    up_gate = labelled("w1w3", [&] { return linear_product(normed.y, stack_weights(up)); });
+    const MemoryLabel label("w2");
+    out = add_to_stream(
+        stream,
+        linear_product(labelled("activation", [&] { return swiglu(up_gate); }), block.w2.weight()));
   }
   if (node) {
     node->block = block;

@@ -4,8 +4,10 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "ddprun/kernels/rows/convert.h"
+#include "ddprun/memory/memory_label.h"
 #include "ddprun/model/fused_layers.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"
@@ -84,6 +86,7 @@ struct HeadLossNode final : FusedNode {
     if (head.trained()) give_gradient(factor);
     const at::Tensor dy =
         factor != 1.0F ? to_overwrite(std::move(saved_dy)).mul_(factor) : std::move(saved_dy);
+    const MemoryLabel label("norm");
     return {rms_norm_backward(dy, normed, {}, norm), {}, {}};
   }
 };
@@ -127,7 +130,9 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
   at::Tensor loss;
   {
     const KernelGuard guard;
+    std::optional<MemoryLabel> label("norm");
     const Normed normed = rms_norm(stream, norm.parameter, head.weight().scalar_type(), norm_eps);
+    label.emplace("loss");
     LossGradients gradients;
     if (node) {
       node->norm = norm;

@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/torch_versions.h"
+#include "ddprun/memory/memory_label.h"
 #include "ddprun/model/random_state.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
@@ -74,12 +76,17 @@ struct RecomputeNode final : KernelNode {
     const std::int64_t middle = part.first + part.size() / 2;
     {
       const at::Tensor between =
-          as_in_forward([&] { return without_autograd(blocks, stream, part.first, middle); });
+          again([&] { return without_autograd(blocks, stream, part.first, middle); });
       std::optional<RandomState> state_between;
       if (state) state_between.emplace(stream.device());
       dout = through({middle, part.last, true}, between, std::move(dout), state_between, true);
     }
     return through({part.first, middle, true}, stream, std::move(dout), state, wanted);
+  }
+
+  at::Tensor again(const std::function<at::Tensor()>& part) const {
+    const ForwardAgain recorded;
+    return as_in_forward(part);
   }
 
   at::Tensor at_once(RecomputedBlocks part, const at::Tensor& stream, at::Tensor dout,
@@ -88,7 +95,7 @@ struct RecomputeNode final : KernelNode {
     torch::autograd::Edge root;
     {
       const c10::AutoGradMode grad(true);
-      const at::Tensor out = as_in_forward([&] { return blocks(input, part.first, part.last); });
+      const at::Tensor out = again([&] { return blocks(input, part.first, part.last); });
       if (!out.requires_grad()) return {};  // all frozen
       root = torch::autograd::impl::gradient_edge(out);
     }

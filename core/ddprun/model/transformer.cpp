@@ -20,6 +20,7 @@
 #include <cmath>
 
 #include "ddprun/base/error.h"
+#include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
 #include "ddprun/plugin/called.h"
 
@@ -155,6 +156,7 @@ void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
 
 // RMSNorm, in float32 whatever x's dtype.
 at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight) const {
+  const MemoryLabel label("norm");
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
   return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
@@ -163,40 +165,64 @@ at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight) c
 // RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
 // number, turned by one complex product, in float32 whatever x's dtype.
 at::Tensor Transformer::rotate(const at::Tensor& x) const {
+  const MemoryLabel label("rope");
   const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
   const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
   return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
 }
 
+at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+  const MemoryLabel label("attention");
+  return called_forward(attention_, q, k, v, {.causal = true});
+}
+
 at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) const {
   const auto project = [&](const ParameterSlot& weight) {
+    const MemoryLabel label("qkv");
     return linear_(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
   };
   const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
   const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
   const at::Tensor v = project(block.v).transpose(1, 2);
-  const at::Tensor mixed = called_forward(attention_, q, k, v, {.causal = true});
+  const at::Tensor mixed = mix(q, k, v);
+  const MemoryLabel label("output");
   return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
 }
 
 Transformer::Layers Transformer::reference_layers() const {
   return {.attention =
               [this](const at::Tensor& x, const fused::Block& block) {
-                return x + attend(block, norm(x, block.ln1));
+                const at::Tensor branch = attend(block, norm(x, block.ln1));
+                const MemoryLabel label("residual");
+                return x + branch;
               },
           .feed_forward =
               [this](const at::Tensor& x, const fused::Block& block) {
                 const at::Tensor y = norm(x, block.ln2);
                 // These are separate statements, not operands of one: autograd runs backward in the
                 // reverse of this order, which must be that of the flat buffers.
-                const at::Tensor gate = at::silu(linear_(y, block.w1.parameter));
-                const at::Tensor up = linear_(y, block.w3.parameter);
-                return x + linear_(gate * up, block.w2.parameter);
+                const auto linear = [&](const char* name, const at::Tensor& in,
+                                        const ParameterSlot& w) {
+                  const MemoryLabel label(name);
+                  return linear_(in, w.parameter);
+                };
+                const auto activated = [&](const auto& compute) {
+                  const MemoryLabel label("activation");
+                  return compute();
+                };
+                const at::Tensor gate =
+                    activated([&] { return at::silu(linear("w1w3", y, block.w1)); });
+                const at::Tensor up = linear("w1w3", y, block.w3);
+                const at::Tensor branch =
+                    linear("w2", activated([&] { return gate * up; }), block.w2);
+                const MemoryLabel label("residual");
+                return x + branch;
               }};
 }
 
 at::Tensor Transformer::through_block(at::Tensor stream, std::int64_t block,
                                       const Layers& layers) const {
+  const MemoryLabel unit("layers", block);
   const fused::Block& weights = blocks_[block];
   const auto attention = [&] { return layers.attention(std::move(stream), weights); };
   if (config_.unit == UnitSize::block) {
@@ -254,10 +280,13 @@ at::Tensor Transformer::logits(const at::Tensor& ids) const {
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
-  const at::Tensor embedded =
-      run_unit_(0, [&] { return at::embedding(token_embeddings_.parameter, ids); });
+  const at::Tensor embedded = run_unit_(0, [&] {
+    const MemoryLabel unit("token_embeddings", -1);
+    return at::embedding(token_embeddings_.parameter, ids);
+  });
   const at::Tensor x = through_blocks(embedded, reference_layers());
   return run_unit_(unit_of(config_.layers), [&] {
+    const MemoryLabel unit("head", -1), label("loss");
     return at::cross_entropy_loss(logits_of(x).to(at::kFloat).flatten(0, 1), targets.flatten());
   });
 }
@@ -277,14 +306,14 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                            .heads = config_.heads,
                            .norm_eps = static_cast<float>(config_.norm_eps),
                            .rotations = at::view_as_real(rotations_.squeeze(1))};
-  const at::Tensor embedded =
-      run_unit_(0, [&] { return fused::embedding(token_embeddings_, ids.flatten()); });
+  const at::Tensor embedded = run_unit_(0, [&] {
+    const MemoryLabel unit("token_embeddings", -1);
+    return fused::embedding(token_embeddings_, ids.flatten());
+  });
   const Layers layers = {.attention =
                              [this, shape](const at::Tensor& stream, const fused::Block& block) {
                                const auto [q, k, v] = fused::attention_input(stream, block, shape);
-                               const at::Tensor mixed =
-                                   called_forward(attention_, q, k, v, {.causal = true});
-                               return fused::attention_output(stream, mixed, block, shape);
+                               return fused::attention_output(stream, mix(q, k, v), block, shape);
                              },
                          .feed_forward =
                              [shape](const at::Tensor& stream, const fused::Block& block) {
@@ -292,6 +321,7 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                              }};
   const at::Tensor x = through_blocks(embedded, layers);  // (B * T, d_model)
   return run_unit_(unit_of(config_.layers), [&] {
+    const MemoryLabel unit("head", -1);
     return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps,
                             head_memory_);
   });

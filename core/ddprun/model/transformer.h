@@ -79,6 +79,8 @@ class Transformer {
 
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
   at::Tensor rotate(const at::Tensor& x) const;
+  /// The attention plugin's forward.
+  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
   at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {

@@ -107,6 +107,7 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
   result.parameter_hash = from_hex(in.at("parameter_hash"));
   result.memory_phases = phases_from_json(in.at("memory_phases"));
   read_device(in, result);
+  if (in.contains("memory_peak")) in.at("memory_peak").get_to(result.memory_peak);
   return result;
 }
 
@@ -118,6 +119,7 @@ json to_json(const RankResult& result) {
               {"memory_phases", phases_to_json(result)}};
   for_plain_fields(result, [&out](const char* key, const auto& field) { out[key] = field; });
   add_device(out, result);
+  if (result.memory_peak.recorded()) out["memory_peak"] = result.memory_peak;
   return out;
 }
 

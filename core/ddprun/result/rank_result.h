@@ -23,6 +23,25 @@ struct PhaseMemory {
   DeviceMemory memory;
 };
 
+/// A rank's memory at the peak of a recorded step, by what it is. Bytes.
+struct PeakMemory {
+  /// Names and bytes.
+  using Parts = std::vector<std::pair<std::string, std::int64_t>>;
+
+  std::string phase = {};          ///< the peak's
+  std::int64_t tensors_bytes = 0;  ///< as the allocator counts them
+  /// By the names of MemoryCategory, in its order. With `unexplained_bytes` they are
+  /// `resident_bytes`.
+  Parts categories = {};
+  std::int64_t unexplained_bytes = 0, resident_bytes = 0;
+  /// What forward saves for backward in the model's first block, by operation, the largest first;
+  /// and what it does not save, so that backward computes it again.
+  Parts saved = {}, saved_again = {};
+  std::int64_t tokens = 0;  ///< of one forward
+
+  bool recorded() const { return !categories.empty(); }
+};
+
 /// When a phase of a step ran, in nanoseconds of now_ns().
 struct PhaseTime {
   std::string phase;
@@ -77,6 +96,8 @@ struct RankResult {
   /// The memory of set-up and of the phases of the last warm-up step; empty if there was no such
   /// step.
   std::vector<PhaseMemory> memory_phases = {};
+  /// Of profile.memory; not recorded on other ranks than 0.
+  PeakMemory memory_peak = {};
   /// The memory snapshot's file in the result folder; empty if none was asked for.
   std::string memory_snapshot = {};
 };

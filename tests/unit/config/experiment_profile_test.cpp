@@ -9,14 +9,15 @@
 namespace ddprun::test {
 namespace {
 
-constexpr const char* kSnapshot =
+constexpr const char* kRun =
     "strategy: s\nprecision: p\nattention: a\ntrain: {global_batch: 8}\n"
-    "model: {kernels: reference}\nprofile: {memory_snapshot: true}\n";
+    "model: {kernels: reference}\n";
 
 /// The error's text, the file by its name alone; empty if there is none.
-std::string error(const std::vector<std::string>& overrides) {
+std::string error(const std::vector<std::string>& overrides,
+                  const std::string& profile = "memory_snapshot") {
   const TemporaryFolder folder;
-  folder.write("run.yaml", kSnapshot);
+  folder.write("run.yaml", kRun + ("profile: {" + profile + ": true}\n"));
   try {
     load_experiments(folder.path() / "run.yaml", overrides, experiment_kinds());
   } catch (const ConfigError& error) {
@@ -26,6 +27,28 @@ std::string error(const std::vector<std::string>& overrides) {
     return at == std::string::npos ? text : text.erase(at, prefix.size());
   }
   return {};
+}
+
+TEST(ExperimentProfile, MemoryIsRecordedOnTheCpuAndBehindTheFirstStep) {
+  EXPECT_EQ(error({}, "memory"), "");
+  EXPECT_EQ(error({"world.device=cuda"}, "memory"),
+            "profile.memory records memory of the CPU alone\n"
+            "  where: run.yaml:6:11\n"
+            "  got: world.device cuda\n"
+            "  expected: world.device cpu\n"
+            "  hint: on a GPU profile.memory_snapshot writes the allocator's history");
+  for (const std::string steps : {"0", "1"}) {
+    EXPECT_EQ(error({"train.warmup_steps=" + steps}, "memory"),
+              "profile.memory records a warm-up step behind the first, which makes the optimizer's "
+              "moments\n"
+              "  where: run.yaml:6:11\n"
+              "  got: train.warmup_steps " +
+                  steps +
+                  "\n"
+                  "  expected: at least 2\n"
+                  "  hint: raise train.warmup_steps, or remove the option");
+  }
+  EXPECT_EQ(error({"train.warmup_steps=2"}, "memory"), "");
 }
 
 TEST(ExperimentProfile, AMemorySnapshotNeedsAGpu) {

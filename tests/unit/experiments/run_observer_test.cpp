@@ -114,7 +114,7 @@ TEST(RunObserver, SeesSetUpAndThePhasesOfOneStep) {
     observer.after_step(index);
   }
   RankResult result;
-  observer.add_to(result);
+  observer.add_to(result, 0);
   ASSERT_THAT(phases_of(result), ElementsAre("setup", "forward", "backward"));
   const auto& phases = result.memory_phases;
   EXPECT_EQ(phases[0].memory.allocated_bytes, 1000);
@@ -131,7 +131,7 @@ TEST(RunObserver, SeesNothingWithoutAStepToLookAt) {
   const at::Tensor model = tensor_of(1000);
   EXPECT_EQ(cpu_device().memory().allocated_bytes, 0);
   RankResult result;
-  observer.add_to(result);
+  observer.add_to(result, 0);
   EXPECT_TRUE(result.memory_phases.empty());
 }
 
@@ -176,7 +176,7 @@ TEST(RunObserver, WritesTheHistoryUpToItsStep) {
       observer.after_step(index);
     }
     RankResult result;
-    observer.add_to(result);
+    observer.add_to(result, 0);
     return result.memory_snapshot;
   };
   const auto target = folder.path() / "profile/01";

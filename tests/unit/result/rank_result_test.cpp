@@ -67,6 +67,14 @@ RankResult example() {
   result.observed = {{"logits", "float16"}};
   result.memory_phases = {{"forward", result.device_memory}, {"backward", {.retries = 1}}};
   result.memory_snapshot = "memory_rank0.pickle";
+  result.memory_peak = {.phase = "backward",
+                        .tensors_bytes = 7,
+                        .categories = {{"moments", 3}, {"library", 9}},
+                        .unexplained_bytes = -1,
+                        .resident_bytes = 11,
+                        .saved = {{"w1w3", 5}},
+                        .saved_again = {{"qkv", 6}},
+                        .tokens = 32};
   return result;
 }
 
@@ -94,6 +102,8 @@ TEST(RankResult, RoundTripIsExact) {
   const RankResult after = through_text(before);
   EXPECT_EQ(to_json(after), to_json(before));
   EXPECT_EQ(after.rank, 3);
+  EXPECT_EQ(after.memory_peak.saved, before.memory_peak.saved);
+  EXPECT_FALSE(to_json(RankResult{}).contains("memory_peak"));
   ASSERT_EQ(after.samples.size(), 2u);
   EXPECT_TRUE(after.samples[0].warmup);
   const Training& q = training();

@@ -9,7 +9,6 @@
 #include "ddprun/base/text.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_files.h"
-#include "runner/report/memory_table.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
@@ -250,26 +249,6 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
   const Row cpu = row_on("", "float32");
   EXPECT_THAT(row_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
   EXPECT_THAT(line_texts({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
-}
-
-TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
-  Row row = known_row("strategy=a");
-  row.ranks[0].memory_phases = {
-      {"setup", {.allocated_bytes = 1'000'000, .peak_allocated_bytes = 2'000'000}},
-      {"backward", {.allocated_bytes = 1'500'000, .peak_allocated_bytes = 7'000'000}}};
-  row.ranks[1].memory_phases = row.ranks[0].memory_phases;
-  row.ranks[1].memory_phases[1].memory.peak_allocated_bytes = 7'500'000;
-  const auto lines = lines_of(memory_table(TableLines({row, known_row("strategy=b")})).markdown());
-  ASSERT_EQ(lines.size(), 4u) << "a row without has no line";
-  EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
-  EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
-  EXPECT_EQ(lines[3], "| a | backward | 1.50 | 7.50 | largest |");
-  EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 7.5 MB, backward |"));
-
-  row.ranks[0].device = {{"cuda:0", "a GPU"}};
-  row.ranks[1].memory_phases[1].memory.retries = 3;
-  EXPECT_THAT(memory_table(TableLines({row})).markdown(),
-              HasSubstr("| 7.50 | 0.00 | 0.00 | 3 | largest |"));
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {

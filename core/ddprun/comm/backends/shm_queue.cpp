@@ -30,7 +30,7 @@ at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& op
   submit({}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); })->wait();
   const auto allocations = collectives_.allocations();
   std::byte* const data = allocations->part(number, place.rank);
-  const auto counted = CpuMemory::count_bytes(bytes);
+  const auto counted = CpuMemory::count_bytes(bytes, data);
   return at::from_blob(
       data, {elements}, [allocations, number, counted](void*) { allocations->release(number); },
       options);

@@ -1,33 +1,31 @@
-// Memory by phase, and the memory snapshot.
+// Memory by phase and by what it is, and the memory snapshot.
 #include "ddprun/experiments/training/run_observer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
-#include "ddprun/base/error.h"
 #include "ddprun/device/memory_history.h"
+#include "ddprun/profile/memory_files.h"
 
 namespace ddprun {
 
 namespace {
 
 constexpr const char* kSnapshotFile = "memory_rank0.pickle";
+constexpr const char* kFirstBlock = "layers.0";
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);  // opening says why not
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    throw Error({.what = "the memory snapshot cannot be written",
-                 .where = path.string(),
-                 .got = std::strerror(errno),
-                 .expected = "a file that can be written",
-                 .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
+PeakMemory peak_of(const MemoryAccount& account, std::int64_t tokens) {
+  const MemoryMoment& at = account.peak();
+  PeakMemory out{.phase = account.peak_phase(),
+                 .tensors_bytes = sum(at.tensors),
+                 .unexplained_bytes = at.unexplained(),
+                 .resident_bytes = at.resident,
+                 .tokens = tokens};
+  for (std::size_t i = 0; i < at.bytes.size(); ++i) {
+    out.categories.emplace_back(kChoiceNames<MemoryCategory>[i], at.bytes[i]);
   }
+  out.saved = account.saved(kFirstBlock);
+  out.saved_again = account.saved(kFirstBlock, /*again=*/true);
+  return out;
 }
 
 }  // namespace
@@ -84,31 +82,41 @@ RunObserver::RunObserver(const ProfileConfig& config, Device& device,
     history_ = device.record_memory();
     to_history_.emplace(*history_);
   }
+  if (config.memory && !folder_.empty()) recorder_.emplace();
 }
 
 RunObserver::~RunObserver() { end(); }
 
 void RunObserver::end() {
+  recorder_.reset();
   to_history_.reset();
   to_memory_.reset();
   history_.reset();
   counting_.reset();
 }
 
-void RunObserver::before_step(std::int64_t index) { memory_->watch_step(index == step_); }
+void RunObserver::before_step(std::int64_t index) {
+  memory_->watch_step(index == step_);
+  if (recorder_ && index == step_) recorder_->begin_step();
+}
 
 void RunObserver::after_step(std::int64_t index) {
   if (index != step_) return;
+  if (recorder_) {
+    account_.emplace(recorder_->end_step());
+    write_memory_files(folder_, *account_);
+  }
   if (history_) {
-    write_file(folder_ / kSnapshotFile, history_->pickle());
+    write_profile(folder_ / kSnapshotFile, history_->pickle());
     snapshot_ = kSnapshotFile;
   }
   end();
 }
 
-void RunObserver::add_to(RankResult& result) const {
+void RunObserver::add_to(RankResult& result, std::int64_t tokens) const {
   result.memory_phases = memory_->phases();
   result.memory_snapshot = snapshot_;
+  if (account_) result.memory_peak = peak_of(*account_, tokens);
 }
 
 }  // namespace ddprun

@@ -1,5 +1,5 @@
-// Observes a rank's set-up and one warm-up step: memory by phase, and the allocator's history. It
-// never observes measured steps, because it would disturb them.
+// Observes a rank's set-up and one warm-up step: memory by phase, what the memory is, and the
+// allocator's history. It never observes measured steps, because it would disturb them.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ddprun/device/device.h"
+#include "ddprun/profile/memory_recorder.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/result/rank_result.h"
@@ -29,8 +30,8 @@ class RunObserver {
   /// Ends all observation after the observed step. Throws Error if a file cannot be written.
   void after_step(std::int64_t index);
 
-  /// Adds what was observed to `result`.
-  void add_to(RankResult& result) const;
+  /// Adds what was observed to `result`. `tokens`: of one forward.
+  void add_to(RankResult& result, std::int64_t tokens) const;
 
  private:
   class Memory;
@@ -42,7 +43,9 @@ class RunObserver {
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<MemoryHistory> history_;
   std::optional<PhaseSubscription> to_memory_, to_history_;
-  std::string snapshot_;  // its file, once it is written
+  std::optional<MemoryRecorder> recorder_;
+  std::optional<MemoryAccount> account_;  // once its files are written
+  std::string snapshot_;                  // its file, once it is written
 };
 
 }  // namespace ddprun

@@ -106,7 +106,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
       give_back_freed_memory();
       measure(trainer, experiment, observer, proof, context, rank);
       trainer.data().check_unchanged();
-      observer.add_to(result);
+      observer.add_to(result, micro_batch(experiment) * training(experiment).model.context_length);
       proof.finish();
     }
     result.checks = proof.checks();

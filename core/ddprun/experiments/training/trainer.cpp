@@ -20,6 +20,7 @@
 #include "ddprun/measure/intervals.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/memory/memory_category.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/called.h"
 
@@ -94,6 +95,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
 }
 
 void Trainer::load_inputs(std::int64_t index) {
+  const MemoryScope scope(MemoryCategory::data);
   const std::int64_t count = micro_batch(experiment_);
   const auto device = device_.torch_device();
   for (std::int64_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {

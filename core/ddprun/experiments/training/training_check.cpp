@@ -222,6 +222,27 @@ void check_recompute(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
+// Moments are made in the first step, so the one that is recorded is not it.
+void check_memory_profile(const Experiment& e, const TrainingConfig& c) {
+  if (!c.profile.memory) return;
+  const std::string where = origin_of(e.document, "profile.memory");
+  if (e.world.device != DeviceKind::cpu) {
+    throw ConfigError({.what = "profile.memory records memory of the CPU alone",
+                       .where = where,
+                       .got = said("world.device", name_of(e.world.device)),
+                       .expected = "world.device cpu",
+                       .hint = "on a GPU profile.memory_snapshot writes the allocator's history"});
+  }
+  if (c.train.warmup_steps < 2) {
+    throw ConfigError({.what = "profile.memory records a warm-up step behind the first, which "
+                               "makes the optimizer's moments",
+                       .where = where,
+                       .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
+                       .expected = "at least 2",
+                       .hint = "raise train.warmup_steps, or remove the option"});
+  }
+}
+
 // What would be asked for and not written.
 void check_profile(const Experiment& e, const TrainingConfig& c) {
   if (!c.profile.memory_snapshot) return;
@@ -294,7 +315,7 @@ void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
 void Training::check(const Experiment& experiment) const {
   for (const auto check : {check_model, check_recompute, check_data, check_eval, check_update,
                            check_optimizer, check_forward_alone, check_batch, check_schedule,
-                           check_kernels, check_profile, check_execution}) {
+                           check_kernels, check_memory_profile, check_profile, check_execution}) {
     check(experiment, training(experiment));
   }
 }

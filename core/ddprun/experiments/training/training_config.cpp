@@ -50,6 +50,9 @@ void declare_options(Options& o, ExecutionConfig& c) {
 }
 
 void declare_options(Options& o, ProfileConfig& c) {
+  o.option("memory", &c.memory,
+           "record what rank 0's memory is in the last warm-up step, on the CPU: each allocation "
+           "with its phase, unit and operation, categories that add up, a picture");
   o.option("memory_snapshot", &c.memory_snapshot,
            "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
            "pickle for pytorch.org/memory_viz");

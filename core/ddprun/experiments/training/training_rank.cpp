@@ -128,7 +128,8 @@ class TrainingKind final : public Training {
   }
 
   bool ranks_write(const Experiment& experiment) const override {
-    return training(experiment).profile.memory_snapshot;
+    const ProfileConfig& profile = training(experiment).profile;
+    return profile.memory || profile.memory_snapshot;
   }
 
   void check_verify(const Experiment& experiment, bool parameter_bound) const override {

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <type_traits>
 
+#include "ddprun/kernels/product/workspace.h"
 #include "ddprun/kernels/types.h"
 
 namespace ddprun::kernels {
@@ -26,28 +25,6 @@ struct Packed {
 
   const E* panel_a(std::int64_t row) const { return a + row * depth; }
   const E* panel_b(std::int64_t column) const { return b + column * depth; }
-};
-
-/// Memory of a thread, aligned to cache lines. It grows and is kept.
-template <typename T>
-class Workspace {
- public:
-  T* at_least(std::int64_t size) {
-    if (size > size_) {
-      size_ = 0;
-      memory_.reset();
-      memory_.reset(new (std::align_val_t{64}) T[static_cast<std::size_t>(size)]);
-      size_ = size;
-    }
-    return memory_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(T* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
-  };
-  std::unique_ptr<T[], Free> memory_;
-  std::int64_t size_ = 0;
 };
 
 // An inner kernel `I` is a struct of static members:

@@ -14,6 +14,7 @@
 #include "ddprun/kernels/product/product_amx.h"
 #include "ddprun/kernels/product/product_avx512.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/kernels/product/workspace.h"
 #include "ddprun/kernels/rows/convert.h"
 
 // BLAS's own interface, which is column-major, and MKL's product of bfloat16 matrices with a

@@ -1,0 +1,92 @@
+// The memory of a recorded step by category: over the step, at its moments and at its peak.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddprun/measure/memory_trace.h"
+#include "ddprun/measure/resident_memory.h"
+#include "ddprun/memory/memory_category.h"
+
+namespace ddprun {
+
+/// Bytes of each MemoryCategory.
+using CategoryBytes = std::array<std::int64_t, kChoiceNames<MemoryCategory>.size()>;
+std::int64_t sum(const CategoryBytes& bytes);
+
+/// What tensors hold from an event on.
+struct MemoryPoint {
+  std::int64_t time_ns = 0;
+  CategoryBytes bytes = {};
+};
+
+/// When the whole process was looked at.
+struct MemoryLook {
+  std::string name;  ///< "end of forward"
+  std::int64_t time_ns = 0;
+  int event = 0;  ///< the next one
+  ResidentMemory resident = {};
+  std::int64_t workspace_bytes = 0;  ///< of the kernels
+};
+
+/// All of a process at a moment. The categories and what is unexplained are the resident memory.
+struct MemoryMoment {
+  std::string name;
+  std::int64_t time_ns = 0;
+  CategoryBytes tensors = {};  ///< as the allocator counts them
+  CategoryBytes bytes = {};    ///< with what is no tensor
+  std::int64_t resident = 0;
+  /// Of the category library: files, and mappings from before the run; what malloc gave to others
+  /// than tensors and workspace; and what the heap holds beside: free, less what was given out and
+  /// is untouched or shared with the process that this one was forked from.
+  std::int64_t files = 0, heap_others = 0, heap_free = 0;
+
+  std::int64_t unexplained() const { return resident - sum(bytes); }
+};
+
+/// Operations and the bytes that each saves, the largest first.
+using SavedBytes = std::vector<std::pair<std::string, std::int64_t>>;
+
+class MemoryAccount {
+ public:
+  /// `before`: the process before the run allocated anything. `looks`: in the order of the step,
+  /// one at least.
+  MemoryAccount(RecordedMemory recorded, const ResidentMemory& before,
+                std::vector<MemoryLook> looks);
+
+  const RecordedMemory& recorded() const { return recorded_; }
+  /// Of the block of that number.
+  MemoryCategory category(int block) const { return categories_[block]; }
+  /// The first is what the step begins with, then one an event.
+  const std::vector<MemoryPoint>& points() const { return points_; }
+  /// The looks, and among them the peak, "peak": the first moment when tensors hold the most. The
+  /// process was looked at soon after it; freed memory stays in the heap until then.
+  const std::vector<MemoryMoment>& moments() const { return moments_; }
+  const MemoryMoment& peak() const { return moments_[peak_]; }
+  /// The name of the innermost span at the peak.
+  std::string peak_phase() const;
+  std::int64_t begin_ns() const;
+  std::int64_t end_ns() const;
+
+  /// What the first forward saves for backward in a unit. `again`: what backward saves that
+  /// computes it again, the first time.
+  SavedBytes saved(const std::string& unit, bool again = false) const;
+  /// The units that save something, in the order of the forward.
+  std::vector<std::string> units() const;
+
+ private:
+  MemoryCategory find_category(const MemoryBlock& block) const;
+  MemoryMoment moment_at(const MemoryLook& look, const MemoryPoint& point, int event) const;
+
+  RecordedMemory recorded_;
+  ResidentMemory before_;
+  std::vector<MemoryCategory> categories_;
+  std::vector<MemoryPoint> points_;
+  std::vector<MemoryMoment> moments_;
+  std::size_t peak_ = 0;
+};
+
+}  // namespace ddprun

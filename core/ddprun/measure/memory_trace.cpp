@@ -1,0 +1,281 @@
+// Listens to the allocator, to phases, to labels, and to ATen and autograd.
+#include "ddprun/measure/memory_trace.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "ddprun/base/clock.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Operators that give memory for what another computes.
+constexpr std::array<std::string_view, 10> kGiveMemory = {
+    "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
+    "new_zeros", "zeros",      "zeros_like",    "resize_",   "zero_"};
+
+/// "aten::_softmax" -> "softmax"
+std::string_view plain_name(std::string_view name) {
+  const std::size_t at = name.rfind("::");
+  if (at != std::string_view::npos) name.remove_prefix(at + 2);
+  while (name.starts_with('_')) name.remove_prefix(1);
+  return name;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  return fmt::format("{}", fmt::join(tensor.sizes(), " x "));
+}
+
+}  // namespace
+
+/// The operators and autograd's nodes under way on this thread, and which part of the model the
+/// nodes belong to: a node has the number that was current when forward made it.
+class MemoryTrace::Operators {
+ public:
+  explicit Operators(MemoryTrace& trace) : trace_(trace) {
+    TORCH_CHECK(recording == nullptr, "one memory trace a thread at a time");
+    recording = this;
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(&Operators::start, &Operators::end)
+            .needsOutputs(true)
+            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  ~Operators() {
+    at::removeCallback(handle_);
+    recording = nullptr;
+  }
+  Operators(const Operators&) = delete;
+  Operators& operator=(const Operators&) = delete;
+
+  bool of_this_thread() const { return recording == this; }
+
+  /// Nodes that are made from now on belong there.
+  void go_to(const MemoryPlace& place) {
+    const std::uint64_t next = at::sequence_number::peek();
+    if (!places_.empty() && places_.back().first == next) places_.pop_back();
+    places_.emplace_back(next, place);
+  }
+
+  /// The innermost operator that computes something; within a node, of that node alone. Where there
+  /// is none: the node, if it is `wanted`.
+  std::string name(bool node_wanted) const {
+    for (auto each = running_.rbegin(); each != running_.rend(); ++each) {
+      if (each->node) return node_wanted ? each->name : std::string();
+      if (std::find(kGiveMemory.begin(), kGiveMemory.end(), each->name) == kGiveMemory.end()) {
+        return each->name;
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Running {
+    std::string name;
+    bool node;
+  };
+  struct Entered final : at::ObserverContext {
+    std::optional<MemoryLabel> label;
+  };
+
+  static std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& function) {
+    auto entered = std::make_unique<Entered>();
+    const bool node = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
+    recording->running_.push_back({std::string(plain_name(function.name())), node});
+    if (node) entered->label.emplace(recording->place_of(function.seqNr()));
+    return entered;
+  }
+
+  static void end(const at::RecordFunction& function, at::ObserverContext* context) {
+    static_cast<Entered*>(context)->label.reset();
+    if (recording == nullptr || recording->running_.empty()) return;
+    recording->running_.pop_back();
+    for (const c10::IValue& output : function.outputs()) {
+      if (output.isTensor()) recording->describe(output.toTensor());
+    }
+  }
+
+  MemoryPlace place_of(std::int64_t sequence_number) const {
+    if (sequence_number < 0) return {};
+    const auto behind = std::upper_bound(
+        places_.begin(), places_.end(), static_cast<std::uint64_t>(sequence_number),
+        [](std::uint64_t number, const auto& each) { return number < each.first; });
+    return behind == places_.begin() ? MemoryPlace{} : std::prev(behind)->second;
+  }
+
+  /// The largest tensor in a block says what is in it; the first of them.
+  void describe(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    const std::lock_guard lock(trace_.mutex_);
+    const auto found = trace_.living_.find(tensor.storage().data());
+    if (found == trace_.living_.end()) return;
+    MemoryBlock& block = trace_.history_.blocks[found->second];
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    if (bytes <= block.described_bytes || bytes > block.bytes) return;
+    block.described_bytes = bytes;
+    block.shape = shape_of(tensor);
+    block.dtype = c10::getDtypeNames(tensor.scalar_type()).first;
+  }
+
+  static thread_local Operators* recording;
+
+  MemoryTrace& trace_;
+  at::CallbackHandle handle_ = 0;
+  std::vector<Running> running_;
+  std::vector<std::pair<std::uint64_t, MemoryPlace>> places_;  // from which number on
+};
+
+thread_local MemoryTrace::Operators* MemoryTrace::Operators::recording = nullptr;
+
+MemoryTrace::MemoryTrace() : counts_(CpuMemory::here()) {
+  TORCH_CHECK(counts_ != nullptr, "CpuMemory::count_here() comes first");
+  counts_->tell(this);
+}
+
+MemoryTrace::~MemoryTrace() {
+  counts_->tell(nullptr);
+  if (in_step_) PlaceListener::set(nullptr);
+}
+
+std::int64_t MemoryTrace::time_ns() const { return now_ns() - left_out_ns_; }
+
+int MemoryTrace::events() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(history_.events.size());
+}
+
+void MemoryTrace::begin_step() {
+  const std::lock_guard lock(mutex_);
+  // Those that died have left gaps.
+  std::vector<MemoryBlock> alive;
+  for (auto& [address, number] : living_) {
+    alive.push_back(std::move(history_.blocks[number]));
+    number = static_cast<int>(alive.size()) - 1;
+  }
+  free_.clear();
+  history_ = {.spans = {}, .blocks = std::move(alive), .events = {}};
+  operators_ = std::make_unique<Operators>(*this);
+  PlaceListener::set(this);
+  in_step_ = true;
+}
+
+RecordedMemory MemoryTrace::end_step() {
+  PlaceListener::set(nullptr);
+  operators_.reset();
+  counts_->tell(nullptr);
+  const std::lock_guard lock(mutex_);
+  in_step_ = false;
+  living_.clear();
+  return std::move(history_);
+}
+
+int MemoryTrace::add_event(int block, bool allocated, std::int64_t time_ns) {
+  history_.events.push_back({time_ns, block, allocated});
+  return static_cast<int>(history_.events.size()) - 1;
+}
+
+std::string MemoryTrace::operation(const MemoryPlace& place) const {
+  const bool known = place.operation != nullptr;
+  const std::string by =
+      operators_ && operators_->of_this_thread() ? operators_->name(!known) : std::string();
+  if (!known) return by;
+  return by.empty() ? place.operation : fmt::format("{}: {}", place.operation, by);
+}
+
+void MemoryTrace::on_allocated(const void* address, std::int64_t bytes) {
+  MemoryBlock block{.address = address, .bytes = bytes, .born_ns = time_ns()};
+  block.thread = std::hash<std::thread::id>{}(std::this_thread::get_id());
+  if (const MemoryCategory* const scope = MemoryScope::current()) block.scope = *scope;
+  block.place = MemoryLabel::current();
+  const std::lock_guard lock(mutex_);
+  int number = static_cast<int>(history_.blocks.size());
+  if (in_step_) {
+    block.operation = operation(block.place);
+    block.born_event = add_event(number, true, block.born_ns);
+    if (!open_.empty()) block.born_in = open_.back();
+  } else if (!before_.empty()) {
+    block.before = before_.back();
+  }
+  if (!in_step_ && !free_.empty()) {
+    number = free_.back();
+    free_.pop_back();
+    history_.blocks[number] = std::move(block);
+  } else {
+    history_.blocks.push_back(std::move(block));
+  }
+  living_[address] = number;
+}
+
+void MemoryTrace::on_released(const void* address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = living_.find(address);
+  if (found == living_.end()) return;  // it was there before this object
+  const int number = std::exchange(found->second, -1);
+  living_.erase(found);
+  if (!in_step_) {
+    free_.push_back(number);
+    return;
+  }
+  MemoryBlock& block = history_.blocks[number];
+  block.died_ns = time_ns();
+  block.died_event = add_event(number, false, block.died_ns);
+  if (!open_.empty()) block.died_in = open_.back();
+}
+
+void MemoryTrace::on_place(const MemoryPlace& place) {
+  if (operators_) operators_->go_to(place);
+}
+
+void MemoryTrace::open_span(MemorySpan span) {
+  const std::lock_guard lock(mutex_);
+  span.begin_ns = time_ns();
+  span.first_event = static_cast<int>(history_.events.size());
+  open_.push_back(static_cast<int>(history_.spans.size()));
+  history_.spans.push_back(span);
+}
+
+void MemoryTrace::close_span() {
+  const std::lock_guard lock(mutex_);
+  if (open_.empty()) return;
+  MemorySpan& span = history_.spans[open_.back()];
+  open_.pop_back();
+  span.end_ns = time_ns();
+  span.end_event = static_cast<int>(history_.events.size());
+}
+
+void MemoryTrace::on_forward_again(bool begins) {
+  if (begins) {
+    open_span({.phase = Phase::backward, .again = true});
+  } else {
+    close_span();
+  }
+}
+
+void MemoryTrace::begin(Phase phase) {
+  if (in_step_) {
+    open_span({.phase = phase});
+  } else {
+    before_.push_back(to_string(phase));
+  }
+}
+
+void MemoryTrace::end(Phase) {
+  if (in_step_) {
+    close_span();
+  } else if (!before_.empty()) {
+    before_.pop_back();
+  }
+}
+
+}  // namespace ddprun

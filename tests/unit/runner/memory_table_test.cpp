@@ -1,0 +1,72 @@
+// The tables of memory: by phase, and by what it is.
+#include "runner/report/memory_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "runner/report/report_table.h"
+#include "support/report_rows.h"
+
+namespace ddprun::memory_table_test {
+namespace {
+
+using test::known_row;
+using testing::HasSubstr;
+
+std::vector<std::string> markdown_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
+  Row row = known_row("strategy=a");
+  row.ranks[0].memory_phases = {
+      {"setup", {.allocated_bytes = 1'000'000, .peak_allocated_bytes = 2'000'000}},
+      {"backward", {.allocated_bytes = 1'500'000, .peak_allocated_bytes = 7'000'000}}};
+  row.ranks[1].memory_phases = row.ranks[0].memory_phases;
+  row.ranks[1].memory_phases[1].memory.peak_allocated_bytes = 7'500'000;
+  const auto lines =
+      markdown_lines(memory_table(TableLines({row, known_row("strategy=b")})).markdown());
+  ASSERT_EQ(lines.size(), 4u) << "a row without has no line";
+  EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
+  EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
+  EXPECT_EQ(lines[3], "| a | backward | 1.50 | 7.50 | largest |");
+  EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 7.5 MB, backward |"));
+
+  row.ranks[0].device = {{"cuda:0", "a GPU"}};
+  row.ranks[1].memory_phases[1].memory.retries = 3;
+  EXPECT_THAT(memory_table(TableLines({row})).markdown(),
+              HasSubstr("| 7.50 | 0.00 | 0.00 | 3 | largest |"));
+}
+
+TEST(MemoryTable, HasTheCategoriesAtThePeakAndWhatABlockSaves) {
+  Row row = known_row("strategy=a");
+  row.ranks[0].memory_peak = {
+      .phase = "backward",
+      .tensors_bytes = 3'000'000,
+      .categories = {{"moments", 3'000'000}, {"data", 0}, {"library", 5'000'000}},
+      .unexplained_bytes = 2'000'000,
+      .resident_bytes = 10'000'000,
+      .saved = {{"w1w3", 3000}, {"norm", 1000}},
+      .saved_again = {{"qkv", 400}},
+      .tokens = 100};
+  const std::vector<Row> rows = {row, known_row("strategy=b")};
+  const TableLines table(rows);
+  const auto lines = markdown_lines(memory_category_table(table).markdown());
+  ASSERT_EQ(lines.size(), 6u) << "nothing of what is 0, nor of a row without";
+  EXPECT_EQ(lines[2], "| a | moments | 3.00 | 30.0 |");
+  EXPECT_EQ(lines[4], "| a | unexplained | 2.00 | 20.0 |");
+  EXPECT_EQ(lines[5], "| a | resident, in backward | 10.00 | 100.0 |");
+  EXPECT_THAT(
+      saved_words(table),
+      testing::ElementsAre("a: the first block saves 0.004 MB for backward, 40 bytes a token: "
+                           "w1w3 75.0 %, norm 25.0 %; backward computes 0.000 MB again, 4 bytes "
+                           "a token: qkv 100.0 %"));
+}
+
+}  // namespace
+}  // namespace ddprun::memory_table_test
