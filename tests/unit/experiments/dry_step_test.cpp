@@ -38,7 +38,7 @@ std::int64_t moments_of(const Account& account) {
 class DryStep : public testing::Test {
  protected:
   void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator may wait in a forked child";
+    if (test::kSanitized) GTEST_SKIP() << "a sanitizer's allocator may wait in a forked child";
   }
 };
 

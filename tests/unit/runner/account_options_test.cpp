@@ -48,7 +48,8 @@ TEST(AccountOptions, RefusesWhatHasNoUnitOrMeansNothing) {
                 HasSubstr("a size with its unit"))
         << memory;
   }
-  for (const char* link : {"200GB/s", "200GB/s,5", "5us,200GB/s", "200GB/s,5us,1", ",", "0GB/s,5us"}) {
+  for (const char* link :
+       {"200GB/s", "200GB/s,5", "5us,200GB/s", "200GB/s,5us,1", ",", "0GB/s,5us"}) {
     EXPECT_THAT(refusal({.ranks = "", .memory = "", .link = link, .hosts = ""}),
                 HasSubstr("a bandwidth and a latency"))
         << link;

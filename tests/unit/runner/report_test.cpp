@@ -283,8 +283,7 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
   row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 25'000'000;
   EXPECT_EQ(row_from_json(row_json(row)).predicted, row.predicted);
   const auto lines = lines_of(memory_table(TableLines({row})).markdown());
-  EXPECT_EQ(lines[0],
-            "| strategy | phase | allocated MB | peak MB | predicted MB | difference |  |");
+  EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
   EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
   EXPECT_THAT(memory_remarks(TableLines({row})),
               AllOf(HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as"),
