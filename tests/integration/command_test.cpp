@@ -240,8 +240,10 @@ TEST(Command, JoinsALaunchAndOnlyRankZeroReports) {
 std::string with_a_row_too_large() {
   return tiny_experiment("sweep: {model.d_model: [32, 1048576, 64]}\n");
 }
-/// Keeps the embedding of such a model small: it is made before the matrices.
-const std::vector<std::string> kFewTokens = {"--set", "model.vocab_size=16"};
+/// Keeps the embedding of such a model small: it is made before the matrices. And lets the run
+/// start.
+const std::vector<std::string> kFewTokens = {"--set", "model.vocab_size=16", "--set",
+                                             "world.memory_check=false"};
 
 TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   for (const char* backend : {"gloo", "shm"}) {
@@ -265,7 +267,7 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
 TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
   TemporaryFolder folders[2];
   for (auto& folder : folders) folder.write("three.yaml", with_a_row_too_large());
-  const auto ranks = join_launch(folders, {"three.yaml", kFewTokens[0], kFewTokens[1]});
+  const auto ranks = join_launch(folders, {"three.yaml", kFewTokens[0], kFewTokens[1], kFewTokens[2], kFewTokens[3]});
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
   const json rows = result_of(folders[0], "three")["rows"];
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];

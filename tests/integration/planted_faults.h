@@ -224,7 +224,7 @@ inline std::vector<Planted> planted_faults() {
       {"work_put_off",
        {fault("work_later")},
        run,
-       {"rest_after_steps: a plugin: ", "rank 0: threads of the rank computed"}},
+       {"rest_after_steps: a plugin: ", ": threads of the rank computed"}},
       {"work_on_another_thread",
        {fault("work_always"), kOnRank1},
        run,

@@ -68,5 +68,27 @@ TEST(MemoryTable, HasTheCategoriesAtThePeakAndWhatABlockSaves) {
                            "a token: qkv 100.0 %"));
 }
 
+TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
+  Row row = known_row("strategy=a");
+  for (RankResult& rank : row.ranks) {
+    rank.memory_phases = {{"forward", {.peak_allocated_bytes = 20'200'000}},
+                          {"backward", {.peak_allocated_bytes = 30'000'000}}};
+  }
+  row.predicted = Account{.ranks = 2, .phases = {{"forward", {}}, {"backward", {}}}};
+  row.predicted->phases[0].at_peak[MemoryCategory::saved] = 20'000'000;
+  row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 25'000'000;
+  EXPECT_EQ(row_from_json(row_json(row)).predicted, row.predicted);
+  const auto lines = lines_of(memory_table(TableLines({row})).markdown());
+  EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
+  EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
+  EXPECT_THAT(memory_remarks(TableLines({row})),
+              AllOf(HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as"),
+                    Not(HasSubstr("forward"))));
+
+  row.predicted = Account{.unknown = "a plugin failed"};
+  EXPECT_EQ(memory_remarks(TableLines({row})),
+            "a: its memory was not predicted: a plugin failed\n");
+}
+
 }  // namespace
 }  // namespace ddprun::memory_table_test

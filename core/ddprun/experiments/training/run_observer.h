@@ -8,9 +8,9 @@
 #include <string>
 
 #include "ddprun/device/device.h"
-#include "ddprun/profile/memory_recorder.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/profile/memory_recorder.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {

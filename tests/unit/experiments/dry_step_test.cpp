@@ -1,0 +1,86 @@
+// Steps without memory: for ranks that never run, for attentions that need values, and against a
+// machine's memory. tests/integration/account_test.cpp holds them against what runs take.
+#include "ddprun/experiments/training/dry_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/experiments/training/memory_check.h"
+#include "support/error_of.h"
+#include "support/experiments.h"
+#include "support/plugin_registry.h"
+#include "support/sanitizers.h"
+
+namespace ddprun::dry_step_test {
+namespace {
+
+using test::registry;
+using testing::HasSubstr;
+
+/// With plugins of that name.
+Experiment experiment_of(const std::string& strategy, int ranks,
+                         const std::string& attention = "eager") {
+  Experiment experiment = test::small_experiment(ranks);
+  training(experiment).train.global_batch = 0;
+  training(experiment).train.batch_per_rank = 2;
+  training(experiment).optimizer.name = OptimizerKind::adamw;
+  experiment.plugin(PluginKind::strategy) = test::strategy_choice(strategy);
+  experiment.plugin(PluginKind::precision) = test::choice_of(PluginKind::precision, "{name: fp32}");
+  experiment.plugin(PluginKind::attention) =
+      test::choice_of(PluginKind::attention, "{name: " + attention + "}");
+  return experiment;
+}
+
+std::int64_t moments_of(const Account& account) {
+  return account.peak()->at_peak[MemoryCategory::moments];
+}
+
+class DryStep : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test::kSanitized) GTEST_SKIP() << "a sanitizer's allocator may wait in a forked child";
+  }
+};
+
+TEST_F(DryStep, IsOfAnyNumberOfRanks) {
+  const Account few = dry_step(experiment_of("{name: zero1}", 2), registry());
+  const Account many = dry_step(experiment_of("{name: zero1}", 1024), registry());
+  EXPECT_EQ(few.unknown, "");
+  EXPECT_EQ(many.unknown, "");
+  EXPECT_EQ(many.ranks, 1024);
+  // A rank has a slice of each unit, which the padding rounds up to 64 bytes.
+  EXPECT_LT(moments_of(many), moments_of(few) / 50);
+}
+
+TEST_F(DryStep, IsOfTheRankThatHoldsMost) {
+  // Whole parameters: the largest ones leave other ranks with less.
+  const Account account = dry_step(experiment_of("{name: zero1_cs336}", 3), registry());
+  EXPECT_EQ(account.unknown, "");
+  const Account all = dry_step(experiment_of("{name: flat}", 3), registry());
+  EXPECT_GE(3 * moments_of(account), moments_of(all));
+}
+
+TEST_F(DryStep, AsksAnAttentionThatNeedsValues) {
+  const Account by_formula = dry_step(experiment_of("{name: flat}", 2, "sdpa"), registry());
+  EXPECT_EQ(by_formula.unknown, "");
+  const Experiment experiment = experiment_of("{name: flat}", 2, "sdpa, backend: math");
+  EXPECT_THAT(dry_step(experiment, registry()).unknown,
+              HasSubstr("the attention does not say what memory it takes"));
+}
+
+TEST_F(DryStep, IsHeldAgainstTheMachine) {
+  Experiment experiment = experiment_of("{name: flat}", 2);
+  const auto refusal = [&](std::int64_t available) {
+    return test::error_of([&] { check_memory(experiment, registry(), 2, available); });
+  };
+  EXPECT_EQ(refusal(std::int64_t{1} << 40), "no error");
+  EXPECT_THAT(refusal(1'000'000), HasSubstr("more memory than this machine has"));
+  experiment.world.memory_check = false;
+  EXPECT_EQ(refusal(1'000'000), "no error");
+  experiment.world.memory_check = true;
+  experiment.world.memory_limit_gb = 0.001;
+  EXPECT_EQ(refusal(1'000'000), "no error") << "the limit is what was asked about";
+}
+
+}  // namespace
+}  // namespace ddprun::dry_step_test
