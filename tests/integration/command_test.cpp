@@ -267,7 +267,8 @@ TEST(Command, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
 TEST(Command, RanksOfAJoinedLaunchGoOnAfterARowWithoutMemory) {
   TemporaryFolder folders[2];
   for (auto& folder : folders) folder.write("three.yaml", with_a_row_too_large());
-  const auto ranks = join_launch(folders, {"three.yaml", kFewTokens[0], kFewTokens[1], kFewTokens[2], kFewTokens[3]});
+  const auto ranks = join_launch(
+      folders, {"three.yaml", kFewTokens[0], kFewTokens[1], kFewTokens[2], kFewTokens[3]});
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(90), 1) << rank->err();
   const json rows = result_of(folders[0], "three")["rows"];
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];

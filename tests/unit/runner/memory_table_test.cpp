@@ -8,12 +8,16 @@
 
 #include "runner/report/report_table.h"
 #include "support/report_rows.h"
+#include "support/written_results.h"
 
 namespace ddprun::memory_table_test {
 namespace {
 
 using test::known_row;
+using test::row_json;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<std::string> markdown_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -78,7 +82,7 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
   row.predicted->phases[0].at_peak[MemoryCategory::saved] = 20'000'000;
   row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 25'000'000;
   EXPECT_EQ(row_from_json(row_json(row)).predicted, row.predicted);
-  const auto lines = lines_of(memory_table(TableLines({row})).markdown());
+  const auto lines = markdown_lines(memory_table(TableLines({row})).markdown());
   EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
   EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
   EXPECT_THAT(memory_remarks(TableLines({row})),
