@@ -58,9 +58,15 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
 }
 
 std::int64_t ModelConfig::parameter_count() const {
-  std::int64_t count = 0;
-  for (const ModelParameter& each : all_parameters(*this)) count += each.count();
-  return count;
+  const auto count_with = [this](std::int64_t blocks) {
+    ModelConfig config = *this;
+    config.layers = blocks;
+    std::int64_t count = 0;
+    for (const ModelParameter& each : all_parameters(config)) count += each.count();
+    return count;
+  };
+  const std::int64_t without = count_with(0);
+  return without + layers * (count_with(1) - without);  // a list of all may be gigabytes
 }
 
 std::vector<std::string> trained_names(const ModelConfig& config) {

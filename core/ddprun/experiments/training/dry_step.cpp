@@ -2,6 +2,7 @@
 #include "ddprun/experiments/training/dry_step.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,6 +29,8 @@ namespace ddprun {
 namespace {
 
 constexpr double kLimitS = 60;
+/// More would take minutes and gigabytes, without values too.
+constexpr std::int64_t kMostLayers = 4096;
 /// Steps after which nothing new is made: the first makes the moments, and PyTorch's Reducer cuts
 /// its buckets anew in the second.
 constexpr std::int64_t kSettled = 3;
@@ -221,6 +224,11 @@ std::optional<std::int64_t> observed_step(const TrainingConfig& config) {
 
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry, int ranks_per_host) {
   if (ranks_per_host == 0) ranks_per_host = static_cast<int>(experiment.world.size);
+  if (const std::int64_t layers = training(experiment).model.layers; layers > kMostLayers) {
+    return {.ranks = static_cast<int>(experiment.world.size),
+            .unknown = fmt::format("a step without memory takes {} layers at most, not {}",
+                                   kMostLayers, layers)};
+  }
   int rank = 0;
   const auto body = [&](int fd) {
     ::unsetenv("NVTX_INJECTION64_PATH");  // no profiler takes it for a rank
