@@ -28,9 +28,10 @@ namespace ddprun {
 
 namespace {
 
-constexpr double kLimitS = 60;
-/// More would take minutes and gigabytes, without values too.
-constexpr std::int64_t kMostLayers = 4096;
+constexpr double kLimitS = 20;
+/// More would take minutes and gigabytes, without values too: of layers, and of a micro-batch's
+/// tokens, whose ids are real.
+constexpr std::int64_t kMostLayers = 4096, kMostTokens = std::int64_t{1} << 24;
 /// Steps after which nothing new is made: the first makes the moments, and PyTorch's Reducer cuts
 /// its buckets anew in the second.
 constexpr std::int64_t kSettled = 3;
@@ -228,6 +229,12 @@ Account dry_step(const Experiment& experiment, const PluginRegistry& registry, i
     return {.ranks = static_cast<int>(experiment.world.size),
             .unknown = fmt::format("a step without memory takes {} layers at most, not {}",
                                    kMostLayers, layers)};
+  }
+  const std::int64_t tokens = micro_batch(experiment) * training(experiment).model.context_length;
+  if (tokens > kMostTokens) {
+    return {.ranks = static_cast<int>(experiment.world.size),
+            .unknown = fmt::format("a step without memory takes {} tokens at most, not {}",
+                                   kMostTokens, tokens)};
   }
   int rank = 0;
   const auto body = [&](int fd) {
