@@ -10,7 +10,7 @@
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "support/report_rows.h"
-#include "tests/support/written_results.h"
+#include "support/written_results.h"
 
 namespace ddprun::fuzz {
 

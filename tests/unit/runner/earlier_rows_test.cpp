@@ -10,7 +10,7 @@
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
 #include "support/report_rows.h"
-#include "tests/support/written_results.h"
+#include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {

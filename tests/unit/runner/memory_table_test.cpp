@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "runner/report/report_table.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
@@ -14,17 +12,11 @@ namespace ddprun::memory_table_test {
 namespace {
 
 using test::known_row;
+using test::lines_of;
 using test::row_json;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> markdown_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
   Row row = known_row("strategy=a");
@@ -33,8 +25,7 @@ TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
       {"backward", {.allocated_bytes = 1'500'000, .peak_allocated_bytes = 7'000'000}}};
   row.ranks[1].memory_phases = row.ranks[0].memory_phases;
   row.ranks[1].memory_phases[1].memory.peak_allocated_bytes = 7'500'000;
-  const auto lines =
-      markdown_lines(memory_table(TableLines({row, known_row("strategy=b")})).markdown());
+  const auto lines = lines_of(memory_table(TableLines({row, known_row("strategy=b")})).markdown());
   ASSERT_EQ(lines.size(), 4u) << "a row without has no line";
   EXPECT_EQ(lines[0], "| strategy | phase | allocated MB | peak MB |  |");
   EXPECT_EQ(lines[2], "| a | setup | 1.00 | 2.00 |  |");
@@ -60,7 +51,7 @@ TEST(MemoryTable, HasTheCategoriesAtThePeakAndWhatABlockSaves) {
       .tokens = 100};
   const std::vector<Row> rows = {row, known_row("strategy=b")};
   const TableLines table(rows);
-  const auto lines = markdown_lines(memory_category_table(table).markdown());
+  const auto lines = lines_of(memory_category_table(table).markdown());
   ASSERT_EQ(lines.size(), 6u) << "nothing of what is 0, nor of a row without";
   EXPECT_EQ(lines[2], "| a | moments | 3.00 | 30.0 |");
   EXPECT_EQ(lines[4], "| a | unexplained | 2.00 | 20.0 |");
@@ -82,7 +73,7 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
   row.predicted->phases[0].at_peak[MemoryCategory::saved] = 20'000'000;
   row.predicted->phases[1].at_peak[MemoryCategory::parameters] = 25'000'000;
   EXPECT_EQ(row_from_json(row_json(row)).predicted, row.predicted);
-  const auto lines = markdown_lines(memory_table(TableLines({row})).markdown());
+  const auto lines = lines_of(memory_table(TableLines({row})).markdown());
   EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
   EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
   EXPECT_THAT(memory_remarks(TableLines({row})),

@@ -8,7 +8,7 @@
 
 #include "runner/report/csv_files.h"
 #include "support/report_rows.h"
-#include "tests/support/written_results.h"
+#include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {

@@ -14,7 +14,7 @@
 #include "runner/report/result_files.h"
 #include "runner/report/row_names.h"
 #include "support/report_rows.h"
-#include "tests/support/written_results.h"
+#include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
@@ -23,13 +23,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 std::vector<std::string> line_texts(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
