@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <set>
+#include <utility>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/hash.h"
@@ -75,6 +76,12 @@ void ConnectedRank::sample_done(const Sample& sample) {
   const RepeatConfig& repeat = experiment_.repeat;
   context_.on_progress({sample.step + 1, repeat.warmup + repeat.count,
                         fmt::format("{:.2f} {}", sample[time], time.unit)});
+}
+
+std::vector<std::string> ConnectedRank::finish(Sample sample) {
+  first_step_done();
+  result_.samples.push_back(std::move(sample));
+  return finish();
 }
 
 std::vector<std::string> ConnectedRank::finish() {

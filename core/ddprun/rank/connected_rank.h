@@ -41,6 +41,8 @@ class ConnectedRank {
   /// Adds the peaks of memory and the device's facts; returns on rank 0 the results of all ranks,
   /// in rank order, as JSON; then disconnects. Call it when nothing uses group() any more.
   std::vector<std::string> finish();
+  /// The same for a kind that does not repeat: its only sample.
+  std::vector<std::string> finish(Sample sample);
 
  private:
   const Experiment& experiment_;

@@ -108,9 +108,7 @@ class OnPaper final : public ArithmeticKind {
     if (config.tokens > 0) add_times(config, sample);
     add_batch(config, sample, rank.result());
     sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
-    rank.first_step_done();
-    rank.result().samples.push_back(std::move(sample));
-    return rank.finish();
+    return rank.finish(std::move(sample));
   }
 };
 

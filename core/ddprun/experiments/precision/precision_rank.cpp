@@ -84,9 +84,7 @@ class PrecisionKind final : public PrecisionStudy {
       read_dtypes(config, device, rank.result());
     }
     sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
-    rank.first_step_done();
-    rank.result().samples.push_back(std::move(sample));
-    return rank.finish();
+    return rank.finish(std::move(sample));
   }
 };
 
