@@ -35,14 +35,11 @@ struct IntegersBackward final : torch::autograd::Node {
     at::Tensor values = buffers.empty_like(index);  // the parameter may be transposed
     const std::int64_t first_element = buffers.range(index).begin;
     float* const data = values.mutable_data_ptr<float>();
-    at::parallel_for(
-        0, values.numel(), ProofIntegers::kGrain, [&](std::int64_t begin, std::int64_t end) {
-          integers.for_each({first_element + begin, first_element + end},
-                            [&](std::int64_t element, const ProofIntegers::Contributions& of) {
-                              data[element - first_element] =
-                                  integers.gradient(of, rank, micro_batch);
-                            });
-        });
+    at::parallel_for(0, values.numel(), ProofIntegers::kGrain,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       integers.write_gradients({first_element + begin, first_element + end}, rank,
+                                                micro_batch, data + begin);
+                     });
     return {values.to(buffers.parameter(index).options())};
   }
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -41,6 +42,9 @@ struct Expected {
 /// products and differences in float32, which round.
 constexpr float kErrorTolerance = 1e-4F;
 
+/// Elements whose integers lie in the cache.
+constexpr std::int64_t kAtATime = 2048;
+
 Compared compare(const FlatBuffers& buffers, Range range, const Expected& should) {
   const ProofIntegers& integers = should.integers;
   const std::optional<int> own_rank = should.own_rank;
@@ -54,16 +58,23 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
     gradients = gradients + missing;
   }
   const float* const got = gradients.const_data_ptr<float>();
+  const auto count_unequal = [&](std::int64_t element, float expected, Compared& sum) {
+    const float bound =
+        own_rank ? 0.0F : integers.bound(integers.contributions(element)) + tolerance;
+    const float off = std::abs(got[element - range.begin] - expected);
+    ++(off <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
+  };
   const auto count = [&](std::int64_t begin, std::int64_t end, Compared sum) {
-    integers.for_each(
-        {range.begin + begin, range.begin + end},
-        [&](std::int64_t element, const ProofIntegers::Contributions& of) {
-          const float value = got[element - range.begin];
-          const float expected = own_rank ? integers.own(of, *own_rank) : integers.mean(of);
-          if (value == expected) return;
-          const float bound = own_rank ? 0.0F : integers.bound(of) + tolerance;
-          ++(std::abs(value - expected) <= bound ? sum.rounded : sum.wrong);  // a NaN is wrong
-        });
+    std::array<float, kAtATime> expected;
+    for (std::int64_t from = begin; from < end; from += kAtATime) {
+      const std::int64_t size = std::min(kAtATime, end - from);
+      const Range part = {range.begin + from, range.begin + from + size};
+      own_rank ? integers.write_own(part, *own_rank, expected.data())
+               : integers.write_means(part, expected.data());
+      for (std::int64_t i = 0; i < size; ++i) {
+        if (got[from + i] != expected[i]) count_unequal(part.begin + i, expected[i], sum);
+      }
+    }
     return sum;
   };
   return at::parallel_reduce(std::int64_t{0}, range.size(), ProofIntegers::kGrain, Compared{},

@@ -2,8 +2,11 @@
 #include "ddprun/proof/proof_integers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
+
+#include "ddprun/base/counter_hash.h"
 
 namespace ddprun {
 
@@ -20,10 +23,12 @@ int odd_part(int ranks) {
   return ranks;
 }
 
-/// The largest range with which an integer, and so the sum of two whose last bits are equal, has no
-/// more than the dtype's significant bits when it is multiplied by the number of ranks.
-int range_for(int ranks, at::ScalarType dtype) {
-  return std::max(1, (1 << significant_bits(dtype)) / odd_part(ranks));
+/// Of the largest power of two with which an integer, and so the sum of two whose last bits are
+/// equal, has no more than the dtype's significant bits when it is multiplied by the number of
+/// ranks.
+int size_bits(int ranks, at::ScalarType dtype) {
+  const int largest = std::max(1, (1 << significant_bits(dtype)) / odd_part(ranks));
+  return std::bit_width(static_cast<unsigned>(largest)) - 1;
 }
 
 /// Whether a float32 of any bits, times `count` and then times its reciprocal in float32, is what
@@ -49,36 +54,73 @@ double largest_rounding(at::ScalarType dtype) { return std::ldexp(1.0, -signific
 
 ProofIntegers::ProofIntegers(int ranks, int micro_batches, at::ScalarType dtype,
                              std::uint64_t round)
-    : ranks_(ranks),
-      micro_batches_(micro_batches),
-      round_(round),
-      range_(range_for(ranks, dtype)),
+    : draw_{.key = counter_hash(round, 0),
+            .ranks = ranks,
+            .micro_batches = micro_batches,
+            .first_rank = static_cast<int>(counter_hash(round, 1) % static_cast<unsigned>(ranks)),
+            .size_bits = size_bits(ranks, dtype),
+            .unit_exponent = -significant_bits(dtype),
+            .smallest = std::ldexp(1.0F, kSmallestExponent + 1 - significant_bits(dtype))},
       exact_(never_rounds(ranks, dtype)),
-      rounding_(static_cast<float>(largest_rounding(dtype))),
-      smallest_(std::ldexp(1.0F, kSmallestExponent + 1 - significant_bits(dtype))) {
-  for (int i = 0; i < kUnits; ++i) {
-    units_[i] = std::ldexp(1.0F, -significant_bits(dtype) - 2 * i);
-  }
-}
+      rounding_(static_cast<float>(largest_rounding(dtype))) {}
 
 ProofIntegers ProofIntegers::silent() const {
   ProofIntegers zeros = *this;
-  zeros.units_.fill(0);
-  zeros.smallest_ = 0;
+  zeros.silent_ = true;
   return zeros;
 }
 
+void ProofIntegers::write(Range elements, int rank, int micro_batch, float* out) const {
+  if (silent_) {
+    std::fill_n(out, elements.size(), 0.0F);
+    return;
+  }
+  kernels::sum_drawn_integers(draw_, elements.begin, elements.end, rank, micro_batch, out);
+}
+
+void ProofIntegers::write_gradients(Range elements, int rank, int micro_batch, float* out) const {
+  write(elements, rank, micro_batch, out);
+}
+
+void ProofIntegers::write_means(Range elements, float* out) const {
+  write(elements, kernels::kEach, kernels::kEach, out);
+}
+
+void ProofIntegers::write_own(Range elements, int rank, float* out) const {
+  write(elements, rank, kernels::kEach, out);
+}
+
 ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
-  Contributions found;
-  for_each({element, element + 1}, [&](std::int64_t, const Contributions& of) { found = of; });
-  return found;
+  const kernels::DrawnIntegers drawn = kernels::drawn_integers(draw_, element);
+  Contributions of;
+  for (std::size_t i = 0; i < of.both.size(); ++i) {
+    of.both[i] = {drawn.ranks[i], drawn.micro_batches[i], drawn.values[i]};
+  }
+  of.unit = silent_ ? 0 : drawn.unit;
+  return of;
+}
+
+float ProofIntegers::gradient(const Contributions& of, int rank, int micro_batch) const {
+  int sum = 0;
+  for (const Contribution& each : of.both) {
+    if (each.rank == rank && each.micro_batch == micro_batch) sum += each.value;
+  }
+  return sum_times(sum, draw_.ranks, of.unit);
+}
+
+float ProofIntegers::mean(const Contributions& of) const {
+  return sum_times(of.both[0].value + of.both[1].value, 1, of.unit);
+}
+
+float ProofIntegers::own(const Contributions& of, int rank) const {
+  return gradient(of, rank, 0) + (draw_.micro_batches > 1 ? gradient(of, rank, 1) : 0);
 }
 
 float ProofIntegers::bound(const Contributions& of) const {
   if (exact_) return 0.0F;
   const auto sizes =
       static_cast<float>(std::abs(of.both[0].value) + std::abs(of.both[1].value)) * of.unit;
-  return 4 * std::max(rounding_ * sizes, smallest_);
+  return 4 * std::max(rounding_ * sizes, silent_ ? 0 : draw_.smallest);
 }
 
 }  // namespace ddprun

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ddprun/base/counter_hash.h"
+#include "ddprun/kernels/rows/drawn_integers.h"
 #include "ddprun/optim/flat_buffers.h"
 
 namespace ddprun {
@@ -47,19 +47,20 @@ class ProofIntegers {
   /// The same ranks with a gradient of zero each: a round in which there is nothing new to send.
   ProofIntegers silent() const;
 
-  Contributions contributions(std::int64_t element) const;
-  /// Calls f(element, contributions) for each element of a range, without a division for each.
-  template <class F>
-  void for_each(Range elements, const F& f) const;
-
-  /// What `rank` writes into the gradient of an element in `micro_batch`.
-  float gradient(const Contributions& of, int rank, int micro_batch) const;
+  /// Of each element of a range, into out: what `rank` writes into its gradient in `micro_batch`.
+  void write_gradients(Range elements, int rank, int micro_batch, float* out) const;
   /// The exact mean over all ranks of their sums over micro-batches.
-  float mean(const Contributions& of) const;
+  void write_means(Range elements, float* out) const;
   /// The sum over micro-batches of one rank alone: what it keeps if nothing is exchanged.
+  void write_own(Range elements, int rank, float* out) const;
+
+  /// One element, step by step; and what the functions above write for it.
+  Contributions contributions(std::int64_t element) const;
+  float gradient(const Contributions& of, int rank, int micro_batch) const;
+  float mean(const Contributions& of) const;
   float own(const Contributions& of, int rank) const;
 
-  int range() const { return range_; }
+  int range() const { return 1 << draw_.size_bits; }
   /// True if no partial sum and no division rounds, by the number of ranks or by its reciprocal in
   /// float32: then every right reduction gives the mean bit by bit.
   bool exact() const { return exact_; }
@@ -68,88 +69,15 @@ class ProofIntegers {
   float bound(const Contributions& of) const;
 
  private:
-  static constexpr int kUnits = 16;  // a factor of 4 from one to the next
-
-  /// What is drawn for a block of `ranks` elements.
-  struct Block {
-    int first_rank;  // where its ranks begin: a shifted buffer does not fit
-    bool denormal;   // 1 in 64
-  };
-  Block block(std::int64_t index) const {
-    const std::uint64_t bits = counter_hash(~round_, static_cast<std::uint64_t>(index));
-    const auto ranks = static_cast<std::uint64_t>(ranks_);
-    return {static_cast<int>((bits >> 32) * ranks >> 32), bits % 64 == 0};
-  }
-  Contributions contributions(std::int64_t element, int rank, bool denormal) const;
   static float sum_times(int sum, int ranks, float unit) {
     return static_cast<float>(sum) * static_cast<float>(ranks) * unit;
   }
+  void write(Range elements, int rank, int micro_batch, float* out) const;
 
-  int ranks_, micro_batches_;
-  std::uint64_t round_;
-  int range_ = 1;
+  kernels::IntegerDraw draw_;
+  bool silent_ = false;
   bool exact_ = true;
-  float rounding_;                   // the dtype's largest relative error
-  std::array<float, kUnits> units_;  // of the elements' powers of two
-  float smallest_;                   // of the dtype: the power of two of denormal elements
+  float rounding_;  // the dtype's largest relative error
 };
-
-inline ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element, int rank,
-                                                                 bool denormal) const {
-  std::uint64_t bits = counter_hash(round_, static_cast<std::uint64_t>(element));
-  // Some of the bits as a number below `count`; 64 of them are taken.
-  const auto take = [&bits](int width, int count) {
-    const std::uint64_t taken = bits & ((std::uint64_t{1} << width) - 1);
-    bits >>= width;
-    return static_cast<int>(taken * static_cast<std::uint64_t>(count) >> width);
-  };
-  // Nothing here branches by a drawn bit: it would be foreseen half of the time.
-  const auto signed_by = [&](int size) { return size * (1 - 2 * take(1, 2)); };
-  int other = rank + 1 + take(8, ranks_ - 1);
-  other -= other >= ranks_ ? ranks_ : 0;
-  const int size = 1 + take(24, range_);
-  int other_size = 1 + take(24, range_);
-  other_size += ((size ^ other_size) & 1) * (other_size > 1 ? -1 : 1);  // an even sum
-  Contributions of;
-  of.both[0] = {rank, take(1, micro_batches_), signed_by(size)};
-  of.both[1] = {other, take(1, micro_batches_), signed_by(other_size)};
-  of.unit = denormal ? smallest_ : units_[take(4, kUnits)];
-  return of;
-}
-
-template <class F>
-void ProofIntegers::for_each(Range elements, const F& f) const {
-  std::int64_t index = elements.begin / ranks_;
-  int place = static_cast<int>(elements.begin % ranks_);
-  Block drawn = block(index);
-  for (std::int64_t element = elements.begin; element < elements.end; ++element) {
-    const int rank = drawn.first_rank + place;
-    f(element, contributions(element, rank < ranks_ ? rank : rank - ranks_, drawn.denormal));
-    if (++place < ranks_) continue;
-    place = 0;
-    drawn = block(++index);
-  }
-}
-
-inline float ProofIntegers::gradient(const Contributions& of, int rank, int micro_batch) const {
-  int sum = 0;
-  for (const Contribution& each : of.both) {
-    sum += each.value * static_cast<int>(each.rank == rank) *
-           static_cast<int>(each.micro_batch == micro_batch);
-  }
-  return sum_times(sum, ranks_, of.unit);
-}
-
-inline float ProofIntegers::mean(const Contributions& of) const {
-  return sum_times(of.both[0].value + of.both[1].value, 1, of.unit);
-}
-
-inline float ProofIntegers::own(const Contributions& of, int rank) const {
-  int sum = 0;
-  for (const Contribution& each : of.both) {
-    sum += each.value * static_cast<int>(each.rank == rank);
-  }
-  return sum_times(sum, ranks_, of.unit);
-}
 
 }  // namespace ddprun

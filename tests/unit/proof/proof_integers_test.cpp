@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <set>
+#include <vector>
 
 namespace ddprun {
 namespace {
@@ -153,14 +154,33 @@ TEST(ProofIntegers, TheGradientsOfAllRanksAndMicroBatchesHaveTheMean) {
   }
 }
 
-TEST(ProofIntegers, ARangeHasTheIntegersOfItsElements) {
-  const ProofIntegers integers(5, 2, at::kFloat, 13);
-  std::int64_t next = 7;
-  integers.for_each({7, 61}, [&](std::int64_t element, const ProofIntegers::Contributions& of) {
-    EXPECT_EQ(element, next++);
-    EXPECT_EQ(of, integers.contributions(element));
-  });
-  EXPECT_EQ(next, 61);
+TEST(ProofIntegers, WhatIsWrittenIsThatOfEachElement) {
+  const Range range = {65'500, 65'701};  // across two keys, and with a tail
+  std::vector<float> written(range.size());
+  const auto expect = [&](const ProofIntegers& integers, const auto& of_element) {
+    for (std::int64_t i = 0; i < range.size(); ++i) {
+      const auto of = integers.contributions(range.begin + i);
+      ASSERT_EQ(written[i], of_element(of)) << "element " << range.begin + i;
+    }
+  };
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const int ranks : {1, 2, 3, 5, 16, 17, 1000, 4096}) {
+      for (const int micro_batches : {1, 2}) {
+        const ProofIntegers integers(ranks, micro_batches, dtype, 13);
+        integers.write_means(range, written.data());
+        expect(integers, [&](const auto& of) { return integers.mean(of); });
+        for (const int rank : {0, ranks / 2, ranks - 1}) {
+          integers.write_own(range, rank, written.data());
+          expect(integers, [&](const auto& of) { return integers.own(of, rank); });
+          integers.write_gradients(range, rank, micro_batches - 1, written.data());
+          expect(integers,
+                 [&](const auto& of) { return integers.gradient(of, rank, micro_batches - 1); });
+        }
+        integers.silent().write_means(range, written.data());
+        expect(integers, [](const auto&) { return 0.0F; });
+      }
+    }
+  }
 }
 
 TEST(ProofIntegers, AnotherRoundHasOtherIntegers) {

@@ -171,8 +171,11 @@ TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   const Check check = integer_check<SendsHalf>();
   EXPECT_EQ(check.status, CheckStatus::declared);
   EXPECT_THAT(check.detail, HasSubstr("with the error feedback the mean over 2 ranks"));
-  EXPECT_THAT(integer_check<LosesTheOtherHalf>().detail,
-              HasSubstr("gradients of first differ from the exact mean"));
+  std::vector<std::string> found;  // one element may be far smaller than others, or another rank's
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    found.push_back(integer_check<LosesTheOtherHalf>({1, round}).detail);
+  }
+  EXPECT_THAT(found, testing::Contains(HasSubstr("gradients of first differ from the exact mean")));
   EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
 }
 

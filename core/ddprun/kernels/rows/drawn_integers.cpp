@@ -1,0 +1,195 @@
+// Two hashes of 32 bits for each element, and what their bits say.
+#include "ddprun/kernels/rows/drawn_integers.h"
+
+#include <algorithm>
+#include <bit>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ddprun/kernels/rows/drawn_integers.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "ddprun/kernels/simd-inl.h"
+
+#ifndef DDPRUN_DRAWN_INTEGERS
+#define DDPRUN_DRAWN_INTEGERS
+namespace ddprun::kernels {
+
+/// Elements that share a key.
+constexpr std::int64_t kChunk = 1 << 16;
+constexpr std::uint32_t kStride = 0x9E3779B9U;
+// The first hash: a size, two signs, two micro-batches, the unit. The second: a size, the other
+// rank.
+constexpr int kSizeBits = 24, kSign = 24, kMicroBatch = 26, kUnit = 28;
+
+/// Wellons 2018, "lowbias32".
+constexpr std::uint32_t mix(std::uint32_t x) {
+  x = (x ^ x >> 16) * 0x7FEB352DU;
+  x = (x ^ x >> 15) * 0x846CA68BU;
+  return x ^ x >> 16;
+}
+
+struct ChunkKeys {
+  std::uint32_t first, second;
+};
+
+inline ChunkKeys keys_of(std::uint64_t key, std::int64_t chunk) {
+  const auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
+  const std::uint32_t first =
+      mix(mix(low) + mix(high ^ kStride) + mix(static_cast<std::uint32_t>(chunk) * kStride));
+  return {first, mix(first + high)};
+}
+
+/// Rank `place` of the round whose turn it is.
+inline int rank_at(const IntegerDraw& draw, std::int64_t element) {
+  return static_cast<int>((element + draw.first_rank) % draw.ranks);
+}
+
+}  // namespace ddprun::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ddprun::kernels::HWY_NAMESPACE {
+
+using Integers = hn::RebindToSigned<Floats>;
+constexpr Integers kIntegers;
+using Words = hn::Vec<Bits>;
+
+HWY_INLINE Words mix(Words x) {
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(kBits, 0x7FEB352DU));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(kBits, 0x846CA68BU));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+template <int kFrom>
+HWY_INLINE Words bit(Words bits) {
+  return hn::And(hn::ShiftRight<kFrom>(bits), hn::Set(kBits, 1U));
+}
+
+/// `rank` below twice the number of ranks.
+HWY_INLINE Words wrapped(Words rank, Words ranks) {
+  return hn::IfThenElse(hn::Lt(rank, ranks), rank, hn::Sub(rank, ranks));
+}
+
+/// Which contributions count.
+struct Counted {
+  Words rank, micro_batch;
+  hn::Mask<Bits> each_rank, each_micro_batch;
+
+  HWY_INLINE Words operator()(Words value, Words of_rank, Words of_micro_batch) const {
+    const auto right_rank = hn::Or(each_rank, hn::Eq(of_rank, rank));
+    const auto right_batch = hn::Or(each_micro_batch, hn::Eq(of_micro_batch, micro_batch));
+    return hn::IfThenElseZero(hn::And(right_rank, right_batch), value);
+  }
+};
+
+/// Whose turn the elements from `begin` on are.
+HWY_INLINE Words turns_from(const IntegerDraw& draw, std::int64_t begin) {
+  HWY_ALIGN std::uint32_t turns[hn::MaxLanes(Bits())];
+  for (std::size_t lane = 0; lane < hn::Lanes(kBits); ++lane) {
+    turns[lane] = static_cast<std::uint32_t>(rank_at(draw, begin + static_cast<int>(lane)));
+  }
+  return hn::Load(kBits, turns);
+}
+
+HWY_INLINE hn::Mask<Bits> mask_if(bool all) {
+  return hn::Eq(hn::Set(kBits, all ? 1U : 0U), hn::Set(kBits, 1U));
+}
+
+/// With sign 1, -value.
+HWY_INLINE Words signed_by(Words sign, Words value) {
+  return hn::Add(hn::Xor(value, hn::Sub(hn::Zero(kBits), sign)), sign);
+}
+
+void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_t end, int rank,
+                        int micro_batch, float* out) {
+  const Words one = hn::Set(kBits, 1U);
+  const Words ranks = hn::Set(kBits, static_cast<std::uint32_t>(draw.ranks));
+  const Words others = hn::Sub(ranks, one);
+  const Words sizes = hn::Set(kBits, (1U << draw.size_bits) - 1);
+  const Words batches = hn::Set(kBits, static_cast<std::uint32_t>(draw.micro_batches - 1));
+  const Words exponent = hn::Set(kBits, static_cast<std::uint32_t>(127 + draw.unit_exponent));
+  const Counted counted = {hn::Set(kBits, static_cast<std::uint32_t>(rank)),
+                           hn::Set(kBits, static_cast<std::uint32_t>(micro_batch)),
+                           mask_if(rank == kEach), mask_if(micro_batch == kEach)};
+  const Words strides = hn::Mul(hn::Iota(kBits, 0U), hn::Set(kBits, kStride));  // of the lanes
+  const Vector factor = hn::Set(kFloats, rank == kEach ? 1.0F : static_cast<float>(draw.ranks));
+  const Words next = hn::Set(
+      kBits, static_cast<std::uint32_t>(hn::Lanes(kBits)) % static_cast<std::uint32_t>(draw.ranks));
+  for (std::int64_t from = begin; from < end;) {
+    const std::int64_t chunk = from / kChunk;
+    const std::int64_t to = std::min(end, (chunk + 1) * kChunk);
+    const ChunkKeys keys = keys_of(draw.key, chunk);
+    Words turn = turns_from(draw, from);
+    for_vectors(from, to, [&](auto lanes, std::int64_t element) HWY_ATTR {
+      const auto number = static_cast<std::uint32_t>(element - chunk * kChunk);
+      const Words first = mix(hn::Add(strides, hn::Set(kBits, number * kStride + keys.first)));
+      const Words second = mix(hn::Add(first, hn::Set(kBits, keys.second)));
+      const Words size = hn::Add(one, hn::And(first, sizes));
+      Words other_size = hn::Add(one, hn::And(second, sizes));
+      const Words odd = hn::And(hn::Xor(size, other_size), one);
+      other_size = hn::IfThenElse(hn::Gt(other_size, one), hn::Sub(other_size, odd),
+                                  hn::Add(other_size, odd));
+      const Words own = turn;
+      turn = wrapped(hn::Add(turn, next), ranks);
+      const Words step = hn::ShiftRight<8>(hn::Mul(hn::ShiftRight<kSizeBits>(second), others));
+      const Words other = wrapped(hn::Add(hn::Add(own, one), step), ranks);
+      const Words sum = hn::Add(counted(signed_by(bit<kSign>(first), size), own,
+                                        hn::And(bit<kMicroBatch>(first), batches)),
+                                counted(signed_by(bit<kSign + 1>(first), other_size), other,
+                                        hn::And(bit<kMicroBatch + 1>(first), batches)));
+      const Words halvings = hn::Add(hn::ShiftRight<kUnit>(first), hn::ShiftRight<kUnit>(first));
+      const Vector usual = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::Sub(exponent, halvings)));
+      const auto denormal = hn::Eq(
+          hn::And(hn::Xor(first, hn::ShiftRight<3>(second)), hn::Set(kBits, 63U)), hn::Zero(kBits));
+      const Vector unit =
+          hn::IfThenElse(hn::RebindMask(kFloats, denormal), hn::Set(kFloats, draw.smallest), usual);
+      const Vector value = hn::ConvertTo(kFloats, hn::BitCast(kIntegers, sum));
+      store(hn::Mul(hn::Mul(value, factor), unit), out + (element - begin), lanes);
+    });
+    from = to;
+  }
+}
+
+}  // namespace ddprun::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ddprun::kernels {
+
+HWY_EXPORT(sum_drawn_integers);
+
+void sum_drawn_integers(const IntegerDraw& draw, std::int64_t begin, std::int64_t end, int rank,
+                        int micro_batch, float* out) {
+  HWY_DYNAMIC_DISPATCH(sum_drawn_integers)(draw, begin, end, rank, micro_batch, out);
+}
+
+DrawnIntegers drawn_integers(const IntegerDraw& draw, std::int64_t element) {
+  const std::int64_t chunk = element / kChunk;
+  const ChunkKeys keys = keys_of(draw.key, chunk);
+  const auto number = static_cast<std::uint32_t>(element - chunk * kChunk);
+  const std::uint32_t first = mix(number * kStride + keys.first);
+  const std::uint32_t second = mix(first + keys.second);
+  const int sizes = (1 << draw.size_bits) - 1;
+  const int size = 1 + (static_cast<int>(first) & sizes);
+  int other_size = 1 + (static_cast<int>(second) & sizes);
+  // Both are even or both odd.
+  other_size += ((size ^ other_size) & 1) * (other_size > 1 ? -1 : 1);
+  const auto bit = [first](int from) { return static_cast<int>(first >> from & 1); };
+  const auto step =
+      static_cast<int>((second >> kSizeBits) * static_cast<std::uint32_t>(draw.ranks - 1) >> 8);
+  DrawnIntegers drawn;
+  drawn.ranks[0] = rank_at(draw, element);
+  drawn.ranks[1] = (drawn.ranks[0] + 1 + step) % draw.ranks;
+  for (int i = 0; i < 2; ++i) {
+    drawn.micro_batches[i] = bit(kMicroBatch + i) * (draw.micro_batches - 1);
+    drawn.values[i] = (i == 0 ? size : other_size) * (1 - 2 * bit(kSign + i));
+  }
+  const auto halvings = static_cast<int>(first >> kUnit) * 2;
+  const auto exponent = static_cast<std::uint32_t>(127 + draw.unit_exponent - halvings);
+  const bool denormal = ((first ^ second >> 3) & 63) == 0;
+  drawn.unit = denormal ? draw.smallest : std::bit_cast<float>(exponent << 23);
+  return drawn;
+}
+
+}  // namespace ddprun::kernels
+#endif
