@@ -6,6 +6,7 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/comm/group/collective.h"
+#include "ddprun/comm/group/link_waits.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/result/check.h"
@@ -28,6 +29,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Proof, status, checks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Summary, count, mean, std, median, p95, p99, min, max, ci95)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, ranks, label, enqueue_ns,
                                    start_ns, end_ns, wait_begin_ns, wait_end_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveCost, kind, ranks, latency_us, gb_per_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceMemory, allocated_bytes, reserved_bytes,
                                    peak_allocated_bytes, peak_reserved_bytes, retries)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreTime, core, busy_s, stolen_s)

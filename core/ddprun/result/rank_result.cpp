@@ -81,6 +81,7 @@ void for_plain_fields(Result& result, const Visit& visit) {
   visit("last_step", result.last_step);
   visit("last_step_begin_ns", result.last_step_begin_ns);
   visit("last_step_phases", result.last_step_phases);
+  visit("link", result.link);
   visit("checks", result.checks);
   visit("checks_s", result.checks_s);
   visit("peak_resident_bytes", result.peak_resident_bytes);

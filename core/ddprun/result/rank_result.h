@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddprun/comm/group/collective.h"
+#include "ddprun/comm/group/link_waits.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/host_load.h"
 #include "ddprun/result/check.h"
@@ -58,6 +59,8 @@ struct RankResult {
   std::int64_t last_step_begin_ns = 0;
   /// The training thread's phases, one after another. An update lies within `synchronize`.
   std::vector<PhaseTime> last_step_phases = {};
+  /// What collectives take between the ranks when nothing else runs; empty: there are none.
+  LinkCosts link = {};
   std::vector<Check> checks;
   double checks_s = 0;  ///< seconds that they took, outside of every time that is measured
   std::uint64_t parameter_hash = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/comm/group/measure_link.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/evaluation.h"
 #include "ddprun/experiments/training/run_observer.h"
@@ -22,6 +23,22 @@
 namespace ddprun {
 
 namespace {
+
+/// What a link alone would make the rank wait in the step that was made.
+void add_link_waits(Trainer& trainer, const LinkCosts& costs, Sample& sample) {
+  std::vector<std::int64_t> begins_ns;
+  for (const PhaseTime& phase : trainer.last_phases()) {
+    const bool passes = phase.phase == to_string(Phase::forward) ||
+                        phase.phase == to_string(Phase::backward) ||
+                        phase.phase == to_string(Phase::optimizer);
+    if (passes) begins_ns.push_back(phase.begin_ns);
+  }
+  const auto waits = link_waits(trainer.last_records(), begins_ns, costs);
+  if (!waits) return;
+  sample[training().link_ms] = waits->bound_ms;
+  sample[training().link_earliest_ms] = waits->earliest_ms;
+  sample[training().link_latency_ms] = waits->latency_ms;
+}
 
 /// Runs all steps and collects samples. What proof and evaluation do between steps is in no time.
 void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
@@ -58,6 +75,7 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     }
     const double loss = sample[training().loss];
     skew.add(trainer.last_records());
+    if (index > 0) add_link_waits(trainer, result.link, sample);
     result.samples.push_back(std::move(sample));
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       rank.measuring_ends();
@@ -67,9 +85,10 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       result.last_step_phases = trainer.last_phases();
     }
     proof.after_step(index, loss);
-    const std::int64_t evaluation_begin_ns = process_cpu_ns();
+    const std::int64_t between_begin_ns = process_cpu_ns();
+    if (index == 0) result.link = measure_link(rank.group(), trainer.last_records());
     const auto held_out = evaluation.after_step(index);
-    cpu_end_ns += process_cpu_ns() - evaluation_begin_ns;
+    cpu_end_ns += process_cpu_ns() - between_begin_ns;
     if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
       if (context.info.rank == 0) {

@@ -1,28 +1,16 @@
 // The least wait for each collective, over ranks, and what follows from it.
 #include "ddprun/experiments/training/skew.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/device/device.h"
+#include "ddprun/comm/group/least_of_ranks.h"
 #include "ddprun/experiments/training/training.h"
 
 namespace ddprun {
 
 namespace {
-
-/// The least of the ranks' values, one by one.
-std::vector<float> least_of_ranks(std::vector<float> values, ProcessGroup& group) {
-  if (group.size() == 1 || values.empty()) return values;
-  const at::Tensor mine = at::from_blob(values.data(), static_cast<std::int64_t>(values.size()));
-  const at::Tensor shared = mine.neg().to(group.device().torch_device());
-  group.all_reduce(shared, ReduceOp::max, "skew").wait();
-  mine.copy_(shared.neg());
-  return values;
-}
 
 /// Whether every rank has this number. Ranks of different subgroups may have another.
 bool same_on_ranks(std::size_t number, ProcessGroup& group) {

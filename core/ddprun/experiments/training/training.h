@@ -1,7 +1,7 @@
 // The kind of experiment that trains: what it measures in each step, and the figures of a run, in
 // the order of the table. A new quantity is one declaration here.
 //
-// Family: training.cpp training_findings.cpp training_check.cpp training_rank.cpp run_rank.cpp
+// Family: training.cpp training_check.cpp training_rank.cpp run_rank.cpp
 #pragma once
 
 #include "ddprun/config/runnable_kind.h"
@@ -77,6 +77,24 @@ struct Training : RunnableKind {
                                            .drop_order = 2,
                                            .text = text_as("{:.1f}", 100),
                                            .meaning = "exposed / step, two numbers of the table"});
+  const Quantity& link_ms =
+      declare({.key = "link_ms",
+               .unit = "ms",
+               .optional = true,
+               .meaning = "what the rank would wait if nothing but the [link](#what-limits-a-step) "
+                          "took time: the step's calls and waits, replayed; from the second step "
+                          "on"});
+  const Quantity& link_earliest_ms =
+      declare({.key = "link_earliest_ms",
+               .unit = "ms",
+               .optional = true,
+               .meaning = "the same, if each collective had been asked for when its forward, "
+                          "backward or update began"});
+  const Quantity& link_latency_ms =
+      declare({.key = "link_latency_ms",
+               .unit = "ms",
+               .optional = true,
+               .meaning = "what of `link_ms` would be gone without latency"});
   const Quantity& overlapped_ms =
       declare({.key = "overlapped_ms",
                .unit = "ms",

@@ -1,56 +1,25 @@
-// What rows of training say together: sentences made from their numbers, each with its test.
+// Rows of training beside one another, each sentence with its test.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/base/groups.h"
 #include "ddprun/experiments/training/scaling.h"
-#include "ddprun/experiments/training/training.h"
-#include "ddprun/kernels/product/product_path.h"
+#include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/result/conditions.h"
-#include "ddprun/result/finding.h"
 
-namespace ddprun {
+namespace ddprun::training_findings {
 
 namespace {
 
 using nlohmann::json;
-using Runs = std::vector<const RunStatistics*>;
-using Rows = std::vector<RowRuns>;
-
-/// A table of many small comparisons would have too many sentences: so many of each experiment.
-constexpr std::size_t kMostOfAKind = 6;
-/// Less CPU time between two steps is that of barriers and bookkeeping.
-constexpr double kOutsideMs = 1, kOutsideShare = 0.05;
-/// Of a warm-up in all.
-constexpr double kAsleepMs = 20;
-/// Of the time in which a rank waits for no collective: it has its core.
-constexpr double kBusyShare = 0.5;
-
-const Run& run_of(const RowRuns& row) { return row.front()->run(); }
-const std::string& name_of(const RowRuns& row) { return row.front()->name(); }
-
-bool is_control(const RowRuns& row) {
-  return summarize_proof(run_of(row)).status == CheckStatus::control;
-}
-
 /// Whether the ranks' gradients become something else than their mean.
 bool does_other_work(const RowRuns& row) {
   return is_control(row) || summarize_proof(run_of(row)).status == CheckStatus::declared;
 }
 
-/// Whether a run's times are those of a step that did what it should.
-bool counts(const RunStatistics& run) {
-  const CheckStatus proof = summarize_proof(run.run()).status;
-  const bool proved = proof == CheckStatus::passed || proof == CheckStatus::declared ||
-                      proof == CheckStatus::control;
-  return run.timed() && proved && divergence(run.run()).empty();
-}
-
-double step_of(const RowRuns& row) { return mean_figure(row, training().step_ms); }
 double exposed_of(const RowRuns& row) { return mean_figure(row, training().exposed_ms); }
 double hidden_share(const RowRuns& row) { return mean_figure(row, training().overlapped_share); }
 
@@ -62,16 +31,11 @@ Comparison compare_by(const Quantity& quantity, const RowRuns& row, const RowRun
   return compare_rows(row, base, figures, chosen_from);
 }
 
-Finding finding(const char* what, const std::string& text, const RowRuns& row, const RowRuns& base,
-                const Comparison& comparison) {
+Finding compared(const char* what, const std::string& text, const RowRuns& row, const RowRuns& base,
+                 const Comparison& comparison) {
   json value = to_json(comparison);
-  value.update({{"kind", training().name()},
-                {"finding", what},
-                {"row", name_of(row)},
-                {"base", name_of(base)},
-                {"text", text}});
-  const json& config = run_of(row).config;
-  return {text, std::move(value), config.is_object() ? config.value("name", "") : ""};
+  value["base"] = name_of(base);
+  return finding(what, text, row, std::move(value));
 }
 
 /// Rows that are compared with one of them.
@@ -154,16 +118,7 @@ Finding fastest_of(const Family& family, const char* what) {
   }
   text += verdict(c);
   if (!base_wins) text += beside_next(row, family, candidates);
-  return finding(what, text, row, family.base, c);
-}
-
-void add(std::vector<Finding>& out, std::vector<Finding> found) {
-  std::erase_if(found, [](const Finding& each) { return each.text.empty(); });
-  std::map<std::string, std::size_t> said;  // of each experiment
-  for (Finding& each : found) {
-    if (++said[each.experiment] > kMostOfAKind) each.text.clear();  // its numbers are kept
-    out.push_back(std::move(each));
-  }
+  return compared(what, text, row, family.base, c);
 }
 
 std::vector<Finding> fastest(const std::vector<Family>& families, const char* what) {
@@ -194,7 +149,7 @@ Finding hidden_of(const Rows& rows) {
                                 name_of(*best), (1 - c.ratio) * 100, name_of(*open), verdict(c))
                   : fmt::format("{} overlaps communication, and exposes no less of it than {}{}",
                                 name_of(*best), name_of(*open), verdict(c));
-  return finding("hidden_communication", text, *best, *open, c);
+  return compared("hidden_communication", text, *best, *open, c);
 }
 
 std::vector<Finding> hidden(const Rows& rows) {
@@ -232,7 +187,7 @@ Finding scaling_of(const RowRuns& row, const Runs& runs, Scaling scaling) {
   const std::string text = fmt::format(
       "{} scaling: {} ranks ({}) have {:.0f} % of the efficiency of {}{}", name, ranks,
       name_of(row), c.ratio * 100, fewest == 1 ? "one" : std::to_string(fewest), verdict(c));
-  return finding((name + "_scaling").c_str(), text, row, base_row, c);
+  return compared((name + "_scaling").c_str(), text, row, base_row, c);
 }
 
 std::vector<Finding> scaling(const Rows& rows, const Runs& runs) {
@@ -272,105 +227,12 @@ std::vector<Finding> repeated(const Rows& rows) {
             {"text", text}}}};
 }
 
-/// The largest over the ranks of `figure`.
-double largest_of_ranks(const RowRuns& row,
-                        const std::function<double(const RankResult&)>& figure) {
-  double largest = 0;
-  for (const RunStatistics* run : row) {
-    for (const RankResult& rank : run->run().ranks) largest = std::max(largest, figure(rank));
-  }
-  return largest;
-}
-
-/// The median over the measured steps, or over the warm-up.
-double median_of(const RankResult& rank, bool warmup,
-                 const std::function<double(const Sample&)>& value) {
-  std::vector<double> values;
-  for (const Sample& sample : rank.samples) {
-    if (sample.warmup == warmup) values.push_back(value(sample));
-  }
-  return summarize(std::move(values)).median;
-}
-
-/// Work that is in no step's time.
-std::vector<Finding> computed_outside(const Rows& rows) {
-  std::vector<Finding> out;
-  for (const RowRuns& row : rows) {
-    const double ms = largest_of_ranks(row, [](const RankResult& rank) {
-      return median_of(rank, false, [](const Sample& s) { return s[training().cpu_outside_ms]; });
-    });
-    if (ms < kOutsideMs || ms < kOutsideShare * step_of(row)) continue;
-    out.push_back(
-        {fmt::format("{} computes for {:.1f} ms between one step and the next, which is "
-                     "in no step's time",
-                     name_of(row), ms)});
-  }
-  return out;
-}
-
-/// How much of the time in which it waits for no collective a rank computes.
-double computed_share(const Sample& sample) {
-  const Training& q = training();
-  const double waited_ms = sample.find(q.synchronize_ms).value_or(0);
-  return sample[q.cpu_ms] / std::max(sample[q.step_ms] - waited_ms, 1e-3);
-}
-
-/// A warm-up that spares the machine for what is measured.
-std::vector<Finding> slept(const Rows& rows) {
-  std::vector<Finding> out;
-  for (const RowRuns& row : rows) {
-    const bool on_cpu = run_of(row).ranks.front().device_name.empty();
-    const double ms = largest_of_ranks(row, [](const RankResult& rank) {
-      double asleep_ms = 0;
-      const double usual = std::min(1.0, median_of(rank, false, computed_share));
-      if (usual < kBusyShare) return 0.0;
-      for (const Sample& sample : rank.samples) {
-        if (!sample.warmup || computed_share(sample) > usual / 2) continue;
-        asleep_ms += sample[training().step_ms] - sample[training().cpu_ms];
-      }
-      return asleep_ms;
-    });
-    if (!on_cpu || ms < kAsleepMs || ms < step_of(row)) continue;
-    out.push_back(
-        {fmt::format("a rank of {} slept for {:.0f} ms in warm-up steps: the machine "
-                     "rested before what is measured",
-                     name_of(row), ms)});
-  }
-  return out;
-}
-
-/// Why a precision that should be faster is not.
-std::vector<Finding> widened(const Rows& rows) {
-  const auto wide = std::ranges::find_if(rows, [](const RowRuns& row) {
-    const RankResult& rank = run_of(row).ranks.front();
-    const auto path = choice_of<kernels::ProductPath>(rank.products);
-    return path == kernels::ProductPath::float32 && rank.matmul_dtype == "bfloat16" &&
-           rank.device_name.empty();
-  });
-  if (wide == rows.end()) return {};
-  return {
-      {"products of bfloat16 run as float32 on this CPU, which has no instructions for them: "
-       "bfloat16 saves memory, and no time"}};
-}
-
 }  // namespace
 
-std::vector<Finding> Training::findings(const Runs& all) const {
-  Runs runs;
-  for (const RunStatistics* run : all) {
-    if (counts(*run)) runs.push_back(run);
-  }
-  const Rows rows = by_row(runs);
-  std::vector<Finding> out;
-  add(out, fastest(families_by_base(rows, runs), "fastest"));
-  add(out, fastest(families_by_precision(rows), "precision"));
-  add(out, widened(rows));
-  add(out, computed_outside(rows));
-  add(out, slept(rows));
-  add(out, hidden(rows));
-  add(out, scaling(rows, runs));
-  add(out, repeated(rows));
-  return out;
+Sorts of_speed(const Rows& rows, const Runs& runs) {
+  return {fastest(families_by_base(rows, runs), "fastest"),
+          fastest(families_by_precision(rows), "precision"), hidden(rows), scaling(rows, runs),
+          repeated(rows)};
 }
 
-}  // namespace ddprun
+}  // namespace ddprun::training_findings

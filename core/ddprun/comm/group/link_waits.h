@@ -1,0 +1,46 @@
+// What a step would wait for its collectives if a link that carries them one by one were all that
+// takes time: the step's own record, replayed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ddprun/comm/group/collective.h"
+
+namespace ddprun {
+
+/// How long a collective of one kind takes when nothing else runs (Hockney 1994).
+struct CollectiveCost {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  int ranks = 1;  ///< between which it was measured
+  double latency_us = 0;
+  double gb_per_s = 0;  ///< payload bytes / (time - latency), 1e9 a second
+
+  double ns(std::int64_t bytes) const {
+    return latency_us * 1e3 + static_cast<double>(bytes) / gb_per_s;
+  }
+};
+
+/// One for each kind that a step has.
+using LinkCosts = std::vector<CollectiveCost>;
+
+/// Milliseconds of one step.
+struct LinkWaits {
+  /// Waited for the link, with each collective asked for when it was.
+  double bound_ms = 0;
+  /// The same, if each had been asked for when its forward, backward or update began: more is sent
+  /// than computing hides.
+  double earliest_ms = 0;
+  /// What of bound_ms is gone without latency.
+  double latency_ms = 0;
+};
+
+/// `records`: of one rank in one step, in the order of enqueueing. `begins_ns`: of its forwards,
+/// backwards and update, rising. The thread computes as it did, and its waits alone change. Nothing
+/// if `costs` lack a kind, or its number of ranks.
+std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
+                                    const std::vector<std::int64_t>& begins_ns,
+                                    const LinkCosts& costs);
+
+}  // namespace ddprun

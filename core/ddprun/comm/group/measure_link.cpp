@@ -1,0 +1,109 @@
+// A few calls of a few sizes, and a line through the fastest.
+#include "ddprun/comm/group/measure_link.h"
+
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/comm/group/all_gather_values.h"
+#include "ddprun/comm/group/least_of_ranks.h"
+#include "ddprun/device/device.h"
+#include "ddprun/measure/line_fit.h"
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::int64_t kLeastBytes = 4 << 10, kMostBytes = 4 << 20;
+/// How often each size is called, the largest first, a quarter of it next.
+constexpr std::array kCalls = {6, 8, 16, 32};
+constexpr const char* kLabel = "link";
+
+/// `elements`: those of all slices.
+void call(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
+  const std::int64_t slice = elements.numel() / group.size();
+  const at::Tensor own = elements.narrow(0, group.rank() * slice, slice);
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return group.all_reduce(elements, ReduceOp::sum, kLabel).wait();
+    case CollectiveKind::broadcast:
+      return group.broadcast(elements, 0, kLabel).wait();
+    case CollectiveKind::reduce_scatter:
+      return group.reduce_scatter(own, elements, ReduceOp::sum, kLabel).wait();
+    case CollectiveKind::all_gather:
+      return group.all_gather(elements, own, kLabel).wait();
+    case CollectiveKind::barrier:
+      break;
+  }
+}
+
+/// The fastest call on this rank, microseconds.
+float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements, int calls) {
+  Device& device = group.device();
+  float fastest = std::numeric_limits<float>::max();
+  for (int i = 0; i < calls; ++i) {
+    group.barrier(kLabel);
+    const Mark begin = device.mark();
+    call(group, kind, elements);
+    const Mark end = device.mark();
+    fastest = std::min(
+        fastest, static_cast<float>(to_ms(device.time_of(end) - device.time_of(begin)) * 1e3));
+  }
+  return fastest;
+}
+
+std::optional<CollectiveCost> cost_of(ProcessGroup& group, CollectiveKind kind,
+                                      std::int64_t most_bytes) {
+  const std::int64_t unit = 4 * group.size();  // an element of each rank
+  const std::int64_t largest = std::clamp(most_bytes, 16 * kLeastBytes, kMostBytes) / unit * unit;
+  const at::Tensor memory =
+      group.allocate(largest / 4, at::TensorOptions().device(group.device().torch_device()));
+  std::vector<double> bytes;
+  std::vector<float> us;
+  for (std::size_t i = 0; i < kCalls.size(); ++i) {
+    const std::int64_t size = std::max(unit, (largest >> (2 * i)) / unit * unit);
+    bytes.push_back(static_cast<double>(size));
+    us.push_back(fastest_us(group, kind, memory.narrow(0, 0, size / 4), kCalls[i]));
+  }
+  const std::vector<float> least = least_of_ranks(us, group);
+  const auto line = fit_line(bytes, {least.begin(), least.end()});
+  if (!line || line->slope <= 0) return std::nullopt;
+  return CollectiveCost{kind, group.size(), std::max(0.0, line->intercept), 1e-3 / line->slope};
+}
+
+/// Bytes, by CollectiveKind; 0: none was made.
+using LargestOfKind = std::vector<std::int64_t>;
+
+/// What a wrong strategy did on one rank alone is measured on all.
+LargestOfKind largest_on_any_rank(ProcessGroup& group,
+                                  const std::vector<CollectiveRecord>& records) {
+  LargestOfKind largest(kChoiceNames<CollectiveKind>.size());
+  for (const CollectiveRecord& record : records) {
+    std::int64_t& of_kind = largest[static_cast<std::size_t>(record.kind)];
+    of_kind = std::max(of_kind, record.bytes);
+  }
+  for (const LargestOfKind& of_rank : all_gather_values(group, largest)) {
+    std::ranges::transform(largest, of_rank, largest.begin(), std::ranges::max);
+  }
+  return largest;
+}
+
+}  // namespace
+
+LinkCosts measure_link(ProcessGroup& group, const std::vector<CollectiveRecord>& records) {
+  LinkCosts costs;
+  if (group.size() == 1) return costs;
+  const LargestOfKind largest = largest_on_any_rank(group, records);
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    if (largest[i] == 0) continue;  // a barrier has no bytes
+    const auto kind = static_cast<CollectiveKind>(i);
+    if (const auto cost = cost_of(group, kind, largest[i])) costs.push_back(*cost);
+  }
+  return costs;
+}
+
+}  // namespace ddprun

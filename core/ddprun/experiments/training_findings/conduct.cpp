@@ -1,0 +1,107 @@
+// What ranks of a row did beside what is measured.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/experiments/training_findings/training_findings.h"
+#include "ddprun/kernels/product/product_path.h"
+
+namespace ddprun::training_findings {
+
+namespace {
+
+/// Less CPU time between two steps is that of barriers and bookkeeping.
+constexpr double kOutsideMs = 1, kOutsideShare = 0.05;
+/// Of a warm-up in all.
+constexpr double kAsleepMs = 20;
+/// Of the time in which a rank waits for no collective: it has its core.
+constexpr double kBusyShare = 0.5;
+
+/// The largest over the ranks of `figure`.
+double largest_of_ranks(const RowRuns& row,
+                        const std::function<double(const RankResult&)>& figure) {
+  double largest = 0;
+  for (const RunStatistics* run : row) {
+    for (const RankResult& rank : run->run().ranks) largest = std::max(largest, figure(rank));
+  }
+  return largest;
+}
+
+/// The median over the measured steps, or over the warm-up.
+double median_of(const RankResult& rank, bool warmup,
+                 const std::function<double(const Sample&)>& value) {
+  std::vector<double> values;
+  for (const Sample& sample : rank.samples) {
+    if (sample.warmup == warmup) values.push_back(value(sample));
+  }
+  return summarize(std::move(values)).median;
+}
+
+/// Work that is in no step's time.
+std::vector<Finding> computed_outside(const Rows& rows) {
+  std::vector<Finding> out;
+  for (const RowRuns& row : rows) {
+    const double ms = largest_of_ranks(row, [](const RankResult& rank) {
+      return median_of(rank, false, [](const Sample& s) { return s[training().cpu_outside_ms]; });
+    });
+    if (ms < kOutsideMs || ms < kOutsideShare * step_of(row)) continue;
+    out.push_back(
+        {fmt::format("{} computes for {:.1f} ms between one step and the next, which is "
+                     "in no step's time",
+                     name_of(row), ms)});
+  }
+  return out;
+}
+
+/// How much of the time in which it waits for no collective a rank computes.
+double computed_share(const Sample& sample) {
+  const Training& q = training();
+  const double waited_ms = sample.find(q.synchronize_ms).value_or(0);
+  return sample[q.cpu_ms] / std::max(sample[q.step_ms] - waited_ms, 1e-3);
+}
+
+/// A warm-up that spares the machine for what is measured.
+std::vector<Finding> slept(const Rows& rows) {
+  std::vector<Finding> out;
+  for (const RowRuns& row : rows) {
+    const bool on_cpu = run_of(row).ranks.front().device_name.empty();
+    const double ms = largest_of_ranks(row, [](const RankResult& rank) {
+      double asleep_ms = 0;
+      const double usual = std::min(1.0, median_of(rank, false, computed_share));
+      if (usual < kBusyShare) return 0.0;
+      for (const Sample& sample : rank.samples) {
+        if (!sample.warmup || computed_share(sample) > usual / 2) continue;
+        asleep_ms += sample[training().step_ms] - sample[training().cpu_ms];
+      }
+      return asleep_ms;
+    });
+    if (!on_cpu || ms < kAsleepMs || ms < step_of(row)) continue;
+    out.push_back(
+        {fmt::format("a rank of {} slept for {:.0f} ms in warm-up steps: the machine "
+                     "rested before what is measured",
+                     name_of(row), ms)});
+  }
+  return out;
+}
+
+/// Why a precision that should be faster is not.
+std::vector<Finding> widened(const Rows& rows) {
+  const auto wide = std::ranges::find_if(rows, [](const RowRuns& row) {
+    const RankResult& rank = run_of(row).ranks.front();
+    const auto path = choice_of<kernels::ProductPath>(rank.products);
+    return path == kernels::ProductPath::float32 && rank.matmul_dtype == "bfloat16" &&
+           rank.device_name.empty();
+  });
+  if (wide == rows.end()) return {};
+  return {
+      {"products of bfloat16 run as float32 on this CPU, which has no instructions for them: "
+       "bfloat16 saves memory, and no time"}};
+}
+
+}  // namespace
+
+Sorts of_conduct(const Rows& rows) { return {widened(rows), computed_outside(rows), slept(rows)}; }
+
+}  // namespace ddprun::training_findings

@@ -1,0 +1,154 @@
+// What limits a row: what of its exposed communication is the link's, what comes late, and which
+// rank the others wait for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "ddprun/experiments/training_findings/training_findings.h"
+#include "ddprun/measure/straggler.h"
+
+namespace ddprun::training_findings {
+
+namespace {
+
+using nlohmann::json;
+
+/// Less is exposed by nothing that one could change.
+constexpr double kLeastShare = 0.02, kLeastMs = 0.1;
+/// A smaller part is not told.
+constexpr double kTold = 0.05;
+
+/// A part of what a row exposes, milliseconds a step, and why.
+struct Part {
+  const char* limit;
+  double ms;
+  std::string why;
+};
+
+std::string words_of_link(const LinkCosts& link) {
+  const CollectiveCost& cost = link.front();
+  return fmt::format("{:.2f} GB/s and {:.0f} µs a call", cost.gb_per_s, cost.latency_us);
+}
+
+/// The collective that was asked for last before backward ended, or the first after it.
+std::string latest_of(const Run& run) {
+  const RankResult& rank = run.ranks.front();
+  const auto last = std::ranges::max_element(rank.last_step, {}, [](const CollectiveRecord& each) {
+    return each.wait_begin_ns == 0 ? 0 : each.enqueue_ns;
+  });
+  return last == rank.last_step.end() ? "" : last->label;
+}
+
+std::string why_late(const RowRuns& row) {
+  const bool overlaps = mean_figure(row, training().overlapped_share) >= Training::kObservedOverlap;
+  return overlaps ? fmt::format("come too late to be hidden, {} last", latest_of(run_of(row)))
+                  : "are asked for when backward is over";
+}
+
+std::vector<Part> parts_of(const RowRuns& row, double exposed_ms) {
+  const double bound_ms = std::min(exposed_ms, mean_figure(row, training().link_ms));
+  const double full_ms = std::min(bound_ms, mean_figure(row, training().link_earliest_ms));
+  return {{"link", full_ms, "are more than the link carries while ranks compute"},
+          {"late", bound_ms - full_ms, why_late(row)},
+          {"contention", exposed_ms - bound_ms, "are beyond what the link takes by itself"}};
+}
+
+std::string words_of(const std::vector<Part>& parts, double exposed_ms) {
+  std::string words;
+  for (const Part& part : parts) {
+    if (part.ms < kTold * exposed_ms) continue;
+    words += fmt::format("{}{:.1f} {}", words.empty() ? "" : "; ", part.ms, part.why);
+  }
+  return words;
+}
+
+Finding exposed_by(const RowRuns& row) {
+  const double exposed_ms = mean_figure(row, training().exposed_ms);
+  const LinkCosts& link = run_of(row).ranks.front().link;
+  if (link.empty() || exposed_ms < std::max(kLeastMs, kLeastShare * step_of(row))) return {};
+  std::vector<Part> parts = parts_of(row, exposed_ms);
+  std::ranges::stable_sort(parts, std::greater(), &Part::ms);
+  const double latency_ms = std::min(exposed_ms, mean_figure(row, training().link_latency_ms));
+  std::string text = fmt::format("of {:.1f} ms that {} exposes, {} (link: {}", exposed_ms,
+                                 name_of(row), words_of(parts, exposed_ms), words_of_link(link));
+  if (latency_ms >= kTold * exposed_ms) text += fmt::format(", {:.1f} ms are latency", latency_ms);
+  json value = {
+      {"exposed_ms", exposed_ms}, {"latency_ms", latency_ms}, {"limit", parts.front().limit}};
+  for (const Part& part : parts) value[std::string(part.limit) + "_ms"] = part.ms;
+  return finding("limit", text + ")", row, std::move(value));
+}
+
+/// Of the measured steps of one run.
+WorkOfRanks work_of(const Run& run, const std::vector<const Quantity*>& phases) {
+  WorkOfRanks work;
+  for (const RankResult& rank : run.ranks) {
+    std::vector<double>& own = work.emplace_back();
+    for (const Sample& sample : rank.samples) {
+      if (sample.warmup) continue;
+      double ms = 0;
+      for (const Quantity* phase : phases) ms += sample.find(*phase).value_or(0);
+      own.push_back(ms);
+    }
+  }
+  return work;
+}
+
+/// In which phase the rank is behind the most, over its slow steps.
+std::string slowest_phase(const Run& run, const Straggler& straggler,
+                          const std::vector<const Quantity*>& phases) {
+  std::string phase;
+  double most = 0;
+  for (const Quantity* each : phases) {
+    const WorkOfRanks work = work_of(run, {each});
+    double behind = 0;
+    for (const std::size_t step : straggler.slow_steps) {
+      behind += behind_others(work, straggler.rank, step);
+    }
+    if (behind <= most) continue;
+    most = behind;
+    phase = each->title;
+  }
+  return phase;
+}
+
+Finding slow_rank(const RowRuns& row) {
+  const std::vector<const Quantity*> phases = {&training().forward_ms, &training().backward_ms,
+                                               &training().optimizer_ms};
+  if (mean_figure(row, training().collectives) <= 0) return {};  // nobody waits
+  const Run& run = run_of(row);
+  const WorkOfRanks work = work_of(run, phases);
+  const auto straggler = find_straggler(work);
+  if (!straggler) return {};
+  const std::string phase = slowest_phase(run, *straggler, phases);
+  const std::size_t steps = work.front().size();
+  std::string since;
+  if (straggler->since) since = fmt::format(" (since measured step {})", *straggler->since + 1);
+  const std::string text = fmt::format(
+      "rank {} of {} was slow in {} of {} steps{}, most of it in {}: the others wait for it, "
+      "{:.1f} "
+      "ms a step",
+      straggler->rank, name_of(row), straggler->slow_steps.size(), steps, since, phase,
+      straggler->behind);
+  return finding("slow_rank", text, row,
+                 {{"rank", straggler->rank},
+                  {"slow_steps", straggler->slow_steps.size()},
+                  {"steps", steps},
+                  {"since", straggler->since ? json(*straggler->since) : json(nullptr)},
+                  {"phase", phase},
+                  {"behind_ms", straggler->behind}});
+}
+
+}  // namespace
+
+Sorts of_limits(const Rows& rows) {
+  Sorts out(2);
+  for (const RowRuns& row : rows) {
+    out[0].push_back(exposed_by(row));
+    out[1].push_back(slow_rank(row));
+  }
+  return out;
+}
+
+}  // namespace ddprun::training_findings

@@ -1,0 +1,38 @@
+// What rows of training say: sentences made from their numbers, one file a question.
+//
+// Family: training_findings.cpp speed.cpp limits.cpp conduct.cpp
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/result/finding.h"
+#include "ddprun/result/row_runs.h"
+
+namespace ddprun::training_findings {
+
+using Runs = std::vector<const RunStatistics*>;
+using Rows = std::vector<RowRuns>;
+/// One list for each sort of sentence. A finding without a text is none.
+using Sorts = std::vector<std::vector<Finding>>;
+
+/// Which row is the fastest, what a precision gains, what overlap hides, how rows scale, and what
+/// repeats.
+Sorts of_speed(const Rows& rows, const Runs& runs);
+/// What limits each row: the link, gradients that come late, a slow rank.
+Sorts of_limits(const Rows& rows);
+/// What ranks did beside what is measured, and why a precision that should be faster is not.
+Sorts of_conduct(const Rows& rows);
+
+const Run& run_of(const RowRuns& row);
+const std::string& name_of(const RowRuns& row);
+bool is_control(const RowRuns& row);
+/// Milliseconds.
+double step_of(const RowRuns& row);
+/// `value`: its numbers. Kind, name and text are added, and the experiment is that of `row`.
+Finding finding(const char* what, const std::string& text, const RowRuns& row,
+                nlohmann::json value);
+
+}  // namespace ddprun::training_findings

@@ -1,0 +1,30 @@
+// The rank that others wait for, from how long each computed in each step.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace ddprun {
+
+/// Of each rank, a value for each step: how long it computed, waits left out.
+using WorkOfRanks = std::vector<std::vector<double>>;
+
+struct Straggler {
+  std::size_t rank = 0;
+  std::vector<std::size_t> slow_steps;  ///< their places, in order
+  double behind = 0;                    ///< mean over all steps, in the values' unit
+  /// The step from which on nearly all are slow, where those before were not.
+  std::optional<std::size_t> since = {};
+};
+
+/// A rank is slow in a step if it is the slowest, and computes 5 % longer than the median of the
+/// others. It is named if the steps with a slow rank are its own more often than chance explains
+/// (binomial test, p < 0.005 after Bonferroni), and if it is behind by 2 % of the time in all. So
+/// it takes nine steps at least with two ranks. `work`: of as many steps on each rank.
+std::optional<Straggler> find_straggler(const WorkOfRanks& work);
+
+/// By how much a rank's value is above the median of the others' in that step.
+double behind_others(const WorkOfRanks& work, std::size_t rank, std::size_t step);
+
+}  // namespace ddprun
