@@ -23,6 +23,14 @@ enum class UnitSize {
 };
 constexpr auto choice_names(UnitSize) { return std::array{"block", "layer"}; }
 
+enum class Norm { rmsnorm, layernorm };
+constexpr auto choice_names(Norm) { return std::array{"rmsnorm", "layernorm"}; }
+enum class Positions { rope, learned };
+constexpr auto choice_names(Positions) { return std::array{"rope", "learned"}; }
+/// `swiglu` has three matrices, `gelu` two (the exact GELU, by the error function).
+enum class Activation { swiglu, gelu };
+constexpr auto choice_names(Activation) { return std::array{"swiglu", "gelu"}; }
+
 struct ModelConfig {
   std::string preset = "tiny";
   std::int64_t vocab_size = 0;
@@ -40,10 +48,18 @@ struct ModelConfig {
   bool tie_embeddings = false;
   /// Patterns of the names of parameters that are not trained.
   std::vector<std::string> frozen = {};
+  // What differs from the course's block; with one of them `kernels` is reference.
+  Norm norm = Norm::rmsnorm;
+  Positions positions = Positions::rope;
+  Activation activation = Activation::swiglu;
+  bool bias = false;       ///< of linear layers but the head, and of LayerNorm
+  bool joint_qkv = false;  ///< q, k and v are one matrix
 
   std::int64_t units_per_block() const { return unit == UnitSize::layer ? 2 : 1; }
   std::int64_t head_dim() const { return d_model / heads; }
   std::int64_t parameter_count() const;
+  /// The key of what no fused kernel computes; empty: there is none.
+  std::string beyond_fused() const;
 };
 
 /// All presets by name; the first is "tiny".

@@ -13,21 +13,36 @@ namespace {
 std::vector<ModelParameter> all_parameters(const ModelConfig& config) {
   const std::int64_t d = config.d_model, f = config.d_ff;
   std::vector<ModelParameter> list = {{"token_embeddings.weight", {config.vocab_size, d}}};
+  if (config.positions == Positions::learned) {
+    list.push_back({"position_embeddings.weight", {config.context_length, d}});
+  }
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string prefix = "layers." + std::to_string(layer) + ".";
-    const auto add = [&](const char* name, std::vector<std::int64_t> sizes) {
+    const auto add = [&](const std::string& name, std::vector<std::int64_t> sizes) {
       list.push_back({prefix + name, std::move(sizes)});
     };
-    add("ln1.weight", {d});
-    for (const char* name : {"q_proj", "k_proj", "v_proj", "output_proj"}) {
-      add((std::string("attn.") + name + ".weight").c_str(), {d, d});
+    const auto norm = [&](const std::string& name) {
+      add(name + ".weight", {d});
+      if (config.norm == Norm::layernorm && config.bias) add(name + ".bias", {d});
+    };
+    const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in) {
+      add(name + ".weight", {out, in});
+      if (config.bias) add(name + ".bias", {out});
+    };
+    norm("ln1");
+    if (config.joint_qkv) {
+      linear("attn.qkv_proj", 3 * d, d);
+    } else {
+      for (const char* name : {"attn.q_proj", "attn.k_proj", "attn.v_proj"}) linear(name, d, d);
     }
-    add("ln2.weight", {d});
-    add("ffn.w1.weight", {f, d});
-    add("ffn.w3.weight", {f, d});
-    add("ffn.w2.weight", {d, f});
+    linear("attn.output_proj", d, d);
+    norm("ln2");
+    linear("ffn.w1", f, d);
+    if (config.activation == Activation::swiglu) linear("ffn.w3", f, d);
+    linear("ffn.w2", d, f);
   }
   list.push_back({"ln_final.weight", {d}});
+  if (config.norm == Norm::layernorm && config.bias) list.push_back({"ln_final.bias", {d}});
   if (!config.tie_embeddings) list.push_back({"lm_head.weight", {config.vocab_size, d}});
   return list;
 }

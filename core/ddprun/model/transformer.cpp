@@ -1,19 +1,17 @@
-// The transformer language model of CS336 (section 3). It computes by ATen's operators, so that
-// autograd and autocast apply as in PyTorch, or by fused layers.
+// The model's parameters, its blocks one after another, and its loss. It computes by ATen's
+// operators, so that autograd and autocast apply as in PyTorch, or by fused layers.
 #include "ddprun/model/transformer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/polar.h>
-#include <ATen/ops/silu.h>
-#include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -22,14 +20,15 @@
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/initialization.h"
-#include "ddprun/plugin/called.h"
 
 namespace ddprun {
 
 namespace {
 
 void check_sizes(const ModelConfig& config) {
-  if (config.heads < 1 || config.d_model % config.heads != 0 || config.head_dim() % 2 != 0) {
+  const bool turns = config.positions == Positions::rope;
+  if (config.heads < 1 || config.d_model % config.heads != 0 ||
+      (turns && config.head_dim() % 2 != 0)) {
     throw ConfigError(
         {.what = "the attention heads do not fit the model's width",
          .where = "model",
@@ -41,6 +40,7 @@ void check_sizes(const ModelConfig& config) {
 }
 
 constexpr const char* kEmbedding = "token_embeddings.weight";
+constexpr double kPositionStd = 0.02;  // GPT-2's
 
 double linear_std(std::int64_t out, std::int64_t in) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
@@ -72,6 +72,8 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
       as_in_forward_([](const std::function<at::Tensor()>& part) { return part(); }),
       head_memory_(std::make_shared<fused::HeadGradientMemory>()) {
   check_sizes(config);
+  TORCH_CHECK(config.kernels == KernelSet::reference || config.beyond_fused().empty(),
+              "fused kernels have no ", config.beyond_fused());
   const c10::NoGradGuard no_grad;
   const std::string embedding = kEmbedding;
   unit_ = "token_embeddings";
@@ -80,54 +82,78 @@ Transformer::Transformer(const ModelConfig& config, Attention& attention, std::u
   token_embeddings_ = add_parameter(
       embedding, initial_matrix(embedding, config.vocab_size, config.d_model, embedding_std));
   parameters_.back().read_in_float32 = true;
+  if (config.positions == Positions::learned) {
+    const std::string name = "position_embeddings.weight";
+    position_embeddings_ = add_parameter(name, initial_matrix(name, config.context_length,
+                                                              config.d_model, kPositionStd))
+                               .parameter;
+    parameters_.back().read_in_float32 = true;
+  }
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks_.push_back(make_block("layers." + std::to_string(layer)));
   }
   unit_ = "head";
-  ln_final_ = norm_weight("ln_final.weight");
+  ln_final_ = norm_parameters("ln_final", ln_final_bias_);
   if (config.tie_embeddings) {
     lm_head_ = token_embeddings_;
     parameters_.push_back({"lm_head.weight", lm_head_.parameter, unit_});
   } else {
-    lm_head_ = linear_weight("lm_head.weight", config.vocab_size, config.d_model);
+    const std::string name = "lm_head.weight";
+    lm_head_ = add_parameter(name, initial_matrix(name, config.vocab_size, config.d_model,
+                                                  linear_std(config.vocab_size, config.d_model)));
   }
   rotations_ = rope_rotations(config).to(device);
 }
 
-fused::Block Transformer::make_block(const std::string& name) {
+Transformer::Block Transformer::make_block(const std::string& name) {
   const std::int64_t d = config_.d_model;
   const std::int64_t f = config_.d_ff;
   const bool by_layer = config_.unit == UnitSize::layer;
-  fused::Block block;
+  Block block;
   unit_ = by_layer ? name + ".attn" : name;
-  block.ln1 = norm_weight(name + ".ln1.weight");
-  block.q = linear_weight(name + ".attn.q_proj.weight", d, d);
-  block.k = linear_weight(name + ".attn.k_proj.weight", d, d);
-  block.v = linear_weight(name + ".attn.v_proj.weight", d, d);
-  block.output = linear_weight(name + ".attn.output_proj.weight", d, d);
+  block.ln1 = norm_parameters(name + ".ln1", block.ln1_bias);
+  const std::string attention = name + ".attn.";
+  if (config_.joint_qkv) {
+    block.q = linear_parameters(attention + "qkv_proj", 3 * d, d, block.q_bias);
+  } else {
+    block.q = linear_parameters(attention + "q_proj", d, d, block.q_bias);
+    block.k = linear_parameters(attention + "k_proj", d, d, block.k_bias);
+    block.v = linear_parameters(attention + "v_proj", d, d, block.v_bias);
+  }
+  block.output = linear_parameters(attention + "output_proj", d, d, block.output_bias);
   unit_ = by_layer ? name + ".ffn" : name;
-  block.ln2 = norm_weight(name + ".ln2.weight");
-  block.w1 = linear_weight(name + ".ffn.w1.weight", f, d);
-  block.w3 = linear_weight(name + ".ffn.w3.weight", f, d);
-  block.w2 = linear_weight(name + ".ffn.w2.weight", d, f);
+  block.ln2 = norm_parameters(name + ".ln2", block.ln2_bias);
+  block.w1 = linear_parameters(name + ".ffn.w1", f, d, block.w1_bias);
+  if (config_.activation == Activation::swiglu) {
+    block.w3 = linear_parameters(name + ".ffn.w3", f, d, block.w3_bias);
+  }
+  block.w2 = linear_parameters(name + ".ffn.w2", d, f, block.w2_bias);
   return block;
 }
 
-ParameterSlot Transformer::linear_weight(const std::string& name, std::int64_t out,
-                                         std::int64_t in) {
-  return add_parameter(name, initial_matrix(name, out, in, linear_std(out, in)));
+ParameterSlot Transformer::linear_parameters(const std::string& name, std::int64_t out,
+                                             std::int64_t in, at::Tensor& bias) {
+  const std::string weight = name + ".weight";
+  const ParameterSlot slot =
+      add_parameter(weight, initial_matrix(weight, out, in, linear_std(out, in)));
+  if (config_.bias) bias = add_parameter(name + ".bias", at::zeros({out}, at::kFloat)).parameter;
+  return slot;
+}
+
+ParameterSlot Transformer::norm_parameters(const std::string& name, at::Tensor& bias) {
+  const ParameterSlot slot =
+      add_parameter(name + ".weight", at::ones({config_.d_model}, at::kFloat));
+  parameters_.back().read_in_float32 = true;
+  if (config_.norm != Norm::layernorm || !config_.bias) return slot;
+  bias = add_parameter(name + ".bias", at::zeros({config_.d_model}, at::kFloat)).parameter;
+  parameters_.back().read_in_float32 = true;
+  return slot;
 }
 
 at::Tensor Transformer::initial_matrix(const std::string& name, std::int64_t rows,
                                        std::int64_t columns, double std) const {
   if (device_.is_meta()) return at::empty({rows, columns}, device_);  // sizes are all there is
   return truncated_normal({rows, columns}, std, seed_, name);
-}
-
-ParameterSlot Transformer::norm_weight(const std::string& name) {
-  const ParameterSlot slot = add_parameter(name, at::ones({config_.d_model}, at::kFloat));
-  parameters_.back().read_in_float32 = true;
-  return slot;
 }
 
 ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
@@ -144,7 +170,7 @@ void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
               " parameters, not ", slots.size());
   auto next = slots.begin();
   token_embeddings_ = *next++;
-  for (fused::Block& block : blocks_) {
+  for (Block& block : blocks_) {
     for (ParameterSlot* slot : {&block.ln1, &block.q, &block.k, &block.v, &block.output, &block.ln2,
                                 &block.w1, &block.w3, &block.w2}) {
       *slot = *next++;
@@ -154,76 +180,10 @@ void Transformer::use_memory(const std::vector<ParameterSlot>& slots) {
   lm_head_ = *next;
 }
 
-// RMSNorm, in float32 whatever x's dtype.
-at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight) const {
-  const MemoryLabel label("norm");
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
-  return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
-}
-
-// RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
-// number, turned by one complex product, in float32 whatever x's dtype.
-at::Tensor Transformer::rotate(const at::Tensor& x) const {
-  const MemoryLabel label("rope");
-  const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
-  const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
-  return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
-}
-
-at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
-  const MemoryLabel label("attention");
-  return called_forward(attention_, q, k, v, {.causal = true});
-}
-
-at::Tensor Transformer::attend(const fused::Block& block, const at::Tensor& x) const {
-  const auto project = [&](const ParameterSlot& weight) {
-    const MemoryLabel label("qkv");
-    return linear_(x, weight.parameter).unflatten(-1, {config_.heads, config_.head_dim()});
-  };
-  const at::Tensor q = rotate(project(block.q)).transpose(1, 2);  // (B, heads, T, head_dim)
-  const at::Tensor k = rotate(project(block.k)).transpose(1, 2);
-  const at::Tensor v = project(block.v).transpose(1, 2);
-  const at::Tensor mixed = mix(q, k, v);
-  const MemoryLabel label("output");
-  return linear_(mixed.transpose(1, 2).flatten(2), block.output.parameter);
-}
-
-Transformer::Layers Transformer::reference_layers() const {
-  return {.attention =
-              [this](const at::Tensor& x, const fused::Block& block) {
-                const at::Tensor branch = attend(block, norm(x, block.ln1));
-                const MemoryLabel label("residual");
-                return x + branch;
-              },
-          .feed_forward =
-              [this](const at::Tensor& x, const fused::Block& block) {
-                const at::Tensor y = norm(x, block.ln2);
-                // These are separate statements, not operands of one: autograd runs backward in the
-                // reverse of this order, which must be that of the flat buffers.
-                const auto linear = [&](const char* name, const at::Tensor& in,
-                                        const ParameterSlot& w) {
-                  const MemoryLabel label(name);
-                  return linear_(in, w.parameter);
-                };
-                const auto activated = [&](const auto& compute) {
-                  const MemoryLabel label("activation");
-                  return compute();
-                };
-                const at::Tensor gate =
-                    activated([&] { return at::silu(linear("w1w3", y, block.w1)); });
-                const at::Tensor up = linear("w1w3", y, block.w3);
-                const at::Tensor branch =
-                    linear("w2", activated([&] { return gate * up; }), block.w2);
-                const MemoryLabel label("residual");
-                return x + branch;
-              }};
-}
-
 at::Tensor Transformer::through_block(at::Tensor stream, std::int64_t block,
                                       const Layers& layers) const {
   const MemoryLabel unit("layers", block);
-  const fused::Block& weights = blocks_[block];
+  const Block& weights = blocks_[block];
   const auto attention = [&] { return layers.attention(std::move(stream), weights); };
   if (config_.unit == UnitSize::block) {
     return run_unit_(unit_of(block), [&] { return layers.feed_forward(attention(), weights); });
@@ -266,13 +226,13 @@ bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
 }
 
 at::Tensor Transformer::logits_of(const at::Tensor& x) const {
-  return at::linear(norm(x, ln_final_), lm_head_.parameter);
+  return at::linear(norm(x, ln_final_, ln_final_bias_), lm_head_.parameter);
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  at::Tensor x = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
+  at::Tensor x = embed(ids);
   const Layers layers = reference_layers();
-  for (const fused::Block& block : blocks_) {
+  for (const Block& block : blocks_) {
     x = layers.feed_forward(layers.attention(x, block), block);
   }
   return logits_of(x);
@@ -282,7 +242,7 @@ at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) c
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
   const at::Tensor embedded = run_unit_(0, [&] {
     const MemoryLabel unit("token_embeddings", -1);
-    return at::embedding(token_embeddings_.parameter, ids);
+    return embed(ids);
   });
   const at::Tensor x = through_blocks(embedded, reference_layers());
   return run_unit_(unit_of(config_.layers), [&] {
@@ -311,12 +271,12 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
     return fused::embedding(token_embeddings_, ids.flatten());
   });
   const Layers layers = {.attention =
-                             [this, shape](const at::Tensor& stream, const fused::Block& block) {
+                             [this, shape](const at::Tensor& stream, const Block& block) {
                                const auto [q, k, v] = fused::attention_input(stream, block, shape);
                                return fused::attention_output(stream, mix(q, k, v), block, shape);
                              },
                          .feed_forward =
-                             [shape](const at::Tensor& stream, const fused::Block& block) {
+                             [shape](const at::Tensor& stream, const Block& block) {
                                return fused::feed_forward(stream, block, shape);
                              }};
   const at::Tensor x = through_blocks(embedded, layers);  // (B * T, d_model)
@@ -325,47 +285,6 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
     return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps,
                             head_memory_);
   });
-}
-
-namespace {
-
-/// Parameter by parameter.
-double listed_flops_per_token(const ModelConfig& config) {
-  // Scores and their product with v, causal: as much again for each of two gradients.
-  const auto attention = static_cast<double>(2 * config.d_model * config.context_length);
-  double flops = 0;
-  // Whether some parameter before is trained, so that inputs have gradients. Matrices beside each
-  // other (q, k, v; w1, w3) count as one behind the other.
-  bool gradients_before = false;
-  const std::vector<ModelParameter> parameters = model_parameters(config);
-  for (const ModelParameter& each : parameters) {
-    if (each.name == kEmbedding) {  // a look-up, no product
-      gradients_before = each.trained;
-      continue;
-    }
-    if (each.sizes.size() == 2) {
-      flops += 2.0 * static_cast<double>(each.count()) *
-               (1 + (each.trained ? 1 : 0) + (gradients_before ? 1 : 0));
-    }
-    gradients_before = gradients_before || each.trained;
-    if (each.name.ends_with("v_proj.weight")) flops += attention * (gradients_before ? 3 : 1);
-  }
-  if (!config.tie_embeddings) return flops;
-  const auto head = static_cast<double>(config.vocab_size * config.d_model);
-  const bool trained = parameters.front().trained;
-  return flops + 2.0 * head * (1 + (trained ? 1 : 0) + (gradients_before ? 1 : 0));
-}
-
-}  // namespace
-
-double matmul_flops_per_token(const ModelConfig& config) {
-  if (!config.frozen.empty() || config.layers <= 2) return listed_flops_per_token(config);
-  ModelConfig shallow = config;  // all blocks are alike
-  shallow.layers = 1;
-  const double of_one = listed_flops_per_token(shallow);
-  shallow.layers = 2;
-  const double of_two = listed_flops_per_token(shallow);
-  return of_one + (of_two - of_one) * static_cast<double>(config.layers - 1);
 }
 
 }  // namespace ddprun

@@ -1,5 +1,7 @@
 // The transformer language model of CS336 (section 3): pre-norm decoder, RMSNorm, RoPE, SwiGLU, no
-// biases; the head is untied unless the configuration says otherwise.
+// biases; the head is untied. The configuration may say otherwise, up to GPT-2's.
+//
+// Family: transformer.cpp reference_layers.cpp model_flops.cpp
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,11 +34,12 @@ class Transformer {
 
   /// In registration order (that of the forward pass), named as in cs336_basics:
   /// token_embeddings.weight, layers.0.ln1.weight, layers.0.attn.{q,k,v,output}_proj.weight,
-  /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight. The
-  /// units are the embedding, each block (or its layers, as model.unit says), and the head with its
-  /// norm. Fused kernels read the embedding and the norms in float32. What model.frozen names
-  /// requires no gradient. With model.tie_embeddings lm_head.weight is the embedding's tensor once
-  /// more.
+  /// layers.0.ln2.weight, layers.0.ffn.{w1,w3,w2}.weight, ..., ln_final.weight, lm_head.weight.
+  /// Where the configuration asks for them position_embeddings.weight follows the first, a .bias
+  /// its .weight, and attn.qkv_proj stands for three. The units are the embedding, each block (or
+  /// its layers, as model.unit says), and the head with its norm. Fused kernels read the embedding
+  /// and the norms in float32. What model.frozen names requires no gradient. With
+  /// model.tie_embeddings lm_head.weight is the embedding's tensor once more.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// Tells the fused kernels where to read parameters and write gradients: one slot a parameter, in
@@ -70,25 +73,37 @@ class Transformer {
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
 
  private:
-  ParameterSlot linear_weight(const std::string& name, std::int64_t out, std::int64_t in);
-  ParameterSlot norm_weight(const std::string& name);
+  /// The parameters of a block. Without biases these are undefined; where q, k and v are joint,
+  /// q's are all three's.
+  struct Block : fused::Block {
+    at::Tensor ln1_bias, q_bias, k_bias, v_bias, output_bias, ln2_bias, w1_bias, w3_bias, w2_bias;
+  };
+
+  /// Adds weight and, if there is one, bias.
+  ParameterSlot linear_parameters(const std::string& name, std::int64_t out, std::int64_t in,
+                                  at::Tensor& bias);
+  ParameterSlot norm_parameters(const std::string& name, at::Tensor& bias);
   at::Tensor initial_matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
                             double std) const;
   ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
-  fused::Block make_block(const std::string& name);
+  Block make_block(const std::string& name);
 
-  at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight) const;
+  at::Tensor embed(const at::Tensor& ids) const;
+  at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight, const at::Tensor& bias) const;
+  at::Tensor project(const at::Tensor& x, const ParameterSlot& weight,
+                     const at::Tensor& bias) const;
   at::Tensor rotate(const at::Tensor& x) const;
   /// The attention plugin's forward.
   at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
-  at::Tensor attend(const fused::Block& block, const at::Tensor& x) const;
+  at::Tensor attend(const Block& block, const at::Tensor& x) const;
+  at::Tensor feed_forward(const Block& block, const at::Tensor& x) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
     return static_cast<int>(block * config_.units_per_block()) + 1;
   }
   at::Tensor logits_of(const at::Tensor& x) const;
   /// What one of a block's layers makes of the stream, which it must not write into.
-  using Layer = std::function<at::Tensor(at::Tensor stream, const fused::Block& block)>;
+  using Layer = std::function<at::Tensor(at::Tensor stream, const Block& block)>;
   struct Layers {
     Layer attention, feed_forward;
   };
@@ -110,7 +125,8 @@ class Transformer {
   std::vector<NamedTensor> parameters_;
   std::string unit_;  // of the parameters that are being added
   ParameterSlot token_embeddings_, ln_final_, lm_head_;
-  std::vector<fused::Block> blocks_;
+  at::Tensor position_embeddings_, ln_final_bias_;  // undefined: there are none
+  std::vector<Block> blocks_;
   std::shared_ptr<fused::HeadGradientMemory> head_memory_;
   at::Tensor rotations_;  // (context_length, 1, head_dim / 2) complex64: RoPE's cos + i sin
 };

@@ -77,7 +77,8 @@ TEST(ModelPreset, ParameterCounts) {
       {"tiny", 9316608},        {"small", 128625408},      {"medium", 423183360},
       {"large", 969411840},     {"xl-2025", 1998235200},   {"2.7B-2025", 3406809600},
       {"xl-2026", 3406809600},  {"10B-2026", 12832823808}, {"8B-leaderboard", 8125698048},
-      {"laptop-70m", 70873600}, {"peer-small", 35152384},
+      {"laptop-70m", 70873600}, {"peer-small", 35152384},  {"laptop-gpt2", 70859776},
+      {"gpt2", 124439808},
   };
   for (const ModelConfig& preset : model_presets()) {
     EXPECT_EQ(preset.parameter_count(), expected.at(preset.preset)) << preset.preset;
@@ -103,6 +104,7 @@ TEST(ModelOptions, NothingGivenMeansTiny) {
   EXPECT_EQ(sizes(config), sizes(model_preset("tiny")));
   EXPECT_THAT(input.order, ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff",
                                        "layers", "heads", "rope_theta", "norm_eps", "kernels",
+                                       "norm", "positions", "activation", "bias", "joint_qkv",
                                        "tie_embeddings", "frozen", "recompute", "unit"));
   EXPECT_EQ(input.declared.at("preset").limits.one_of.size(), model_presets().size());
   EXPECT_EQ(input.declared.at("layers").limits.min, 1.0);

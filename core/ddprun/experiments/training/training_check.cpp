@@ -45,12 +45,21 @@ void check_model(const Experiment& e, const TrainingConfig& c) {
                        .expected = "d_model a multiple of heads",
                        .hint = "change one of the two"});
   }
-  if (m.head_dim() % 2 != 0) {
+  if (m.positions == Positions::rope && m.head_dim() % 2 != 0) {
     throw ConfigError({.what = "the dimension of a head must be even: RoPE rotates pairs",
                        .where = where,
                        .got = got + ": " + std::to_string(m.head_dim()) + " a head",
                        .expected = "d_model / heads even",
                        .hint = "change d_model or heads"});
+  }
+  refuse_unused(e, m.positions != Positions::rope && m.rope_theta != ModelConfig().rope_theta,
+                "model.rope_theta", said("model.positions", name_of(m.positions)));
+  if (const std::string key = m.beyond_fused(); !key.empty() && m.kernels == KernelSet::fused) {
+    refuse(e, "model." + key,
+           {.what = "the fused kernels compute the course's block alone",
+            .got = "model." + key + " beside model.kernels fused",
+            .expected = "RMSNorm, RoPE, SwiGLU, no biases, and q, k and v one by one",
+            .hint = "model: {kernels: reference}"});
   }
   if (!m.frozen.empty()) at_origin(e, "model.frozen", [&] { model_parameters(m); });
   refuse_unused(e, !m.frozen.empty() && c.train.measure == StepExtent::forward, "model.frozen",

@@ -7,6 +7,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/result/run_load.h"
 
 namespace ddprun::training_findings {
 
@@ -78,10 +79,11 @@ std::vector<Finding> slept(const Rows& rows) {
       return asleep_ms;
     });
     if (!on_cpu || ms < kAsleepMs || ms < step_of(row)) continue;
+    const bool busy = load_of(run_of(row)).others.value_or(0) >= RunLoad::kBusy;
     out.push_back(
         {fmt::format("a rank of {} slept for {:.0f} ms in warm-up steps: the machine "
-                     "rested before what is measured",
-                     name_of(row), ms)});
+                     "rested before what is measured{}",
+                     name_of(row), ms, busy ? ", or others had its core" : "")});
   }
   return out;
 }

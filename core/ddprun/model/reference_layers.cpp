@@ -1,0 +1,122 @@
+// The layers in ATen's operators, one by one: the course's, and those of GPT-2.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+
+#include "ddprun/memory/memory_label.h"
+#include "ddprun/model/transformer.h"
+#include "ddprun/plugin/called.h"
+
+namespace ddprun {
+
+at::Tensor Transformer::embed(const at::Tensor& ids) const {
+  const at::Tensor tokens = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
+  if (!position_embeddings_.defined()) return tokens;
+  return tokens + position_embeddings_.narrow(0, 0, ids.size(1));
+}
+
+// In float32 whatever x's dtype.
+at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
+                             const at::Tensor& bias) const {
+  const MemoryLabel label("norm");
+  const at::Tensor wide = x.to(at::kFloat);
+  if (config_.norm == Norm::layernorm) {
+    const auto own = [](const at::Tensor& each) {
+      return each.defined() ? each.to(at::kFloat) : each;
+    };
+    return at::layer_norm(wide, {config_.d_model}, own(weight.parameter), own(bias),
+                          config_.norm_eps)
+        .to(x.scalar_type());
+  }
+  const at::Tensor inverse_rms = wide.square().mean(-1, true).add(config_.norm_eps).rsqrt();
+  return (wide * inverse_rms * weight.parameter).to(x.scalar_type());
+}
+
+at::Tensor Transformer::project(const at::Tensor& x, const ParameterSlot& weight,
+                                const at::Tensor& bias) const {
+  const at::Tensor y = linear_(x, weight.parameter);
+  return bias.defined() ? y + bias.to(y.scalar_type()) : y;
+}
+
+// RoPE (Su et al. 2021) on neighbouring pairs of x (B, T, heads, head_dim): each pair is a complex
+// number, turned by one complex product, in float32 whatever x's dtype.
+at::Tensor Transformer::rotate(const at::Tensor& x) const {
+  const MemoryLabel label("rope");
+  const at::Tensor pairs = at::view_as_complex(x.to(at::kFloat).unflatten(-1, {-1, 2}));
+  const at::Tensor turned = pairs * rotations_.narrow(0, 0, x.size(1));
+  return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
+}
+
+at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+  const MemoryLabel label("attention");
+  return called_forward(attention_, q, k, v, {.causal = true});
+}
+
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x) const {
+  const auto heads = [&](const at::Tensor& y) {
+    return y.unflatten(-1, {config_.heads, config_.head_dim()});
+  };
+  const auto turned = [&](const at::Tensor& y) {
+    return config_.positions == Positions::rope ? rotate(y) : y;
+  };
+  const auto from = [&](const ParameterSlot& weight, const at::Tensor& bias) {
+    const MemoryLabel label("qkv");
+    return project(x, weight, bias);
+  };
+  at::Tensor q, k, v;  // (B, heads, T, head_dim)
+  if (config_.joint_qkv) {
+    const std::vector<at::Tensor> parts = from(block.q, block.q_bias).chunk(3, -1);
+    q = turned(heads(parts[0])).transpose(1, 2);
+    k = turned(heads(parts[1])).transpose(1, 2);
+    v = heads(parts[2]).transpose(1, 2);
+  } else {
+    q = turned(heads(from(block.q, block.q_bias))).transpose(1, 2);
+    k = turned(heads(from(block.k, block.k_bias))).transpose(1, 2);
+    v = heads(from(block.v, block.v_bias)).transpose(1, 2);
+  }
+  const at::Tensor mixed = mix(q, k, v);
+  const MemoryLabel label("output");
+  return project(mixed.transpose(1, 2).flatten(2), block.output, block.output_bias);
+}
+
+at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x) const {
+  // These are separate statements, not operands of one: autograd runs backward in the reverse of
+  // this order, which must be that of the flat buffers.
+  const auto linear = [&](const char* name, const at::Tensor& in, const ParameterSlot& weight,
+                          const at::Tensor& bias) {
+    const MemoryLabel label(name);
+    return project(in, weight, bias);
+  };
+  const auto activated = [&](const auto& compute) {
+    const MemoryLabel label("activation");
+    return compute();
+  };
+  const at::Tensor first = linear("w1w3", x, block.w1, block.w1_bias);
+  if (config_.activation == Activation::gelu) {
+    return linear("w2", activated([&] { return at::gelu(first); }), block.w2, block.w2_bias);
+  }
+  const at::Tensor gate = activated([&] { return at::silu(first); });
+  const at::Tensor up = linear("w1w3", x, block.w3, block.w3_bias);
+  return linear("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
+}
+
+Transformer::Layers Transformer::reference_layers() const {
+  const auto added = [](const at::Tensor& x, const at::Tensor& branch) {
+    const MemoryLabel label("residual");
+    return x + branch;
+  };
+  return {.attention =
+              [this, added](const at::Tensor& x, const Block& block) {
+                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias)));
+              },
+          .feed_forward =
+              [this, added](const at::Tensor& x, const Block& block) {
+                return added(x, feed_forward(block, norm(x, block.ln2, block.ln2_bias)));
+              }};
+}
+
+}  // namespace ddprun
