@@ -59,12 +59,13 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     const double loss = sample[training().loss];
     skew.add(trainer.last_records());
     result.samples.push_back(std::move(sample));
+    if (index + training(experiment).profile.steps >= steps) {
+      result.timeline.push_back(trainer.timeline());
+      result.timeline.back().step = index;
+    }
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       rank.measuring_ends();
       result.device_memory = device.memory();
-      result.last_step = trainer.last_records();
-      result.last_step_begin_ns = trainer.last_step_begin_ns();
-      result.last_step_phases = trainer.last_phases();
     }
     proof.after_step(index, loss);
     const std::int64_t evaluation_begin_ns = process_cpu_ns();
