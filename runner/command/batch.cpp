@@ -157,9 +157,10 @@ class Batch {
                           describe_environment(),
                           to_yaml(file.document),
                           {},
-                          file.report.columns};
+                          file.report};
     for (const BatchRow& each : rows_of(file)) {
       context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
+      context.points.push_back(each.planned->experiment.point);
     }
     return context;
   }
@@ -312,7 +313,10 @@ class Batch {
     ResultContext context{"", time_, request_.command_line, describe_environment(), {}, {}, {}};
     if (files_.size() == 1) {
       context.name = files_.front().name;
-      context.columns = files_.front().report.columns;
+      context.report = files_.front().report;
+      for (const BatchRow& each : rows_) {
+        if (each.planned != nullptr) context.points.push_back(each.planned->experiment.point);
+      }
     }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
               << report_output(request_.format, context, lines, table_terminal(request_.columns),

@@ -2,6 +2,7 @@
 #include "runner/report/csv_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <boost/algorithm/string/replace.hpp>
 #include <cmath>
@@ -25,11 +26,9 @@ bool is_summarized(const Quantity& quantity) {
   return quantity.over_steps == OverSteps::median || quantity.over_steps == OverSteps::mean;
 }
 
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
-
 std::string summary_text(const Summary& of) {
-  return fmt::format(",{},{},{},{},{}\n", number(of.mean), number(of.std), number(of.median),
-                     number(of.p95), of.count);
+  return fmt::format(",{},{},{},{},{}\n", csv_number(of.mean), csv_number(of.std),
+                     csv_number(of.median), csv_number(of.p95), of.count);
 }
 
 /// A figure of one run, and the summary of its steps.
@@ -38,7 +37,7 @@ std::string run_line(const std::string& row, const RunStatistics& run, const Qua
   const Figure figure = run.figure(quantity);
   if (!figure.value) return {};
   const std::string line = fmt::format("{},{},{},{},{}", row, run.run().repetition, quantity.key,
-                                       quantity.unit, number(*figure.value));
+                                       quantity.unit, csv_number(*figure.value));
   return line + (is_summarized(quantity) ? summary_text(run[quantity].steps) : ",,,,,\n");
 }
 
@@ -46,11 +45,27 @@ std::string run_line(const std::string& row, const RunStatistics& run, const Qua
 std::string row_line(const std::string& row, const RowFigure& figure, const Quantity& quantity) {
   if (!figure.value) return {};
   const std::string line =
-      fmt::format("{},all,{},{},{}", row, quantity.key, quantity.unit, number(*figure.value));
+      fmt::format("{},all,{},{},{}", row, quantity.key, quantity.unit, csv_number(*figure.value));
   return line + (quantity.compares ? ",,,,,\n" : summary_text(figure.runs));
 }
 
 }  // namespace
+
+std::string csv_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+std::string csv_of(const TextTable& table) {
+  std::vector<std::string> titles;
+  for (const TextTable::Column& column : table.columns) titles.push_back(csv_field(column.title));
+  std::string out = fmt::format("{}\n", fmt::join(titles, ","));
+  for (const TextTable::Line& line : table.lines) {
+    std::vector<std::string> cells;
+    for (const TextTable::Cell& cell : line.cells) cells.push_back(csv_field(cell.text));
+    out += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return out;
+}
 
 void write_steps_csv(const std::vector<Row>& rows, const TextSink& sink) {
   std::vector<std::pair<const ExperimentKind*, const Quantity*>> columns;

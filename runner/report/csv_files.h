@@ -6,6 +6,7 @@
 
 #include "runner/report/result_folder.h"
 #include "runner/report/table_lines.h"
+#include "runner/report/text_table.h"
 
 namespace ddprun {
 
@@ -20,5 +21,11 @@ void write_steps_csv(const std::vector<Row>& rows, const TextSink& sink);
 /// more, run "all": the row's figure, and these statistics of the runs' figures. So has a quantity
 /// that compares rows. Cells that have no meaning are empty.
 std::string summary_csv(const TableLines& table);
+
+/// The titles and cells of a table.
+std::string csv_of(const TextTable& table);
+
+/// A figure with every digit; empty: it is not finite.
+std::string csv_number(double value);
 
 }  // namespace ddprun

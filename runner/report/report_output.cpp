@@ -4,6 +4,7 @@
 #include "ddprun/base/json.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
+#include "runner/report/pivot.h"
 #include "runner/report/report_table.h"
 
 namespace ddprun {
@@ -24,6 +25,10 @@ std::string report_output(ReportFormat format, const ResultContext& context,
     }
   }
   std::string out = terminal_report(table, terminal);
+  if (const PivotConfig& pivot = context.report.pivot; !pivot.empty()) {
+    out += "\n" + pivot_title(pivot) + ":\n" +
+           pivot_table(pivot, context.points, table).render(terminal.width, terminal.colour);
+  }
   if (!with_memory) return out;
   for (const TextTable& memory : {memory_table(table), memory_category_table(table)}) {
     if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";

@@ -10,11 +10,13 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/profile/timeline_json.h"
+#include "ddprun/profile/timeline_svg.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
+#include "runner/report/pivot.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
-#include "runner/report/timeline_file.h"
 
 namespace ddprun {
 
@@ -34,7 +36,7 @@ constexpr int kPageWidth = 80;
 
 TextTable chosen_table(const ResultContext& context, const TableLines& table) {
   const TextTable all = report_table(table);
-  return context.columns.empty() ? all : all.chosen(context.columns);
+  return context.report.columns.empty() ? all : all.chosen(context.report.columns);
 }
 
 /// The facts of the machine, and what carried the collectives of the rows.
@@ -53,6 +55,32 @@ std::vector<std::pair<std::string, std::string>> environment_of(const ResultCont
     environment.emplace_back("backend", fmt::format("{}", fmt::join(backends, "; ")));
   }
   return environment;
+}
+
+RowTimeline timeline_of(const std::string& name, const Run& run) {
+  RowTimeline out{name};
+  for (const RankResult& rank : run.ranks) out.ranks.push_back(&rank.timeline);
+  return out;
+}
+
+/// Of each run.
+std::vector<RowTimeline> all_timelines(const TableLines& table) {
+  const std::vector<std::string> names = run_names(table);
+  std::vector<RowTimeline> out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out.push_back(timeline_of(names[i], table.rows()[i]));
+  }
+  return out;
+}
+
+/// Of each line, the first run that was measured.
+std::vector<RowTimeline> drawn_timelines(const TableLines& table) {
+  std::vector<RowTimeline> out;
+  for (const TableLine& line : table.lines()) {
+    out.push_back(line.runs.empty() ? RowTimeline{line.name}
+                                    : timeline_of(line.name, line.runs.front()->run()));
+  }
+  return out;
 }
 
 /// Memory by phase, and where the snapshots lie; empty if no row's memory was looked at.
@@ -111,12 +139,15 @@ void write_result_json(const ResultContext& context, const TableLines& table,
 std::string report_markdown(const ResultContext& context, const TableLines& table) {
   std::string out = chosen_table(context, table).markdown() + "\n";
   for (const ReportLine& line : report_lines(table)) out += "- " + line.text + "\n";
-  return out;
+  const PivotConfig& pivot = context.report.pivot;
+  if (pivot.empty()) return out;
+  return out + fmt::format("\n{}:\n\n{}", pivot_title(pivot),
+                           pivot_table(pivot, context.points, table).markdown());
 }
 
 std::string summary_latex(const ResultContext& context, const TableLines& table) {
   std::vector<std::string> dropped;
-  const int width = context.columns.empty() ? kPageWidth : 0;
+  const int width = context.report.columns.empty() ? kPageWidth : 0;
   const std::string out = chosen_table(context, table).fitting(width, &dropped).latex();
   if (dropped.empty()) return out;
   return out + fmt::format("% too wide for a page with: {} (report.columns chooses)\n",
@@ -146,6 +177,12 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
   return out;
 }
 
+std::string pivot_latex(const TextTable& pivot) {
+  const std::string out = pivot.latex();
+  if (pivot.width() <= kPageWidth) return out;
+  return "% needs the package graphicx\n\\resizebox{\\textwidth}{!}{%\n" + out + "}\n";
+}
+
 std::string row_folder(std::size_t number) { return fmt::format("profile/{:02}", number); }
 
 void write_row(ResultFolder& folder, const ResultContext& context, std::size_t number,
@@ -169,10 +206,14 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
   folder.write("steps.csv", [&](const TextSink& sink) { write_steps_csv(rows, sink); });
   folder.write("summary.csv", summary_csv(table));
   folder.write("summary.tex", summary_latex(context, table));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].measured()) continue;
-    folder.write(row_folder(i + 1) + "/timeline.json", timeline_json(rows[i]));
+  if (const PivotConfig& pivot = context.report.pivot; !pivot.empty()) {
+    folder.write("pivot.csv", pivot_csv(pivot, context.points, table));
+    folder.write("pivot.tex", pivot_latex(pivot_table(pivot, context.points, table)));
   }
+  folder.write("timeline.json",
+               [&](const TextSink& sink) { write_timeline_json(all_timelines(table), sink); });
+  const std::string picture = timeline_svg(drawn_timelines(table), context.report.timeline);
+  if (!picture.empty()) folder.write("timeline.svg", picture);
   folder.write("summary.md", summary_markdown(context, table));
   for (const Row& row : rows) {
     if (!row.measured() || row.ranks[0].topology.empty()) continue;

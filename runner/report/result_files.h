@@ -1,5 +1,5 @@
 // Writes the files of a result folder: result.json, tables (steps.csv, summary.csv,
-// summary.md, summary.tex), timelines, the YAML.
+// summary.md, summary.tex), the timeline and its picture, the YAML.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/config/config_node.h"
+#include "ddprun/config/report_config.h"
 #include "runner/report/result_folder.h"
 #include "runner/report/table_lines.h"
+#include "runner/report/text_table.h"
 
 namespace ddprun {
 
@@ -25,23 +26,27 @@ struct ResultContext {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string yaml;                        ///< the experiment file with overrides, before the sweep
   std::vector<std::string> resolved_yaml;  ///< one a row
-  std::vector<std::string> columns = {};   ///< ReportConfig::columns
+  ReportConfig report = {};                ///< `report:`
+  std::vector<SweptValues> points = {};    ///< one a row
 };
 
 /// result.json: a line for each row, and each rank's samples as lists.
 void write_result_json(const ResultContext& context, const TableLines& table, const TextSink& sink);
 std::string summary_markdown(const ResultContext& context, const TableLines& table);
-/// The table and its sentences, which it holds.
+/// The table and its sentences, which it holds, and the pivot if the context has one.
 std::string report_markdown(const ResultContext& context, const TableLines& table);
 /// The table, no wider than a page unless the context chooses columns.
 std::string summary_latex(const ResultContext& context, const TableLines& table);
+
+/// The pivot as a LaTeX tabular, shrunk to a page's width where it would be wider.
+std::string pivot_latex(const TextTable& pivot);
 
 /// The folder within the result folder where rows are until the result is complete. Each of its
 /// files is a result.json of one row.
 inline constexpr const char* kRowsFolder = "rows";
 
-/// The folder within the result folder for the timeline of row `number` (1 is the first) and the
-/// files that its ranks write.
+/// The folder within the result folder for the files that the ranks of row `number` write (1 is the
+/// first).
 std::string row_folder(std::size_t number);
 
 /// Writes a row that has ended, row `number` of its result, and shows the folder: whatever comes

@@ -32,14 +32,13 @@ std::string common_key(const std::vector<Row>& rows) {
   return key;
 }
 
-/// "bucketed(bucket_mb=5)" with a space before the bracket: as a cell of its own it reads better.
+}  // namespace
+
 std::string as_cell(std::string value) {
   const std::size_t bracket = value.find('(');
   if (bracket != std::string::npos && bracket > 0) value.insert(bracket, " ");
   return value;
 }
-
-}  // namespace
 
 RowNames row_names(const std::vector<Row>& rows) {
   std::map<std::string, std::set<std::string>> files;  // by their names

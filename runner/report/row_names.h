@@ -15,6 +15,9 @@ struct RowNames {
   std::string title;
   std::vector<std::string> names;
 };
+/// "bucketed(bucket_mb=5)" with a space before the bracket: as a cell of its own it reads better.
+std::string as_cell(std::string value);
+
 RowNames row_names(const std::vector<Row>& rows);
 
 }  // namespace ddprun

@@ -125,6 +125,8 @@ TextTable TextTable::fitting(int width, std::vector<std::string>* dropped) const
   return with_columns(*this, shown);
 }
 
+int TextTable::width() const { return total_width(natural_widths(*this)); }
+
 std::string TextTable::render(int width, bool colour, std::vector<std::string>* dropped) const {
   const TextTable table = fitting(width, dropped);
   std::vector<int> widths = natural_widths(table);

@@ -33,6 +33,9 @@ struct TextTable {
   /// receives their titles.
   TextTable fitting(int width, std::vector<std::string>* dropped = nullptr) const;
 
+  /// Of a line of text.
+  int width() const;
+
   /// Lines of text, each ending in a newline. Columns are dropped, then the first is cut, until a
   /// line fits `width` (0: no limit). `dropped` receives the titles of the columns left out.
   std::string render(int width, bool colour, std::vector<std::string>* dropped = nullptr) const;

@@ -1,8 +1,12 @@
-// What a range costs where no profiler listens: build/release/bin/profiler_range_benchmark. Where
-// one does: with NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and
-// NVTX_RECORDER_FILE=/dev/null in the environment.
+// What a range costs where no profiler listens, and a mark:
+// build/release/bin/profiler_range_benchmark. Where one does: with
+// NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and NVTX_RECORDER_FILE=/dev/null in
+// the environment.
 #include <benchmark/benchmark.h>
 
+#include <vector>
+
+#include "ddprun/device/device.h"
 #include "ddprun/measure/phase.h"
 
 namespace ddprun {
@@ -24,6 +28,18 @@ void collective(benchmark::State& state) {
   }
 }
 BENCHMARK(collective);
+
+/// As a step keeps one for each gradient.
+void mark(benchmark::State& state) {
+  std::vector<Mark> marks;
+  marks.reserve(1 << 10);
+  for (auto _ : state) {
+    if (marks.size() == marks.capacity()) marks.clear();
+    marks.push_back(cpu_device().mark());
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(mark);
 
 }  // namespace
 }  // namespace ddprun

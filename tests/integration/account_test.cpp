@@ -64,7 +64,7 @@ void expect_predicted(const std::string& sweep, std::size_t rows) {
     }
     double count = 0;
     for (const json& each : row["predicted"]["collectives"]) count += each["count"].get<double>();
-    EXPECT_EQ(count, row["ranks"][0]["last_step"].size());
+    EXPECT_EQ(count, row["ranks"][0]["timeline"].back()["collectives"].size());
   }
 }
 

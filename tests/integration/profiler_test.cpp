@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ddprun/base/clock.h"
+#include "ddprun/result/plain_json.h"
+#include "ddprun/result/step_timeline.h"
 #include "support/ddprun_command.h"
 #include "support/nvtx_record.h"
 
@@ -44,30 +48,73 @@ TEST(Profiler, SeesAllReducesAfterBackwardOrWithinIt) {
   }
 }
 
+/// The spans and marks of one process: begins and ends by name, microseconds.
+struct Trace {
+  std::map<std::string, double> ends;  // of the first span of each name
+  std::vector<double> starts;          // of all-reduces
+  std::vector<double> gradients;       // when they were ready
+  int forwards = 0, units_outside = 0;
+};
+
+Trace trace_of(const nlohmann::json& timeline, int process) {
+  Trace out;
+  for (const auto& event : timeline["traceEvents"]) {
+    if (event["pid"] != process) continue;
+    if (event["ph"] == "i") out.gradients.push_back(event["ts"]);
+    if (event["ph"] != "X") continue;
+    const double begin = event["ts"], end = begin + event["dur"].get<double>();
+    const std::string name = event["name"];
+    if (event["tid"] != 0) out.starts.push_back(begin);
+    out.ends.emplace(name, end);
+    out.forwards += name == "forward" ? 1 : 0;
+    out.units_outside += name == "layers.0" && end > out.ends.at("backward") ? 1 : 0;
+  }
+  return out;
+}
+
 TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
-  for (const std::string strategy : {"naive", "overlap"}) {
-    TemporaryFolder folder;
-    folder.write("run.yaml", tiny_experiment());
-    const CommandResult run =
-        run_ddprun(folder, {"run", "run.yaml", "--set", "strategy=" + strategy});
-    ASSERT_EQ(run.status, 0) << run.err;
-    const auto timeline =
-        nlohmann::json::parse(read_file(only_result(folder, "run") / "profile/01/timeline.json"));
-    for (const int rank : {0, 1}) {
-      std::map<std::string, double> ends;  // of phases
-      std::vector<double> starts;          // of all-reduces
-      for (const auto& event : timeline["traceEvents"]) {
-        if (event["ph"] != "X" || event["pid"] != rank) continue;
-        const double begin = event["ts"];
-        if (event["tid"] != 0) starts.push_back(begin);
-        ends.emplace(event["name"], begin + event["dur"].get<double>());
-      }
-      ASSERT_EQ(starts.size(), 12U);
-      const bool within = starts.front() < ends.at("backward");
-      EXPECT_EQ(within, strategy == "overlap") << starts.front() << " " << ends.at("backward");
-      EXPECT_LT(starts.back(), ends.at("synchronize"));
-      EXPECT_LE(ends.at("synchronize"), ends.at("optimizer"));
-    }
+  constexpr std::size_t kParameters = 12;
+  TemporaryFolder folder;
+  folder.write("run.yaml", tiny_experiment("sweep: {strategy: [naive, overlap]}\n"));
+  const CommandResult run = run_ddprun(folder, {"run", "run.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto result = only_result(folder, "run");
+  const auto timeline = nlohmann::json::parse(read_file(result / "timeline.json"));
+  for (const int process : {1, 2, 3, 4}) {  // a row has two ranks
+    const Trace trace = trace_of(timeline, process);
+    ASSERT_EQ(trace.starts.size(), kParameters);
+    EXPECT_EQ(trace.starts.front() < trace.ends.at("backward"), process > 2) << process;
+    EXPECT_LT(trace.starts.back(), trace.ends.at("synchronize"));
+    EXPECT_LE(trace.ends.at("synchronize"), trace.ends.at("optimizer"));
+    ASSERT_EQ(trace.gradients.size(), kParameters);
+    EXPECT_TRUE(std::is_sorted(trace.gradients.begin(), trace.gradients.end()));
+    EXPECT_GT(trace.gradients.front(), trace.ends.at("forward"));
+    EXPECT_NEAR(trace.gradients.back(), trace.ends.at("backward"), 0.01) << "the same mark";
+    EXPECT_EQ(trace.units_outside, 0);
+    EXPECT_TRUE(trace.ends.contains("head"));
+  }
+  const std::string picture = read_file(result / "timeline.svg");
+  EXPECT_THAT(picture, testing::HasSubstr(">naive</text>"));
+  EXPECT_THAT(picture, testing::HasSubstr("<title>all_reduce: lm_head.weight, "));
+}
+
+TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
+  TemporaryFolder folder;
+  folder.write("run.yaml", tiny_experiment("profile: {steps: 3}\n"));
+  const CommandResult run = run_ddprun(folder, {"run", "run.yaml", "--set", "strategy=fsdp"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto result = only_result(folder, "run");
+  const auto timeline = nlohmann::json::parse(read_file(result / "timeline.json"));
+  EXPECT_EQ(trace_of(timeline, 1).forwards, 3);
+  // The red of the picture is the exposed communication of the table, in each step.
+  const auto row = nlohmann::json::parse(read_file(result / "result.json"))["rows"][0];
+  std::vector<std::vector<StepTimeline>> ranks;
+  for (const auto& rank : row["ranks"]) ranks.push_back(rank["timeline"]);
+  for (std::size_t step = 0; step < 3; ++step) {
+    const std::vector<Waits> waits = waits_of({&ranks[0][step], &ranks[1][step]});
+    const auto& samples = row["ranks"][0]["samples"];
+    const double exposed_ms = samples["exposed_ms"][ranks[0][step].step];
+    EXPECT_NEAR(to_ms(union_length(waits[0].exposed)), exposed_ms, 0.05 * exposed_ms) << step;
   }
 }
 

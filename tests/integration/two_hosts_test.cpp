@@ -57,8 +57,9 @@ TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
   ASSERT_EQ(result["rows"].size(), 3U);
   for (const auto& row : result["rows"]) {
     EXPECT_EQ(row["proof"]["status"], "passed");
-    ASSERT_FALSE(row["ranks"][0]["last_step"].empty());
-    for (const auto& record : row["ranks"][0]["last_step"]) {
+    const json& collectives = row["ranks"][0]["timeline"].back()["collectives"];
+    ASSERT_FALSE(collectives.empty());
+    for (const auto& record : collectives) {
       const bool between = record["kind"] == "all_reduce";
       EXPECT_EQ(record["ranks"], between ? 2 : 3) << record;
     }

@@ -245,7 +245,7 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
   std::vector<SweptValues> points;
   for (const Experiment& experiment : result.experiments) points.push_back(experiment.point);
   result.report = read_report(document);
-  check_columns(result.report, document, *result.experiments.front().kind);
+  complete_report(result.report, document, *result.experiments.front().kind, points);
   result.baseline = find_baseline(document, points);
   result.document = std::move(document);
   result.name = result.experiments.front().name;

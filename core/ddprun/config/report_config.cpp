@@ -5,13 +5,141 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/options.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/result/experiment_kind.h"
 
 namespace ddprun {
+
+namespace {
+
+constexpr const char* kPivotUsage =
+    "report: {pivot: {rows: context_length, columns: strategy, value: step_ms}}";
+
+class PivotNames {
+ public:
+  PivotNames(const ConfigNode& document, const std::vector<SweptValues>& points)
+      : document_(document), points_(points) {
+    for (const auto& [key, value] : points.front()) keys_.push_back(key);
+  }
+
+  /// The swept key of that name, or of that last part.
+  std::string key(const std::string& name, const char* place) const {
+    std::vector<std::string> found;
+    for (const std::string& key : keys_) {
+      if (key == name) return key;
+      if (key.ends_with("." + name)) found.push_back(key);
+    }
+    if (found.size() == 1) return found.front();
+    std::string near = nearest(name, keys_);
+    if (!found.empty()) near = found.front();
+    throw ConfigError(
+        {.what = found.empty() ? "report.pivot names a key that is not swept"
+                               : "report.pivot names a key by a part that several keys have",
+         .where = origin_of(document_, std::string("report.pivot.") + place),
+         .got = name,
+         .expected = keys_.empty() ? "a sweep" : fmt::format("{}", fmt::join(keys_, ", ")),
+         .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
+                              : "did you mean \"" + near + "\"?"});
+  }
+
+  /// Every row must have a cell of its own.
+  void check_all_named(const PivotConfig& pivot) const {
+    for (const std::string& key : keys_) {
+      const auto times =
+          std::ranges::count(pivot.rows, key) + std::ranges::count(pivot.columns, key);
+      if (times == 1 || (times == 0 && has_one_value(key))) continue;
+      throw ConfigError(
+          {.what = "report.pivot must name each swept key once, in rows or in columns",
+           .where = origin_of(document_, "report.pivot"),
+           .got = times == 0 ? "no " + key : key + " twice",
+           .expected = fmt::format("each of {}", fmt::join(keys_, ", ")),
+           .hint = "rows and columns take lists: rows: [batch_per_rank, "
+                   "context_length]"});
+    }
+  }
+
+ private:
+  bool has_one_value(const std::string& key) const {
+    std::set<std::string> values;
+    for (const SweptValues& point : points_) {
+      for (const auto& [swept, value] : point) {
+        if (swept == key) values.insert(value);
+      }
+    }
+    return values.size() == 1;
+  }
+
+  const ConfigNode& document_;
+  const std::vector<SweptValues>& points_;
+  std::vector<std::string> keys_;
+};
+
+/// The title of the column that has it, or whose quantity has that key.
+std::string title_of(const std::string& name, const std::string& where,
+                     const ExperimentKind& kind) {
+  std::vector<std::string> titles;
+  for (const Quantity& quantity : kind.quantities()) {
+    if (quantity.title.empty()) continue;
+    if (name == quantity.key) return quantity.title;
+    titles.push_back(quantity.title);
+  }
+  titles.emplace_back("proof");
+  if (std::ranges::count(titles, name) > 0) return name;
+  const std::string near = nearest(name, titles);
+  throw ConfigError({.what = "report names a column that the table does not have",
+                     .where = where,
+                     .got = name,
+                     .expected = fmt::format("of {}", fmt::join(titles, ", ")),
+                     .hint = near.empty() ? "docs/measurement.md says what each column is"
+                                          : "did you mean \"" + near + "\"?"});
+}
+
+void check_timeline(const ReportConfig& config, const ConfigNode& document, std::size_t rows) {
+  for (const std::int64_t number : config.timeline) {
+    if (static_cast<std::size_t>(number) <= rows) continue;
+    throw ConfigError(
+        {.what = "report.timeline names a row that the table does not have",
+         .where = origin_of(document, "report.timeline"),
+         .got = std::to_string(number),
+         .expected = fmt::format("1 to {}, the rows of the sweep", rows),
+         .hint = "rows stand in the order of the sweep; its last key varies fastest"});
+  }
+}
+
+void complete_pivot(PivotConfig& pivot, const ConfigNode& document, const ExperimentKind& kind,
+                    const std::vector<SweptValues>& points) {
+  const int given = !pivot.rows.empty() + !pivot.columns.empty() + !pivot.value.empty();
+  if (given == 0) return;
+  if (given < 3) {
+    throw ConfigError({.what = "report.pivot needs rows, columns and value",
+                       .where = origin_of(document, "report.pivot"),
+                       .got = fmt::format("no {}", pivot.rows.empty()      ? "rows"
+                                                   : pivot.columns.empty() ? "columns"
+                                                                           : "value"),
+                       .expected = "all three",
+                       .hint = kPivotUsage});
+  }
+  const PivotNames names(document, points);
+  for (std::string& key : pivot.rows) key = names.key(key, "rows");
+  for (std::string& key : pivot.columns) key = names.key(key, "columns");
+  names.check_all_named(pivot);
+  const std::string where = origin_of(document, "report.pivot.value");
+  for (std::string& value : pivot.value) value = title_of(value, where, kind);
+}
+
+void declare_pivot(Options& o, PivotConfig& c) {
+  o.option("rows", &c.rows,
+           "swept keys whose values are its rows; the last part of a key is enough");
+  o.option("columns", &c.columns, "swept keys whose values are its columns");
+  o.option("value", &c.value, "columns of the table, by title or key, whose figures are its cells");
+}
+
+}  // namespace
 
 void declare_options(Options& o, ReportConfig& c) {
   o.option("repeats", &c.repeats,
@@ -19,8 +147,14 @@ void declare_options(Options& o, ReportConfig& c) {
            "differences are tested",
            {.min = 1, .max = 1000});
   o.option("columns", &c.columns,
-           "titles of the columns of summary.md, summary.tex and --format markdown, besides the "
-           "rows' names; empty: all, of summary.tex what fits a page");
+           "columns of summary.md, summary.tex and --format markdown, by title or key, besides "
+           "the rows' names; empty: all, of summary.tex what fits a page");
+  o.option("timeline", &c.timeline,
+           "numbers of the table's rows that timeline.svg draws, 1 is the first; empty: the first "
+           "eight that communicate",
+           {.min = 1});
+  o.section("pivot", "figures by swept keys, as a table of its own",
+            [&c](Options& pivot) { declare_pivot(pivot, c.pivot); });
 }
 
 ReportConfig read_report(const ConfigNode& document) {
@@ -32,23 +166,12 @@ ReportConfig read_report(const ConfigNode& document) {
   return config;
 }
 
-void check_columns(const ReportConfig& config, const ConfigNode& document,
-                   const ExperimentKind& kind) {
-  std::vector<std::string> titles;
-  for (const Quantity& quantity : kind.quantities()) {
-    if (!quantity.title.empty()) titles.push_back(quantity.title);
-  }
-  titles.emplace_back("proof");
-  for (const std::string& column : config.columns) {
-    if (std::ranges::count(titles, column) > 0) continue;
-    const std::string near = nearest(column, titles);
-    throw ConfigError({.what = "report.columns names a column that the table does not have",
-                       .where = origin_of(document, "report.columns"),
-                       .got = column,
-                       .expected = fmt::format("of {}", fmt::join(titles, ", ")),
-                       .hint = near.empty() ? "docs/measurement.md says what each column is"
-                                            : "did you mean \"" + near + "\"?"});
-  }
+void complete_report(ReportConfig& config, const ConfigNode& document, const ExperimentKind& kind,
+                     const std::vector<SweptValues>& points) {
+  check_timeline(config, document, points.size());
+  const std::string where = origin_of(document, "report.columns");
+  for (std::string& column : config.columns) column = title_of(column, where, kind);
+  complete_pivot(config.pivot, document, kind, points);
 }
 
 }  // namespace ddprun

@@ -1,21 +1,35 @@
 // How a file's table is made: the YAML section `report:`, but for its `baseline`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "ddprun/config/sweep.h"
+
 namespace ddprun {
 
-struct ConfigNode;
 class ExperimentKind;
 class Options;
+
+/// `report.pivot:` figures by two sorts of swept keys, as write-ups have them. All three, or none.
+struct PivotConfig {
+  std::vector<std::string> rows, columns;  ///< swept keys
+  std::vector<std::string> value;          ///< titles of columns of the table
+
+  bool empty() const { return value.empty(); }
+};
 
 struct ReportConfig {
   /// Runs of each row, which take turns: first of all rows once, then of all once more.
   std::int64_t repeats = 1;
   /// Titles, for Markdown and LaTeX; empty: of Markdown all, of LaTeX what fits a page.
   std::vector<std::string> columns;
+  /// Numbers of rows of the table, 1 is the first; empty: those that communicate, as far as they
+  /// fit.
+  std::vector<std::int64_t> timeline;
+  PivotConfig pivot;  ///< empty: there is none
 };
 
 void declare_options(Options& options, ReportConfig& config);
@@ -24,8 +38,11 @@ void declare_options(Options& options, ReportConfig& config);
 /// refuses a section that is no mapping. Throws ConfigError.
 ReportConfig read_report(const ConfigNode& document);
 
-/// Throws ConfigError if the table of that kind has no such column.
-void check_columns(const ReportConfig& config, const ConfigNode& document,
-                   const ExperimentKind& kind);
+/// Holds the section against the sweep and the table of that kind, and writes out in full the
+/// pivot's keys, of which a last part is enough, and titles, for which a quantity's key may stand.
+/// Throws ConfigError for a row, a column or a swept key that is not there, and for a pivot that
+/// does not name each swept key once.
+void complete_report(ReportConfig& config, const ConfigNode& document, const ExperimentKind& kind,
+                     const std::vector<SweptValues>& points);
 
 }  // namespace ddprun

@@ -133,7 +133,8 @@ DataParallel::DataParallel(Preparation preparation, ProcessGroup& group, Strateg
       optimizer_(make_optimizer(optimizer, buffers_)),
       clips_(optimizer.clip_norm > 0),
       order_(optimizer.overlap),
-      walk_(roles_, context_, frozen_.get(), strategy) {
+      walk_(roles_, context_, frozen_.get(), strategy),
+      marks_details_(group.device().torch_device().is_cpu()) {
   if (extent == StepExtent::forward) return;
   context_.update_by(*optimizer_);
   if (optimizer.overlap) {
@@ -180,8 +181,11 @@ void DataParallel::on_accumulated(int index) {
   if (!buffers_.adopt_gradient(index)) return;
   const bool exchanged = exchanges(order_.phase() == StepPhase::last_backward);
   if (exchanged) buffers_.finish_gradient(index);
-  if (++gradients_seen_ == buffers_.count()) {
-    marks_.last_gradient = context_.process_group().device().mark();
+  const bool last = ++gradients_seen_ == buffers_.count();
+  if (last || marks_details_) {
+    const Mark now = context_.process_group().device().mark();
+    if (marks_details_) marks_.gradients.push_back(now);
+    if (last) marks_.last_gradient = now;
   }
   if (!exchanged) return;
   if (watch_) watch_(index);
@@ -274,6 +278,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   walk_.begin_backward();
   Device& device = context_.process_group().device();
   marks_ = {.begin = device.mark()};
+  if (marks_details_) marks_.gradients.reserve(static_cast<std::size_t>(buffers_.count()));
   {
     const PhaseScope phase(Phase::backward);
     backward_from(loss);
@@ -290,6 +295,7 @@ BackwardMarks DataParallel::backward_as_is(const at::Tensor& loss, bool last) {
   }
   if (exchanges(last)) finish_backward(last);
   marks_.synchronized = device.mark();
+  marks_.units = walk_.take_marks();
   return std::move(marks_);
 }
 

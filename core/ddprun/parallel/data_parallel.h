@@ -36,6 +36,10 @@ struct BackwardMarks {
   Mark synchronized = 0;
   /// The updates between the last two marks, begin and end of each (optimizer.overlap).
   std::vector<std::pair<Mark, Mark>> updates = {};
+  /// On the CPU, where a mark is no more than a clock read: when each gradient was final, and the
+  /// units of the forward before and of this backward, if the model names them.
+  std::vector<Mark> gradients = {};
+  std::vector<UnitMarks> units = {};
 };
 
 /// How a step ended. Both calls wait for the device.
@@ -214,6 +218,7 @@ class DataParallel {
   StepOrder order_;
   UnitWalk walk_;
   BackwardMarks marks_;                  // of the backward under way
+  bool marks_details_;                   // BackwardMarks::gradients and units
   int gradients_seen_ = 0;               // in the backward under way
   std::vector<std::uint32_t> versions_;  // of the model's tensors, when they were last looked at
   std::function<void(int index)> watch_ = {};

@@ -63,6 +63,7 @@ void UnitWalk::before_forward(MicroBatch micro_batch) {
 
 at::Tensor UnitWalk::forward(const std::function<at::Tensor()>& loss) {
   next_ = 0;
+  marks_.clear();
   if (needs_units() && roles_.units.size() == 1) return unit(0, loss);
   const at::Tensor value = loss();
   skip_frozen(std::ssize(roles_.units));
@@ -86,9 +87,11 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
     TORCH_CHECK(models_unit == next_, "unit ", models_unit, " where ", next_, " comes next");
     ++next_;
   }
+  if (!again_) mark_begin(models_unit);
   before(Pass::forward, models_unit);
   const at::Tensor out = forward();
   after(Pass::forward, roles_.units[models_unit]);
+  if (!again_) mark_end();
   if (!out.requires_grad()) return out;
   listened_ |= roles_.units[models_unit] >= 0;
   // Its gradient is known when all that comes after the unit has run backward.
@@ -96,9 +99,20 @@ at::Tensor UnitWalk::unit(int models_unit, const std::function<at::Tensor()>& fo
   return out;
 }
 
+void UnitWalk::mark_begin(int models_unit) {
+  Device& device = context_.process_group().device();
+  if (device.torch_device().is_cpu()) marks_.push_back({models_unit, device.mark()});
+}
+
+void UnitWalk::mark_end() {
+  if (marks_.empty() || marks_.back().end != 0) return;
+  marks_.back().end = context_.process_group().device().mark();
+}
+
 void UnitWalk::begin_backward() { to_leave_ = static_cast<int>(context_.buffers().units().size()); }
 
 void UnitWalk::end_backward() {
+  mark_end();
   if (std::exchange(listened_, false)) leave_down_to(0);
 }
 
@@ -108,6 +122,8 @@ void UnitWalk::leave_down_to(int unit) {
 }
 
 void UnitWalk::enter_backward(int models_unit) {
+  mark_end();
+  mark_begin(models_unit);
   const auto trained = std::find_if(roles_.units.rend() - models_unit - 1, roles_.units.rend(),
                                     [](int number) { return number >= 0; });
   leave_down_to(trained == roles_.units.rend() ? 0 : *trained + 1);

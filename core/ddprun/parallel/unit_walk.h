@@ -5,13 +5,22 @@
 
 #include <cstddef>
 #include <functional>
+#include <utility>
+#include <vector>
 
+#include "ddprun/device/device.h"
 #include "ddprun/optim/parameter_roles.h"
 #include "ddprun/parallel/buffer_context.h"
 #include "ddprun/parallel/frozen_parameters.h"
 #include "ddprun/plugin/sharding.h"
 
 namespace ddprun {
+
+/// When one of the model's units was computed, in forward or in backward.
+struct UnitMarks {
+  int unit = 0;
+  Mark begin = 0, end = 0;
+};
 
 /// The model computes its units in order, in each forward. What listens hears of those that have
 /// something to train; frozen parameters in slices are gathered for all. Training thread, and in
@@ -36,6 +45,8 @@ class UnitWalk {
   /// Around the backward of the last forward.
   void begin_backward();
   void end_backward();
+  /// The units of the last forward and of its backward, in the order of time; on the CPU alone.
+  std::vector<UnitMarks> take_marks() { return std::exchange(marks_, {}); }
 
   /// Whether some unit is sharded, so that something waits for each of them.
   bool sharded() const;
@@ -49,6 +60,8 @@ class UnitWalk {
   void after(Pass pass, int unit);
   void enter_backward(int models_unit);
   void leave_down_to(int unit);
+  void mark_begin(int models_unit);
+  void mark_end();
 
   const ParameterRoles& roles_;
   BufferContext& context_;
@@ -58,6 +71,7 @@ class UnitWalk {
   bool listened_ = false;  // in that forward, so that its backward tells of units
   int to_leave_ = 0;       // of the backward under way: those that nobody heard the end of
   bool again_ = false;     // backward computes units again
+  std::vector<UnitMarks> marks_ = {};  // the last one has no end yet while it runs
 };
 
 }  // namespace ddprun

@@ -78,9 +78,7 @@ void read_device(const json& in, RankResult& result) {
 template <class Result, class Visit>
 void for_plain_fields(Result& result, const Visit& visit) {
   visit("rank", result.rank);
-  visit("last_step", result.last_step);
-  visit("last_step_begin_ns", result.last_step_begin_ns);
-  visit("last_step_phases", result.last_step_phases);
+  visit("timeline", result.timeline);
   visit("link", result.link);
   visit("checks", result.checks);
   visit("checks_s", result.checks_s);

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "ddprun/comm/group/collective.h"
 #include "ddprun/comm/group/link_waits.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/host_load.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"
+#include "ddprun/result/step_timeline.h"
 
 namespace ddprun {
 
@@ -43,22 +43,12 @@ struct PeakMemory {
   bool recorded() const { return !categories.empty(); }
 };
 
-/// When a phase of a step ran, in nanoseconds of now_ns().
-struct PhaseTime {
-  std::string phase;
-  std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;
-};
-
 struct RankResult {
   int rank = 0;
   /// The samples of all steps, warm-up included.
   std::vector<Sample> samples;
-  /// The timeline of the last step.
-  std::vector<CollectiveRecord> last_step;
-  std::int64_t last_step_begin_ns = 0;
-  /// The training thread's phases, one after another. An update lies within `synchronize`.
-  std::vector<PhaseTime> last_step_phases = {};
+  /// Of the last measured steps, in order; of a kind that does not train the last one.
+  std::vector<StepTimeline> timeline = {};
   /// What collectives take between the ranks when nothing else runs; empty: there are none.
   LinkCosts link = {};
   std::vector<Check> checks;

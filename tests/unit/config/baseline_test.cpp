@@ -6,6 +6,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/report_config.h"
+#include "ddprun/experiments/training/training.h"
 #include "support/error_of.h"
 
 namespace ddprun {
@@ -94,6 +95,69 @@ TEST(Report, ItsOtherKeysAreReadStrictly) {
   EXPECT_THAT(refused("report: {repeats: 0}"), HasSubstr("file.yaml:1:19"));
   EXPECT_THAT(refused("report: {repeats: 2.5}"), HasSubstr("integer"));
   EXPECT_THAT(refused("report: {basline: {precision: fp32}}"), HasSubstr("'baseline'"));
+}
+
+/// The section as it stands beside that sweep.
+ReportConfig completed(const std::string& yaml) {
+  const ConfigNode document = parse_yaml(yaml, "file.yaml");
+  std::vector<SweptValues> points;
+  for (const SweepPoint& point : expand_sweep(document)) points.push_back(point.values);
+  ReportConfig report = read_report(document);
+  complete_report(report, document, training(), points);
+  return report;
+}
+
+std::string report_refused(const std::string& report) {
+  return test::error_of<ConfigError>([&] {
+    completed(
+        "sweep: {a.size: [1, 2], b.size: [1], model.context: [8, 9], strategy: [n, o]}\n"
+        "report: {" +
+        report + "}\n");
+  });
+}
+
+TEST(Report, NamesOfAPivotAreWrittenOutInFull) {
+  const PivotConfig pivot =
+      completed(
+          "sweep: {train.batch: [1, 2], model.context: [8, 9], strategy: [n, o]}\n"
+          "report: {pivot: {rows: [batch, model.context], columns: strategy, "
+          "value: [step_ms, loss]}}")
+          .pivot;
+  EXPECT_THAT(pivot.rows, ElementsAre("train.batch", "model.context"));
+  EXPECT_THAT(pivot.columns, ElementsAre("strategy"));
+  EXPECT_THAT(pivot.value, ElementsAre("step ms", "loss"));
+  EXPECT_TRUE(completed("precision: fp32").pivot.empty());
+}
+
+TEST(Report, APivotOfWhatIsNotThereIsRefused) {
+  EXPECT_EQ(report_refused("pivot: {rows: contxt, columns: strategy, value: step_ms}"),
+            "report.pivot names a key that is not swept\n"
+            "  where: file.yaml:2:18\n"
+            "  got: contxt\n"
+            "  expected: a.size, b.size, model.context, strategy\n"
+            "  hint: remove it; on the command line: --set 'report={}'");
+  EXPECT_THAT(report_refused("pivot: {rows: size, columns: strategy, value: step_ms}"),
+              HasSubstr("by a part that several keys have"));
+  EXPECT_THAT(report_refused("pivot: {rows: a.size, columns: strategy, value: step_ms}"),
+              HasSubstr("got: no model.context\n"));
+  EXPECT_EQ(report_refused("pivot: {rows: [a.size, context], columns: strategy, value: loss}"),
+            "no error");
+  EXPECT_THAT(report_refused("pivot: {rows: [a.size, context, strategy], columns: strategy, "
+                             "value: loss}"),
+              HasSubstr("got: strategy twice\n"));
+  EXPECT_THAT(report_refused("pivot: {rows: a.size, columns: strategy}"),
+              HasSubstr("report.pivot needs rows, columns and value"));
+  for (const char* report :
+       {"columns: los", "pivot: {rows: [a.size, context], columns: strategy, value: los}"}) {
+    const std::string text = report_refused(report);
+    EXPECT_THAT(text, HasSubstr("report names a column that the table does not have\n"));
+    EXPECT_THAT(text, HasSubstr("hint: did you mean \"loss\"?"));
+  }
+}
+
+TEST(Report, ARowThatIsNotThereIsNotDrawn) {
+  EXPECT_EQ(report_refused("timeline: [8, 1]"), "no error");
+  EXPECT_THAT(report_refused("timeline: 9"), HasSubstr("expected: 1 to 8, the rows of the sweep"));
 }
 
 TEST(Report, RepeatsAloneLeaveTheBaselineAsItIs) {

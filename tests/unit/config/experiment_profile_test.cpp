@@ -51,6 +51,17 @@ TEST(ExperimentProfile, MemoryIsRecordedOnTheCpuAndBehindTheFirstStep) {
   EXPECT_EQ(error({"train.warmup_steps=2"}, "memory"), "");
 }
 
+TEST(ExperimentProfile, ATimelineHasMeasuredStepsAlone) {
+  EXPECT_EQ(error({"profile={steps: 3}", "train.steps=3"}), "");
+  EXPECT_EQ(error({"profile={steps: 4}", "train.steps=3"}),
+            "profile.steps is more than the measured steps\n"
+            "  where: --set profile={steps: 4}\n"
+            "  got: 4\n"
+            "  expected: at most train.steps 3\n"
+            "  hint: lower it, or raise train.steps");
+  EXPECT_NE(error({"profile={steps: 101}", "train.steps=200"}), "");
+}
+
 TEST(ExperimentProfile, AMemorySnapshotNeedsAGpu) {
   EXPECT_EQ(error({}),
             "profile.memory_snapshot is the history of a GPU's allocator\n"

@@ -40,7 +40,7 @@ struct Ran {
   std::vector<Sample> samples;
   at::Tensor before, after;  // parameters
   bool has_grad = false;
-  std::vector<PhaseTime> phases;
+  std::vector<TimeSpan> phases;
 };
 
 /// Rank 0's view of a run. `between` is called after each step.
@@ -61,8 +61,9 @@ Ran run(const Experiment& experiment,
     }
     proof.finish();
     if (group.rank() != 0) return;
-    out = {proof.checks(),       samples, before, buffers.parameters(buffers.all()).clone(), false,
-           trainer.last_phases()};
+    out = {proof.checks(), samples,
+           before,         buffers.parameters(buffers.all()).clone(),
+           false,          trainer.timeline().phases};
     for (int i = 0; i < buffers.count(); ++i) out.has_grad |= buffers.parameter(i).grad().defined();
   });
   return out;
@@ -98,7 +99,7 @@ TEST(StepExtent, AForwardHasNoTimesOfWhatItDoesNotReach) {
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
     ASSERT_EQ(ran.phases.size(), 1u);
-    EXPECT_EQ(ran.phases[0].phase, "forward");
+    EXPECT_EQ(ran.phases[0].name, "forward");
   }
 }
 

@@ -23,5 +23,16 @@ TEST(UnionLength, IgnoresAnEmptyIntervalInsideAnother) {
   EXPECT_EQ(union_length({{0, 10}, {4, 2}, {8, 12}}), 12);
 }
 
+TEST(Without, CutsHolesOut) {
+  const auto cut = [](std::vector<Interval> holes) {
+    return without({{0, 10}, {20, 30}}, std::move(holes));
+  };
+  using Intervals = std::vector<Interval>;
+  EXPECT_EQ(cut({}), (Intervals{{0, 10}, {20, 30}}));
+  EXPECT_EQ(cut({{2, 4}, {3, 5}, {9, 21}}), (Intervals{{0, 2}, {5, 9}, {21, 30}}));
+  EXPECT_EQ(cut({{-1, 10}, {25, 99}}), (Intervals{{20, 25}}));
+  EXPECT_EQ(cut({{0, 30}}), Intervals{});
+}
+
 }  // namespace
 }  // namespace ddprun

@@ -37,16 +37,19 @@ RankResult example() {
   sample[q.skipped] = 1;
   sample[q.collectives] = 7;
   sample[q.bytes] = static_cast<double>(std::int64_t{1} << 60);
-  result.last_step = {{.kind = CollectiveKind::reduce_scatter,
-                       .bytes = 64,
-                       .label = "layers.0.\"attn\"\n",
-                       .enqueue_ns = 1,
-                       .start_ns = 2,
-                       .end_ns = 3,
-                       .wait_begin_ns = 4,
-                       .wait_end_ns = (std::int64_t{1} << 62) + 1}};
-  result.last_step_begin_ns = 123456789012345678;
-  result.last_step_phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}};
+  result.timeline = {{.step = 1,
+                      .begin_ns = 123456789012345678,
+                      .phases = {{"forward", 1, (std::int64_t{1} << 62) + 1}, {"backward", 3, 4}},
+                      .units = {{"layers.0", 1, 2}},
+                      .gradients_ns = {5, 6},
+                      .collectives = {{.kind = CollectiveKind::reduce_scatter,
+                                       .bytes = 64,
+                                       .label = "layers.0.\"attn\"\n",
+                                       .enqueue_ns = 1,
+                                       .start_ns = 2,
+                                       .end_ns = 3,
+                                       .wait_begin_ns = 4,
+                                       .wait_end_ns = (std::int64_t{1} << 62) + 1}}}};
   result.checks = {{"parameters_equal", CheckStatus::passed, "hash 1f on 2 ranks"}};
   result.checks_s = 0.75;
   result.parameter_hash = 0xFEDCBA9876543211u;
@@ -129,15 +132,18 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(written["skipped"].dump(), "[false,true]");
   EXPECT_EQ(written["gradient_norm"].dump(), R"([null,"inf"])");
   EXPECT_EQ(after.observed, before.observed);
-  ASSERT_EQ(after.last_step.size(), 1u);
-  EXPECT_EQ(after.last_step[0].kind, CollectiveKind::reduce_scatter);
-  EXPECT_EQ(after.last_step[0].label, "layers.0.\"attn\"\n");
-  EXPECT_EQ(after.last_step[0].enqueue_ns, 1);
-  EXPECT_EQ(after.last_step[0].start_ns, 2);
-  EXPECT_EQ(after.last_step[0].end_ns, 3);
-  EXPECT_EQ(after.last_step[0].wait_begin_ns, 4);
-  EXPECT_EQ(after.last_step[0].wait_end_ns, (std::int64_t{1} << 62) + 1);
-  EXPECT_EQ(after.last_step_begin_ns, 123456789012345678);
+  ASSERT_EQ(after.timeline.size(), 1u);
+  EXPECT_EQ(after.timeline[0].begin_ns, 123456789012345678);
+  EXPECT_EQ(after.timeline[0].gradients_ns, before.timeline[0].gradients_ns);
+  ASSERT_EQ(after.timeline[0].collectives.size(), 1u);
+  const CollectiveRecord& collective = after.timeline[0].collectives[0];
+  EXPECT_EQ(collective.kind, CollectiveKind::reduce_scatter);
+  EXPECT_EQ(collective.label, "layers.0.\"attn\"\n");
+  EXPECT_EQ(collective.enqueue_ns, 1);
+  EXPECT_EQ(collective.start_ns, 2);
+  EXPECT_EQ(collective.end_ns, 3);
+  EXPECT_EQ(collective.wait_begin_ns, 4);
+  EXPECT_EQ(collective.wait_end_ns, (std::int64_t{1} << 62) + 1);
   ASSERT_EQ(after.checks.size(), 1u);
   EXPECT_EQ(after.checks[0].name, "parameters_equal");
   EXPECT_EQ(after.checks[0].status, CheckStatus::passed);
@@ -169,7 +175,7 @@ TEST(RankResult, MalformedResultIsAnErrorOfOurs) {
   json["checks"][0]["status"] = "fine";
   EXPECT_THROW(rank_result_from_json(json, training()), Error);
   json = to_json(example());
-  json["last_step"][0]["kind"] = "scatter";
+  json["timeline"][0]["collectives"][0]["kind"] = "scatter";
   EXPECT_THROW(rank_result_from_json(json, training()), Error);
 }
 

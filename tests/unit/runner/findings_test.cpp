@@ -362,8 +362,10 @@ TEST(Findings, ExposedCommunicationIsPartedByWhatLimitsIt) {
 TEST(Findings, WhatOverlapsNamesItsLastCollective) {
   std::vector<Row> rows = exposing(7, 0);
   set_all(rows[0], training().overlapped_ms, 4);
-  rows[0].ranks[0].last_step = {{.label = "head", .enqueue_ns = 5, .wait_begin_ns = 9},
-                                {.label = "embedding", .enqueue_ns = 8, .wait_begin_ns = 9}};
+  rows[0].ranks[0].timeline.resize(1);
+  rows[0].ranks[0].timeline[0].collectives = {
+      {.label = "head", .enqueue_ns = 5, .wait_begin_ns = 9},
+      {.label = "embedding", .enqueue_ns = 8, .wait_begin_ns = 9}};
   EXPECT_THAT(sentences(rows).front(), HasSubstr("7.0 come too late to be hidden, embedding last"));
 }
 

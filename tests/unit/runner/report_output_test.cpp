@@ -51,7 +51,7 @@ TEST_F(ReportOutput, MarkdownIsThatOfTheSummary) {
 
 TEST_F(ReportOutput, ColumnsThatTheFileChoosesAreThoseOfMarkdownAndLatex) {
   ResultContext chosen = context_;
-  chosen.columns = {"proof", "step ms"};
+  chosen.report.columns = {"proof", "step ms"};
   EXPECT_THAT(report_markdown(chosen, table_), StartsWith("| strategy | proof | step ms |\n"));
   EXPECT_THAT(summary_latex(chosen, table_),
               StartsWith("\\begin{tabular}{llr}\n\\toprule\nstrategy & proof & step ms "));

@@ -95,9 +95,9 @@ Sample take_sample(AttentionTrial& trial, Device& device, bool backward, RankRes
   sample[q.time_ms] = to_ms(end - begin);
   sample[q.forward_ms] = to_ms(middle - begin);
   if (backward) sample[q.backward_ms] = to_ms(end - middle);
-  result.last_step_begin_ns = begin;
-  result.last_step_phases = {{to_string(Phase::forward), begin, middle}};
-  if (backward) result.last_step_phases.push_back({to_string(Phase::backward), middle, end});
+  StepTimeline timeline{.begin_ns = begin, .phases = {{to_string(Phase::forward), begin, middle}}};
+  if (backward) timeline.phases.push_back({to_string(Phase::backward), middle, end});
+  result.timeline = {std::move(timeline)};
   return sample;
 }
 

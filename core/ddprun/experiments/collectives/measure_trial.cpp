@@ -22,10 +22,9 @@ Sample take_sample(CollectiveTrial& trial, ProcessGroup& group, std::int64_t ind
   const Mark end = device.mark();
   Sample sample(collectives());
   sample.step = index;
-  result.last_step_begin_ns = device.time_of(begin);
-  sample[collectives().time_us] =
-      static_cast<double>(device.time_of(end) - result.last_step_begin_ns) * 1e-3;
-  result.last_step = group.take_records();
+  const std::int64_t begin_ns = device.time_of(begin);
+  sample[collectives().time_us] = static_cast<double>(device.time_of(end) - begin_ns) * 1e-3;
+  result.timeline = {{.step = index, .begin_ns = begin_ns, .collectives = group.take_records()}};
   return sample;
 }
 

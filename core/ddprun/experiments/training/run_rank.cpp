@@ -25,15 +25,15 @@ namespace ddprun {
 namespace {
 
 /// What a link alone would make the rank wait in the step that was made.
-void add_link_waits(Trainer& trainer, const LinkCosts& costs, Sample& sample) {
+void add_link_waits(const StepTimeline& step, const LinkCosts& costs, Sample& sample) {
   std::vector<std::int64_t> begins_ns;
-  for (const PhaseTime& phase : trainer.last_phases()) {
-    const bool passes = phase.phase == to_string(Phase::forward) ||
-                        phase.phase == to_string(Phase::backward) ||
-                        phase.phase == to_string(Phase::optimizer);
+  for (const TimeSpan& phase : step.phases) {
+    const bool passes = phase.name == to_string(Phase::forward) ||
+                        phase.name == to_string(Phase::backward) ||
+                        phase.name == to_string(Phase::optimizer);
     if (passes) begins_ns.push_back(phase.begin_ns);
   }
-  const auto waits = link_waits(trainer.last_records(), begins_ns, costs);
+  const auto waits = link_waits(step.collectives, begins_ns, costs);
   if (!waits) return;
   sample[training().link_ms] = waits->bound_ms;
   sample[training().link_earliest_ms] = waits->earliest_ms;
@@ -75,14 +75,16 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     }
     const double loss = sample[training().loss];
     skew.add(trainer.last_records());
-    if (index > 0) add_link_waits(trainer, result.link, sample);
+    StepTimeline timeline = trainer.timeline();
+    timeline.step = index;
+    if (index > 0) add_link_waits(timeline, result.link, sample);
     result.samples.push_back(std::move(sample));
+    if (index + training(experiment).profile.steps >= steps) {
+      result.timeline.push_back(std::move(timeline));
+    }
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       rank.measuring_ends();
       result.device_memory = device.memory();
-      result.last_step = trainer.last_records();
-      result.last_step_begin_ns = trainer.last_step_begin_ns();
-      result.last_step_phases = trainer.last_phases();
     }
     proof.after_step(index, loss);
     const std::int64_t between_begin_ns = process_cpu_ns();

@@ -248,12 +248,15 @@ void Trainer::set_gradients(const at::Tensor& gradients) {
   }
 }
 
-std::vector<PhaseTime> Trainer::last_phases() const {
-  std::vector<PhaseTime> phases;
+StepTimeline Trainer::timeline() const {
+  StepTimeline out{.begin_ns = step_begin_ns_, .collectives = records_};
   std::int64_t now_ns = step_begin_ns_;
+  const auto span = [&](const std::string& name, Mark begin, Mark end) {
+    return TimeSpan{name, device_.time_of(begin), device_.time_of(end)};
+  };
   const auto add = [&](Phase phase, Mark end) {  // where the one before ended
     const std::int64_t end_ns = device_.time_of(end);
-    phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
+    out.phases.push_back({to_string(phase), std::exchange(now_ns, end_ns), end_ns});
   };
   for (const auto& [forward_end, backward] : state_.micro_batches) {
     add(Phase::forward, forward_end);
@@ -261,11 +264,18 @@ std::vector<PhaseTime> Trainer::last_phases() const {
     add(Phase::backward, backward.last_gradient);
     add(Phase::synchronize, backward.synchronized);
     for (const auto& [begin, end] : backward.updates) {
-      phases.push_back({"update", device_.time_of(begin), device_.time_of(end)});
+      out.phases.push_back(span("update", begin, end));
+    }
+    for (const auto& [unit, begin, end] : backward.units) {  // the last one's ends the phase
+      out.units.push_back(span(data_parallel_->roles().unit_names[unit], begin,
+                               std::min(end, backward.last_gradient)));
+    }
+    for (const Mark mark : backward.gradients) {
+      out.gradients_ns.push_back(device_.time_of(mark));
     }
   }
   if (data_parallel_->extent() == StepExtent::step) add(Phase::optimizer, state_.end);
-  return phases;
+  return out;
 }
 
 void Trainer::fill_times(Mark begin, Sample& sample) {

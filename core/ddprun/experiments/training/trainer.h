@@ -44,9 +44,8 @@ class Trainer {
   /// For on_synchronized: the step goes on with these, laid out as gradients().
   void set_gradients(const at::Tensor& gradients);
 
-  /// The collectives of the last step, in the order of enqueueing, and when it began.
+  /// The collectives of the last step, in the order of enqueueing.
   const std::vector<CollectiveRecord>& last_records() const { return records_; }
-  std::int64_t last_step_begin_ns() const { return step_begin_ns_; }
   /// Those that are planned for a step (DataParallel::planned()).
   std::vector<PlannedCollective> planned() const { return data_parallel_->planned(micro_batches_); }
   /// What the last step updated with.
@@ -55,8 +54,8 @@ class Trainer {
   double loss_of(const Batch& batch);
   /// The same of the last step's micro-batches.
   double last_loss_again();
-  /// The phases of the last step, micro-batch by micro-batch.
-  std::vector<PhaseTime> last_phases() const;
+  /// The last step, whose number it does not know.
+  StepTimeline timeline() const;
 
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }

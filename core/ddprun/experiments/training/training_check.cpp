@@ -254,6 +254,13 @@ void check_memory_profile(const Experiment& e, const TrainingConfig& c) {
 
 // What would be asked for and not written.
 void check_profile(const Experiment& e, const TrainingConfig& c) {
+  if (c.profile.steps > c.train.steps) {
+    refuse(e, "profile.steps",
+           {.what = "profile.steps is more than the measured steps",
+            .got = std::to_string(c.profile.steps),
+            .expected = "at most " + said("train.steps", std::to_string(c.train.steps)),
+            .hint = "lower it, or raise train.steps"});
+  }
   if (!c.profile.memory_snapshot) return;
   const std::string where = origin_of(e.document, "profile.memory_snapshot");
   if (e.world.device == DeviceKind::cpu) {

@@ -34,11 +34,12 @@ std::string words_of_link(const LinkCosts& link) {
 
 /// The collective that was asked for last before backward ended, or the first after it.
 std::string latest_of(const Run& run) {
-  const RankResult& rank = run.ranks.front();
-  const auto last = std::ranges::max_element(rank.last_step, {}, [](const CollectiveRecord& each) {
+  const std::vector<StepTimeline>& steps = run.ranks.front().timeline;
+  if (steps.empty() || steps.back().collectives.empty()) return "";
+  const auto asked_ns = [](const CollectiveRecord& each) {
     return each.wait_begin_ns == 0 ? 0 : each.enqueue_ns;
-  });
-  return last == rank.last_step.end() ? "" : last->label;
+  };
+  return std::ranges::max_element(steps.back().collectives, {}, asked_ns)->label;
 }
 
 std::string why_late(const RowRuns& row) {
