@@ -1,7 +1,12 @@
-// What a range costs where no profiler listens: build/release/bin/profiler_range_benchmark. Where
-// one does: with NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and
-// NVTX_RECORDER_FILE=/dev/null in the environment.
+// What a range, a label and a kernel's name cost where no profiler listens:
+// build/release/bin/profiler_range_benchmark. Where one does: with
+// NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and NVTX_RECORDER_FILE=/dev/null in
+// the environment.
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
+
+#include <vector>
 
 #include "ddprun/measure/phase.h"
 
@@ -24,6 +29,16 @@ void collective(benchmark::State& state) {
   }
 }
 BENCHMARK(collective);
+
+/// With three tensors, as a product has.
+void kernel(benchmark::State& state) {
+  const at::Tensor a = at::empty({1}), b = a, c = a;
+  for (auto _ : state) {
+    RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({a, b, c}));
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(kernel);
 
 }  // namespace
 }  // namespace ddprun

@@ -11,6 +11,7 @@
 #include "ddprun/comm/group/collective.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/host_load.h"
+#include "ddprun/profile/operator_table.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"
 
@@ -98,6 +99,8 @@ struct RankResult {
   std::vector<PhaseMemory> memory_phases = {};
   /// Of profile.memory; not recorded on other ranks than 0.
   PeakMemory memory_peak = {};
+  /// Of profile.operators; not recorded on other ranks than 0.
+  OperatorTable operators = {};
   /// The memory snapshot's file in the result folder; empty if none was asked for.
   std::string memory_snapshot = {};
 };
