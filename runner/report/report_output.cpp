@@ -4,13 +4,14 @@
 #include "ddprun/base/json.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
+#include "runner/report/operator_tables.h"
 #include "runner/report/pivot.h"
 #include "runner/report/report_table.h"
 
 namespace ddprun {
 
 std::string report_output(ReportFormat format, const ResultContext& context,
-                          const TableLines& table, const Terminal& terminal, bool with_memory) {
+                          const TableLines& table, const Terminal& terminal, bool with_profile) {
   switch (format) {
     case ReportFormat::table:
       break;
@@ -29,12 +30,14 @@ std::string report_output(ReportFormat format, const ResultContext& context,
     out += "\n" + pivot_title(pivot) + ":\n" +
            pivot_table(pivot, context.points, table).render(terminal.width, terminal.colour);
   }
-  if (!with_memory) return out;
-  for (const TextTable& memory : {memory_table(table), memory_category_table(table)}) {
-    if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";
+  if (!with_profile) return out;
+  for (const TextTable& each : {memory_table(table), memory_category_table(table),
+                                operator_sum_table(table), operator_table(table)}) {
+    if (!each.lines.empty()) out += "\n" + each.render(terminal.width, terminal.colour) + "\n";
   }
   out += memory_remarks(table);
   for (const std::string& words : saved_words(table)) out += words + "\n";
+  for (const std::string& words : operator_words(table)) out += words + "\n";
   return out;
 }
 

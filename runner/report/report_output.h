@@ -10,9 +10,9 @@
 
 namespace ddprun {
 
-/// `terminal` is that of the table, as is `with_memory`: the memory of each phase, where it was
-/// looked at.
+/// `terminal` is that of the table, as is `with_profile`: the memory of each phase, and the
+/// operators of a step, where they were looked at.
 std::string report_output(ReportFormat format, const ResultContext& context,
-                          const TableLines& table, const Terminal& terminal, bool with_memory);
+                          const TableLines& table, const Terminal& terminal, bool with_profile);
 
 }  // namespace ddprun

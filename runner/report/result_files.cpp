@@ -14,6 +14,7 @@
 #include "ddprun/profile/timeline_svg.h"
 #include "runner/report/csv_files.h"
 #include "runner/report/memory_table.h"
+#include "runner/report/operator_tables.h"
 #include "runner/report/pivot.h"
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
@@ -108,6 +109,17 @@ std::string memory_markdown(const TableLines& lines, const std::vector<std::stri
   return out + "\n";
 }
 
+/// What the recorded steps called; empty: none was recorded.
+std::string operators_markdown(const TableLines& lines) {
+  const TextTable sums = operator_sum_table(lines);
+  if (sums.lines.empty()) return {};
+  std::string out = "\n## Operators\n\nOf the last warm-up step, on rank 0.\n\n" + sums.markdown() +
+                    "\nThose that took longest; `profile/` has all.\n\n" +
+                    operator_table(lines).markdown();
+  for (const std::string& words : operator_words(lines)) out += "\n- " + words;
+  return out + "\n";
+}
+
 }  // namespace
 
 void write_result_json(const ResultContext& context, const TableLines& table,
@@ -169,6 +181,7 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
     }
   }
   out += memory_markdown(table, names);
+  out += operators_markdown(table);
   out += "\n";
   for (const ExperimentKind* kind : kinds_of(rows)) out += kind->words().table_note + ". ";
   out += "What each column means stands in docs/measurement.md.\n\n## Environment\n\n";

@@ -1,7 +1,9 @@
-// What a range costs where no profiler listens, and a mark:
+// What a range, a label, a kernel's name and a mark cost where no profiler listens:
 // build/release/bin/profiler_range_benchmark. Where one does: with
 // NVTX_INJECTION64_PATH=build/release/tests/libnvtx_recorder.so and NVTX_RECORDER_FILE=/dev/null in
 // the environment.
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -40,6 +42,15 @@ void mark(benchmark::State& state) {
   }
 }
 BENCHMARK(mark);
+/// With three tensors, as a product has.
+void kernel(benchmark::State& state) {
+  const at::Tensor a = at::empty({1}), b = a, c = a;
+  for (auto _ : state) {
+    RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({a, b, c}));
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(kernel);
 
 }  // namespace
 }  // namespace ddprun

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/profile/step_timeline.h"
 #include "ddprun/result/plain_json.h"
-#include "ddprun/result/step_timeline.h"
 #include "support/ddprun_command.h"
 #include "support/nvtx_record.h"
 

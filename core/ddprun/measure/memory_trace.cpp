@@ -1,7 +1,6 @@
 // Listens to the allocator, to phases, to labels, and to ATen and autograd.
 #include "ddprun/measure/memory_trace.h"
 
-#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/measure/operator_listener.h"
 
 namespace ddprun {
 
@@ -26,47 +26,19 @@ constexpr std::array<std::string_view, 10> kGiveMemory = {
     "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
     "new_zeros", "zeros",      "zeros_like",    "resize_",   "zero_"};
 
-/// "aten::_softmax" -> "softmax"
-std::string_view plain_name(std::string_view name) {
-  const std::size_t at = name.rfind("::");
-  if (at != std::string_view::npos) name.remove_prefix(at + 2);
-  while (name.starts_with('_')) name.remove_prefix(1);
-  return name;
-}
-
 std::string shape_of(const at::Tensor& tensor) {
   return fmt::format("{}", fmt::join(tensor.sizes(), " x "));
 }
 
 }  // namespace
 
-/// The operators and autograd's nodes under way on this thread, and which part of the model the
-/// nodes belong to: a node has the number that was current when forward made it.
-class MemoryTrace::Operators {
+/// The operators and autograd's nodes under way on this thread.
+class MemoryTrace::Operators final : public OperatorListener {
  public:
-  explicit Operators(MemoryTrace& trace) : trace_(trace) {
-    TORCH_CHECK(recording == nullptr, "one memory trace a thread at a time");
-    recording = this;
-    handle_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&Operators::start, &Operators::end)
-            .needsOutputs(true)
-            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
-  }
-  ~Operators() {
-    at::removeCallback(handle_);
-    recording = nullptr;
-  }
-  Operators(const Operators&) = delete;
-  Operators& operator=(const Operators&) = delete;
+  explicit Operators(MemoryTrace& trace)
+      : OperatorListener(OperatorListener::Wants::outputs), trace_(trace) {}
 
-  bool of_this_thread() const { return recording == this; }
-
-  /// Nodes that are made from now on belong there.
-  void go_to(const MemoryPlace& place) {
-    const std::uint64_t next = at::sequence_number::peek();
-    if (!places_.empty() && places_.back().first == next) places_.pop_back();
-    places_.emplace_back(next, place);
-  }
+  using OperatorListener::of_this_thread;
 
   /// The innermost operator that computes something; within a node, of that node alone. Where there
   /// is none: the node, if it is `wanted`.
@@ -85,33 +57,17 @@ class MemoryTrace::Operators {
     std::string name;
     bool node;
   };
-  struct Entered final : at::ObserverContext {
-    std::optional<MemoryLabel> label;
-  };
 
-  static std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& function) {
-    auto entered = std::make_unique<Entered>();
-    const bool node = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
-    recording->running_.push_back({std::string(plain_name(function.name())), node});
-    if (node) entered->label.emplace(recording->place_of(function.seqNr()));
-    return entered;
+  void on_begin(const at::RecordFunction& call, bool node) override {
+    running_.push_back({std::string(plain_name(call.name())), node});
   }
 
-  static void end(const at::RecordFunction& function, at::ObserverContext* context) {
-    static_cast<Entered*>(context)->label.reset();
-    if (recording == nullptr || recording->running_.empty()) return;
-    recording->running_.pop_back();
-    for (const c10::IValue& output : function.outputs()) {
-      if (output.isTensor()) recording->describe(output.toTensor());
+  void on_end(const at::RecordFunction& call) override {
+    if (running_.empty()) return;
+    running_.pop_back();
+    for (const c10::IValue& output : call.outputs()) {
+      if (output.isTensor()) describe(output.toTensor());
     }
-  }
-
-  MemoryPlace place_of(std::int64_t sequence_number) const {
-    if (sequence_number < 0) return {};
-    const auto behind = std::upper_bound(
-        places_.begin(), places_.end(), static_cast<std::uint64_t>(sequence_number),
-        [](std::uint64_t number, const auto& each) { return number < each.first; });
-    return behind == places_.begin() ? MemoryPlace{} : std::prev(behind)->second;
   }
 
   /// The largest tensor in a block says what is in it; the first of them.
@@ -128,15 +84,9 @@ class MemoryTrace::Operators {
     block.dtype = c10::getDtypeNames(tensor.scalar_type()).first;
   }
 
-  static thread_local Operators* recording;
-
   MemoryTrace& trace_;
-  at::CallbackHandle handle_ = 0;
   std::vector<Running> running_;
-  std::vector<std::pair<std::uint64_t, MemoryPlace>> places_;  // from which number on
 };
-
-thread_local MemoryTrace::Operators* MemoryTrace::Operators::recording = nullptr;
 
 MemoryTrace::MemoryTrace() : counts_(CpuMemory::here()) {
   TORCH_CHECK(counts_ != nullptr, "CpuMemory::count_here() comes first");

@@ -1,4 +1,4 @@
-// Which part of a model allocates: a unit, and an operation within it.
+// Which part of a model allocates and computes: a unit, and an operation within it.
 #pragma once
 
 #include <cstdint>

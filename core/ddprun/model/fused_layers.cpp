@@ -24,6 +24,13 @@ at::Tensor split_heads(const at::Tensor& x, const Shape& shape) {
 }
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2).flatten(0, 1); }
 
+/// RoPE of k and q within vkq (rows, 3 * d_model).
+void rotate(const at::Tensor& vkq, const Shape& shape, bool inverse) {
+  const MemoryLabel label("rope");
+  const std::int64_t width = vkq.size(1) / 3;
+  rope(vkq.narrow(1, width, 2 * width), width / shape.heads, shape.time, shape.rotations, inverse);
+}
+
 /// Returns compute(), an operation of that name.
 template <class Compute>
 auto labelled(const char* operation, const Compute& compute) {
@@ -66,7 +73,7 @@ struct AttentionInputNode final : FusedNode {
         part.zero_();
       }
     }
-    rope(dvkq, width, 3 * width, width / shape.heads, shape.time, shape.rotations, true);
+    rotate(dvkq, shape, true);
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     add_weight_gradients(weights, dvkq, normed.y);
     const at::Tensor dy = input_gradient(dvkq, stack_weights(weights));
@@ -129,7 +136,6 @@ at::Tensor embedding(const ParameterSlot& table, const at::Tensor& ids) {
   at::Tensor stream;
   {
     const KernelGuard guard;
-    const MemoryLabel label("embedding");
     stream = at::index_select(table.parameter, 0, ids);
   }
   if (node) {
@@ -156,7 +162,7 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
     // The flat buffer holds parameters in reverse order of registration: v, k, q.
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     at::Tensor vkq = linear_product(normed.y, stack_weights(weights));
-    rope(vkq, width, 3 * width, width / shape.heads, shape.time, shape.rotations, false);
+    rotate(vkq, shape, false);
     for (const int output : {0, 1, 2}) {
       qkv[output] = split_heads(vkq.narrow(1, (2 - output) * width, width), shape);
     }

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <numeric>
@@ -73,6 +74,8 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dt
   const Normed out = {.x = x,
                       .y = at::empty(x.sizes(), x.options().dtype(dtype)),
                       .inverse_rms = at::empty({x.size(0)}, x.options())};
+  RECORD_FUNCTION("ddprun::rms_norm",
+                  std::vector<c10::IValue>({x, weight, out.y, out.inverse_rms}));
   with_dtype(out.y, [&](auto zero) {
     using T = decltype(zero);
     for_rows(x.size(0), width, [&](std::int64_t begin, std::int64_t end) {
@@ -92,6 +95,9 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   // Each thread sums the weight's gradient over its own rows; the sums are added in order.
   const std::int64_t parts = parts_of(rows);
   at::Tensor partial = at::zeros({parts, width}, dx.options());
+  RECORD_FUNCTION(
+      "ddprun::rms_norm_backward",
+      std::vector<c10::IValue>({dy, normed.x, normed.inverse_rms, dsum, dx, weight.parameter}));
   with_dtype(dy, [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
@@ -113,15 +119,15 @@ at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const a
   return dx;
 }
 
-void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
-          std::int64_t time, const at::Tensor& rotations, bool inverse) {
+void rope(const at::Tensor& x, std::int64_t head_dim, std::int64_t time,
+          const at::Tensor& rotations, bool inverse) {
+  RECORD_FUNCTION("ddprun::rope", std::vector<c10::IValue>({x, rotations}));
   const kernels::Rotations angles = {rotations.const_data_ptr<float>(), time, head_dim};
   with_dtype(x, [&](auto zero) {
     using T = decltype(zero);
-    for_rows(x.size(0), end - begin, [&](std::int64_t first, std::int64_t last) {
-      T* const data = row<T>(x, first) + begin;
-      kernels::rope(angles, first, inverse,
-                    kernels::Matrix<T>{data, last - first, end - begin, x.stride(0)});
+    for_rows(x.size(0), x.size(1), [&](std::int64_t begin, std::int64_t end) {
+      kernels::rope(angles, begin, inverse,
+                    kernels::Matrix<T>{row<T>(x, begin), end - begin, x.size(1), x.stride(0)});
     });
   });
 }
@@ -129,6 +135,7 @@ void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head
 at::Tensor swiglu(const at::Tensor& up_gate) {
   const std::int64_t width = up_gate.size(1) / 2;
   at::Tensor h = at::empty({up_gate.size(0), width}, up_gate.options());
+  RECORD_FUNCTION("ddprun::swiglu", std::vector<c10::IValue>({up_gate, h}));
   with_dtype(up_gate, [&](auto zero) {
     using T = decltype(zero);
     for_rows(up_gate.size(0), width, [&](std::int64_t begin, std::int64_t end) {
@@ -140,6 +147,7 @@ at::Tensor swiglu(const at::Tensor& up_gate) {
 
 at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
   at::Tensor h = at::empty_like(dh);
+  RECORD_FUNCTION("ddprun::swiglu_backward", std::vector<c10::IValue>({dh, up_gate, h}));
   with_dtype(dh, [&](auto zero) {
     using T = decltype(zero);
     for_rows(dh.size(0), dh.size(1), [&](std::int64_t begin, std::int64_t end) {
@@ -153,6 +161,7 @@ at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
 
 at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
   at::Tensor sum = at::empty_like(stream);
+  RECORD_FUNCTION("ddprun::add", std::vector<c10::IValue>({stream, branch, sum}));
   with_dtype(branch, [&](auto zero) {
     using T = decltype(zero);
     at::parallel_for(0, sum.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -166,6 +175,7 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
   float* const gradient = gradient_to_add_to(table);
   if (dx.is_meta()) return;
+  RECORD_FUNCTION("ddprun::embedding_backward", std::vector<c10::IValue>({dx, ids}));
   // Threads share the columns, because rows of one id would collide.
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / dx.size(0));
   at::parallel_for(0, dx.size(1), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -178,6 +188,7 @@ double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
                      bool with_gradient) {
   const std::int64_t rows = logits.size(0);
   std::vector<double> sums(parts_of(rows));
+  RECORD_FUNCTION("ddprun::cross_entropy", std::vector<c10::IValue>({logits, targets}));
   with_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
     for_parts(rows, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {

@@ -24,9 +24,9 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dt
 at::Tensor rms_norm_backward(const at::Tensor& dy, const Normed& normed, const at::Tensor& dsum,
                              const ParameterSlot& weight);
 
-/// RoPE in place on columns [begin, end) of x (rows, columns).
-void rope(at::Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t head_dim,
-          std::int64_t time, const at::Tensor& rotations, bool inverse);
+/// RoPE in place on x (rows, heads * head_dim).
+void rope(const at::Tensor& x, std::int64_t head_dim, std::int64_t time,
+          const at::Tensor& rotations, bool inverse);
 
 /// up_gate: (rows, 2 * width) -> (rows, width).
 at::Tensor swiglu(const at::Tensor& up_gate);

@@ -2,6 +2,9 @@
 #include "ddprun/model/matmul.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+
+#include <vector>
 
 #include "ddprun/kernels/product/product.h"
 
@@ -39,6 +42,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({x, weight, out}));
   with_dtype(x, [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(x), operand<T>(weight).transposed(), false, result<T>(out));
@@ -52,6 +56,7 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
 }
 
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, weight, out}));
   with_dtype(dy, [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(dy), operand<T>(weight), false, result<T>(out));
@@ -59,6 +64,7 @@ void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tens
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
+  RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, x, out}));
   with_dtype(x, [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(dy).transposed(), operand<T>(x), add, result<float>(out));
@@ -68,6 +74,7 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
   const auto rounded = [&](at::Tensor& out) {
     if (x.is_meta()) return;
+    RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, x, out}));
     kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
                      result<at::BFloat16>(out));
   };

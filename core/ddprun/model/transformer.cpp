@@ -241,7 +241,7 @@ at::Tensor Transformer::logits(const at::Tensor& ids) const {
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
   const at::Tensor embedded = run_unit_(0, [&] {
-    const MemoryLabel unit("token_embeddings", -1);
+    const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
     return embed(ids);
   });
   const at::Tensor x = through_blocks(embedded, reference_layers());
@@ -267,7 +267,7 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
                            .norm_eps = static_cast<float>(config_.norm_eps),
                            .rotations = at::view_as_real(rotations_.squeeze(1))};
   const at::Tensor embedded = run_unit_(0, [&] {
-    const MemoryLabel unit("token_embeddings", -1);
+    const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
     return fused::embedding(token_embeddings_, ids.flatten());
   });
   const Layers layers = {.attention =

@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/kernels/rows/optimizer.h"
+#include "ddprun/memory/memory_label.h"
 #include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/optim/flat_parts.h"
@@ -64,8 +66,11 @@ void for_each_piece_of(FlatBuffers& buffers, Moments& moments, Range range, cons
     if (gradients.is_meta()) return;  // the moments are there, which is all that is asked
     for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
     const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
-    auto* const parameter = buffers.parameters(part).data_ptr<typename Types::Parameter>();
+    const at::Tensor parameters = buffers.parameters(part);
+    auto* const parameter = parameters.data_ptr<typename Types::Parameter>();
     const at::Tensor copies = buffers.compute_copy(part);
+    RECORD_FUNCTION("ddprun::update", std::vector<c10::IValue>(
+                                          {gradients, parameters, copies, arrays[0], arrays[1]}));
     auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
     at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
@@ -221,6 +226,7 @@ void Optimizer::update(Range range) {
 }
 
 void Optimizer::update_by_groups(Range range) {
+  const MemoryLabel label("optimizer");
   for (const GroupedRange& group : groups_) {
     const Range part = shared(group.range, range);
     if (part.size() > 0) update_range(part, group.settings);
@@ -280,6 +286,7 @@ double square_sum(const at::Tensor& flat) {
   if (flat.is_meta()) return 0;
   const std::int64_t count = flat.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
+  RECORD_FUNCTION("ddprun::square_sum", std::vector<c10::IValue>({flat}));
   const auto add = [&](const auto* values) {
     at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ddprun/result/step_timeline.h"
+#include "ddprun/profile/step_timeline.h"
 
 namespace ddprun {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/result/step_timeline.h"
+#include "ddprun/profile/step_timeline.h"
 
 namespace ddprun {
 

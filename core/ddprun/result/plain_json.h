@@ -40,5 +40,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, step, begin_ns, phases, units, 
                                    collectives)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors_bytes, categories, unexplained_bytes,
                                    resident_bytes, saved, saved_again, tokens)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperatorRow, phase, unit, part, name, dtype, calls, ns, flops,
+                                   bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Roofline, product_flops, copy_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperatorTable, step_ns, rows, roofline)
 
 }  // namespace ddprun

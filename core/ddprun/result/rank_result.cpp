@@ -107,6 +107,7 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
   result.memory_phases = phases_from_json(in.at("memory_phases"));
   read_device(in, result);
   if (in.contains("memory_peak")) in.at("memory_peak").get_to(result.memory_peak);
+  if (in.contains("operators")) in.at("operators").get_to(result.operators);
   return result;
 }
 
@@ -119,6 +120,7 @@ json to_json(const RankResult& result) {
   for_plain_fields(result, [&out](const char* key, const auto& field) { out[key] = field; });
   add_device(out, result);
   if (result.memory_peak.recorded()) out["memory_peak"] = result.memory_peak;
+  if (result.operators.recorded()) out["operators"] = result.operators;
   return out;
 }
 

@@ -11,9 +11,10 @@
 #include "ddprun/comm/group/link_waits.h"
 #include "ddprun/device/device.h"
 #include "ddprun/measure/host_load.h"
+#include "ddprun/profile/operator_table.h"
+#include "ddprun/profile/step_timeline.h"
 #include "ddprun/result/check.h"
 #include "ddprun/result/sample.h"
-#include "ddprun/result/step_timeline.h"
 
 namespace ddprun {
 
@@ -91,6 +92,8 @@ struct RankResult {
   std::vector<PhaseMemory> memory_phases = {};
   /// Of profile.memory; not recorded on other ranks than 0.
   PeakMemory memory_peak = {};
+  /// Of profile.operators; not recorded on other ranks than 0.
+  OperatorTable operators = {};
   /// The memory snapshot's file in the result folder; empty if none was asked for.
   std::string memory_snapshot = {};
 };

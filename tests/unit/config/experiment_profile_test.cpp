@@ -29,26 +29,38 @@ std::string error(const std::vector<std::string>& overrides,
   return {};
 }
 
-TEST(ExperimentProfile, MemoryIsRecordedOnTheCpuAndBehindTheFirstStep) {
-  EXPECT_EQ(error({}, "memory"), "");
-  EXPECT_EQ(error({"world.device=cuda"}, "memory"),
-            "profile.memory records memory of the CPU alone\n"
-            "  where: run.yaml:6:11\n"
-            "  got: world.device cuda\n"
-            "  expected: world.device cpu\n"
-            "  hint: on a GPU profile.memory_snapshot writes the allocator's history");
-  for (const std::string steps : {"0", "1"}) {
-    EXPECT_EQ(error({"train.warmup_steps=" + steps}, "memory"),
-              "profile.memory records a warm-up step behind the first, which makes the optimizer's "
-              "moments\n"
+TEST(ExperimentProfile, AStepIsRecordedOnTheCpuAndBehindTheFirst) {
+  for (const std::string profile : {"memory", "operators"}) {
+    EXPECT_EQ(error({}, profile), "");
+    EXPECT_EQ(error({"world.device=cuda"}, profile),
+              "what a step allocates and calls is recorded on the CPU alone\n"
               "  where: run.yaml:6:11\n"
-              "  got: train.warmup_steps " +
-                  steps +
-                  "\n"
-                  "  expected: at least 2\n"
-                  "  hint: raise train.warmup_steps, or remove the option");
+              "  got: world.device cuda\n"
+              "  expected: world.device cpu\n"
+              "  hint: on a GPU profile.memory_snapshot writes the allocator's history, and Nsight "
+              "Systems shows the kernels");
+    for (const std::string steps : {"0", "1"}) {
+      EXPECT_EQ(error({"train.warmup_steps=" + steps}, profile),
+                "a warm-up step behind the first is recorded, as the first makes the optimizer's "
+                "moments\n"
+                "  where: run.yaml:6:11\n"
+                "  got: train.warmup_steps " +
+                    steps +
+                    "\n"
+                    "  expected: at least 2\n"
+                    "  hint: raise train.warmup_steps, or remove the option");
+    }
+    EXPECT_EQ(error({"train.warmup_steps=2"}, profile), "");
   }
-  EXPECT_EQ(error({"train.warmup_steps=2"}, "memory"), "");
+}
+
+TEST(ExperimentProfile, OneRecordAtATime) {
+  EXPECT_EQ(error({"profile.operators=true"}, "memory"),
+            "operators would be timed in the step that the record of its memory slows down\n"
+            "  where: --set profile.operators=true\n"
+            "  got: profile.memory and profile.operators\n"
+            "  expected: one of them\n"
+            "  hint: run the experiment once with each");
 }
 
 TEST(ExperimentProfile, ATimelineHasMeasuredStepsAlone) {

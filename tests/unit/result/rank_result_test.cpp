@@ -78,6 +78,9 @@ RankResult example() {
                         .saved = {{"w1w3", 5}},
                         .saved_again = {{"qkv", 6}},
                         .tokens = 32};
+  result.operators = {.step_ns = 9,
+                      .rows = {{.phase = "forward", .name = "aten::mm", .calls = 2, .ns = 9}},
+                      .roofline = {.product_flops = {{"float32", 1e12}}, .copy_bytes = 1e10}};
   return result;
 }
 
@@ -107,6 +110,8 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.rank, 3);
   EXPECT_EQ(after.memory_peak.saved, before.memory_peak.saved);
   EXPECT_FALSE(to_json(RankResult{}).contains("memory_peak"));
+  EXPECT_EQ(after.operators.rows.at(0).name, "aten::mm");
+  EXPECT_FALSE(to_json(RankResult{}).contains("operators"));
   ASSERT_EQ(after.samples.size(), 2u);
   EXPECT_TRUE(after.samples[0].warmup);
   const Training& q = training();

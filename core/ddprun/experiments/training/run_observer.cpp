@@ -1,9 +1,13 @@
-// Memory by phase and by what it is, and the memory snapshot.
+// Memory by phase and by what it is, the memory snapshot, and operators.
 #include "ddprun/experiments/training/run_observer.h"
+
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 
 #include "ddprun/device/memory_history.h"
+#include "ddprun/device/product_speed.h"
+#include "ddprun/measure/speed.h"
 #include "ddprun/profile/memory_files.h"
 
 namespace ddprun {
@@ -25,6 +29,14 @@ PeakMemory peak_of(const MemoryAccount& account, std::int64_t tokens) {
   }
   out.saved = account.saved(kFirstBlock);
   out.saved_again = account.saved(kFirstBlock, /*again=*/true);
+  return out;
+}
+
+Roofline roofline_of(Device& device) {
+  Roofline out = {.copy_bytes = copy_bytes_per_second(at::get_num_threads())};
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    out.product_flops[std::string(c10::getDtypeNames(dtype).first)] = product_flops(device, dtype);
+  }
   return out;
 }
 
@@ -76,6 +88,7 @@ RunObserver::RunObserver(const ProfileConfig& config, Device& device,
                          std::optional<std::int64_t> step, std::filesystem::path folder)
     : step_(step), folder_(std::move(folder)), memory_(std::make_unique<Memory>(device)) {
   if (!step_) return;
+  if (config.operators && !folder_.empty()) roofline_ = roofline_of(device);
   counting_ = device.count_memory();
   to_memory_.emplace(*memory_);
   if (config.memory_snapshot && !folder_.empty()) {
@@ -88,6 +101,7 @@ RunObserver::RunObserver(const ProfileConfig& config, Device& device,
 RunObserver::~RunObserver() { end(); }
 
 void RunObserver::end() {
+  operators_.reset();
   recorder_.reset();
   to_history_.reset();
   to_memory_.reset();
@@ -97,11 +111,18 @@ void RunObserver::end() {
 
 void RunObserver::before_step(std::int64_t index) {
   memory_->watch_step(index == step_);
-  if (recorder_ && index == step_) recorder_->begin_step();
+  if (index != step_) return;
+  if (recorder_) recorder_->begin_step();
+  if (roofline_) operators_.emplace();
 }
 
 void RunObserver::after_step(std::int64_t index) {
   if (index != step_) return;
+  if (operators_) {
+    table_ = operators_->table();
+    table_.roofline = *roofline_;
+    write_profile(folder_ / kOperatorFile, operators_csv(table_));
+  }
   if (recorder_) {
     account_.emplace(recorder_->end_step());
     write_memory_files(folder_, *account_);
@@ -116,6 +137,7 @@ void RunObserver::after_step(std::int64_t index) {
 void RunObserver::add_to(RankResult& result, std::int64_t tokens) const {
   result.memory_phases = memory_->phases();
   result.memory_snapshot = snapshot_;
+  result.operators = table_;
   if (account_) result.memory_peak = peak_of(*account_, tokens);
 }
 

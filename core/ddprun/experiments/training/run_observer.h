@@ -1,5 +1,5 @@
-// Observes a rank's set-up and one warm-up step: memory by phase, what the memory is, and the
-// allocator's history. It never observes measured steps, because it would disturb them.
+// Observes a rank's set-up and one warm-up step: memory by phase, what the memory is, the
+// allocator's history, operators. It never observes measured steps, because it would disturb them.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +11,7 @@
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/profile/memory_recorder.h"
+#include "ddprun/profile/operator_trace.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {
@@ -45,7 +46,10 @@ class RunObserver {
   std::optional<PhaseSubscription> to_memory_, to_history_;
   std::optional<MemoryRecorder> recorder_;
   std::optional<MemoryAccount> account_;  // once its files are written
-  std::string snapshot_;                  // its file, once it is written
+  std::optional<Roofline> roofline_;      // if operators are recorded
+  std::optional<OperatorTrace> operators_;
+  OperatorTable table_;
+  std::string snapshot_;  // its file, once it is written
 };
 
 }  // namespace ddprun

@@ -232,24 +232,35 @@ void check_recompute(const Experiment& e, const TrainingConfig& c) {
 }
 
 // Moments are made in the first step, so the one that is recorded is not it.
-void check_memory_profile(const Experiment& e, const TrainingConfig& c) {
-  if (!c.profile.memory) return;
-  const std::string where = origin_of(e.document, "profile.memory");
+void check_recorded_step(const Experiment& e, const TrainingConfig& c, const std::string& key) {
+  const std::string where = origin_of(e.document, key);
   if (e.world.device != DeviceKind::cpu) {
-    throw ConfigError({.what = "profile.memory records memory of the CPU alone",
+    throw ConfigError({.what = "what a step allocates and calls is recorded on the CPU alone",
                        .where = where,
                        .got = said("world.device", name_of(e.world.device)),
                        .expected = "world.device cpu",
-                       .hint = "on a GPU profile.memory_snapshot writes the allocator's history"});
+                       .hint = "on a GPU profile.memory_snapshot writes the allocator's history, "
+                               "and Nsight Systems shows the kernels"});
   }
   if (c.train.warmup_steps < 2) {
-    throw ConfigError({.what = "profile.memory records a warm-up step behind the first, which "
-                               "makes the optimizer's moments",
+    throw ConfigError({.what = "a warm-up step behind the first is recorded, as the first makes "
+                               "the optimizer's moments",
                        .where = where,
                        .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
                        .expected = "at least 2",
                        .hint = "raise train.warmup_steps, or remove the option"});
   }
+}
+
+void check_recorders(const Experiment& e, const TrainingConfig& c) {
+  if (c.profile.memory) check_recorded_step(e, c, "profile.memory");
+  if (c.profile.operators) check_recorded_step(e, c, "profile.operators");
+  if (!c.profile.memory || !c.profile.operators) return;
+  refuse(e, "profile.operators",
+         {.what = "operators would be timed in the step that the record of its memory slows down",
+          .got = "profile.memory and profile.operators",
+          .expected = "one of them",
+          .hint = "run the experiment once with each"});
 }
 
 // What would be asked for and not written.
@@ -331,7 +342,7 @@ void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
 void Training::check(const Experiment& experiment) const {
   for (const auto check : {check_model, check_recompute, check_data, check_eval, check_update,
                            check_optimizer, check_forward_alone, check_batch, check_schedule,
-                           check_kernels, check_memory_profile, check_profile, check_execution}) {
+                           check_kernels, check_recorders, check_profile, check_execution}) {
     check(experiment, training(experiment));
   }
 }

@@ -55,6 +55,10 @@ void declare_options(Options& o, ProfileConfig& c) {
   o.option("memory", &c.memory,
            "record what rank 0's memory is in the last warm-up step, on the CPU: each allocation "
            "with its phase, unit and operation, categories that add up, a picture");
+  o.option(
+      "operators", &c.operators,
+      "record what rank 0 calls on the CPU in the last warm-up step: each operator and kernel "
+      "with its phase, part of the model, calls, own time, FLOPs, bytes, share of the roofline");
   o.option("memory_snapshot", &c.memory_snapshot,
            "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
            "pickle for pytorch.org/memory_viz");

@@ -53,6 +53,7 @@ struct ExecutionConfig {
 struct ProfileConfig {
   std::int64_t steps = 1;        ///< the last measured ones, of which the timeline is
   bool memory = false;           ///< of rank 0's CPU, in the last warm-up step
+  bool operators = false;        ///< that rank 0 calls on the CPU, in the last warm-up step
   bool memory_snapshot = false;  ///< of rank 0's GPU, from set-up to the last warm-up step
 };
 

@@ -129,7 +129,7 @@ class TrainingKind final : public Training {
 
   bool ranks_write(const Experiment& experiment) const override {
     const ProfileConfig& profile = training(experiment).profile;
-    return profile.memory || profile.memory_snapshot;
+    return profile.memory || profile.operators || profile.memory_snapshot;
   }
 
   void check_verify(const Experiment& experiment, bool parameter_bound) const override {

@@ -3,9 +3,11 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 #include "ddprun/kernels/attention/flash_attention.h"
 #include "ddprun/kernels/product/product_path.h"
@@ -75,6 +77,8 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
   const at::Tensor out = empty_heads(shape, shape.queries, q.options());
   const at::Tensor log_sum_exp =
       at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
+  RECORD_FUNCTION("ddprun::flash_attention",
+                  std::vector<c10::IValue>({q_in, k_in, v_in, out, log_sum_exp, causal}));
   with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_forward<S, decltype(multiplied)>(
@@ -97,6 +101,9 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor dq = empty_heads(shape, shape.queries, q.options());
   const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
   const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
+  RECORD_FUNCTION("ddprun::flash_attention_backward",
+                  std::vector<c10::IValue>(
+                      {dout_in, q_in, k_in, v_in, out, forward.log_sum_exp, dq, dk, dv, causal}));
   const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
   with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);

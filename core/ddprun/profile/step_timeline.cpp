@@ -1,5 +1,5 @@
 // Lanes of collectives, and waits cut to what the ranks have in common.
-#include "ddprun/result/step_timeline.h"
+#include "ddprun/profile/step_timeline.h"
 
 #include <algorithm>
 #include <limits>

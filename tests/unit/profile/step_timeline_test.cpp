@@ -1,5 +1,5 @@
 // Lanes of collectives, and which part of the ranks' waiting is exposed.
-#include "ddprun/result/step_timeline.h"
+#include "ddprun/profile/step_timeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

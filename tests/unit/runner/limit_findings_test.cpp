@@ -1,0 +1,83 @@
+// Sentences of what limits a row, against numbers that were made up for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/sentences.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// A row that exposes 10 ms a step, of which the link takes `link_ms`, and `earliest_ms` however
+/// early it is asked.
+std::vector<Row> exposing(double link_ms, double earliest_ms) {
+  std::vector<Row> rows = runs_of("strategy=naive", {100});
+  rows[0].ranks[0].link = {{CollectiveKind::all_reduce, 2, 40, 1.5}};
+  set_all(rows[0], training().link_ms, link_ms);
+  set_all(rows[0], training().link_earliest_ms, earliest_ms);
+  set_all(rows[0], training().link_latency_ms, 2);
+  return rows;
+}
+
+TEST(LimitFindings, ExposedCommunicationIsPartedByWhatLimitsIt) {
+  EXPECT_THAT(
+      sentences(exposing(7, 0)),
+      ElementsAre("of 10.0 ms that naive exposes, 7.0 are asked for when backward is over; "
+                  "3.0 are beyond what the link takes by itself (link: 1.50 GB/s and 40 µs a "
+                  "call, 2.0 ms are latency)"));
+  EXPECT_THAT(sentences(exposing(20, 9.9)).front(),
+              AllOf(HasSubstr("9.9 are more than the link carries while ranks compute"),
+                    Not(HasSubstr(";"))))
+      << "what is below a twentieth is not told, and no part is more than all";
+  const auto value = findings_of(TableLines(exposing(7, 0))).front().value;
+  EXPECT_EQ(value["limit"], "late");
+  EXPECT_EQ(value["late_ms"], 7);
+  EXPECT_EQ(value["contention_ms"], 3);
+  EXPECT_EQ(value["link_ms"], 0);
+}
+
+TEST(LimitFindings, WhatOverlapsNamesItsLastCollective) {
+  std::vector<Row> rows = exposing(7, 0);
+  set_all(rows[0], training().overlapped_ms, 4);
+  rows[0].ranks[0].timeline.resize(1);
+  rows[0].ranks[0].timeline[0].collectives = {
+      {.label = "head", .enqueue_ns = 5, .wait_begin_ns = 9},
+      {.label = "embedding", .enqueue_ns = 8, .wait_begin_ns = 9}};
+  EXPECT_THAT(sentences(rows).front(), HasSubstr("7.0 come too late to be hidden, embedding last"));
+}
+
+TEST(LimitFindings, LittleExposedCommunicationLimitsNothing) {
+  std::vector<Row> rows = exposing(7, 0);
+  set_all(rows[0], training().exposed_ms, 1.9);
+  EXPECT_THAT(sentences(rows), IsEmpty()) << "below 2 % of the step";
+}
+
+TEST(LimitFindings, ASlowRankIsNamedWithItsPhase) {
+  std::vector<Row> rows = runs_of("strategy=naive", {100});
+  for (RankResult& rank : rows[0].ranks) {
+    rank.samples.resize(1, rank.samples.back());
+    rank.samples.resize(21, rank.samples.back());
+    for (std::size_t i = 1; i < rank.samples.size(); ++i) {
+      Sample& sample = rank.samples[i];
+      sample.step = static_cast<std::int64_t>(i);
+      sample.warmup = false;
+      sample[training().forward_ms] = 20;
+      sample[training().backward_ms] = rank.rank == 1 && i > 5 ? 46 : 40;
+      sample[training().optimizer_ms] = 5;
+    }
+  }
+  EXPECT_THAT(
+      sentences(rows),
+      ElementsAre("rank 1 of naive was slow in 15 of 20 steps (since measured step 6), most "
+                  "of it in backward: the others wait for it, 4.5 ms a step"));
+  set_all(rows[0], training().collectives, 0);
+  EXPECT_THAT(sentences(rows), IsEmpty()) << "nobody waits";
+}
+
+}  // namespace
+}  // namespace ddprun::test
