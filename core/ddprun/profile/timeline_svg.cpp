@@ -202,22 +202,33 @@ class TimelinePicture {
     }
   }
 
+  Box widest_of(const std::vector<Interval>& intervals) const {
+    Box widest;
+    for (const auto& [begin, end] : intervals) {
+      const Box box = bar(begin, end, kPhase);
+      if (box.width > widest.width) widest = box;
+    }
+    return widest;
+  }
+
+  /// A name stands where nothing covers its phase.
   void add_phases(const StepTimeline& rank, const Waits& waits) {
+    std::vector<Interval> all = waits.exposed;
+    all.insert(all.end(), waits.skew.begin(), waits.skew.end());
     for (const auto& [name, begin_ns, end_ns] : rank.phases) {
       const auto colour = kPhaseColours.find(name);
       if (colour == kPhaseColours.end()) continue;  // of synchronize the waits are drawn
-      const Box box = bar(begin_ns, end_ns, kPhase);
-      svg_.box(box, colour->second, fmt::format("{}, {}", name, in_ms(end_ns - begin_ns)));
-      write_in(box, {name}, name == "backward" ? "pale" : "on");
+      svg_.box(bar(begin_ns, end_ns, kPhase), colour->second,
+               fmt::format("{}, {}", name, in_ms(end_ns - begin_ns)));
+      write_in(widest_of(without({{begin_ns, end_ns}}, all)), {name},
+               name == "backward" ? "pale" : "on");
     }
-    add_waits(waits);
+    add_waits(waits, all);
   }
 
   /// Red with pink upon it where that is wide enough to be seen: each of many collectives may have
   /// a little skew. The number stands where red is widest.
-  void add_waits(const Waits& waits) {
-    std::vector<Interval> all = waits.exposed;
-    all.insert(all.end(), waits.skew.begin(), waits.skew.end());
+  void add_waits(const Waits& waits, const std::vector<Interval>& all) {
     for (const auto& [begin, end] : union_of(all)) {
       const Box box = bar(begin, end, kPhase);
       if (box.width < kThinnest) continue;
@@ -230,13 +241,8 @@ class TimelinePicture {
       svg_.box(box, kSkew, fmt::format("skew {}", in_ms(end - begin)));
       if (box.width > kBar) pink.push_back({begin, end});
     }
-    Box widest;
-    for (const auto& [begin, end] : without(std::move(all), std::move(pink))) {
-      const Box box = bar(begin, end, kPhase);
-      if (box.width > widest.width) widest = box;
-    }
     const std::string ms = in_ms(union_length(waits.exposed));
-    write_in(widest, {"exposed " + ms, ms}, "on");
+    write_in(widest_of(without(all, std::move(pink))), {"exposed " + ms, ms}, "on");
   }
 
   void add_units(const StepTimeline& rank) {

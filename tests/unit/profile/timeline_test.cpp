@@ -150,6 +150,15 @@ TEST(TimelinePicture, HasBarsWhereTheCollectivesAre) {
   EXPECT_THAT(svg, HasSubstr("M434.0 ")) << "the first gradient is ready at 4 ms";
 }
 
+TEST(TimelinePicture, NamesAPhaseWhereNothingCoversIt) {
+  StepTimeline step = step_with({collective("gather", 1, 2)});
+  step.collectives[0].wait_begin_ns = 1 * kMs;
+  step.collectives[0].wait_end_ns = 2 * kMs;
+  EXPECT_THAT(all_of(picture_of({row_with("fsdp", {step})}),
+                     "<text x=\"([0-9.]+)\"[^>]*class=\"in on\">forward<"),
+              ElementsAre("229"));
+}
+
 TEST(TimelinePicture, SaysTheSameInTheSameOrder) {
   const std::vector<Row> rows = {
       row_with("naive", {step_with({collective("late", 9, 10)}), step_with({})})};
