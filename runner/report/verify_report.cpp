@@ -117,16 +117,22 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
   const json& parameters = judged.at("parameters");
   const bool sgd = !parameters.empty() && parameters[0].contains("parameter");
   TextTable table;
-  table.columns = {{"parameter", false}, {"gradient"}, {"update"}};
-  if (sgd) table.columns.push_back({"parameter max"});
+  table.columns = {{"parameter", false}};
+  std::vector<const char*> keys = {"gradient", "update"};
+  if (sgd) keys.push_back("parameter");
+  for (const char* key : keys) {
+    table.columns.push_back({std::string(key) + " max"});
+    table.columns.push_back({"mean", true, 1});
+  }
   table.columns.push_back({"", false});
   for (const json& each : parameters) {
-    const auto cell = [&each](const char* key) -> TextTable::Cell {
-      return {fmt::format("{:.3g}", number(each.at(key).at("value")))};
-    };
     const bool passed = each.at("passed");
-    TextTable::Line line{{{each.at("gradient").at("parameter")}, cell("gradient"), cell("update")}};
-    if (sgd) line.cells.push_back(cell("parameter"));
+    TextTable::Line line{{{each.at("gradient").at("parameter")}}};
+    for (const char* key : keys) {
+      for (const char* of : {"value", "mean"}) {
+        line.cells.push_back({fmt::format("{:.3g}", number(each.at(key).at(of)))});
+      }
+    }
     line.cells.push_back({passed ? "✓" : "✗", passed ? Colour::green : Colour::red});
     table.lines.push_back(std::move(line));
   }

@@ -28,6 +28,11 @@ TEST(Verify, ComparesWithOneProcess) {
   EXPECT_NEAR(row.at("steps")[3].at("loss").get<double>(),
               row.at("steps")[3].at("loss_one_process").get<double>(), 1e-4);
   EXPECT_EQ(row.at("parameters")[0].at("update").at("value"), 0.0) << "equal bit by bit";
+  for (const json& parameter : row.at("parameters")) {
+    const json& gradient = parameter.at("gradient");
+    EXPECT_LE(gradient.at("mean"), gradient.at("value")) << parameter;
+    EXPECT_EQ(gradient.at("mean") > 0, gradient.at("value") > 0) << parameter;
+  }
   const CommandResult strict = run_ddprun(folder, {"verify", "one.yaml", "--bound", "-1"});
   EXPECT_EQ(strict.status, 1);
   EXPECT_THAT(strict.out, HasSubstr("FAILED"));

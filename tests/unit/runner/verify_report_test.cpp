@@ -13,7 +13,9 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 json differences(double gradient, double update, double parameter) {
-  const auto largest = [](double value) { return json{{"value", value}, {"parameter", "head"}}; };
+  const auto largest = [](double value) {
+    return json{{"value", value}, {"mean", value / 4}, {"parameter", "head"}};
+  };
   return {{"gradient", largest(gradient)},
           {"update", largest(update)},
           {"parameter", largest(parameter)}};
@@ -38,7 +40,9 @@ TEST(VerifyReport, PassesWithinTheBounds) {
   const json judged = judge(found(4.00001, 1e-6, 0, 1e-3), {});
   EXPECT_TRUE(judged.at("passed")) << judged.dump();
   EXPECT_TRUE(judged.at("steps")[1].at("passed"));
-  EXPECT_THAT(verify_text(judged, {}), HasSubstr("passed: largest difference in 2 steps"));
+  EXPECT_THAT(verify_text(judged, {}),
+              testing::AllOf(HasSubstr("passed: largest difference in 2 steps"),
+                             HasSubstr("gradient max     mean"), HasSubstr("1e-06  2.5e-07")));
 }
 
 TEST(VerifyReport, NamesTheFirstStepOfEachFailure) {

@@ -52,8 +52,9 @@ at::Tensor part(const at::Tensor& flat, Range range) {
   return flat.narrow(0, range.begin, range.size()).to(at::kDouble);
 }
 
-double largest(const at::Tensor& values) {
-  return values.numel() == 0 ? 0.0 : values.max().item<double>();
+Spread spread(const at::Tensor& values) {
+  if (values.numel() == 0) return {};
+  return {values.max().item<double>(), values.mean().item<double>()};
 }
 
 /// What clipping multiplies gradients by.
@@ -99,11 +100,14 @@ void OneProcess::enter_gradients(const RunStep& step, const at::Tensor& own, Dif
   for (int index = 0; index < buffers.count(); ++index) {
     const Range range = buffers.with_padding(index);  // what stands there counts in the norm
     const at::Tensor expected = part(own, range);
-    const double off = largest((part(step.gradients, range) - expected).abs());
+    const Spread off = spread((part(step.gradients, range) - expected).abs());
+    const double size = spread(expected.abs()).largest;
     // Nothing off zeros is no difference.
-    const double difference = off == 0 ? 0 : off / largest(expected.abs());
-    out.gradient.add(difference, buffers.name(index));
-    parameters_[index].gradient.add(difference, buffers.name(index));
+    const Spread relative =
+        off.largest == 0 ? Spread() : Spread(off.largest / size, off.mean / size);
+    for (Differences* each : {&out, &parameters_[index]}) {
+      each->gradient.add(relative, buffers.name(index));
+    }
   }
 }
 
@@ -122,7 +126,7 @@ void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Diffe
     const at::Tensor off = part(step.after, range) - expected;
     const at::Tensor size = part(step.before, range).abs() + expected.abs();
     // Nothing off zero is no difference.
-    const double update = largest(at::where(off.eq(0), off, off.abs() / size));
+    const Spread update = spread(at::where(off.eq(0), off, off.abs() / size));
     // An update of SGD is linear in the gradients, so one by its own needs no second optimizer.
     const at::Tensor other =
         (part(own, range) * own_factor - part(step.gradients, range) * run_factor) *
@@ -131,7 +135,7 @@ void OneProcess::enter_updates(const RunStep& step, const at::Tensor& own, Diffe
       each->update.add(update, name);
       if (!sgd) continue;
       if (!each->parameter) each->parameter.emplace();
-      each->parameter->add(largest((off + other).abs()), name);
+      each->parameter->add(spread((off + other).abs()), name);
     }
   }
 }

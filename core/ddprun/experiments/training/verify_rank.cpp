@@ -91,7 +91,7 @@ void check_exact(const BufferContext& context, const std::string& strategy) {
 using nlohmann::json;
 
 json to_json(const Largest& largest) {
-  return {{"value", largest.value}, {"parameter", largest.parameter}};
+  return {{"value", largest.value}, {"mean", largest.mean}, {"parameter", largest.parameter}};
 }
 
 json to_json(const Differences& differences) {
@@ -116,9 +116,10 @@ json to_json(const Verification& found) {
   return out;
 }
 
-void Largest::add(double other, const std::string& name) {
-  if (!parameter.empty() && (std::isnan(value) || other <= value)) return;
-  value = other;
+void Largest::add(Spread other, const std::string& name) {
+  mean += (other.mean - mean) / ++added;
+  if (!parameter.empty() && (std::isnan(value) || other.largest <= value)) return;
+  value = other.largest;
   parameter = name;
 }
 

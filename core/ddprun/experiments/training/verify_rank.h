@@ -14,11 +14,18 @@
 
 namespace ddprun {
 
+/// The differences of a parameter's elements.
+struct Spread {
+  double largest = 0, mean = 0;
+};
+
 /// The largest of some differences, and whose it is. A NaN is largest.
 struct Largest {
   double value = 0;
   std::string parameter = {};
-  void add(double other, const std::string& name);
+  double mean = 0;  ///< of the means that were added
+  int added = 0;
+  void add(Spread other, const std::string& name);
 };
 
 /// How far a step of the run is from that of one process: over all elements of all parameters, or
