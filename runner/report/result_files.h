@@ -15,7 +15,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 11;
+inline constexpr int kResultSchemaVersion = 12;
 
 /// What all rows of a result have in common.
 struct ResultContext {

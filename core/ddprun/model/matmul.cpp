@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "ddprun/kernels/operations.h"
 #include "ddprun/kernels/product/product.h"
 
 namespace ddprun {
@@ -19,10 +20,19 @@ kernels::Matrix<T> result(const at::Tensor& matrix) {
   return {matrix.data_ptr<T>(), matrix.size(0), matrix.size(1), matrix.stride(0)};
 }
 
-/// Calls f with a value of the tensor's C++ type. On device meta there is nothing to multiply.
+/// Whether there is nothing to multiply, as on device meta. Then the operations are counted: each
+/// value takes part in as many products as there are `others`.
+bool counted(const at::Tensor& values, std::int64_t others) {
+  if (!values.is_meta()) return false;
+  kernels::dry_operations() +=
+      2 * static_cast<double>(values.numel()) * static_cast<double>(others);
+  return true;
+}
+
+/// Calls f with a value of the tensor's C++ type, unless it was counted().
 template <typename F>
-void with_dtype(const at::Tensor& tensor, const F& f) {
-  if (tensor.is_meta()) return;
+void with_dtype(const at::Tensor& tensor, std::int64_t others, const F& f) {
+  if (counted(tensor, others)) return;
   if (tensor.scalar_type() == at::kBFloat16) {
     f(at::BFloat16{});
   } else {
@@ -39,7 +49,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 void linear_product_out(const at::Tensor& x, const at::Tensor& weight, at::Tensor& out) {
-  with_dtype(x, [&](auto zero) {
+  with_dtype(x, weight.size(0), [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(x), operand<T>(weight).transposed(), false, result<T>(out));
   });
@@ -52,14 +62,14 @@ at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
 }
 
 void input_gradient_out(const at::Tensor& dy, const at::Tensor& weight, at::Tensor& out) {
-  with_dtype(dy, [&](auto zero) {
+  with_dtype(dy, weight.size(1), [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(dy), operand<T>(weight), false, result<T>(out));
   });
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Tensor& out) {
-  with_dtype(x, [&](auto zero) {
+  with_dtype(dy, x.size(1), [&](auto zero) {
     using T = decltype(zero);
     kernels::product(operand<T>(dy).transposed(), operand<T>(x), add, result<float>(out));
   });
@@ -67,7 +77,7 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
 
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
   const auto rounded = [&](at::Tensor& out) {
-    if (x.is_meta()) return;
+    if (counted(dy, x.size(1))) return;
     kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
                      result<at::BFloat16>(out));
   };

@@ -8,17 +8,28 @@
 #include <type_traits>
 
 #include "ddprun/kernels/attention/flash_attention.h"
+#include "ddprun/kernels/operations.h"
 #include "ddprun/kernels/product/product_path.h"
 
 namespace ddprun::kernels {
 
 namespace {
 
+/// Of one product over all pairs: scores, or their product with the values.
+double operations_of(const AttentionShape& shape) {
+  const auto pairs = visible_pairs(static_cast<double>(shape.queries),
+                                   static_cast<double>(shape.keys), shape.causal);
+  return 2 * pairs * static_cast<double>(shape.batch * shape.heads * shape.width);
+}
+
 /// Calls f with values of the tensor's C++ type and of the type that is multiplied. On device meta
-/// there is nothing to compute.
+/// there is nothing to compute: the operations of so many products are counted.
 template <typename F>
-void with_types(const at::Tensor& tensor, const F& f) {
-  if (tensor.is_meta()) return;
+void with_types(const at::Tensor& tensor, const AttentionShape& shape, int products, const F& f) {
+  if (tensor.is_meta()) {
+    dry_operations() += products * operations_of(shape);
+    return;
+  }
   const at::ScalarType dtype = tensor.scalar_type();
   if (dtype == at::kFloat) {
     f(float{}, float{});
@@ -75,7 +86,7 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
   const at::Tensor out = empty_heads(shape, shape.queries, q.options());
   const at::Tensor log_sum_exp =
       at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
-  with_types(q, [&](auto stored, auto multiplied) {
+  with_types(q, shape, 2, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_forward<S, decltype(multiplied)>(
         shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)}, heads_of<S>(out),
@@ -98,7 +109,7 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
   const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
   const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
-  with_types(q, [&](auto stored, auto multiplied) {
+  with_types(q, shape, 5, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_backward<S, decltype(multiplied)>(
         shape, {heads_of<const S>(q), heads_of<const S>(k), heads_of<const S>(v)},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ddprun/base/options.h"
+#include "ddprun/kernels/operations.h"
 
 namespace ddprun {
 
@@ -20,13 +21,6 @@ struct Sizes {
 Sizes in_double(const AttentionSizes& sizes) {
   return {static_cast<double>(sizes.batch * sizes.heads), static_cast<double>(sizes.queries),
           static_cast<double>(sizes.keys), static_cast<double>(sizes.head_dim)};
-}
-
-/// Of one head.
-double visible_pairs(const Sizes& sizes, bool causal) {
-  if (!causal) return sizes.queries * sizes.keys;
-  const double square = std::min(sizes.queries, sizes.keys);
-  return square * square / 2 + (sizes.queries - square) * sizes.keys;
 }
 
 }  // namespace
@@ -64,7 +58,9 @@ void declare_options(Options& o, AttentionConfig& c) {
 double attention_flops(const AttentionConfig& config) {
   constexpr double kBackward = 2.5;  // five products where forward has two
   const Sizes sizes = in_double(config.sizes());
-  const double forward = 4 * sizes.heads * visible_pairs(sizes, config.causal) * sizes.head_dim;
+  const double forward = 4 * sizes.heads *
+                         kernels::visible_pairs(sizes.queries, sizes.keys, config.causal) *
+                         sizes.head_dim;
   return config.backward() ? forward * (1 + kBackward) : forward;
 }
 

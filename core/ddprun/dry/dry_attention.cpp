@@ -1,9 +1,10 @@
 // A node of autograd that keeps as many bytes as the formula says.
-#include "ddprun/experiments/training/dry_attention.h"
+#include "ddprun/dry/dry_attention.h"
 
 #include <ATen/ops/empty.h>
 
 #include "ddprun/base/error.h"
+#include "ddprun/kernels/operations.h"
 #include "ddprun/plugin/called.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
@@ -24,6 +25,7 @@ at::Tensor output_like(const at::Tensor& q) {
 
 struct DryAttentionNode final : KernelNode {
   double backward_bytes = 0;
+  double product = 0;  // operations of one over all pairs
 
   std::string name() const override { return "DryAttentionBackward"; }
   bool backward_overwrites() const override { return false; }
@@ -32,9 +34,17 @@ struct DryAttentionNode final : KernelNode {
   variable_list backward(variable_list&&) override {
     const auto [q, k, v, kept, out] = saved<5>();
     const at::Tensor scratch = bytes_like(q, backward_bytes);
+    kernels::dry_operations() += 5 * product;  // scores are computed again
     return {output_like(q), output_like(k), output_like(v)};
   }
 };
+
+/// Operations of scores, or of their product with the values.
+double product_of(const AttentionSizes& sizes) {
+  const double pairs = kernels::visible_pairs(static_cast<double>(sizes.queries),
+                                              static_cast<double>(sizes.keys), sizes.causal);
+  return 2 * pairs * static_cast<double>(sizes.batch * sizes.heads * sizes.head_dim);
+}
 
 }  // namespace
 
@@ -62,9 +72,11 @@ at::Tensor DryAttention::forward(const at::Tensor& q, const at::Tensor& k, const
     out = output_like(q);
     const at::Tensor scratch = bytes_like(q, memory->forward - memory->saved);
     kept = bytes_like(q, memory->saved);
+    kernels::dry_operations() += 2 * product_of(sizes);
   }
   if (node) {
     node->backward_bytes = memory->backward;
+    node->product = product_of(sizes);
     torch::autograd::set_history(out, node);
     node->save({q, k, v, kept}, {out});
   }
