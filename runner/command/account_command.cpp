@@ -1,9 +1,16 @@
-// `ddprun account`: what each row would hold and send on so many ranks, without running any.
+// `ddprun account`: what each row would hold and send on so many ranks, and how long it would take,
+// without running any.
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "ddprun/base/error.h"
+#include "ddprun/device/device.h"
+#include "ddprun/device/product_speed.h"
+#include "ddprun/measure/environment.h"
 #include "runner/command/account_options.h"
 #include "runner/command/commands.h"
 #include "runner/launch/plan.h"
@@ -14,6 +21,59 @@ namespace ddprun {
 
 namespace {
 
+/// The keys that make this run of its file: those that the sweep or --ranks set.
+std::string yaml_of(const PlannedRun& run, bool with_ranks) {
+  ConfigNode out;
+  const auto take = [&](const std::string& path) {
+    if (const ConfigNode* value = at_path(run.experiment.document, path)) {
+      set_path(out, path, *value);
+    }
+  };
+  for (const auto& [path, value] : run.experiment.point) take(path);
+  if (with_ranks) take("world.size");
+  return out.map.empty() ? std::string() : to_yaml(out);
+}
+
+/// What this machine gives to the products of a rank, measured once for each format and number of
+/// threads.
+class ProductRates {
+ public:
+  double of(const PlannedRun& run, const Account& account, const AccountOptions& options) {
+    const WorldConfig& world = run.experiment.world;
+    if (world.device != DeviceKind::cpu) {
+      throw ConfigError(
+          {.what = "how fast a GPU multiplies is not measured here",
+           .where = "the command line",
+           .got = fmt::format("world.device {}, without --tflops", name_of(world.device)),
+           .expected = "--tflops",
+           .hint = "`ddprun -v` of a run there has its TFLOP/s"});
+    }
+    const std::int64_t local = options.ranks_per_host == 0 ? account.ranks : options.ranks_per_host;
+    const auto share = std::max<std::int64_t>(1, usable_threads() / local);
+    const auto threads =
+        static_cast<int>(world.threads_per_rank > 0 ? world.threads_per_rank : share);
+    const auto [rate, unknown] = rates_.try_emplace({account.products, threads});
+    if (unknown) {
+      at::set_num_threads(threads);
+      rate->second = kStepShare * product_flops(cpu_device(), dtype_of(account.products));
+    }
+    return rate->second;
+  }
+
+ private:
+  /// Of the rate of large products, what a whole step on a CPU reaches (docs/account.md).
+  static constexpr double kStepShare = 0.5;
+
+  /// What the CPU multiplies where the format is that.
+  static c10::ScalarType dtype_of(const std::string& products) {
+    if (products == "bfloat16") return c10::kBFloat16;
+    return products == "float16" ? c10::kHalf : c10::kFloat;
+  }
+
+  std::map<std::pair<std::string, int>, double> rates_;
+};
+
+/// Without speeds.
 std::vector<AccountLine> lines_of(const PlannedFile& plan, const AccountOptions& options) {
   std::vector<AccountLine> lines;
   for (const PlannedRun& run : plan.runs) {
@@ -27,7 +87,10 @@ std::vector<AccountLine> lines_of(const PlannedFile& plan, const AccountOptions&
                          .hint = "run it: it takes what it says"});
     }
     const std::string label = run.experiment.label.empty() ? plan.name : run.experiment.label;
-    lines.push_back({label, *account, options.memory_bytes, options.link});
+    lines.push_back({.label = label,
+                     .account = *account,
+                     .memory_bytes = options.memory_bytes,
+                     .yaml = yaml_of(run, !options.ranks.empty())});
   }
   return lines;
 }
@@ -38,6 +101,7 @@ int account_command(const Request& request) {
   const AccountOptions options = read_account_options(request.account);
   PlanCache cache;
   std::vector<AccountLine> lines;
+  std::vector<PlannedRun> runs;  // of the lines
   for (const auto& file : collect_files(request.paths).files) {
     const std::vector<std::int64_t> as_written = {0};
     for (const std::int64_t ranks : options.ranks.empty() ? as_written : options.ranks) {
@@ -50,6 +114,15 @@ int account_command(const Request& request) {
         return kExitUsage;
       }
       for (AccountLine& line : lines_of(plan, options)) lines.push_back(std::move(line));
+      runs.insert(runs.end(), plan.runs.begin(), plan.runs.end());
+    }
+  }
+  // Behind all that is predicted in child processes, as this process has threads from here on.
+  ProductRates rates;
+  for (std::size_t i = 0; i < lines.size() && options.links; ++i) {
+    lines[i].speed = {options.operations_per_s.value_or(0), *options.links};
+    if (!options.operations_per_s) {
+      lines[i].speed->operations_per_s = rates.of(runs[i], lines[i].account, options);
     }
   }
   std::cout << account_output(lines, request.format, table_terminal(request.columns));

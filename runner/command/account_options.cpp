@@ -87,19 +87,45 @@ double read_memory(const std::string& text) {
                      .hint = "GB is 1e9 bytes, GiB 2^30: --memory 80GB"});
 }
 
-Link read_link(const std::string& text) {
+Link read_link(const char* option, const std::string& text) {
   const std::vector<std::string> parts = split(text, ',');
   if (parts.size() == 2) {
     const auto rate = with_unit(parts[0], rate_units());
     const auto latency = with_unit(parts[1], time_units());
     if (rate && latency) return {*rate, *latency};
   }
-  throw ConfigError({.what = "--link needs a bandwidth and a latency, each with its unit",
+  throw ConfigError(
+      {.what = fmt::format("{} needs a bandwidth and a latency, each with its unit", option),
+       .where = "the command line",
+       .got = text,
+       .expected = fmt::format("a number and one of {}; then one and one of {}",
+                               names_of(rate_units()), names_of(time_units())),
+       .hint = fmt::format("separate them by a comma: {} 200GB/s,5us", option)});
+}
+
+double read_tflops(const std::string& text) {
+  if (const auto rate = with_unit(text, {{"", 1e12}})) return *rate;
+  throw ConfigError({.what = "--tflops needs a positive number",
                      .where = "the command line",
                      .got = text,
-                     .expected = fmt::format("a number and one of {}; then one and one of {}",
-                                             names_of(rate_units()), names_of(time_units())),
-                     .hint = "separate them by a comma: --link 200GB/s,5us"});
+                     .expected = "1e12 operations a second, of a rank's matrix products",
+                     .hint = "--tflops 400, which is about what an H100 reaches in bfloat16"});
+}
+
+/// Options that mean nothing without another one.
+void check_needs(const AccountWords& words) {
+  const auto needs = [](const char* option, const std::string& text, const char* other,
+                        const std::string& needed) {
+    if (text.empty() || !needed.empty()) return;
+    throw ConfigError({.what = fmt::format("{} has no effect without {}", option, other),
+                       .where = "the command line",
+                       .got = text,
+                       .expected = other,
+                       .hint = "times are predicted where the link between ranks is known"});
+  };
+  needs("--tflops", words.tflops, "--link", words.link);
+  needs("--host-link", words.host_link, "--link", words.link);
+  needs("--host-link", words.host_link, "--hosts", words.hosts);
 }
 
 void read_hosts(const std::string& text, AccountOptions& options) {
@@ -127,7 +153,13 @@ AccountOptions read_account_options(const AccountWords& words) {
   AccountOptions options;
   if (!words.ranks.empty()) options.ranks = read_ranks(words.ranks);
   if (!words.memory.empty()) options.memory_bytes = read_memory(words.memory);
-  if (!words.link.empty()) options.link = read_link(words.link);
+  check_needs(words);
+  if (!words.link.empty()) {
+    const Link within = read_link("--link", words.link);
+    options.links = {within,
+                     words.host_link.empty() ? within : read_link("--host-link", words.host_link)};
+  }
+  if (!words.tflops.empty()) options.operations_per_s = read_tflops(words.tflops);
   if (!words.hosts.empty()) read_hosts(words.hosts, options);
   return options;
 }

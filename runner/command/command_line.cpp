@@ -160,10 +160,16 @@ void add_account_options(CLI::App& command, Request& request) {
                   "What a rank has, as in 80GB: says whether it fits")
       ->type_name("SIZE");
   command
-      .add_option(
-          "--link", request.account.link,
-          "Bandwidth and latency between ranks, as in 200GB/s,5us: how long collectives take")
+      .add_option("--link", request.account.link,
+                  "Bandwidth and latency between ranks, as in 200GB/s,5us: how long a step takes")
       ->type_name("RATE,TIME");
+  command
+      .add_option("--host-link", request.account.host_link, "The same between hosts (with --hosts)")
+      ->type_name("RATE,TIME");
+  command
+      .add_option("--tflops", request.account.tflops,
+                  "Of a rank's matrix products (with --link); else what this machine gives")
+      ->type_name("X");
   command.add_option("--hosts", request.account.hosts, "Hosts x ranks of each, as in 8x8")
       ->type_name("NxN");
   add_experiment_options(command, request);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/choice.h"
@@ -32,13 +33,6 @@ std::int64_t payload_of(const Account& account) {
   return bytes;
 }
 
-/// Bytes that are left of the memory; negative: that are missing.
-std::optional<double> left_of(const AccountLine& line) {
-  const PhaseAccount* const peak = line.account.peak();
-  if (!line.memory_bytes || peak == nullptr) return {};
-  return *line.memory_bytes - static_cast<double>(peak->at_peak.sum());
-}
-
 /// By category at the peak of the steps.
 std::vector<MemoryCategory> categories_of(const std::vector<AccountLine>& lines) {
   std::vector<MemoryCategory> out;
@@ -56,7 +50,7 @@ std::vector<MemoryCategory> categories_of(const std::vector<AccountLine>& lines)
 TextTable table_of(const std::vector<AccountLine>& lines) {
   const std::vector<MemoryCategory> categories = categories_of(lines);
   const bool memory = !lines.empty() && lines.front().memory_bytes.has_value();
-  const bool link = !lines.empty() && lines.front().link.has_value();
+  const bool times = !lines.empty() && lines.front().speed.has_value();
   TextTable table;
   table.columns = {{"experiment", false}, {"ranks"}};
   for (const MemoryCategory category : categories) {
@@ -65,7 +59,13 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
   table.columns.insert(table.columns.end(), {{"peak MB"}, {"in", false}, {"set-up MB", true, 4}});
   if (memory) table.columns.insert(table.columns.end(), {{"fits", false}, {"left MB"}});
   table.columns.insert(table.columns.end(), {{"collectives", true, 3}, {"MB/step", true, 2}});
-  if (link) table.columns.push_back({"communication ms"});
+  if (times) {
+    table.columns.insert(table.columns.end(), {{"computing ms"},
+                                               {"communication ms"},
+                                               {"exposed ms"},
+                                               {"step ms"},
+                                               {"least tokens", true, 1}});
+  }
   for (const AccountLine& each : lines) {
     const Account& account = each.account;
     TextTable::Line line{{{each.label}, {std::to_string(account.ranks)}}};
@@ -81,29 +81,68 @@ TextTable table_of(const std::vector<AccountLine>& lines) {
     add(megabytes(static_cast<double>(peak->at_peak.sum())));
     add(peak->phase);
     add(megabytes(static_cast<double>(account.phases.front().at_peak.sum())));
-    if (const auto left = left_of(each)) {
+    if (const auto left = each.left_bytes()) {
       add(*left >= 0 ? "yes" : "no");
       add(megabytes(*left));
     }
     add(std::to_string(collectives_of(account)));
     add(megabytes(static_cast<double>(payload_of(account))));
-    if (each.link) add(fmt::format("{:.3f}", communication_ms(account, *each.link)));
+    if (const auto time = each.time()) {
+      for (const double seconds :
+           {time->computing_s, time->communication_s, time->exposed_s, time->step_s()}) {
+        add(fmt::format("{:.3f}", seconds * 1e3));
+      }
+      add(fmt::format("{:.0f}", std::ceil(each.least_tokens())));
+    }
     table.lines.push_back(std::move(line));
   }
   return table;
 }
 
-json json_of(const AccountLine& line) {
+json json_of(const AccountLine& line, bool is_fastest) {
   json out = to_json(line.account);
   out["label"] = line.label;
   out["payload_bytes"] = payload_of(line.account);
   out["wire_bytes"] = line.account.wire_bytes();
-  if (const auto left = left_of(line)) {
+  if (const auto left = line.left_bytes()) {
     out["memory_bytes"] = *line.memory_bytes;
     out["fits"] = *left >= 0;
     out["left_bytes"] = *left;
   }
-  if (line.link) out["communication_ms"] = communication_ms(line.account, *line.link);
+  if (const auto time = line.time()) {
+    out["computing_ms"] = time->computing_s * 1e3;
+    out["communication_ms"] = time->communication_s * 1e3;
+    out["exposed_ms"] = time->exposed_s * 1e3;
+    out["step_ms"] = time->step_s() * 1e3;
+    out["tokens_per_s"] = line.tokens_per_s();
+    out["least_tokens"] = line.least_tokens();
+    out["fastest"] = is_fastest;
+  }
+  return out;
+}
+
+std::string ranks_words(int ranks) {
+  return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
+}
+
+/// Of each experiment that was asked about on several numbers of ranks: up to how many of them it
+/// is bound by computing.
+std::string bound_words(const std::vector<AccountLine>& lines) {
+  std::map<std::string, std::map<int, bool>> by_label;  // of its numbers of ranks, whether it is
+  for (const AccountLine& each : lines) {
+    const auto time = each.time();
+    if (time) by_label[each.label][each.account.ranks] = time->computing_s >= time->communication_s;
+  }
+  std::string out;
+  for (const auto& [label, bound] : by_label) {
+    if (bound.size() < 2) continue;
+    const auto most =
+        std::find_if(bound.rbegin(), bound.rend(), [](auto& each) { return each.second; });
+    out += most == bound.rend()
+               ? fmt::format("{}: communication takes longer than computing\n", label)
+               : fmt::format("{}: computing takes longer than communication on up to {}\n", label,
+                             ranks_words(most->first));
+  }
   return out;
 }
 
@@ -124,13 +163,33 @@ std::string csv_of(const std::vector<AccountLine>& lines) {
 
 }  // namespace
 
-double communication_ms(const Account& account, const Link& link) {
-  double seconds = 0;
-  for (const CollectiveAccount& each : account.collectives) {
-    seconds += static_cast<double>(each.count) *
-               collective_s(each.kind, static_cast<double>(each.bytes), each.ranks, link);
+std::optional<double> AccountLine::left_bytes() const {
+  const PhaseAccount* const peak = account.peak();
+  if (!memory_bytes || peak == nullptr) return {};
+  return *memory_bytes - static_cast<double>(peak->at_peak.sum());
+}
+
+std::optional<StepTime> AccountLine::time() const {
+  if (!speed || !account.unknown.empty()) return {};
+  return step_time(account, *speed);
+}
+
+double AccountLine::tokens_per_s() const {
+  return static_cast<double>(account.tokens * account.ranks) / time()->step_s();
+}
+
+double AccountLine::least_tokens() const {
+  const StepTime takes = *time();
+  return static_cast<double>(account.tokens) * takes.communication_s / takes.computing_s;
+}
+
+const AccountLine* fastest(const std::vector<AccountLine>& lines) {
+  const AccountLine* best = nullptr;
+  for (const AccountLine& each : lines) {
+    if (!each.time() || each.left_bytes().value_or(0) < 0) continue;
+    if (best == nullptr || each.tokens_per_s() > best->tokens_per_s()) best = &each;
   }
-  return seconds * 1e3;
+  return best;
 }
 
 std::string account_output(const std::vector<AccountLine>& lines, ReportFormat format,
@@ -139,16 +198,34 @@ std::string account_output(const std::vector<AccountLine>& lines, ReportFormat f
     case ReportFormat::table:
       break;
     case ReportFormat::markdown:
-      return table_of(lines).markdown();
+      return table_of(lines).markdown() + account_words(lines);
     case ReportFormat::csv:
       return csv_of(lines);
     case ReportFormat::json: {
       json all = json::array();
-      for (const AccountLine& line : lines) all.push_back(json_of(line));
+      const AccountLine* const best = fastest(lines);
+      for (const AccountLine& line : lines) all.push_back(json_of(line, &line == best));
       return json_text(all, 2) + "\n";
     }
   }
-  return table_of(lines).render(terminal.width, terminal.colour);
+  return table_of(lines).render(terminal.width, terminal.colour) + account_words(lines);
+}
+
+std::string account_words(const std::vector<AccountLine>& lines) {
+  std::string out = bound_words(lines);
+  if (std::ranges::none_of(lines,
+                           [](const AccountLine& each) { return each.time().has_value(); })) {
+    return out;
+  }
+  const auto& memory = lines.front().memory_bytes;
+  const std::string fitting =
+      memory ? fmt::format(" that fits in {:.4g} GB", *memory * 1e-9) : std::string();
+  const AccountLine* const best = fastest(lines);
+  if (best == nullptr) return out + "No row" + fitting.substr(5) + "\n";
+  out += fmt::format("The fastest row{}: {} on {}, {:.3f} ms a step, {:.0f} tokens/s\n", fitting,
+                     best->label, ranks_words(best->account.ranks), best->time()->step_s() * 1e3,
+                     best->tokens_per_s());
+  return best->yaml.empty() ? out : out + "\n" + best->yaml;
 }
 
 }  // namespace ddprun

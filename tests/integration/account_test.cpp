@@ -105,11 +105,82 @@ TEST(Account, RunsNothingAndTakesAnyNumberOfRanks) {
   EXPECT_EQ(lines[2]["ranks"], 1024);
   EXPECT_EQ(lines[0]["fits"], lines[0]["left_bytes"].get<double>() >= 0);
   EXPECT_GT(lines[2]["communication_ms"].get<double>(), lines[0]["communication_ms"].get<double>());
+  for (const json& line : lines) {
+    EXPECT_NEAR(line["step_ms"].get<double>(),
+                line["computing_ms"].get<double>() + line["exposed_ms"].get<double>(), 1e-9);
+  }
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
   const CommandResult table = run_ddprun(folder, {"account", "a.yaml", "--hosts", "4x2"});
   EXPECT_THAT(table.out, AllOf(HasSubstr("peak MB"), HasSubstr("strategy=fsdp")));
   EXPECT_THAT(run_ddprun(folder, {"account", "a.yaml", "--format", "csv"}).out,
               HasSubstr("label,ranks,phase,category,bytes\n"));
+}
+
+/// Of each pair of rows whose predicted steps differ by more than `factor`, the one that was
+/// predicted to be faster is; the others are ties. Returns how many pairs there were.
+int expect_order(const json& predicted, const json& rows, double factor) {
+  const auto measured = [&](std::size_t row) {  // the fastest: others take the machine meanwhile
+    return rows[row]["statistics"]["step_ms"]["min"].get<double>();
+  };
+  int pairs = 0;
+  for (std::size_t slow = 0; slow < rows.size(); ++slow) {
+    for (std::size_t fast = 0; fast < rows.size(); ++fast) {
+      const double ratio =
+          predicted[slow]["step_ms"].get<double>() / predicted[fast]["step_ms"].get<double>();
+      if (ratio <= factor) continue;
+      ++pairs;
+      EXPECT_GT(measured(slow), measured(fast))
+          << rows[slow]["label"] << " and " << rows[fast]["label"] << ", predicted " << ratio;
+    }
+  }
+  return pairs;
+}
+
+TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
+  TemporaryFolder folder;
+  folder.write("order.yaml",
+               experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 2, 4, 6, 9]}\n"));
+  const CommandResult account =
+      run_ddprun(folder, {"account", "order.yaml", "--hosts", "2x1", "--link", "100Mbit/s,100us",
+                          "--tflops", "0.05", "--format", "json"});
+  ASSERT_EQ(account.status, 0) << account.err;
+  const CommandResult run = run_ddprun(
+      folder, {"order.yaml"},
+      {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1", "--rate", "100mbit"});
+  constexpr int kNotPossible = 77;  // exit status of two_hosts.sh
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_GE(expect_order(json::parse(account.out), result_of(folder, "order")["rows"], 1.4), 30);
+}
+
+TEST(Account, OrdersRowsByWhatTheyCompute) {
+  TemporaryFolder folder;
+  folder.write("order.yaml",
+               experiment("sweep: {train.batch_per_rank: [1, 8, 64], model.recompute: "
+                          "[none, every_block]}\n"));
+  const CommandResult account =
+      run_ddprun(folder, {"account", "order.yaml", "--link", "10GB/s,10us", "--format", "json"});
+  ASSERT_EQ(account.status, 0) << account.err;
+  ASSERT_EQ(run_ddprun(folder, {"order.yaml"}).status, 0);
+  EXPECT_EQ(expect_order(json::parse(account.out), result_of(folder, "order")["rows"], 3), 12);
+}
+
+TEST(Account, NamesTheFastestRowThatFits) {
+  TemporaryFolder folder;
+  folder.write(
+      "a.yaml",
+      experiment("sweep: {strategy: [flat, fsdp], model.recompute: [none, every_block]}\n"));
+  const auto account = [&](const char* memory) {
+    return run_ddprun(folder, {"account", "a.yaml", "--ranks", "2,64", "--memory", memory, "--link",
+                               "1GB/s,5us", "--tflops", "0.1", "--columns", "0"})
+        .out;
+  };
+  EXPECT_THAT(account("1GB"),
+              AllOf(HasSubstr("The fastest row that fits in 1 GB: strategy="),
+                    HasSubstr("model.recompute=none on 64 ranks"),
+                    HasSubstr("recompute: none\nworld:\n  size: 64\n"), HasSubstr("least tokens"),
+                    HasSubstr("computing takes longer than communication on up to 2")));
+  EXPECT_THAT(account("1MB"), HasSubstr("No row fits in 0.001 GB"));
 }
 
 TEST(Account, RefusesInOneSentence) {

@@ -237,6 +237,15 @@ void set_path(ConfigNode& root, const std::string& path, ConfigNode value) {
   put(*node, keys.back(), std::move(value));
 }
 
+const ConfigNode* at_path(const ConfigNode& root, const std::string& path) {
+  const ConfigNode* node = &root;
+  for (const std::string& key : split_path(path, root.origin)) {
+    node = node->find(key);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
 void apply_override(ConfigNode& root, const std::string& assignment) {
   const std::string origin = kOverrideOrigin + assignment;
   const auto equals = assignment.find('=');

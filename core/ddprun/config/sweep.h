@@ -14,6 +14,9 @@ namespace ddprun {
 /// is malformed or runs through a list.
 void set_path(ConfigNode& root, const std::string& path, ConfigNode value);
 
+/// The value at such a path; null: there is none.
+const ConfigNode* at_path(const ConfigNode& root, const std::string& path);
+
 /// Applies one `--set key.path=value`. The value is parsed as YAML, so lists and mappings work.
 /// What follows `sweep.` is one key of the sweep: "sweep.world.size=[1, 2]".
 void apply_override(ConfigNode& root, const std::string& assignment);

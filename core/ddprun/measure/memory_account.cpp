@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ddprun/measure/block_category.h"
+
 namespace ddprun {
 
 namespace {
@@ -69,23 +71,14 @@ std::int64_t MemoryAccount::begin_ns() const { return recorded_.spans.front().be
 std::int64_t MemoryAccount::end_ns() const { return recorded_.spans.front().end_ns; }
 
 MemoryCategory MemoryAccount::find_category(const MemoryBlock& block) const {
-  if (block.scope) return *block.scope;
-  // Tables and masks that are made once; what is larger has a scope.
-  if (block.born_event < 0 || block.born_in < 0) return MemoryCategory::workspace;
-  const MemorySpan& span = recorded_.spans[block.born_in];
-  const bool left = block.died_event < 0 || block.died_event >= span.end_event;
-  if (span.again) return left ? MemoryCategory::saved : MemoryCategory::backward;
-  switch (span.phase) {
-    case Phase::forward:
-      if (!left) return MemoryCategory::forward;
-      return block.died_event < 0 ? MemoryCategory::workspace : MemoryCategory::saved;
-    case Phase::backward:
-      return MemoryCategory::backward;
-    case Phase::synchronize:
-      return MemoryCategory::communication;
-    default:
-      return MemoryCategory::workspace;
+  BlockLife life{.scope = block.scope, .stays = block.died_event < 0};
+  if (block.born_event >= 0 && block.born_in >= 0) {
+    const MemorySpan& span = recorded_.spans[block.born_in];
+    life.phase = span.phase;
+    life.again = span.again;
+    life.left = life.stays || block.died_event >= span.end_event;
   }
+  return category_of(life);
 }
 
 MemoryMoment MemoryAccount::moment_at(const MemoryLook& look, const MemoryPoint& point,

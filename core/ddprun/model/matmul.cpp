@@ -73,8 +73,8 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, bool add, at::Te
 
 void add_weight_gradients(Slots slots, const at::Tensor& dy, const at::Tensor& x) {
   const auto rounded = [&](at::Tensor& out) {
-    if (x.is_meta()) return;
     RECORD_FUNCTION("ddprun::product", std::vector<c10::IValue>({dy, x, out}));
+    if (x.is_meta()) return;
     kernels::product(operand<at::BFloat16>(dy).transposed(), operand<at::BFloat16>(x), false,
                      result<at::BFloat16>(out));
   };

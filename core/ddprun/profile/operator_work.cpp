@@ -76,7 +76,7 @@ bool writes_to_given(const at::RecordFunction& call) {
 
 }  // namespace
 
-double flops_of(const at::RecordFunction& call) {
+double product_flops_of(const at::RecordFunction& call) {
   constexpr auto kProducts =
       std::to_array<std::string_view>({"aten::mm", "aten::bmm", "aten::_scaled_mm"});
   constexpr auto kSumsOfProducts = std::to_array<std::string_view>(
@@ -97,9 +97,15 @@ double flops_of(const at::RecordFunction& call) {
   if (is_one_of(name, kAttention)) return attention_products(inputs, 2, 0);
   // Two for each of forward, and the scores again.
   if (is_one_of(name, kAttentionBackward)) return attention_products(inputs, 5, 1);
+  return 0;
+}
+
+double flops_of(const at::RecordFunction& call) {
+  const std::string_view name = call.name();
+  const c10::ArrayRef<const c10::IValue> inputs = call.inputs();
   if (name == "aten::_softmax") return 5 * count(inputs[0].toTensor());
   if (name == "aten::_softmax_backward_data") return 4 * count(inputs[0].toTensor());
-  return 0;
+  return product_flops_of(call);
 }
 
 GivenTensors given_tensors(const at::RecordFunction& call) {

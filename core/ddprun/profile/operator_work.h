@@ -10,10 +10,12 @@ struct RecordFunction;
 
 namespace ddprun {
 
-/// Multiplications and additions of the call's matrix products, and what a softmax computes: its
-/// maximum, differences, exponentials, sum and quotients, five a value (backward: four). Of causal
-/// attention by one kernel half the scores, as FlashAttention-2 counts them. 0: none of these, or
-/// an operator that is not known. From a start callback with inputs.
+/// Multiplications and additions of the call's matrix products. Of causal attention by one kernel
+/// half the scores, as FlashAttention-2 counts them. 0: it has none, or is not known. From a start
+/// callback with inputs.
+double product_flops_of(const at::RecordFunction& call);
+/// The same, and what a softmax computes: its maximum, differences, exponentials, sum and
+/// quotients, five a value (backward: four).
 double flops_of(const at::RecordFunction& call);
 
 /// The tensors that a call is given.

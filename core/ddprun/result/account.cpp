@@ -44,19 +44,24 @@ json to_json(const Account& account) {
     collectives.push_back({{"kind", name_of(each.kind)},
                            {"bytes", each.bytes},
                            {"ranks", each.ranks},
-                           {"count", each.count}});
+                           {"ranks_per_host", each.ranks_per_host},
+                           {"count", each.count},
+                           {"enqueued", each.enqueued},
+                           {"awaited", each.awaited}});
   }
-  return {{"ranks", account.ranks},
-          {"rank", account.rank},
-          {"phases", std::move(phases)},
-          {"collectives", std::move(collectives)},
-          {"unknown", account.unknown}};
+  return {{"ranks", account.ranks},           {"rank", account.rank},
+          {"phases", std::move(phases)},      {"collectives", std::move(collectives)},
+          {"operations", account.operations}, {"products", account.products},
+          {"tokens", account.tokens},         {"unknown", account.unknown}};
 }
 
 Account account_from_json(const json& value) {
   try {
     Account account{.ranks = value.at("ranks").get<int>(),
                     .rank = value.at("rank").get<int>(),
+                    .operations = value.at("operations").get<double>(),
+                    .products = value.at("products").get<std::string>(),
+                    .tokens = value.at("tokens").get<std::int64_t>(),
                     .unknown = value.at("unknown").get<std::string>()};
     for (const json& each : value.at("phases")) {
       PhaseAccount phase{.phase = each.at("phase").get<std::string>()};
@@ -71,15 +76,19 @@ Account account_from_json(const json& value) {
           {.kind = value_named<CollectiveKind>(each.at("kind").get<std::string>()),
            .bytes = each.at("bytes").get<std::int64_t>(),
            .ranks = each.at("ranks").get<int>(),
-           .count = each.at("count").get<std::int64_t>()});
+           .ranks_per_host = each.at("ranks_per_host").get<int>(),
+           .count = each.at("count").get<std::int64_t>(),
+           .enqueued = each.at("enqueued").get<double>(),
+           .awaited = each.at("awaited").get<double>()});
     }
     return account;
   } catch (const json::exception& error) {
-    throw Error({.what = "an account lacks what every account has",
-                 .where = "predicted",
-                 .got = error.what(),
-                 .expected = "ranks, rank, phases, collectives and unknown",
-                 .hint = "it was written by another program, or by hand: predict it again"});
+    throw Error(
+        {.what = "an account lacks what every account has",
+         .where = "predicted",
+         .got = error.what(),
+         .expected = "ranks, rank, phases, collectives, operations, products, tokens and unknown",
+         .hint = "it was written by another program, or by hand: predict it again"});
   }
 }
 

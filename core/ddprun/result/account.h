@@ -18,12 +18,22 @@ struct PhaseAccount {
   friend bool operator==(const PhaseAccount&, const PhaseAccount&) = default;
 };
 
-/// Collectives of one step that are alike.
+/// Collectives of one step, one behind the other, that are alike.
 struct CollectiveAccount {
   CollectiveKind kind = CollectiveKind::barrier;
   std::int64_t bytes = 0;  ///< payload of one, as CollectiveRecord::bytes
   int ranks = 1;           ///< of the group that makes it
-  std::int64_t count = 0;  ///< in a step
+  int ranks_per_host = 1;  ///< of these, on one host
+  std::int64_t count = 0;
+  /// Operations of the step's products that the rank has done when it enqueues them, and when it
+  /// needs them.
+  double enqueued = 0, awaited = 0;
+
+  /// Whether all but their number is equal.
+  bool like(CollectiveAccount other) const {
+    other.count = count;
+    return *this == other;
+  }
   friend bool operator==(const CollectiveAccount&, const CollectiveAccount&) = default;
 };
 
@@ -33,7 +43,11 @@ struct Account {
   int rank = 0;
   /// Set-up, and the phases of a step that others came before, in the order of their first begin.
   std::vector<PhaseAccount> phases = {};
-  std::vector<CollectiveAccount> collectives = {};
+  std::vector<CollectiveAccount> collectives = {};  ///< in the order of enqueueing
+  /// Of the products of a step, what is computed again included (hardware FLOPs).
+  double operations = 0;
+  std::string products = {};  ///< the format of their operands, "bfloat16"
+  std::int64_t tokens = 0;    ///< of the rank in a step
   /// Why the memory is not known, one sentence; empty: it is.
   std::string unknown = {};
 

@@ -27,8 +27,8 @@ void from_json(const nlohmann::json& in, E& value) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Check, name, status, detail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Proof, status, checks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Summary, count, mean, std, median, p95, p99, min, max, ci95)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, ranks, label, enqueue_ns,
-                                   start_ns, end_ns, wait_begin_ns, wait_end_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveRecord, kind, bytes, ranks, ranks_per_host, label,
+                                   enqueue_ns, start_ns, end_ns, wait_begin_ns, wait_end_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveCost, kind, ranks, latency_us, gb_per_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceMemory, allocated_bytes, reserved_bytes,
                                    peak_allocated_bytes, peak_reserved_bytes, retries)

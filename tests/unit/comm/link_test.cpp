@@ -29,6 +29,17 @@ TEST(Link, HostsExchangeTheSlicesOfTheirRanks) {
   EXPECT_NEAR(hierarchical_all_reduce_s(8e6, 2, 4, between, within), 1.2e-3 + 2e-3, 1e-12);
 }
 
+TEST(Link, OfSeveralHostsTheFasterWayCounts) {
+  const Links links = {.within = {.bytes_per_s = 1e10}, .between = {.bytes_per_s = 1e9}};
+  const auto seconds = [&](CollectiveKind kind, int ranks_per_host) {
+    return collective_s(kind, 8e6, 8, ranks_per_host, links);
+  };
+  EXPECT_NEAR(seconds(CollectiveKind::all_reduce, 4), 1.2e-3 + 2e-3, 1e-12);
+  EXPECT_NEAR(seconds(CollectiveKind::all_reduce, 8), 1.4e-3, 1e-12) << "one host";
+  EXPECT_NEAR(seconds(CollectiveKind::all_reduce, 1), 14e-3, 1e-12) << "a host each";
+  EXPECT_NEAR(seconds(CollectiveKind::all_gather, 4), 7e-3, 1e-12) << "none within a host first";
+}
+
 TEST(Link, SmallBuffersTakeTheTreeAndLargeOnesTheRing) {
   const Link link = {.bytes_per_s = 1e9, .latency_s = 1e-6};
   const auto seconds = [&](double bytes, int ranks) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/memory_check.h"
+#include "ddprun/model/transformer.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
 #include "support/plugin_registry.h"
@@ -58,6 +59,48 @@ TEST_F(DryStep, IsOfTheRankThatHoldsMost) {
   EXPECT_EQ(account.unknown, "");
   const Account all = dry_step(experiment_of("{name: flat}", 3), registry());
   EXPECT_GE(3 * moments_of(account), moments_of(all));
+}
+
+TEST_F(DryStep, CountsTheOperationsOfAllProducts) {
+  for (const KernelSet kernels : {KernelSet::fused, KernelSet::reference}) {
+    for (const char* attention : {"flash", "sdpa"}) {
+      Experiment experiment = experiment_of("{name: flat}", 2, attention);
+      training(experiment).model.kernels = kernels;
+      const Account account = dry_step(experiment, registry());
+      EXPECT_EQ(account.unknown, "");
+      const ModelConfig& model = training(experiment).model;
+      const auto tokens = static_cast<double>(account.tokens);
+      EXPECT_EQ(account.tokens, 2 * model.context_length);
+      // Backward of both computes the scores again: five products where two gradients take four.
+      const auto again = static_cast<double>(model.layers * model.d_model * model.context_length);
+      EXPECT_NEAR(account.operations, tokens * (matmul_flops_per_token(model) + again), 1)
+          << attention;
+      training(experiment).model.recompute.form = RecomputeForm::every_block;
+      EXPECT_GT(dry_step(experiment, registry()).operations, 1.2 * account.operations);
+    }
+  }
+}
+
+TEST_F(DryStep, KnowsWhenCollectivesAreEnqueuedAndAwaited) {
+  const Account flat = dry_step(experiment_of("{name: flat}", 2), registry());
+  ASSERT_EQ(flat.collectives.size(), 1u);
+  EXPECT_EQ(flat.collectives[0].enqueued, flat.operations) << "behind backward";
+  const Account overlap = dry_step(experiment_of("{name: overlap}", 2), registry());
+  EXPECT_LT(overlap.collectives[0].enqueued, overlap.operations);
+  EXPECT_EQ(overlap.collectives[0].awaited, overlap.operations);
+  const Account fsdp = dry_step(experiment_of("{name: fsdp}", 2), registry());
+  EXPECT_EQ(fsdp.collectives[0].enqueued, 0) << "the first unit is gathered before all";
+  EXPECT_EQ(fsdp.collectives[0].awaited, 0);
+}
+
+TEST_F(DryStep, KnowsWhichCollectivesCrossHosts) {
+  const Account account =
+      dry_step(experiment_of("{name: hsdp, shard_ranks: 4}", 8), registry(), /*ranks_per_host=*/4);
+  for (const CollectiveAccount& each : account.collectives) {
+    const bool shards = each.kind != CollectiveKind::all_reduce;
+    EXPECT_EQ(each.ranks, shards ? 4 : 2);
+    EXPECT_EQ(each.ranks_per_host, shards ? 4 : 1);
+  }
 }
 
 TEST_F(DryStep, AsksAnAttentionThatNeedsValues) {

@@ -17,47 +17,54 @@ std::string refusal(const AccountWords& words) {
 }
 
 TEST(AccountOptions, ReadsNumbersWithTheirUnits) {
-  const AccountOptions options = read_account_options(
-      {.ranks = "1,2,1024", .memory = "1.5GiB", .link = "100Gbit/s,5us", .hosts = ""});
+  const AccountOptions options =
+      read_account_options({.ranks = "1,2,1024", .memory = "1.5GiB", .link = "100Gbit/s,5us"});
   EXPECT_THAT(options.ranks, ElementsAre(1, 2, 1024));
   EXPECT_EQ(options.memory_bytes, 1.5 * 1024 * 1024 * 1024);
-  EXPECT_DOUBLE_EQ(options.link->bytes_per_s, 12.5e9);
-  EXPECT_DOUBLE_EQ(options.link->latency_s, 5e-6);
+  EXPECT_DOUBLE_EQ(options.links->within.bytes_per_s, 12.5e9);
+  EXPECT_DOUBLE_EQ(options.links->between.latency_s, 5e-6);
 }
 
 TEST(AccountOptions, HostsMakeUpTheRanks) {
-  const AccountOptions options =
-      read_account_options({.ranks = "", .memory = "", .link = "", .hosts = "8x4"});
+  const AccountOptions options = read_account_options({.hosts = "8x4"});
   EXPECT_THAT(options.ranks, ElementsAre(32));
   EXPECT_EQ(options.ranks_per_host, 4);
-  EXPECT_THAT(refusal({.ranks = "16", .memory = "", .link = "", .hosts = "8x4"}),
-              HasSubstr("which make up --ranks"));
-  EXPECT_THAT(refusal({.ranks = "", .memory = "", .link = "", .hosts = "8x"}),
-              HasSubstr("hosts x ranks of each"));
+  EXPECT_THAT(refusal({.ranks = "16", .hosts = "8x4"}), HasSubstr("which make up --ranks"));
+  EXPECT_THAT(refusal({.hosts = "8x"}), HasSubstr("hosts x ranks of each"));
+}
+
+TEST(AccountOptions, HostsHaveALinkOfTheirOwn) {
+  const AccountOptions options = read_account_options(
+      {.link = "200GB/s,5us", .host_link = "50GB/s,10us", .hosts = "8x8", .tflops = "400"});
+  EXPECT_DOUBLE_EQ(options.links->within.bytes_per_s, 200e9);
+  EXPECT_DOUBLE_EQ(options.links->between.bytes_per_s, 50e9);
+  EXPECT_DOUBLE_EQ(*options.operations_per_s, 4e14);
+}
+
+TEST(AccountOptions, RefusesWhatHasNoEffect) {
+  EXPECT_THAT(refusal({.tflops = "400"}), HasSubstr("--tflops has no effect without --link"));
+  EXPECT_THAT(refusal({.link = "1GB/s,5us", .host_link = "1GB/s,5us"}),
+              HasSubstr("--host-link has no effect without --hosts"));
+  EXPECT_THAT(refusal({.link = "1GB/s,5us", .tflops = "4e14/s"}),
+              HasSubstr("--tflops needs a positive number"));
 }
 
 TEST(AccountOptions, NothingGivenAsksForNothing) {
   const AccountOptions options = read_account_options({});
   EXPECT_TRUE(options.ranks.empty());
-  EXPECT_FALSE(options.memory_bytes || options.link);
+  EXPECT_FALSE(options.memory_bytes || options.links);
 }
 
 TEST(AccountOptions, RefusesWhatHasNoUnitOrMeansNothing) {
   for (const char* memory : {"80", "80 GB", "-1GB", "GB", "80KB", "1e999GB"}) {
-    EXPECT_THAT(refusal({.ranks = "", .memory = memory, .link = "", .hosts = ""}),
-                HasSubstr("a size with its unit"))
-        << memory;
+    EXPECT_THAT(refusal({.memory = memory}), HasSubstr("a size with its unit")) << memory;
   }
   for (const char* link :
        {"200GB/s", "200GB/s,5", "5us,200GB/s", "200GB/s,5us,1", ",", "0GB/s,5us"}) {
-    EXPECT_THAT(refusal({.ranks = "", .memory = "", .link = link, .hosts = ""}),
-                HasSubstr("a bandwidth and a latency"))
-        << link;
+    EXPECT_THAT(refusal({.link = link}), HasSubstr("a bandwidth and a latency")) << link;
   }
   for (const char* ranks : {"0", "-1", "4097", "two", "1,,2", "1.5"}) {
-    EXPECT_THAT(refusal({.ranks = ranks, .memory = "", .link = "", .hosts = ""}),
-                HasSubstr("no number of ranks"))
-        << ranks;
+    EXPECT_THAT(refusal({.ranks = ranks}), HasSubstr("no number of ranks")) << ranks;
   }
 }
 

@@ -36,10 +36,12 @@ class AbsentPeers final : public CollectiveBackend {
 
 std::unique_ptr<ProcessGroup> group_of_absent_peers(int rank, int size, int ranks_per_host,
                                                     Device& device) {
-  const auto subgroup = [rank, &device](const std::vector<int>& ranks) {
+  const auto subgroup = [rank, ranks_per_host, &device](const std::vector<int>& ranks) {
     const auto mine = std::ranges::find(ranks, rank) - ranks.begin();
-    const auto count = static_cast<int>(ranks.size());
-    return group_of_absent_peers(static_cast<int>(mine), count, count, device);
+    const auto here = std::ranges::count_if(
+        ranks, [&](int each) { return each / ranks_per_host == rank / ranks_per_host; });
+    return group_of_absent_peers(static_cast<int>(mine), static_cast<int>(ranks.size()),
+                                 static_cast<int>(here), device);
   };
   return std::make_unique<ProcessGroup>(c10::make_intrusive<AbsentPeers>(rank, size),
                                         c10::make_intrusive<c10d::HashStore>(), 1,

@@ -20,7 +20,8 @@ struct CollectiveRecord {
   CollectiveKind kind = CollectiveKind::barrier;
   /// Payload: bytes of the (unsharded) tensor. wire_bytes() derives what is sent.
   std::int64_t bytes = 0;
-  int ranks = 1;  ///< of the group that made it
+  int ranks = 1;           ///< of the group that made it
+  int ranks_per_host = 1;  ///< of these, on this rank's host
   std::string label;
   std::int64_t enqueue_ns = 0;     ///< the call
   std::int64_t start_ns = 0;       ///< a communication thread became free for it

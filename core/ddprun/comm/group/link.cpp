@@ -49,4 +49,13 @@ double hierarchical_all_reduce_s(double bytes, int hosts, int local, Link betwee
          collective_s(CollectiveKind::all_reduce, bytes / local, hosts, between, Algorithm::ring);
 }
 
+double collective_s(CollectiveKind kind, double bytes, int ranks, int ranks_per_host,
+                    const Links& links) {
+  if (ranks_per_host >= ranks) return collective_s(kind, bytes, ranks, links.within);
+  const double flat = collective_s(kind, bytes, ranks, links.between);
+  if (kind != CollectiveKind::all_reduce || ranks % ranks_per_host != 0) return flat;
+  return std::min(flat, hierarchical_all_reduce_s(bytes, ranks / ranks_per_host, ranks_per_host,
+                                                  links.between, links.within));
+}
+
 }  // namespace ddprun

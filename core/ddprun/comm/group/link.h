@@ -22,6 +22,11 @@ struct Link {
   double latency_s = 0;
 };
 
+/// What joins two ranks of one host, and two of different ones.
+struct Links {
+  Link within, between;
+};
+
 /// Seconds that a collective of `bytes` payload takes on `ranks` ranks. With n ranks, S bytes, W
 /// bandwidth and a latency:
 ///     reduce-scatter, all-gather   ring (n-1) a + (n-1)/n S/W; alternating ring ceil((n-1)/2) a +
@@ -39,5 +44,11 @@ double collective_s(CollectiveKind kind, double bytes, int ranks, Link link);
 /// An all-reduce over `hosts` hosts of `local` ranks: reduce-scatter within each, all-reduce of the
 /// slices between, all-gather within.
 double hierarchical_all_reduce_s(double bytes, int hosts, int local, Link between, Link within);
+
+/// Of ranks of which `ranks_per_host` are on each host. Where they are on several, an all-reduce
+/// takes the faster of that and of one ring or tree over the links between hosts; all else takes
+/// these links.
+double collective_s(CollectiveKind kind, double bytes, int ranks, int ranks_per_host,
+                    const Links& links);
 
 }  // namespace ddprun

@@ -74,8 +74,8 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> backend,
                            c10::intrusive_ptr<c10d::Store> store, int workers, GroupOrigin origin,
                            Device& device)
     : impl_(new Impl{.device_ = device,
-                     .backend_ = c10::make_intrusive<RecordingBackend>(std::move(backend), workers,
-                                                                       device, origin.place),
+                     .backend_ = c10::make_intrusive<RecordingBackend>(
+                         std::move(backend), workers, device, origin.place, origin.ranks_per_host),
                      .store_ = std::move(store),
                      .origin_ = origin}) {}
 ProcessGroup::~ProcessGroup() = default;

@@ -47,10 +47,11 @@ RecordedWork::~RecordedWork() {
 }
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
-                                   Device& device, std::string group)
+                                   Device& device, std::string group, int ranks_per_host)
     : CollectiveBackend(inner->getRank(), inner->getSize(), inner->getBackendName()),
       inner_(std::move(inner)),
       group_(std::move(group)),
+      ranks_per_host_(ranks_per_host),
       device_(device),
       worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
 
@@ -101,6 +102,7 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   record.kind = arguments.kind;
   record.bytes = arguments.bytes();
   record.ranks = getSize();
+  record.ranks_per_host = ranks_per_host_;
   record.label = arguments.label;
   entry->awaited = arguments.awaited;
   LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);

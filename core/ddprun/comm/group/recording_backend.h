@@ -67,9 +67,9 @@ class RecordingBackend final : public CollectiveBackend {
   /// `inner`: its Works must supply futures. A future completes on the CPU when the result is
   /// there, and on a GPU when the operation is enqueued. `workers`: how many collectives `inner`
   /// runs at a time. `device`: of the tensors; it outlives this object. `group`: what place() says
-  /// before the rank's number.
+  /// before the rank's number. `ranks_per_host`: what records say.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device,
-                   std::string group = {});
+                   std::string group = {}, int ranks_per_host = 1);
 
   /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
@@ -108,6 +108,7 @@ class RecordingBackend final : public CollectiveBackend {
 
   c10::intrusive_ptr<c10d::Backend> inner_;
   const std::string group_;
+  const int ranks_per_host_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;
   /// Collectives of the captured work: replay() copies them to entries_.

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
 #include "ddprun/base/child_process.h"
@@ -16,9 +14,10 @@
 #include "ddprun/base/failure.h"
 #include "ddprun/base/json.h"
 #include "ddprun/comm/group/absent_peers.h"
-#include "ddprun/device/device.h"
-#include "ddprun/experiments/training/dry_attention.h"
-#include "ddprun/experiments/training/dry_operators.h"
+#include "ddprun/dry/dry_attention.h"
+#include "ddprun/dry/dry_device.h"
+#include "ddprun/dry/dry_operators.h"
+#include "ddprun/dry/dry_phases.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/measure/phase.h"
@@ -36,119 +35,27 @@ constexpr std::int64_t kMostLayers = 4096, kMostTokens = std::int64_t{1} << 24;
 /// its buckets anew in the second.
 constexpr std::int64_t kSettled = 3;
 
-/// Device meta, whose marks are numbers.
-class DryDevice final : public Device {
- public:
-  c10::Device torch_device() const override { return c10::kMeta; }
-  Mark mark() override { return ++mark_; }
-  std::int64_t time_of(Mark mark) override { return mark; }
-  void synchronize() override {}
-  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
-  bool capturing() const override { return false; }
-  DeviceMemory memory() const override { return {}; }
-  void reset_memory() override {}
-  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
-  c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 std::chrono::milliseconds) override {
-    return {};
-  }
-
- private:
-  Mark mark_ = 0;
-};
-
-/// Notes between which changes of memory phases lay.
-class PhaseSpans final : public PhaseListener {
- public:
-  struct Span {
-    Phase phase;
-    std::size_t begin = 0, end = 0;
-  };
-
-  explicit PhaseSpans(const DryMemory& memory) : memory_(memory) {}
-
-  void watch(bool watched) { watched_ = watched; }
-  void begin(Phase phase) override {
-    if (phase != Phase::step) open_.push_back({phase, memory_.changes().size(), 0});
-  }
-  void end(Phase phase) override {
-    if (phase == Phase::step) return;
-    Span span = open_.back();
-    open_.pop_back();
-    span.end = memory_.changes().size();
-    all_.push_back(span);
-    if (watched_ || phase == Phase::setup) watched_spans_.push_back(span);
-  }
-
-  /// Those of set-up and of the watched step.
-  const std::vector<Span>& watched() const { return watched_spans_; }
-  /// The one that a change lay in; null: none.
-  const Span* at(std::size_t change) const {
-    const auto after = std::ranges::upper_bound(all_, change, {}, &Span::end);
-    return after == all_.end() || change < after->begin ? nullptr : &*after;
-  }
-
- private:
-  const DryMemory& memory_;
-  bool watched_ = false;
-  std::vector<Span> open_, all_, watched_spans_;
-};
-
-/// What a block without a scope is for: the phase that made it says so, and whether it outlived it.
-MemoryCategory category_of(const DryMemory::Block& block, const PhaseSpans& spans) {
-  if (block.category) return *block.category;
-  const PhaseSpans::Span* const span = spans.at(block.made);
-  if (span == nullptr) return MemoryCategory::data;  // the step's inputs
-  switch (span->phase) {
-    case Phase::forward: {
-      const bool stays = !block.gone || *block.gone >= span->end;
-      return stays ? MemoryCategory::saved : MemoryCategory::forward;
-    }
-    case Phase::backward:
-    case Phase::synchronize:
-      return MemoryCategory::backward;
-    case Phase::setup:
-    case Phase::step:
-    case Phase::optimizer:
-      break;
-  }
-  return MemoryCategory::workspace;
-}
-
-/// The peak of each phase, at the moment of the highest one if it came several times.
-std::vector<PhaseAccount> peaks_of(const DryMemory& memory, const PhaseSpans& spans) {
-  std::vector<PhaseAccount> peaks;
-  MemoryBytes now;
-  std::size_t next = 0;
-  const auto account = [&peaks](Phase phase) -> PhaseAccount& {
-    const auto known =
-        std::ranges::find(peaks, std::string(to_string(phase)), &PhaseAccount::phase);
-    if (known != peaks.end()) return *known;
-    return peaks.emplace_back(PhaseAccount{to_string(phase), {}});
-  };
-  const auto advance = [&] {
-    const DryMemory::Change& change = memory.changes()[next++];
-    const DryMemory::Block& block = memory.blocks()[change.block];
-    now[category_of(block, spans)] += change.came ? block.bytes : -block.bytes;
-  };
-  for (const PhaseSpans::Span& span : spans.watched()) {
-    while (next < span.begin) advance();
-    MemoryBytes& peak = account(span.phase).at_peak;
-    if (now.sum() > peak.sum()) peak = now;
-    while (next < span.end) {
-      advance();
-      if (now.sum() > peak.sum()) peak = now;
-    }
-  }
-  return peaks;
-}
-
-std::vector<CollectiveAccount> alike(const std::vector<CollectiveRecord>& records) {
-  std::map<std::tuple<CollectiveKind, std::int64_t, int>, std::int64_t> counts;
-  for (const CollectiveRecord& each : records) ++counts[{each.kind, each.bytes, each.ranks}];
+/// Those that are alike as one. `begin`: the operations before the step.
+std::vector<CollectiveAccount> alike(const std::vector<CollectiveRecord>& records,
+                                     const DryDevice& device, double begin) {
+  const double all = device.operations() - begin;
+  const auto done_at = [&](Mark mark) { return device.operations_at(mark) - begin; };
   std::vector<CollectiveAccount> out;
-  for (const auto& [what, count] : counts) {
-    out.push_back({std::get<0>(what), std::get<1>(what), std::get<2>(what), count});
+  for (const CollectiveRecord& each : records) {
+    // Code that waits for futures alone (c10d's Reducer) waits within the step.
+    const CollectiveAccount one{
+        .kind = each.kind,
+        .bytes = each.bytes,
+        .ranks = each.ranks,
+        .ranks_per_host = each.ranks_per_host,
+        .count = 1,
+        .enqueued = done_at(each.enqueue_ns),
+        .awaited = each.wait_begin_ns == 0 ? all : done_at(each.wait_begin_ns)};
+    if (!out.empty() && out.back().like(one)) {
+      ++out.back().count;
+    } else {
+      out.push_back(one);
+    }
   }
   return out;
 }
@@ -192,8 +99,8 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
   const auto operators = dry_operators();
   DryDevice device;
   const DryMemory memory;
-  PhaseSpans spans(memory);
-  const PhaseSubscription subscription(spans);
+  DryPhases phases(memory);
+  const PhaseSubscription subscription(phases);
   const auto group = group_of_absent_peers(rank, ranks, ranks_per_host, device);
   std::optional<PhaseScope> setup(std::in_place, Phase::setup);
   Trainer trainer(experiment, dry_plugins(experiment, registry), *group);
@@ -201,15 +108,18 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
   if (const int most = rank_that_holds_most(trainer, ranks); most > rank) {
     return {.rank = most, .unknown = "another rank holds more"};
   }
-  for (std::int64_t step = 0; step <= observed; ++step) {
-    group->take_records();
-    spans.watch(step == observed);
-    trainer.untimed_step(step);
-  }
+  for (std::int64_t step = 0; step < observed; ++step) trainer.untimed_step(step);
+  group->take_records();
+  phases.watch();
+  const double before = device.operations();
+  trainer.untimed_step(observed);
   return {.ranks = ranks,
           .rank = rank,
-          .phases = peaks_of(memory, spans),
-          .collectives = alike(group->take_records())};
+          .phases = phases.peaks(),
+          .collectives = alike(group->take_records(), device, before),
+          .operations = device.operations() - before,
+          .products = trainer.plugins().precision->dtypes().product_format(),
+          .tokens = batch_per_rank(experiment) * training(experiment).model.context_length};
 }
 
 }  // namespace

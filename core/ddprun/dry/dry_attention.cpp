@@ -1,7 +1,10 @@
 // A node of autograd that keeps as many bytes as the formula says.
-#include "ddprun/experiments/training/dry_attention.h"
+#include "ddprun/dry/dry_attention.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+
+#include <vector>
 
 #include "ddprun/base/error.h"
 #include "ddprun/plugin/called.h"
@@ -24,6 +27,7 @@ at::Tensor output_like(const at::Tensor& q) {
 
 struct DryAttentionNode final : KernelNode {
   double backward_bytes = 0;
+  bool causal = true;
 
   std::string name() const override { return "DryAttentionBackward"; }
   bool backward_overwrites() const override { return false; }
@@ -32,6 +36,8 @@ struct DryAttentionNode final : KernelNode {
   variable_list backward(variable_list&&) override {
     const auto [q, k, v, kept, out] = saved<5>();
     const at::Tensor scratch = bytes_like(q, backward_bytes);
+    RECORD_FUNCTION("ddprun::flash_attention_backward",
+                    std::vector<c10::IValue>({out, q, k, v, causal}));
     return {output_like(q), output_like(k), output_like(v)};
   }
 };
@@ -62,9 +68,11 @@ at::Tensor DryAttention::forward(const at::Tensor& q, const at::Tensor& k, const
     out = output_like(q);
     const at::Tensor scratch = bytes_like(q, memory->forward - memory->saved);
     kept = bytes_like(q, memory->saved);
+    RECORD_FUNCTION("ddprun::flash_attention", std::vector<c10::IValue>({q, k, v, options.causal}));
   }
   if (node) {
     node->backward_bytes = memory->backward;
+    node->causal = options.causal;
     torch::autograd::set_history(out, node);
     node->save({q, k, v, kept}, {out});
   }
