@@ -8,6 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include "ddprun/base/clock.h"
+#include "ddprun/profile/collective_limits.h"
 #include "runner/report/row_names.h"
 
 namespace ddprun {
@@ -50,6 +52,30 @@ std::string row_line(const std::string& row, const RowFigure& figure, const Quan
 }
 
 }  // namespace
+
+std::string collectives_csv(const std::vector<Row>& rows) {
+  std::string out =
+      "row,label,run,collective,of,bytes,asked_ms,started_ms,ended_ms,waited_ms,exposed_ms,time_ms,"
+      "link_ms,limit\n";
+  const RowNames names = row_names(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    if (!row.measured() || row.ranks.front().timeline.empty()) continue;
+    std::vector<const StepTimeline*> ranks;
+    for (const RankResult& rank : row.ranks) ranks.push_back(&rank.timeline.back());
+    const auto since_begin = [&](std::int64_t ns) { return to_ms(ns - ranks.front()->begin_ns); };
+    for (const LimitedCollective& each : limits_of(ranks, row.ranks.front().link)) {
+      const CollectiveRecord& record = each.record;
+      out += fmt::format(
+          "{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{},{}\n", i + 1,
+          csv_field(names.names[i]), row.repetition, name_of(record.kind), csv_field(record.label),
+          record.bytes, since_begin(record.enqueue_ns), since_begin(record.start_ns),
+          since_begin(record.end_ns), each.waited_ms, each.exposed_ms, each.time_ms,
+          each.link_ms ? fmt::format("{:.3f}", *each.link_ms) : "", name_of(each.limit));
+    }
+  }
+  return out;
+}
 
 std::string csv_number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "";

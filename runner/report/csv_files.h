@@ -15,6 +15,11 @@ namespace ddprun {
 /// value.
 void write_steps_csv(const std::vector<Row>& rows, const TextSink& sink);
 
+/// One line for each measured run and each collective of its last step that all ranks have: when
+/// rank 0 asked for it, began it and had it, milliseconds since the step's begin; what ranks waited
+/// for it, and what of that is communication; its time beside the link's, and what limited it.
+std::string collectives_csv(const std::vector<Row>& rows);
+
 /// One line for each run that was measured and each quantity of its kind that has a figure: the
 /// figure, and, of a quantity that has a value in each step, mean, standard deviation (n - 1),
 /// median, 95th percentile and number of the measured ones. A row of several runs has one line

@@ -223,6 +223,7 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
     folder.write("pivot.csv", pivot_csv(pivot, context.points, table));
     folder.write("pivot.tex", pivot_latex(pivot_table(pivot, context.points, table)));
   }
+  folder.write("collectives.csv", [&](const TextSink& sink) { sink(collectives_csv(rows)); });
   folder.write("timeline.json",
                [&](const TextSink& sink) { write_timeline_json(all_timelines(table), sink); });
   const std::string picture = timeline_svg(drawn_timelines(table), context.report.timeline);

@@ -64,7 +64,7 @@ at::Tensor DryAttention::forward(const at::Tensor& q, const at::Tensor& k, const
   const auto node = make_node<DryAttentionNode>(q, k, v);
   at::Tensor out, kept;
   {
-    const KernelGuard guard;
+    const KernelGuard quiet;
     out = output_like(q);
     const at::Tensor scratch = bytes_like(q, memory->forward - memory->saved);
     kept = bytes_like(q, memory->saved);

@@ -79,5 +79,43 @@ TEST(LimitFindings, ASlowRankIsNamedWithItsPhase) {
   EXPECT_THAT(sentences(rows), IsEmpty()) << "nobody waits";
 }
 
+/// Rows of one sweep over context lengths, whose steps expose 10 ms each.
+std::vector<Row> over_contexts(const std::vector<double>& steps_ms) {
+  std::vector<Row> rows;
+  std::int64_t context = 128;
+  for (const double step_ms : steps_ms) {
+    Row row = runs_of("context_length=" + std::to_string(context), {step_ms}).front();
+    row.config["model"] = {{"context_length", context}};
+    rows.push_back(std::move(row));
+    context *= 2;
+  }
+  return rows;
+}
+
+TEST(LimitFindings, AShareThatFallsOverASweptNumberIsSaid) {
+  const std::string trend =
+      "from 128 to 512 the exposed share of the step falls from 50 to 10 %: model.context_length "
+      "128 to 512, 1.00 times the bytes, 5.00 times the step";
+  EXPECT_THAT(sentences(over_contexts({20, 40, 100})), testing::Contains(trend));
+  EXPECT_THAT(sentences(over_contexts({20, 100, 40})), IsEmpty()) << "it goes both ways";
+  EXPECT_THAT(sentences(over_contexts({20, 100})), IsEmpty()) << "two are no trend";
+  EXPECT_THAT(sentences(over_contexts({400, 410, 420})), IsEmpty()) << "a change of no size";
+}
+
+TEST(LimitFindings, BucketsStandBesideTheClosedForm) {
+  std::vector<Row> rows;
+  for (const double mb : {1.0, 5.0, 25.0}) {
+    Row row = runs_of("bucket_mb=" + std::to_string(mb), {mb == 5 ? 500.0 : 510.0}).front();
+    row.config["strategy"] = {{"name", "bucketed"}, {"bucket_mb", mb}};
+    row.ranks[0].link = {{CollectiveKind::all_reduce, 2, 100, 1}};
+    set_all(row, training().bytes, 40e6);
+    rows.push_back(std::move(row));
+  }
+  EXPECT_THAT(
+      sentences(rows),
+      testing::Contains("buckets: the shortest of 3 steps has 5 MB; sqrt(s o w) is 2 MB, of "
+                        "40.0 MB of gradients, 100 µs a call and 1.00 GB/s"));
+}
+
 }  // namespace
 }  // namespace ddprun::test

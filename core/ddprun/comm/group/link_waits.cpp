@@ -60,15 +60,20 @@ double replay(const std::vector<Call>& calls) {
 
 }  // namespace
 
+const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& costs) {
+  const auto cost = std::ranges::find_if(costs, [&record](const CollectiveCost& each) {
+    return each.kind == record.kind && each.ranks == record.ranks;
+  });
+  return cost == costs.end() ? nullptr : &*cost;
+}
+
 std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
                                     const std::vector<std::int64_t>& begins_ns,
                                     const LinkCosts& costs) {
   std::vector<Call> asked, early, without_latency;
   for (const CollectiveRecord& record : records) {
-    const auto cost = std::ranges::find_if(costs, [&record](const CollectiveCost& each) {
-      return each.kind == record.kind && each.ranks == record.ranks;
-    });
-    if (cost == costs.end()) return std::nullopt;
+    const CollectiveCost* const cost = cost_of(record, costs);
+    if (cost == nullptr) return std::nullopt;
     Call call{record.enqueue_ns, record.wait_begin_ns, record.wait_end_ns, cost->ns(record.bytes)};
     asked.push_back(call);
     const auto next = std::ranges::upper_bound(begins_ns, call.asked_ns);

@@ -25,6 +25,9 @@ struct CollectiveCost {
 /// One for each kind that a step has.
 using LinkCosts = std::vector<CollectiveCost>;
 
+/// What stands for a collective of that kind and number of ranks; null: nothing does.
+const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& costs);
+
 /// Milliseconds of one step.
 struct LinkWaits {
   /// Waited for the link, with each collective asked for when it was.

@@ -59,7 +59,7 @@ std::vector<Finding> Training::findings(const std::vector<const RunStatistics*>&
   const of::Rows rows = by_row(runs);
   std::vector<Finding> out;
   for (const of::Sorts& sorts :
-       {of::of_speed(rows, runs), of::of_limits(rows), of::of_conduct(rows)}) {
+       {of::of_speed(rows, runs), of::of_limits(rows), of::of_trends(rows), of::of_conduct(rows)}) {
     for (const std::vector<Finding>& found : sorts) add(out, found);
   }
   return out;

@@ -1,6 +1,6 @@
 // What rows of training say: sentences made from their numbers, one file a question.
 //
-// Family: training_findings.cpp speed.cpp limits.cpp conduct.cpp
+// Family: training_findings.cpp speed.cpp limits.cpp trends.cpp conduct.cpp
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,6 +23,8 @@ using Sorts = std::vector<std::vector<Finding>>;
 Sorts of_speed(const Rows& rows, const Runs& runs);
 /// What limits each row: the link, gradients that come late, a slow rank.
 Sorts of_limits(const Rows& rows);
+/// What changes with a number that is swept.
+Sorts of_trends(const Rows& rows);
 /// What ranks did beside what is measured, and why a precision that should be faster is not.
 Sorts of_conduct(const Rows& rows);
 
