@@ -28,8 +28,9 @@ std::string report_output(ReportFormat format, const ResultContext& context,
   for (const TextTable& memory : {memory_table(table), memory_category_table(table)}) {
     if (!memory.lines.empty()) out += "\n" + memory.render(terminal.width, terminal.colour) + "\n";
   }
-  out += memory_remarks(table);
-  for (const std::string& words : saved_words(table)) out += words + "\n";
+  for (const auto& sentences : {memory_remarks(table), saved_words(table)}) {
+    for (const std::string& words : sentences) out += words + "\n";
+  }
   return out;
 }
 

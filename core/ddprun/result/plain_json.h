@@ -34,7 +34,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreTime, core, busy_s, stolen_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostLoad, wall_s, own_s, cores, sees)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occasion, time, host, process, round)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseTime, phase, begin_ns, end_ns)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors_bytes, categories, unexplained_bytes,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors, categories, unexplained_bytes,
                                    resident_bytes, saved, saved_again, tokens)
 
 }  // namespace ddprun
