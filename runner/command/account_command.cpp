@@ -78,7 +78,9 @@ std::vector<AccountLine> lines_of(const PlannedFile& plan, const AccountOptions&
   std::vector<AccountLine> lines;
   for (const PlannedRun& run : plan.runs) {
     const auto account =
-        run.experiment.kind->account(run.experiment, *run.registry, options.ranks_per_host);
+        options.ranks_per_host == 0
+            ? account_of(run)
+            : run.experiment.kind->account(run.experiment, *run.registry, options.ranks_per_host);
     if (!account) {
       throw ConfigError({.what = "this kind of experiment has no account",
                          .where = plan.file.string(),

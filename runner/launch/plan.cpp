@@ -131,8 +131,8 @@ std::string fingerprint_of(const PlannedRun& planned) {
 }
 
 /// Whether this machine, too, can run what is valid.
-std::string why_not_here(const Experiment& experiment, const PluginRegistry& registry,
-                         const PlanOptions& options) {
+void check_here(PlannedRun& planned, const PlanOptions& options) {
+  const Experiment& experiment = planned.experiment;
   const WorldConfig& world = experiment.world;
   try {
     if (world.emulated()) {
@@ -145,11 +145,10 @@ std::string why_not_here(const Experiment& experiment, const PluginRegistry& reg
     if (world.comm.backend == BackendKind::mpi) {
       check_mpi(origin_of(experiment.document, "world.backend"));
     }
-    experiment.kind->check_machine(experiment, registry, local_ranks);
-    return {};
+    planned.account = experiment.kind->check_machine(experiment, *planned.registry, local_ranks);
   } catch (const ConfigError& error) {
     if (options.joined_world_size > 0) throw;
-    return error.what();
+    planned.not_here = error.what();
   }
 }
 
@@ -181,9 +180,9 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   const CrashWords words(words_of_crash(experiment), kExitUsage);
   experiment.kind->check_plugins(experiment, *planned.registry);
   for (PluginChoice& choice : experiment.plugins) complete_options(*planned.registry, choice);
-  planned.not_here = why_not_here(experiment, *planned.registry, options);
-  if (planned.not_here.empty()) cache.read_contents(experiment);
   planned.experiment = std::move(experiment);
+  check_here(planned, options);
+  if (planned.not_here.empty()) cache.read_contents(planned.experiment);
   planned.resolved = resolve(planned.experiment);
   planned.fingerprint = fingerprint_of(planned);
   planned.conditions = process_conditions();
@@ -237,7 +236,7 @@ std::string obstacles(const PlannedFile& plan) {
 }
 
 std::optional<Account> account_of(const PlannedRun& run) {
-  return run.experiment.kind->account(run.experiment, *run.registry);
+  return run.account ? run.account : run.experiment.kind->account(run.experiment, *run.registry);
 }
 
 bool ranks_write(const PlannedFile& plan) {

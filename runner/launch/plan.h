@@ -31,7 +31,8 @@ struct PlannedRun {
   std::string fingerprint;
   nlohmann::json conditions;  ///< what it will be measured under, as far as this process can tell
   std::string baseline;       ///< the fingerprint of the run that it is compared with; empty: none
-  std::string not_here;       ///< why this machine cannot run it, though it is valid; empty: it can
+  std::optional<Account> account = {};  ///< if a check needed it; account_of() has it anyway
+  std::string not_here;  ///< why this machine cannot run it, though it is valid; empty: it can
 };
 
 struct PlannedFile {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 namespace ddprun {
 
@@ -24,10 +25,26 @@ std::optional<std::int64_t> predicted_peak(const Row& row, const std::string& ph
   return found == phases.end() ? std::nullopt : std::optional(found->at_peak.sum());
 }
 
-/// Measured / predicted - 1.
-double difference(std::int64_t measured, std::int64_t predicted) {
-  return static_cast<double>(measured) / static_cast<double>(predicted) - 1;
-}
+/// A figure beside its prediction, which may be missing.
+struct Compared {
+  std::int64_t measured = 0;
+  std::optional<std::int64_t> predicted = {};
+
+  bool can_differ() const { return predicted && *predicted > 0; }
+  double percent() const {
+    return 100 * (static_cast<double>(measured) / static_cast<double>(*predicted) - 1);
+  }
+  std::string difference() const {
+    return can_differ() ? fmt::format("{:+.1f} %", percent()) : "–";
+  }
+  /// Whether they differ by more than 5 %, and by more than is nobody's concern.
+  bool off() const {
+    constexpr double kLarge = 5;
+    constexpr std::int64_t kSmallBytes = 1'000'000;
+    return can_differ() && std::abs(measured - *predicted) >= kSmallBytes &&
+           std::abs(percent()) > kLarge;
+  }
+};
 
 /// The phase with the highest peak; empty: memory was not looked at.
 std::string largest_phase(const Row& row) {
@@ -55,6 +72,57 @@ std::string shares(const PeakMemory::Parts& parts, double all) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+/// Of a category of tensors at the peak of the step that was recorded.
+Compared compared(const Row& row, const std::string& category) {
+  Compared out;
+  for (const auto& [name, bytes] : row.ranks.front().memory_peak.tensors) {
+    if (name == category) out.measured = bytes;
+  }
+  const PhaseAccount* const peak =
+      row.predicted ? row.predicted->peak(/*steps_alone=*/true) : nullptr;
+  if (peak != nullptr) out.predicted = peak->at_peak[value_named<MemoryCategory>(category)];
+  return out;
+}
+
+/// What the table of phases has beside what each line needs.
+struct PhaseColumns {
+  bool predicted = false, on_gpu = false;
+};
+
+PhaseColumns columns_of(const std::vector<Row>& rows) {
+  return {.predicted = std::ranges::any_of(
+              rows, [](const Row& row) { return row.predicted && !row.predicted->phases.empty(); }),
+          .on_gpu = std::ranges::any_of(rows, [](const Row& row) {
+            return row.measured() && !row.ranks.front().device.empty();
+          })};
+}
+
+/// Without the row's name.
+std::vector<std::string> phase_cells(const Row& row, const PhaseMemory& phase,
+                                     const PhaseColumns& columns) {
+  const DeviceMemory& memory = phase.memory;
+  const Compared peak = {memory.peak_allocated_bytes, predicted_peak(row, phase.phase)};
+  std::vector<std::string> cells = {phase.phase, megabytes(memory.allocated_bytes),
+                                    megabytes(peak.measured)};
+  if (columns.predicted) {
+    cells.push_back(peak.predicted ? megabytes(*peak.predicted) : "–");
+    cells.push_back(peak.difference());
+  }
+  if (columns.on_gpu) {
+    cells.push_back(megabytes(memory.reserved_bytes));
+    cells.push_back(megabytes(memory.peak_reserved_bytes));
+    cells.push_back(std::to_string(memory.retries));
+  }
+  cells.push_back(phase.phase == largest_phase(row) ? "largest" : "");
+  return cells;
+}
+
+TextTable::Line line_of(std::string name, const std::vector<std::string>& cells) {
+  TextTable::Line line{{{std::move(name)}}};
+  for (const std::string& cell : cells) line.cells.push_back({cell});
+  return line;
+}
+
 double sum(const PeakMemory::Parts& parts) {
   double bytes = 0;
   for (const auto& part : parts) bytes += static_cast<double>(part.second);
@@ -66,72 +134,53 @@ double sum(const PeakMemory::Parts& parts) {
 TextTable memory_table(const TableLines& lines) {
   const std::vector<Row>& rows = lines.rows();
   const std::vector<std::string> names = run_names(lines);
-  const bool on_gpu = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
-    return row.measured() && !row.ranks.front().device.empty();
-  });
+  const PhaseColumns columns = columns_of(rows);
   TextTable table;
   table.columns = {{lines.title(), false}, {"phase", false}, {"allocated MB"}, {"peak MB"}};
-  const bool predicted = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
-    return row.predicted && !row.predicted->phases.empty();
-  });
-  if (predicted) {
+  if (columns.predicted) {
     table.columns.insert(table.columns.end(), {{"predicted MB"}, {"difference"}});
   }
-  if (on_gpu) {
+  if (columns.on_gpu) {
     table.columns.insert(table.columns.end(), {{"reserved MB"}, {"peak reserved MB"}, {"retries"}});
   }
   table.columns.push_back({"", false});
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string largest = largest_phase(rows[i]);
-    for (const auto& [phase, memory] : highest_memory(rows[i])) {
-      TextTable::Line line{{{names[i]},
-                            {phase},
-                            {megabytes(memory.allocated_bytes)},
-                            {megabytes(memory.peak_allocated_bytes)}}};
-      if (predicted) {
-        const auto bytes = predicted_peak(rows[i], phase);
-        line.cells.push_back({bytes ? megabytes(*bytes) : "–"});
-        line.cells.push_back(
-            {bytes && *bytes > 0
-                 ? fmt::format("{:+.1f} %", 100 * difference(memory.peak_allocated_bytes, *bytes))
-                 : "–"});
-      }
-      if (on_gpu) {
-        line.cells.push_back({megabytes(memory.reserved_bytes)});
-        line.cells.push_back({megabytes(memory.peak_reserved_bytes)});
-        line.cells.push_back({std::to_string(memory.retries)});
-      }
-      line.cells.push_back({phase == largest ? "largest" : ""});
-      table.lines.push_back(std::move(line));
+    for (const PhaseMemory& phase : highest_memory(rows[i])) {
+      table.lines.push_back(line_of(names[i], phase_cells(rows[i], phase, columns)));
     }
   }
   return table;
 }
 
-std::string memory_remarks(const TableLines& lines) {
-  constexpr double kLarge = 0.05;
-  constexpr std::int64_t kSmallBytes = 1'000'000;  // of which 5 % are nobody's concern
-  std::string out;
+std::vector<std::string> memory_remarks(const TableLines& lines) {
+  std::vector<std::string> out;
   const std::vector<std::string> names = run_names(lines);
   for (std::size_t i = 0; i < lines.rows().size(); ++i) {
     const Row& row = lines.rows()[i];
     if (!row.predicted) continue;
     if (!row.predicted->unknown.empty()) {
-      out +=
-          fmt::format("{}: its memory was not predicted: {}\n", names[i], row.predicted->unknown);
+      out.push_back(
+          fmt::format("{}: its memory was not predicted: {}", names[i], row.predicted->unknown));
     }
     for (const auto& [phase, memory] : highest_memory(row)) {
-      const std::int64_t measured = memory.peak_allocated_bytes;
-      const std::int64_t bytes = predicted_peak(row, phase).value_or(measured);
-      if (bytes == 0 || std::abs(measured - bytes) < kSmallBytes) continue;
-      const double off = difference(measured, bytes);
-      if (std::abs(off) <= kLarge) continue;
-      out +=
-          fmt::format("{}: the peak of {} is {:+.1f} % of what was predicted, as {}\n", names[i],
-                      phase, 100 * off,
-                      off > 0 ? "something held memory that the steps themselves do not: a check "
-                                "of the run, or a plugin's own"
-                              : "the observed step did not do all that a later one does");
+      const Compared peak = {memory.peak_allocated_bytes, predicted_peak(row, phase)};
+      if (!peak.off()) continue;
+      out.push_back(fmt::format(
+          "{}: the peak of {} is {:+.1f} % of what was predicted, as {}", names[i], phase,
+          peak.percent(),
+          peak.percent() > 0
+              ? "something held memory that the steps themselves do not: a check of the "
+                "run, or a plugin's own"
+              : "the observed step did not do all that a later one does"));
+    }
+    if (peak_of(row) == nullptr) continue;
+    for (const char* category : kChoiceNames<MemoryCategory>) {
+      const Compared one = compared(row, category);
+      if (!one.off()) continue;
+      out.push_back(fmt::format(
+          "{}: {} of rank 0 at the peak are {:+.1f} % of what was predicted of "
+          "the rank that holds most, in {}",
+          names[i], category, one.percent(), row.predicted->peak(/*steps_alone=*/true)->phase));
     }
   }
   return out;
@@ -141,21 +190,32 @@ TextTable memory_category_table(const TableLines& lines) {
   const std::vector<Row>& rows = lines.rows();
   const std::vector<std::string> names = run_names(lines);
   TextTable table;
-  table.columns = {{lines.title(), false}, {"memory of rank 0", false}, {"MB at the peak"}, {"%"}};
+  table.columns = {{lines.title(), false}, {"memory of rank 0", false},
+                   {"MB at the peak"},     {"%"},
+                   {"tensors MB"},         {"predicted MB"},
+                   {"difference"}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PeakMemory* const peak = peak_of(rows[i]);
     if (peak == nullptr) continue;
-    const auto add = [&](const std::string& name, std::int64_t bytes) {
+    const auto add = [&](const std::string& name, std::int64_t bytes, const Compared& tensors) {
       const double share =
           100 * static_cast<double>(bytes) / static_cast<double>(peak->resident_bytes);
+      const bool none = tensors.measured == 0 && tensors.predicted.value_or(0) == 0;
       table.lines.push_back(
-          {{{names[i]}, {name}, {megabytes(bytes)}, {fmt::format("{:.1f}", share)}}});
+          line_of(names[i], {name, megabytes(bytes), fmt::format("{:.1f}", share),
+                             none ? "–" : megabytes(tensors.measured),
+                             none || !tensors.predicted ? "–" : megabytes(*tensors.predicted),
+                             tensors.difference()}));
     };
+    Compared all;
     for (const auto& [category, bytes] : peak->categories) {
-      if (bytes != 0) add(category, bytes);
+      const Compared tensors = compared(rows[i], category);
+      if (bytes != 0 || tensors.predicted.value_or(0) != 0) add(category, bytes, tensors);
+      all.measured += tensors.measured;
+      if (tensors.predicted) all.predicted = all.predicted.value_or(0) + *tensors.predicted;
     }
-    add("unexplained", peak->unexplained_bytes);
-    add("resident, in " + peak->phase, peak->resident_bytes);
+    add("unexplained", peak->unexplained_bytes, {});
+    add("resident, in " + peak->phase, peak->resident_bytes, all);
   }
   return table;
 }

@@ -13,12 +13,14 @@ namespace ddprun {
 /// phase; beside the peak stands what was predicted. No line if no row's memory was measured.
 TextTable memory_table(const TableLines& lines);
 
-/// A line for each phase whose peak differs from the prediction by more than 5 %, and for each row
-/// that could not be predicted, with the reason. Empty: there is none.
-std::string memory_remarks(const TableLines& lines);
+/// A sentence for each phase whose peak, and each category of the recorded peak's tensors that,
+/// differs from the prediction by more than 5 % and 1 MB; and for each row that could not be
+/// predicted, with the reason.
+std::vector<std::string> memory_remarks(const TableLines& lines);
 
 /// What rank 0's memory was at the peak of the step that profile.memory recorded: a line for each
-/// row and category, the process's as a whole. No line if no row recorded it.
+/// row and category, the process's as a whole, and of its tensors also what was predicted of the
+/// rank that holds most. No line if no row recorded it.
 TextTable memory_category_table(const TableLines& lines);
 
 /// A sentence for each such row: what a block saves for backward, by operation.

@@ -35,9 +35,9 @@ std::string report_output(ReportFormat format, const ResultContext& context,
                                 operator_sum_table(table), operator_table(table)}) {
     if (!each.lines.empty()) out += "\n" + each.render(terminal.width, terminal.colour) + "\n";
   }
-  out += memory_remarks(table);
-  for (const std::string& words : saved_words(table)) out += words + "\n";
-  for (const std::string& words : operator_words(table)) out += words + "\n";
+  for (const auto& sentences : {memory_remarks(table), saved_words(table), operator_words(table)}) {
+    for (const std::string& words : sentences) out += words + "\n";
+  }
   return out;
 }
 

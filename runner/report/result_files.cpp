@@ -98,6 +98,7 @@ std::string memory_markdown(const TableLines& lines, const std::vector<std::stri
     out += fmt::format("\nMemory snapshot of {}: {}/{}\n", names[i], row_folder(i + 1),
                        row.ranks.front().memory_snapshot);
   }
+  for (const std::string& words : memory_remarks(lines)) out += "\n- " + words + "\n";
   const TextTable categories = memory_category_table(lines);
   if (categories.lines.empty()) return out;
   out +=

@@ -84,6 +84,40 @@ TEST(Account, OfKernelsAndRecomputationIsWhatARunTakes) {
       12);
 }
 
+TEST(Account, OfKernelsAndRecomputationOnOneAndFourRanks) {
+  expect_predicted(
+      "  world.size: [1, 4]\n"
+      "  model.kernels: [fused, reference]\n"
+      "  model.recompute: [none, every_block, {groups: 2}]\n",
+      12);
+}
+
+TEST(Account, OfEachCategoryIsWhatARunTakes) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator is not the one that is counted";
+  TemporaryFolder folder;
+  folder.write("categories.yaml", experiment("profile: {memory: true}\n"
+                                             "sweep:\n"
+                                             "  strategy: [flat, zero2, fsdp]\n"
+                                             "  model.kernels: [fused, reference]\n"
+                                             "  model.recompute: [none, every_block]\n"));
+  const CommandResult run = run_ddprun(folder, {"-v", "categories.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("tensors MB"), HasSubstr("predicted MB")));
+  for (const json& row : result_of(folder, "categories")["rows"]) {
+    SCOPED_TRACE(row["label"]);
+    json peak = {{"bytes", 0}};
+    for (const json& phase : row["predicted"]["phases"]) {
+      if (phase["phase"] != "setup" && phase["bytes"] > peak["bytes"]) peak = phase;
+    }
+    for (const json& each : row["ranks"][0]["memory_peak"]["tensors"]) {
+      const std::string category = each[0];
+      EXPECT_NEAR(peak["by_category"][category].get<double>(), each[1].get<double>(),
+                  0.01 * peak["bytes"].get<double>())
+          << category;
+    }
+  }
+}
+
 TEST(Account, OfPrecisionsWithoutFusedKernelsIsWhatARunTakes) {
   expect_predicted(
       "  model.kernels: [reference]\n"

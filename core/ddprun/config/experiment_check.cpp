@@ -2,6 +2,8 @@
 // rank starts.
 #include "ddprun/config/experiment_check.h"
 
+#include <fmt/format.h>
+
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -107,6 +109,17 @@ std::string origin_of(const ConfigNode& document, const std::string& path) {
 void refuse(const Experiment& e, const std::string& path, ErrorText text) {
   text.where = origin_of(e.document, path);
   throw ConfigError(std::move(text));
+}
+
+void refuse_above(const Experiment& e, const std::string& path, const MemoryNeed& need,
+                  double available, ErrorText text) {
+  const double all = static_cast<double>(need.ranks) * need.each;
+  if (all <= available) return;
+  text.got = fmt::format("{} of {:.2f} GB each {}, {:.2f} GB more than there is",
+                         need.ranks == 1 ? "a rank" : fmt::format("{} ranks", need.ranks),
+                         need.each * 1e-9, need.of, (all - available) * 1e-9);
+  text.expected = fmt::format("at most {:.2f} GB, which are available", available * 1e-9);
+  refuse(e, path, std::move(text));
 }
 
 ErrorText at_point(ErrorText text, const std::string& label) {

@@ -1,6 +1,7 @@
 // Checks what one experiment must satisfy beyond the limits of each single option.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ddprun/base/error.h"
@@ -16,6 +17,17 @@ std::string said(const char* key, const std::string& value);
 
 /// Throws ConfigError of the value at a dotted path; `text` lacks its `where`.
 [[noreturn]] void refuse(const Experiment& experiment, const std::string& path, ErrorText text);
+
+/// Bytes that each of this machine's ranks would take.
+struct MemoryNeed {
+  std::int64_t ranks = 1;
+  double each = 0;
+  std::string of = {};  ///< "at the peak of backward", "of buffers"
+};
+/// Throws ConfigError of the value at a dotted path if they would take more than `available` bytes
+/// together; `text` has its `what` and its `hint`.
+void refuse_above(const Experiment& experiment, const std::string& path, const MemoryNeed& need,
+                  double available, ErrorText text);
 
 /// `text` of an experiment that the sweep made at that point; an empty label: there is no sweep.
 ErrorText at_point(ErrorText text, const std::string& label);

@@ -60,9 +60,13 @@ class RunnableKind : public ExperimentKind {
   virtual void check_plugins(const Experiment& /*experiment*/,
                              const PluginRegistry& /*registry*/) const {}
   /// Throws ConfigError if this machine cannot run what is valid. Its devices are there.
-  /// `local_ranks`: ranks on this machine as far as it is known.
-  virtual void check_machine(const Experiment& /*experiment*/, const PluginRegistry& /*registry*/,
-                             std::int64_t /*local_ranks*/) const {}
+  /// `local_ranks`: ranks on this machine as far as it is known. Returns the account() if it was
+  /// needed for that.
+  virtual std::optional<Account> check_machine(const Experiment& /*experiment*/,
+                                               const PluginRegistry& /*registry*/,
+                                               std::int64_t /*local_ranks*/) const {
+    return {};
+  }
   /// What a rank will hold and send, by the experiment alone: nothing runs, and this machine does
   /// not count. Nothing: the kind does not predict it. `ranks_per_host` 0: all are on one. Throws
   /// ConfigError if the plugins refuse.

@@ -38,7 +38,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occasion, time, host, process, round)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TimeSpan, name, begin_ns, end_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, step, begin_ns, phases, units, gradients_ns,
                                    collectives)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors_bytes, categories, unexplained_bytes,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors, categories, unexplained_bytes,
                                    resident_bytes, saved, saved_again, tokens)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperatorRow, phase, unit, part, name, dtype, calls, ns, flops,
                                    bytes)

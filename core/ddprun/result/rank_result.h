@@ -30,11 +30,10 @@ struct PeakMemory {
   /// Names and bytes.
   using Parts = std::vector<std::pair<std::string, std::int64_t>>;
 
-  std::string phase = {};          ///< the peak's
-  std::int64_t tensors_bytes = 0;  ///< as the allocator counts them
-  /// By the names of MemoryCategory, in its order. With `unexplained_bytes` they are
-  /// `resident_bytes`.
-  Parts categories = {};
+  std::string phase = {};  ///< the peak's
+  /// By the names of MemoryCategory, in its order: tensors alone, as the allocator counts them; and
+  /// all, which are `resident_bytes` with `unexplained_bytes`.
+  Parts tensors = {}, categories = {};
   std::int64_t unexplained_bytes = 0, resident_bytes = 0;
   /// What forward saves for backward in the model's first block, by operation, the largest first;
   /// and what it does not save, so that backward computes it again.

@@ -71,7 +71,7 @@ RankResult example() {
   result.memory_phases = {{"forward", result.device_memory}, {"backward", {.retries = 1}}};
   result.memory_snapshot = "memory_rank0.pickle";
   result.memory_peak = {.phase = "backward",
-                        .tensors_bytes = 7,
+                        .tensors = {{"data", 7}},
                         .categories = {{"moments", 3}, {"library", 9}},
                         .unexplained_bytes = -1,
                         .resident_bytes = 11,

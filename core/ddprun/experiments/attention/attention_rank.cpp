@@ -44,17 +44,15 @@ void check_memory(const Experiment& experiment, const Attention& attention) {
           call, called(attention, "memory()", [&] { return attention.memory(call.sizes()); }))
           .peak();
   const double limit = experiment.world.memory_limit_gb * 1e9;
-  const double taken = limit > 0 ? std::min(needed, limit) : needed;
-  const auto available = static_cast<double>(available_memory());
-  if (taken <= available) return;
-  refuse(
+  refuse_above(
       experiment, "attention_call",
+      {.each = limit > 0 ? std::min(needed, limit) : needed,
+       .of = "at its peak, by the attention's formula"},
+      static_cast<double>(available_memory()),
       {.what = fmt::format("attention \"{}\" would take more than this machine's free memory",
                            experiment.plugins.front().name),
-       .got = fmt::format("{:.1f} GB at its peak, by its formula", needed * 1e-9),
-       .expected = fmt::format("at most {:.1f} GB", available * 1e-9),
-       .hint = "a shorter length, another attention, or world.memory_limit_gb, under which it runs "
-               "until its memory ends"});
+       .hint = "a shorter length, another attention, or world.memory_limit_gb, under which "
+               "it runs until its memory ends"});
 }
 
 class MeasuredAttention final : public AttentionKind {
@@ -79,13 +77,18 @@ class MeasuredAttention final : public AttentionKind {
                choice.options.origin);
   }
 
-  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t /*local_ranks*/) const override {
+  std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                                       std::int64_t /*local_ranks*/) const override {
     const PluginChoice& choice = experiment.plugins.front();
     const auto attention = make_attention(registry, choice);
     const DeviceKind device = experiment.world.device;
-    if (device == DeviceKind::cpu) return check_memory(experiment, *attention);
-    ask_plugin(*attention, describe(experiment, compute_capability(device)), choice.options.origin);
+    if (device == DeviceKind::cpu) {
+      check_memory(experiment, *attention);
+    } else {
+      ask_plugin(*attention, describe(experiment, compute_capability(device)),
+                 choice.options.origin);
+    }
+    return {};
   }
 
   nlohmann::json work(const Experiment& experiment) const override {

@@ -74,15 +74,10 @@ void check_exactness(const Experiment& e) {
 void check_memory(const Experiment& e, std::int64_t local_ranks) {
   if (!e.world.memory_check) return;
   const std::int64_t each = e.as<CollectivesConfig>().buffer_bytes(e.world.size);
-  const std::int64_t available = available_memory();
-  if (each * local_ranks <= available) return;
-  refuse(
-      e, "collectives.bytes",
-      {.what = "the buffers of the ranks exceed this machine's free memory",
-       .got = fmt::format("{} rank{} with {:.1f} GB of buffers each", local_ranks,
-                          local_ranks == 1 ? "" : "s", static_cast<double>(each) * 1e-9),
-       .expected = fmt::format("at most {:.1f} GB together", static_cast<double>(available) * 1e-9),
-       .hint = "smaller collectives.bytes, or fewer ranks"});
+  refuse_above(e, "collectives.bytes", {local_ranks, static_cast<double>(each), "of buffers"},
+               static_cast<double>(available_memory()),
+               {.what = "the buffers of the ranks exceed this machine's free memory",
+                .hint = "smaller collectives.bytes, or fewer ranks"});
 }
 
 class CollectivesKind final : public Collectives {
@@ -102,9 +97,11 @@ class CollectivesKind final : public Collectives {
     check_exactness(experiment);
   }
 
-  void check_machine(const Experiment& experiment, const PluginRegistry& /*registry*/,
-                     std::int64_t local_ranks) const override {
+  std::optional<Account> check_machine(const Experiment& experiment,
+                                       const PluginRegistry& /*registry*/,
+                                       std::int64_t local_ranks) const override {
     if (experiment.world.device == DeviceKind::cpu) check_memory(experiment, local_ranks);
+    return {};
   }
 
   nlohmann::json work(const Experiment& experiment) const override {

@@ -1,9 +1,6 @@
 // The prediction against the machine, where a rough bound does not settle it.
 #include "ddprun/experiments/training/memory_check.h"
 
-#include <fmt/format.h>
-
-#include "ddprun/base/error.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/training/dry_step.h"
@@ -33,31 +30,30 @@ double rough_bound(const Experiment& experiment) {
 
 }  // namespace
 
-void check_memory(const Experiment& experiment, const PluginRegistry& registry,
-                  std::int64_t local_ranks, std::int64_t available) {
-  if (!experiment.world.memory_check || experiment.world.memory_limit_gb > 0) return;
-  const auto ranks = static_cast<double>(local_ranks);
+std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                                    std::int64_t local_ranks, std::int64_t available) {
+  if (!experiment.world.memory_check || experiment.world.memory_limit_gb > 0) return {};
   const auto there = static_cast<double>(available);
-  if (ranks * (rough_bound(experiment) + kLibraryBytes) <= there) return;
-  const Account account = dry_step(experiment, registry);
-  const PhaseAccount* const peak = account.peak();
-  if (peak == nullptr) return;
-  const double each = static_cast<double>(peak->at_peak.sum()) + kLibraryBytes;
-  if (ranks * each <= there) return;
-  refuse(experiment, "world.memory_check",
-         {.what = "the ranks would take more memory than this machine has",
-          .got = fmt::format("{} of {:.2f} GB each at the peak of {}, {:.2f} GB more than there is",
-                             local_ranks == 1 ? "a rank" : fmt::format("{} ranks", local_ranks),
-                             each * 1e-9, peak->phase, (ranks * each - there) * 1e-9),
-          .expected = fmt::format("at most {:.2f} GB, which are available", there * 1e-9),
-          .hint = "`ddprun account` says what takes it; fewer ranks, a smaller batch, "
-                  "model.recompute or another strategy take less; world.memory_check: false runs "
-                  "it all the same"});
+  if (static_cast<double>(local_ranks) * (rough_bound(experiment) + kLibraryBytes) <= there) {
+    return {};
+  }
+  Account account = dry_step(experiment, registry);
+  if (const PhaseAccount* const peak = account.peak()) {
+    const double each = static_cast<double>(peak->at_peak.sum()) + kLibraryBytes;
+    refuse_above(
+        experiment, "world.memory_check", {local_ranks, each, "at the peak of " + peak->phase},
+        there,
+        {.what = "the ranks would take more memory than this machine has",
+         .hint = "`ddprun account` says what takes it; fewer ranks, a smaller batch, "
+                 "model.recompute or another strategy take less; world.memory_check: false runs it "
+                 "all the same"});
+  }
+  return account;
 }
 
-void check_memory(const Experiment& experiment, const PluginRegistry& registry,
-                  std::int64_t local_ranks) {
-  check_memory(experiment, registry, local_ranks, available_memory());
+std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                                    std::int64_t local_ranks) {
+  return check_memory(experiment, registry, local_ranks, available_memory());
 }
 
 }  // namespace ddprun

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/registry.h"
+#include "ddprun/result/account.h"
 
 namespace ddprun {
 
@@ -12,10 +14,12 @@ namespace ddprun {
 /// (available_memory()): the tensors of dry_step() at their peak, set-up included, and what the
 /// program and its libraries take. Does nothing with world.memory_check false, with
 /// world.memory_limit_gb, whose runs show what happens at the limit, and where memory is not known.
-void check_memory(const Experiment& experiment, const PluginRegistry& registry,
-                  std::int64_t local_ranks, std::int64_t available);
+///
+/// Returns the account where a rough bound did not do, since it takes a while.
+std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                                    std::int64_t local_ranks, std::int64_t available);
 /// With this machine's memory.
-void check_memory(const Experiment& experiment, const PluginRegistry& registry,
-                  std::int64_t local_ranks);
+std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
+                                    std::int64_t local_ranks);
 
 }  // namespace ddprun

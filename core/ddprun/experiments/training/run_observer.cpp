@@ -20,11 +20,11 @@ constexpr const char* kFirstBlock = "layers.0";
 PeakMemory peak_of(const MemoryAccount& account, std::int64_t tokens) {
   const MemoryMoment& at = account.peak();
   PeakMemory out{.phase = account.peak_phase(),
-                 .tensors_bytes = sum(at.tensors),
                  .unexplained_bytes = at.unexplained(),
                  .resident_bytes = at.resident,
                  .tokens = tokens};
   for (std::size_t i = 0; i < at.bytes.size(); ++i) {
+    out.tensors.emplace_back(kChoiceNames<MemoryCategory>[i], at.tensors[i]);
     out.categories.emplace_back(kChoiceNames<MemoryCategory>[i], at.bytes[i]);
   }
   out.saved = account.saved(kFirstBlock);

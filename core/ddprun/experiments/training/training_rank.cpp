@@ -91,8 +91,8 @@ class TrainingKind final : public Training {
                   origin_of(experiment.document, "optimizer.overlap"));
   }
 
-  void check_machine(const Experiment& experiment, const PluginRegistry& registry,
-                     std::int64_t local_ranks) const override {
+  std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
+                                       std::int64_t local_ranks) const override {
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
@@ -100,6 +100,7 @@ class TrainingKind final : public Training {
     RunDescription run = describe_run(experiment, *plugins.precision);
     run.compute_capability = compute_capability(run.device);
     ask_plugins(plugins, experiment, run);
+    return {};
   }
 
   std::optional<Account> account(const Experiment& experiment, const PluginRegistry& registry,
