@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <functional>
+#include <limits>
 #include <map>
 
 #include "support/ddprun_command.h"
@@ -150,53 +154,91 @@ TEST(Account, RunsNothingAndTakesAnyNumberOfRanks) {
               HasSubstr("label,ranks,phase,category,bytes\n"));
 }
 
-/// Of each pair of rows whose predicted steps differ by more than `factor`, the one that was
-/// predicted to be faster is; the others are ties. Returns how many pairs there were.
-int expect_order(const json& predicted, const json& rows, double factor) {
-  const auto measured = [&](std::size_t row) {  // the fastest: others take the machine meanwhile
-    return rows[row]["statistics"]["step_ms"]["min"].get<double>();
-  };
-  int pairs = 0;
-  for (std::size_t slow = 0; slow < rows.size(); ++slow) {
-    for (std::size_t fast = 0; fast < rows.size(); ++fast) {
+/// The shortest step of each row, in all that ran so far.
+using Shortest = std::vector<double>;
+
+void take_shorter(Shortest& steps, const json& rows) {
+  steps.resize(rows.size(), std::numeric_limits<double>::max());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    steps[row] = std::min(steps[row], rows[row]["statistics"]["step_ms"]["min"].get<double>());
+  }
+}
+
+struct Order {
+  int pairs = 0;           ///< whose predicted steps differ by more than a factor: others are ties
+  std::string wrong = {};  ///< of which the one predicted to be faster is not
+};
+
+Order order_of(const json& predicted, const Shortest& steps, double factor) {
+  Order order;
+  for (std::size_t slow = 0; slow < steps.size(); ++slow) {
+    for (std::size_t fast = 0; fast < steps.size(); ++fast) {
       const double ratio =
           predicted[slow]["step_ms"].get<double>() / predicted[fast]["step_ms"].get<double>();
       if (ratio <= factor) continue;
-      ++pairs;
-      EXPECT_GT(measured(slow), measured(fast))
-          << rows[slow]["label"] << " and " << rows[fast]["label"] << ", predicted " << ratio;
+      ++order.pairs;
+      if (steps[slow] > steps[fast]) continue;
+      order.wrong += fmt::format("{} takes {:.1f} ms, {} {:.1f} ms; predicted is a ratio of {:.2f}\n",
+                                 predicted[slow]["label"].get<std::string>(), steps[slow],
+                                 predicted[fast]["label"].get<std::string>(), steps[fast], ratio);
     }
   }
-  return pairs;
+  return order;
+}
+
+/// Another program may have a core for as long as a row runs. So what is out of order runs again.
+Order measured_order(const json& predicted, double factor, const std::function<json()>& run) {
+  Shortest steps;
+  Order order;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    take_shorter(steps, run());
+    order = order_of(predicted, steps, factor);
+    if (order.wrong.empty()) break;
+  }
+  return order;
 }
 
 TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
+  const std::string yaml =
+      experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 2, 4, 6, 9]}\n");
   TemporaryFolder folder;
-  folder.write("order.yaml",
-               experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 2, 4, 6, 9]}\n"));
+  folder.write("order.yaml", yaml);
   const CommandResult account =
       run_ddprun(folder, {"account", "order.yaml", "--hosts", "2x1", "--link", "100Mbit/s,100us",
                           "--tflops", "0.05", "--format", "json"});
   ASSERT_EQ(account.status, 0) << account.err;
-  const CommandResult run = run_ddprun(
-      folder, {"order.yaml"},
-      {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1", "--rate", "100mbit"});
   constexpr int kNotPossible = 77;  // exit status of two_hosts.sh
+  CommandResult run;
+  const Order order = measured_order(json::parse(account.out), 1.4, [&] {
+    TemporaryFolder own;
+    own.write("order.yaml", yaml);
+    run = run_ddprun(own, {"order.yaml"},
+                     {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1",
+                      "--rate", "100mbit"});
+    return run.status == 0 ? result_of(own, "order")["rows"] : json::array();
+  });
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_GE(expect_order(json::parse(account.out), result_of(folder, "order")["rows"], 1.4), 30);
+  EXPECT_EQ(order.wrong, "");
+  EXPECT_GE(order.pairs, 30);
 }
 
 TEST(Account, OrdersRowsByWhatTheyCompute) {
+  const std::string yaml = experiment(
+      "sweep: {train.batch_per_rank: [1, 8, 64], model.recompute: [none, every_block]}\n");
   TemporaryFolder folder;
-  folder.write("order.yaml",
-               experiment("sweep: {train.batch_per_rank: [1, 8, 64], model.recompute: "
-                          "[none, every_block]}\n"));
+  folder.write("order.yaml", yaml);
   const CommandResult account =
       run_ddprun(folder, {"account", "order.yaml", "--link", "10GB/s,10us", "--format", "json"});
   ASSERT_EQ(account.status, 0) << account.err;
-  ASSERT_EQ(run_ddprun(folder, {"order.yaml"}).status, 0);
-  EXPECT_EQ(expect_order(json::parse(account.out), result_of(folder, "order")["rows"], 3), 12);
+  const Order order = measured_order(json::parse(account.out), 3, [&] {
+    TemporaryFolder own;
+    own.write("order.yaml", yaml);
+    EXPECT_EQ(run_ddprun(own, {"order.yaml"}).status, 0);
+    return result_of(own, "order")["rows"];
+  });
+  EXPECT_EQ(order.wrong, "");
+  EXPECT_EQ(order.pairs, 12);
 }
 
 TEST(Account, NamesTheFastestRowThatFits) {

@@ -11,7 +11,8 @@ constexpr std::int64_t kMs = 1'000'000;
 /// Of 2 MB, in milliseconds; backward lasts until 100.
 CollectiveRecord record(std::int64_t asked, std::int64_t start, std::int64_t end,
                         std::int64_t wait_begin) {
-  return {.bytes = 2'000'000,
+  return {.kind = CollectiveKind::all_reduce,
+          .bytes = 2'000'000,
           .ranks = 2,
           .label = "bucket",
           .enqueue_ns = asked * kMs,

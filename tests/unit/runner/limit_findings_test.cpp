@@ -85,6 +85,7 @@ std::vector<Row> over_contexts(const std::vector<double>& steps_ms) {
   std::int64_t context = 128;
   for (const double step_ms : steps_ms) {
     Row row = runs_of("context_length=" + std::to_string(context), {step_ms}).front();
+    row.config["strategy"] = "naive";
     row.config["model"] = {{"context_length", context}};
     rows.push_back(std::move(row));
     context *= 2;

@@ -2,63 +2,53 @@
 #include "ddprun/comm/group/link_waits.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "ddprun/base/clock.h"
 
 namespace ddprun {
 
 namespace {
 
-/// A collective as the training thread sees it.
-struct Call {
-  std::int64_t asked_ns = 0;
-  std::int64_t wait_begin_ns = 0;  ///< 0: nobody waits
-  std::int64_t wait_end_ns = 0;
-  double takes_ns = 0;
-};
-
 /// Something that the thread does.
 struct Event {
-  std::int64_t at_ns = 0;
+  double at = 0;
   bool waits = false;
   std::size_t call = 0;
 };
 
-std::vector<Event> events_of(const std::vector<Call>& calls) {
+std::vector<Event> events_of(const std::vector<LinkCall>& calls) {
   std::vector<Event> events;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    events.push_back({calls[i].asked_ns, false, i});
-    if (calls[i].wait_begin_ns != 0) events.push_back({calls[i].wait_begin_ns, true, i});
+    events.push_back({calls[i].asked, false, i});
+    if (calls[i].wait_begin) events.push_back({*calls[i].wait_begin, true, i});
   }
-  std::ranges::stable_sort(events, {}, &Event::at_ns);
+  std::ranges::stable_sort(events, {}, &Event::at);
   return events;
 }
 
-/// How long the thread waits, nanoseconds.
-double replay(const std::vector<Call>& calls) {
+}  // namespace
+
+double waits_on_link(const std::vector<LinkCall>& calls) {
   std::vector<double> ends(calls.size());
-  double free_ns = 0;   // when the link is
-  double ahead_ns = 0;  // of the record: what was waited there, and is not here
-  double waited_ns = 0;
-  std::int64_t waited_until_ns = 0;
+  double free = std::numeric_limits<double>::lowest();  // when the link is
+  double waited_until = free;                           // as it was
+  double ahead = 0;   // of what was: what was waited there, and is not here
+  double waited = 0;
   for (const Event& event : events_of(calls)) {
-    const Call& call = calls[event.call];
-    const std::int64_t at_ns = std::max(event.at_ns, waited_until_ns);
-    const double now_ns = static_cast<double>(at_ns) - ahead_ns;
+    const LinkCall& call = calls[event.call];
+    const double at = std::max(event.at, waited_until);
     if (!event.waits) {
-      free_ns = std::max(free_ns, now_ns) + call.takes_ns;
-      ends[event.call] = free_ns;
+      free = std::max(free, at - ahead) + call.takes;
+      ends[event.call] = free;
       continue;
     }
-    const double wait_ns = std::max(0.0, ends[event.call] - now_ns);
-    waited_until_ns = std::max(at_ns, call.wait_end_ns);
-    ahead_ns += static_cast<double>(waited_until_ns - at_ns) - wait_ns;
-    waited_ns += wait_ns;
+    const double wait = std::max(0.0, ends[event.call] - (at - ahead));
+    waited_until = std::max(at, call.wait_end);
+    ahead += waited_until - at - wait;
+    waited += wait;
   }
-  return waited_ns;
+  return waited;
 }
-
-}  // namespace
 
 const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& costs) {
   const auto cost = std::ranges::find_if(costs, [&record](const CollectiveCost& each) {
@@ -70,23 +60,27 @@ const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& c
 std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
                                     const std::vector<std::int64_t>& begins_ns,
                                     const LinkCosts& costs) {
-  std::vector<Call> asked, early, without_latency;
+  std::vector<LinkCall> asked, early, without_latency;
   for (const CollectiveRecord& record : records) {
     const CollectiveCost* const cost = cost_of(record, costs);
     if (cost == nullptr) return std::nullopt;
-    Call call{record.enqueue_ns, record.wait_begin_ns, record.wait_end_ns, cost->ns(record.bytes)};
+    const auto ns = [](std::int64_t time) { return static_cast<double>(time); };
+    LinkCall call{.asked = ns(record.enqueue_ns),
+                  .wait_end = ns(record.wait_end_ns),
+                  .takes = cost->ns(record.bytes)};
+    if (record.wait_begin_ns != 0) call.wait_begin = ns(record.wait_begin_ns);
     asked.push_back(call);
-    const auto next = std::ranges::upper_bound(begins_ns, call.asked_ns);
-    if (next != begins_ns.begin()) call.asked_ns = *std::prev(next);
+    const auto next = std::ranges::upper_bound(begins_ns, record.enqueue_ns);
+    if (next != begins_ns.begin()) call.asked = ns(*std::prev(next));
     early.push_back(call);
     without_latency.push_back(asked.back());
-    without_latency.back().takes_ns -= cost->latency_us * 1e3;
+    without_latency.back().takes -= cost->latency_us * 1e3;
   }
-  const double bound_ns = replay(asked);
+  const double bound_ns = waits_on_link(asked);
   const auto ms = [](double ns) { return ns * 1e-6; };
   return LinkWaits{.bound_ms = ms(bound_ns),
-                   .earliest_ms = ms(std::min(bound_ns, replay(early))),
-                   .latency_ms = ms(std::max(0.0, bound_ns - replay(without_latency)))};
+                   .earliest_ms = ms(std::min(bound_ns, waits_on_link(early))),
+                   .latency_ms = ms(std::max(0.0, bound_ns - waits_on_link(without_latency)))};
 }
 
 }  // namespace ddprun

@@ -25,6 +25,18 @@ struct CollectiveCost {
 /// One for each kind that a step has.
 using LinkCosts = std::vector<CollectiveCost>;
 
+/// A collective as the thread sees it that calls it. Times in any unit, from any moment on.
+struct LinkCall {
+  double asked = 0;
+  std::optional<double> wait_begin = {};  ///< nothing: nobody waits
+  double wait_end = 0;                    ///< as it was; wait_begin of one that is planned
+  double takes = 0;
+};
+
+/// How long the thread would wait on a link that carries these one by one, in the order of asking,
+/// and takes so long for each. What the thread does between its waits takes as long as it did.
+double waits_on_link(const std::vector<LinkCall>& calls);
+
 /// What stands for a collective of that kind and number of ranks; null: nothing does.
 const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& costs);
 
