@@ -29,6 +29,14 @@ double difference(std::int64_t measured, std::int64_t predicted) {
   return static_cast<double>(measured) / static_cast<double>(predicted) - 1;
 }
 
+/// Of a row whose memory ran out: what its phases would have taken.
+void add_predicted(const std::string& name, const Account& predicted, TextTable& table) {
+  for (const PhaseAccount& phase : predicted.phases) {
+    table.lines.push_back({{{name}, {phase.phase}, {"–"}, {"–"}, {megabytes(phase.at_peak.sum())}},
+                           {"out of memory", Colour::red}});
+  }
+}
+
 /// The phase with the highest peak; empty: memory was not looked at.
 std::string largest_phase(const Row& row) {
   const std::vector<PhaseMemory> phases = highest_memory(row);
@@ -103,6 +111,9 @@ TextTable memory_table(const TableLines& lines) {
       }
       line.cells.push_back({phase == largest ? "largest" : ""});
       table.lines.push_back(std::move(line));
+    }
+    if (rows[i].status == RowStatus::out_of_memory && rows[i].predicted) {
+      add_predicted(names[i], *rows[i].predicted, table);
     }
   }
   return table;

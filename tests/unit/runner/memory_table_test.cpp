@@ -80,6 +80,12 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
               AllOf(HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as"),
                     Not(HasSubstr("forward"))));
 
+  Row ended = row;
+  ended.ranks.clear();
+  ended.status = RowStatus::out_of_memory;
+  EXPECT_EQ(lines_of(memory_table(TableLines({ended})).markdown()).back(),
+            "| a | backward | – | – | 25.00 | out of memory |  |");
+
   row.predicted = Account{.unknown = "a plugin failed"};
   EXPECT_EQ(memory_remarks(TableLines({row})),
             "a: its memory was not predicted: a plugin failed\n");

@@ -107,7 +107,8 @@ class CollectivesKind final : public Collectives {
     if (experiment.world.device == DeviceKind::cpu) check_memory(experiment, local_ranks);
   }
 
-  nlohmann::json work(const Experiment& experiment) const override {
+  nlohmann::json work(const Experiment& experiment,
+                      const PluginRegistry& /*registry*/) const override {
     const auto& c = experiment.as<CollectivesConfig>();
     const std::int64_t elements = c.elements(experiment.world.size);
     return {{"bytes", elements * bytes_of(c.dtype)},
