@@ -43,7 +43,7 @@ Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::str
   row.repetition = run;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
-  row.work = e.kind->work(e);
+  row.work = planned.work;
   row.conditions = planned.conditions;
   row.conditions[kLaunch]["launcher"] = launcher;
   if (!planned.not_here.empty()) set_failed(row, RowStatus::not_here, planned.not_here);

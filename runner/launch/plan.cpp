@@ -179,6 +179,7 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
   const CrashWords words(words_of_crash(experiment), kExitUsage);
   experiment.kind->check_plugins(experiment, *planned.registry);
+  planned.work = experiment.kind->work(experiment, *planned.registry);
   for (PluginChoice& choice : experiment.plugins) complete_options(*planned.registry, choice);
   planned.experiment = std::move(experiment);
   check_here(planned, options);

@@ -29,6 +29,7 @@ struct PlannedRun {
   std::shared_ptr<const PluginRegistry> registry;
   ConfigNode resolved;  ///< what the experiment says with every default written out
   std::string fingerprint;
+  nlohmann::json work;        ///< Run::work
   nlohmann::json conditions;  ///< what it will be measured under, as far as this process can tell
   std::string baseline;       ///< the fingerprint of the run that it is compared with; empty: none
   std::optional<Account> account = {};  ///< if a check needed it; account_of() has it anyway

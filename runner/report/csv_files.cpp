@@ -48,7 +48,8 @@ std::string row_line(const std::string& row, const RowFigure& figure, const Quan
   if (!figure.value) return {};
   const std::string line =
       fmt::format("{},all,{},{},{}", row, quantity.key, quantity.unit, csv_number(*figure.value));
-  return line + (quantity.compares ? ",,,,,\n" : summary_text(figure.runs));
+  const bool summarized = !quantity.compares && figure.runs.count > 0;
+  return line + (summarized ? summary_text(figure.runs) : ",,,,,\n");
 }
 
 }  // namespace
@@ -123,15 +124,15 @@ void write_steps_csv(const std::vector<Row>& rows, const TextSink& sink) {
 std::string summary_csv(const TableLines& table) {
   std::string out = "row,label,run,quantity,unit,figure,mean,std,median,p95,n\n";
   for (const TableLine& line : table.lines()) {
-    if (line.runs.empty()) continue;
+    const ExperimentKind* kind = table.rows()[line.first].kind;
+    if (kind == nullptr) continue;
     const std::string row = fmt::format("{},{}", line.first + 1, csv_field(line.name));
-    const ExperimentKind& kind = *line.runs.front()->run().kind;
-    for (const Quantity& quantity : kind.quantities()) {
+    for (const Quantity& quantity : kind->quantities()) {
       if (!quantity.compares) {
         for (const RunStatistics* run : line.runs) out += run_line(row, *run, quantity);
+        if (line.count == 1 && !line.runs.empty()) continue;  // the run is the row
       }
-      if (!quantity.compares && line.count == 1) continue;  // the run is the row
-      out += row_line(row, table.figure(line, kind, quantity), quantity);
+      out += row_line(row, table.figure(line, *kind, quantity), quantity);
     }
   }
   return out;

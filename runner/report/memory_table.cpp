@@ -46,6 +46,14 @@ struct Compared {
   }
 };
 
+/// Of a row whose memory ran out: what its phases would have taken.
+void add_predicted(const std::string& name, const Account& predicted, TextTable& table) {
+  for (const PhaseAccount& phase : predicted.phases) {
+    table.lines.push_back({{{name}, {phase.phase}, {"–"}, {"–"}, {megabytes(phase.at_peak.sum())}},
+                           {"out of memory", Colour::red}});
+  }
+}
+
 /// The phase with the highest peak; empty: memory was not looked at.
 std::string largest_phase(const Row& row) {
   const std::vector<PhaseMemory> phases = highest_memory(row);
@@ -147,6 +155,9 @@ TextTable memory_table(const TableLines& lines) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (const PhaseMemory& phase : highest_memory(rows[i])) {
       table.lines.push_back(line_of(names[i], phase_cells(rows[i], phase, columns)));
+    }
+    if (rows[i].status == RowStatus::out_of_memory && rows[i].predicted) {
+      add_predicted(names[i], *rows[i].predicted, table);
     }
   }
   return table;

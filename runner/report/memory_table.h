@@ -10,7 +10,7 @@
 namespace ddprun {
 
 /// One line for each row and phase. The figures are those of the rank with the highest peak in that
-/// phase; beside the peak stands what was predicted. No line if no row's memory was measured.
+/// phase; beside the peak stands what was predicted. A row whose memory ran out has that alone.
 TextTable memory_table(const TableLines& lines);
 
 /// A sentence for each phase whose peak, and each category of the recorded peak's tensors that,

@@ -116,12 +116,14 @@ TextTable pivot_table(const PivotConfig& pivot, const std::vector<SweptValues>& 
   const TextTable all = report_table(lines);
   return Layout(pivot, points, lines)
       .table([&](std::size_t line, const std::string& title) -> TextTable::Cell {
+        const auto column = std::ranges::find(all.columns, title, &TextTable::Column::title);
+        const auto place = static_cast<std::size_t>(column - all.columns.begin());
+        const std::vector<TextTable::Cell>& cells = all.lines[line].cells;
+        if (place < cells.size() && !cells[place].text.empty()) return cells[place];
         if (lines.lines()[line].runs.empty()) {
           return {name_of(lines.rows()[lines.lines()[line].first].status), Colour::red};
         }
-        const auto column = std::ranges::find(all.columns, title, &TextTable::Column::title);
-        if (column == all.columns.end()) return {"–"};  // no row has a value
-        return all.lines[line].cells.at(static_cast<std::size_t>(column - all.columns.begin()));
+        return {"–"};  // no row has a value
       });
 }
 

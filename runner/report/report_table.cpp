@@ -44,6 +44,8 @@ class Column {
                         [](const RowFigure& figure) { return figure.value.has_value(); });
   }
 
+  bool has(std::size_t line) const { return figures_[line].value.has_value(); }
+
   TextTable::Column head() const {
     const int order = quantity_.drop_order;
     return {quantity_.title, true, empty() && order > 0 ? kDropFirst + order : order};
@@ -147,11 +149,17 @@ void add_columns(const ExperimentKind& kind, const TableLines& lines, TextTable&
   for (const Quantity& quantity : kind.quantities()) {
     if (quantity.title.empty()) continue;
     const Column column(lines, kind, quantity);
-    // There is nothing to compare with, or no sample has it.
-    if (column.empty() && (quantity.compares || measured_of(quantity).optional)) continue;
+    // There is nothing to compare with, or no sample or work has it.
+    const bool may_lack = quantity.compares || !quantity.of_work.empty();
+    if (column.empty() && (may_lack || measured_of(quantity).optional)) continue;
     table.columns.push_back(column.head());
     for (std::size_t i = 0; i < table.lines.size(); ++i) {
-      if (!lines.lines()[i].runs.empty()) table.lines[i].cells.push_back({column.cell(i)});
+      std::vector<TextTable::Cell>& cells = table.lines[i].cells;
+      if (lines.lines()[i].runs.empty()) {
+        if (!column.has(i)) continue;  // the note says why
+        cells.resize(table.columns.size() - 1);
+      }
+      cells.push_back({column.cell(i)});
     }
   }
 }

@@ -49,7 +49,12 @@ bool TableLines::repeated() const {
 
 RowFigure TableLines::figure(const TableLine& line, const ExperimentKind& kind,
                              const Quantity& quantity) const {
-  if (line.runs.empty() || line.runs.front()->run().kind != &kind) return {};
+  const Row& row = rows_[line.first];
+  if (row.kind != &kind) return {};
+  if (line.runs.empty()) {
+    const bool known = !quantity.of_work.empty() && row.status == RowStatus::out_of_memory;
+    return known ? RowFigure{figure_of_work(row, quantity).value} : RowFigure{};
+  }
   return row_figure(line.runs, quantity, runs_of(kind));
 }
 
@@ -78,7 +83,7 @@ json table_json(const TableLines& table) {
   for (const TableLine& line : table.lines()) {
     json figures = json::object(), std = json::object();
     const ExperimentKind* kind = table.rows()[line.first].kind;
-    for (std::size_t q = 0; !line.runs.empty() && q < kind->quantities().size(); ++q) {
+    for (std::size_t q = 0; kind != nullptr && q < kind->quantities().size(); ++q) {
       const Quantity& quantity = kind->quantities()[q];
       const RowFigure figure = table.figure(line, *kind, quantity);
       if (!figure.value) continue;

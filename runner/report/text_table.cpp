@@ -39,7 +39,7 @@ int total_width(const std::vector<int>& widths) {
                          [](int total, int width) { return total + width + kGap; });
 }
 
-/// These columns of a table. A line that has no cells but the first has a note instead.
+/// These columns of a table. A note begins behind the last cell that is left and has text.
 TextTable with_columns(const TextTable& table, const std::vector<std::size_t>& shown) {
   TextTable out;
   for (const std::size_t c : shown) out.columns.push_back(table.columns[c]);
@@ -47,6 +47,10 @@ TextTable with_columns(const TextTable& table, const std::vector<std::size_t>& s
     out.lines.push_back({{}, line.note});
     for (const std::size_t c : shown) {
       if (c < line.cells.size()) out.lines.back().cells.push_back(line.cells[c]);
+    }
+    std::vector<TextTable::Cell>& cells = out.lines.back().cells;
+    while (!line.note.text.empty() && cells.size() > 1 && cells.back().text.empty()) {
+      cells.pop_back();
     }
   }
   return out;
@@ -149,7 +153,8 @@ std::string TextTable::render(int width, bool colour, std::vector<std::string>* 
   for (const Line& line : table.lines) {
     std::string text = joined(line.cells, colour);
     if (!line.note.text.empty()) {
-      const int left = width > 0 ? std::max(20, width - widths[0] - kGap) : 1 << 20;
+      const int taken = display_width(joined(line.cells, false));
+      const int left = width > 0 ? std::max(20, width - taken - kGap) : 1 << 20;
       text += gap + coloured(cut_to_width(line.note.text, left), line.note.colour, colour);
     }
     out += trimmed(text) + "\n";

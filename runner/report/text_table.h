@@ -19,8 +19,8 @@ struct TextTable {
     Colour colour = Colour::none;
   };
   struct Line {
-    std::vector<Cell> cells;  ///< one a column; or only the first, if `note` says the rest
-    Cell note = {};           ///< text over all columns after the first
+    std::vector<Cell> cells;  ///< one a column; or fewer, if `note` says the rest
+    Cell note = {};           ///< text over all columns after the cells
   };
 
   std::vector<Column> columns;

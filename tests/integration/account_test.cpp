@@ -178,9 +178,10 @@ Order order_of(const json& predicted, const Shortest& steps, double factor) {
       if (ratio <= factor) continue;
       ++order.pairs;
       if (steps[slow] > steps[fast]) continue;
-      order.wrong += fmt::format("{} takes {:.1f} ms, {} {:.1f} ms; predicted is a ratio of {:.2f}\n",
-                                 predicted[slow]["label"].get<std::string>(), steps[slow],
-                                 predicted[fast]["label"].get<std::string>(), steps[fast], ratio);
+      order.wrong +=
+          fmt::format("{} takes {:.1f} ms, {} {:.1f} ms; predicted is a ratio of {:.2f}\n",
+                      predicted[slow]["label"].get<std::string>(), steps[slow],
+                      predicted[fast]["label"].get<std::string>(), steps[fast], ratio);
     }
   }
   return order;

@@ -75,8 +75,8 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
   TemporaryFolder folder;
   folder.write("limit.yaml", kQuick + "sweep: {attention: [eager, flash]}\nreport: {repeats: 2}\n");
   const CommandResult run =
-      run_ddprun(folder, {"limit.yaml", "--set", "world.memory_limit_gb=1", "--set",
-                          "attention_call.length=8192", "--set", "repeat.count=3"});
+      run_ddprun(folder, {"limit.yaml", "--columns", "0", "--set", "world.memory_limit_gb=1",
+                          "--set", "attention_call.length=8192", "--set", "repeat.count=3"});
   EXPECT_EQ(run.status, 0) << "the limit is what was asked about\n" << run.err;
   const json rows = result_of(folder, "limit")["rows"];
   EXPECT_EQ(rows[0]["status"], "out of memory") << rows[0]["reason"];
@@ -85,6 +85,18 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
                     HasSubstr("\n  hint: a shorter length, or another attention")));
   EXPECT_EQ(rows[1]["status"], "not run") << "it would end as its first run did";
   EXPECT_EQ(rows[2]["status"], "ok") << rows[2]["reason"];
+
+  // What it would have taken is known: two sequences of 8192 x 8192 scores, in float32.
+  const auto scores = 2 * 8192.0 * 8192 * 4;
+  const json table = result_of(folder, "limit")["table"];
+  EXPECT_GE(table[0]["figures"]["scores_bytes"], scores);
+  EXPECT_GE(table[0]["figures"]["peak_formula_bytes"], scores);
+  EXPECT_FALSE(table[0]["figures"].contains("peak_bytes")) << "nothing was measured";
+  EXPECT_LT(table[1]["figures"]["peak_formula_bytes"], scores / 10);
+  EXPECT_THAT(read_file(only_result(folder, "limit") / "summary.csv"),
+              AllOf(HasSubstr("1,eager,all,scores_bytes,bytes,"),
+                    Not(HasSubstr("1,eager,all,peak_bytes,"))));
+  EXPECT_THAT(run.out, testing::ContainsRegex("\neager +3[.]1 .*[0-9] +out of memory: "));
 
   const CommandResult again =
       run_ddprun(folder, {"limit.yaml", "--resume", "--set", "world.memory_limit_gb=1", "--set",

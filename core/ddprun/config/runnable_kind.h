@@ -75,8 +75,9 @@ class RunnableKind : public ExperimentKind {
                                          std::int64_t ranks_per_host = 0) const;
   /// What is read into Experiment::contents when the run is planned.
   virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
-  /// What all ranks do together in one step: Run::work.
-  virtual nlohmann::json work(const Experiment& experiment) const = 0;
+  /// What all ranks do together in one step: Run::work. check_plugins() has passed.
+  virtual nlohmann::json work(const Experiment& experiment,
+                              const PluginRegistry& registry) const = 0;
   /// Whether rank 0 writes files of its own into RunContext::folder.
   virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
 

@@ -38,9 +38,10 @@ struct Figure {
   std::string words = {};
 };
 
-/// There are four sorts of quantities. One without `of`, `follows` and `compares` is measured in
-/// each sample. One with `of` combines a measured quantity in another way. One with `follows` is a
-/// function of the run. One with `compares` compares the run with the other runs of a table.
+/// There are five sorts of quantities. One without `of`, `of_work`, `follows` and `compares` is
+/// measured in each sample. One with `of` combines a measured quantity in another way. One with
+/// `of_work` is known before the run. One with `follows` is a function of the run. One with
+/// `compares` compares the run with the other runs of a table.
 struct Quantity {
   /// Its name in result.json and steps.csv. The unit is part of it: "forward_ms".
   std::string key = {};
@@ -51,6 +52,8 @@ struct Quantity {
   const Quantity* of = nullptr;
   OverRanks over_ranks = OverRanks::mean;
   OverSteps over_steps = OverSteps::median;
+  /// The key of its value in Run::work, which may lack it. A run whose memory ran out has it too.
+  std::string of_work = {};
   std::function<Figure(const RunStatistics& run)> follows = {};
   /// `runs`: all measured runs of this kind in the table, in its order.
   std::function<Figure(const RunStatistics& run, const std::vector<const RunStatistics*>& runs)>
@@ -81,9 +84,9 @@ struct Quantity {
   /// Its index among the quantities of its kind.
   std::size_t index = 0;
 
-  bool measured() const { return of == nullptr && !follows && !compares; }
+  bool measured() const { return of == nullptr && of_steps(); }
   /// Whether it has a value in each step.
-  bool of_steps() const { return !follows && !compares; }
+  bool of_steps() const { return of_work.empty() && !follows && !compares; }
 };
 
 /// Returns a function that formats a cell: `value` times `factor` in a format of fmt, such as

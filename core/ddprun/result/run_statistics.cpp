@@ -78,6 +78,11 @@ json over_run_json(const Quantity& quantity, const OverRun& over_run) {
 
 }  // namespace
 
+Figure figure_of_work(const Run& run, const Quantity& quantity) {
+  const auto found = run.work.find(quantity.of_work);
+  return found == run.work.end() ? Figure{} : Figure{found->get<double>()};
+}
+
 RunStatistics::RunStatistics(const Run& run, std::string name)
     : run_(&run), name_(std::move(name)) {
   require_same_steps(run.ranks);
@@ -117,6 +122,7 @@ std::vector<Summary> RunStatistics::rank_steps() const {
 }
 
 Figure RunStatistics::figure(const Quantity& quantity) const {
+  if (!quantity.of_work.empty()) return figure_of_work(*run_, quantity);
   if (quantity.follows) return quantity.follows(*this);
   const OverRun& over_run = (*this)[quantity];
   const Summary& steps = over_run.steps;
@@ -149,7 +155,7 @@ json to_json(const RunStatistics& statistics) {
   for (const Quantity& quantity : statistics.run().kind->quantities()) {
     if (quantity.of_steps()) {
       out[quantity.key] = over_run_json(quantity, statistics[quantity]);
-    } else if (quantity.follows) {
+    } else if (!quantity.compares) {
       const Figure figure = statistics.figure(quantity);
       out[quantity.key] = figure.value ? json(*figure.value) : json(nullptr);
       if (!figure.value && !figure.words.empty()) out["no_" + quantity.key] = figure.words;

@@ -27,6 +27,9 @@ struct OverRun {
   double sum = 0;
 };
 
+/// The figure of a quantity with `of_work`.
+Figure figure_of_work(const Run& run, const Quantity& quantity);
+
 class RunStatistics {
  public:
   /// `run` is measured and outlives this object. `name`: what a sentence calls its row. Throws

@@ -5,7 +5,6 @@
 
 #include "ddprun/comm/group/link_waits.h"
 
-
 namespace ddprun {
 
 StepTime step_time(const Account& account, const RankSpeed& speed) {

@@ -30,6 +30,16 @@ function(must_build folder)
   must(ignored ${CMAKE_COMMAND} --build ${folder}/build)
 endfunction()
 
+# on_two_ranks(<variable for the exit status> <variable for the output> <command>...): with the script of example own_program.
+function(on_two_ranks status output)
+  string(RANDOM LENGTH 4 ALPHABET 0123456789 digits)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env MASTER_PORT=2${digits} ${WORK}/own_program/two_ranks.sh ${ARGN}
+    WORKING_DIRECTORY ${WORK} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE result)
+  message(STATUS "${ARGN}\n${text}")
+  set(${status} "${result}" PARENT_SCOPE)
+  set(${output} "${text}" PARENT_SCOPE)
+endfunction()
+
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 must(ignored ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)

@@ -174,23 +174,23 @@ TEST(AttentionKind, TheAccountIsWhatWasMeasured) {
   for (const char* name : {"eager", "sdpa", "flash"}) {
     for (const bool causal : {true, false}) {
       SCOPED_TRACE(testing::Message() << name << " " << causal);
-      const RankResult result = measure(
-          *built(name), {.batch = 2, .heads = 2, .length = 512, .head_dim = 32, .causal = causal});
+      const AttentionConfig call{
+          .batch = 2, .heads = 2, .length = 512, .head_dim = 32, .causal = causal};
+      const RankResult result = measure(*built(name), call);
+      const nlohmann::json known = attention_work(call, *built(name));
       const Sample& sample = result.samples.back();
-      EXPECT_EQ(sample[q.before_backward_bytes], sample[q.before_backward_formula_bytes]);
+      EXPECT_EQ(sample[q.before_backward_bytes], known.at("before_backward_formula_bytes"));
       if (std::string(name) != "eager") continue;  // the others have scratch memory
-      EXPECT_NEAR(sample[q.peak_bytes] / sample[q.peak_formula_bytes], 1, 0.05);
+      EXPECT_NEAR(sample[q.peak_bytes] / known.at("peak_formula_bytes").get<double>(), 1, 0.05);
     }
   }
 }
 
 TEST(AttentionKind, WithoutAFormulaTheAccountHasNone) {
-  const RankResult result = measure(*planted("fault: nothing"), kSmall);
-  const Sample& sample = result.samples.back();
-  EXPECT_GT(sample[attention_kind().before_backward_bytes], 0);
-  EXPECT_EQ(sample[attention_kind().inputs_bytes], 3 * 4 * 48 * 16 * 4);
-  EXPECT_FALSE(sample.find(attention_kind().scores_bytes));
-  EXPECT_FALSE(sample.find(attention_kind().peak_formula_bytes));
+  const nlohmann::json known = attention_work(kSmall, *planted("fault: nothing"));
+  EXPECT_EQ(known.at("inputs_bytes"), 3 * 4 * 48 * 16 * 4);
+  EXPECT_FALSE(known.contains("scores_bytes"));
+  EXPECT_FALSE(known.contains("peak_formula_bytes"));
 }
 
 TEST(AttentionKind, OperationsAreCountedAsFlashAttention2Does) {

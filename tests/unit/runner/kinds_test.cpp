@@ -8,6 +8,7 @@
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/report/csv_files.h"
+#include "runner/report/pivot.h"
 #include "runner/report/report_table.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
@@ -33,6 +34,12 @@ struct Transfers final : ExperimentKind {
                                      .over_steps = OverSteps::count,
                                      .title = "retried"});
   const Quantity& gap_ms = declare({.key = "gap_ms", .unit = "ms", .optional = true});
+  const Quantity& size = declare({.key = "size",
+                                  .unit = "bytes",
+                                  .of_work = "bytes",
+                                  .title = "size",
+                                  .timed = false,
+                                  .text = text_as("{:.0f} MB", 1e-6)});
   const Quantity& gb_per_s = declare({.key = "gb_per_s",
                                       .unit = "GB/s",
                                       .follows = speed,
@@ -75,8 +82,8 @@ Row transfer_row() {
 
 TEST(Kinds, ARowOfAnyKindHasItsColumnsAndStatistics) {
   const std::string table = report_table(TableLines({transfer_row()})).markdown();
-  EXPECT_THAT(table, StartsWith("| experiment | call ms | retried | GB/s | proof |"));
-  EXPECT_THAT(table, HasSubstr("| 1 GB | 250.0 | 1 | 4.00 | ✗ not checked |"));
+  EXPECT_THAT(table, StartsWith("| experiment | call ms | retried | size | GB/s | proof |"));
+  EXPECT_THAT(table, HasSubstr("| 1 GB | 250.0 | 1 | 1000 MB | 4.00 | ✗ not checked |"));
   const nlohmann::json json = row_json(transfer_row());
   EXPECT_EQ(json["kind"], "transfers");
   EXPECT_EQ(json["statistics"]["call_ms"]["median"], 250);
@@ -104,9 +111,37 @@ TEST(Kinds, StandTogetherInOneTable) {
   const std::vector<Row> rows = {known_row("a"), transfer_row()};
   const std::string table = report_table(TableLines(rows)).markdown();
   EXPECT_THAT(table, HasSubstr("| step ms |"));
-  EXPECT_THAT(table, HasSubstr("| call ms | retried | GB/s | proof |"));
-  EXPECT_THAT(table, HasSubstr("| – | – | – | ✓ proved |"));
+  EXPECT_THAT(table, HasSubstr("| call ms | retried | size | GB/s | proof |"));
+  EXPECT_THAT(table, HasSubstr("| – | – | – | – | ✓ proved |"));
   EXPECT_THAT(steps_csv(rows), HasSubstr(",skipped,call_ms,retried,gap_ms\n"));
+}
+
+TEST(Kinds, ARowWhoseMemoryRanOutHasWhatIsKnownBeforeItRuns) {
+  std::vector<Row> rows = {transfer_row(), transfer_row()};
+  Row& ended = rows[1];
+  ended.label = "ended";
+  ended.ranks.clear();
+  ended.status = RowStatus::out_of_memory;
+  ended.reason = "no room";
+  const TableLines lines(rows);
+  const TextTable table = report_table(lines);
+  EXPECT_EQ(lines_of(table.markdown()).back(),
+            "| ended |  |  | 1000 MB | out of memory: no room |  |");
+  EXPECT_EQ(lines_of(table.chosen({"call ms"}).markdown()).back(),
+            "| ended | out of memory: no room |");
+  EXPECT_THAT(summary_csv(lines), HasSubstr("\n2,ended,all,size,bytes,1000000000,,,,,\n"));
+  EXPECT_EQ(table_json(lines)[1]["figures"].dump(), R"({"size":1000000000.0})");
+
+  const std::vector<SweptValues> points = {{{"where", "here"}, {"run", "1"}},
+                                           {{"where", "here"}, {"run", "2"}}};
+  EXPECT_EQ(
+      lines_of(pivot_table({{"where"}, {"run"}, {"size", "call ms"}}, points, lines).markdown())
+          .back(),
+      "| here | 1000 MB | 250.0 | 1000 MB | out of memory |");
+
+  ended.status = RowStatus::failed;
+  EXPECT_EQ(lines_of(report_table(lines).markdown()).back(),
+            "| ended | failed: no room |  |  |  |  |");
 }
 
 TEST(Kinds, AreFoundByName) {

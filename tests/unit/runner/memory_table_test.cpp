@@ -78,6 +78,12 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
               testing::ElementsAre(
                   HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as")));
 
+  Row ended = row;
+  ended.ranks.clear();
+  ended.status = RowStatus::out_of_memory;
+  EXPECT_EQ(lines_of(memory_table(TableLines({ended})).markdown()).back(),
+            "| a | backward | – | – | 25.00 | out of memory |  |");
+
   row.predicted = Account{.unknown = "a plugin failed"};
   EXPECT_THAT(memory_remarks(TableLines({row})),
               testing::ElementsAre("a: its memory was not predicted: a plugin failed"));

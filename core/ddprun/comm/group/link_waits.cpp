@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 
-
 namespace ddprun {
 
 namespace {
@@ -32,7 +31,7 @@ double waits_on_link(const std::vector<LinkCall>& calls) {
   std::vector<double> ends(calls.size());
   double free = std::numeric_limits<double>::lowest();  // when the link is
   double waited_until = free;                           // as it was
-  double ahead = 0;   // of what was: what was waited there, and is not here
+  double ahead = 0;  // of what was: what was waited there, and is not here
   double waited = 0;
   for (const Event& event : events_of(calls)) {
     const LinkCall& call = calls[event.call];

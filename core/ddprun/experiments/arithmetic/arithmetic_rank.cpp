@@ -94,7 +94,9 @@ class OnPaper final : public ArithmeticKind {
                           .hint = "data_ranks and tensor_ranks are the ranks on paper"});
   }
 
-  nlohmann::json work(const Experiment&) const override { return nlohmann::json::object(); }
+  nlohmann::json work(const Experiment&, const PluginRegistry&) const override {
+    return nlohmann::json::object();
+  }
 
   std::vector<std::string> run_rank(const Experiment& experiment,
                                     const PluginRegistry& /*registry*/,

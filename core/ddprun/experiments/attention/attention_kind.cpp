@@ -93,7 +93,7 @@ Quantity AttentionKind::bytes_of_call(const char* key, const char* title, int dr
 Quantity AttentionKind::bytes_by_formula(const char* key, const char* title, int drop_order,
                                          const char* meaning) {
   Quantity quantity = bytes_of_call(key, title, drop_order, meaning);
-  quantity.optional = true;
+  quantity.of_work = key;
   return quantity;
 }
 

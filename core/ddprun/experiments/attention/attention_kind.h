@@ -9,6 +9,9 @@
 
 namespace ddprun {
 
+class Attention;
+struct AttentionConfig;
+
 struct AttentionKind : RunnableKind {
   std::string in_short(const RunStatistics& run) const override;
   std::vector<std::pair<std::string, std::string>> facts(const Run& run) const override;
@@ -110,6 +113,10 @@ struct AttentionKind : RunnableKind {
   static Figure find_tflops(const RunStatistics& run);
   static Figure find_peak_share(const RunStatistics& run);
 };
+
+/// Run::work: operations, and the account of memory by formula. Throws PluginError if the attention
+/// fails to say its memory.
+nlohmann::json attention_work(const AttentionConfig& call, const Attention& attention);
 
 /// The one object of the kind.
 const AttentionKind& attention_kind();

@@ -36,13 +36,15 @@ RunDescription describe(const Experiment& experiment, int compute_capability) {
           .compute_dtype = scalar_type(call.dtype)};
 }
 
+/// What the attention says of its memory.
+std::optional<AttentionMemory> memory_of(const AttentionConfig& call, const Attention& attention) {
+  return called(attention, "memory()", [&] { return attention.memory(call.sizes()); });
+}
+
 void check_memory(const Experiment& experiment, const Attention& attention) {
   if (!experiment.world.memory_check) return;
   const auto& call = experiment.as<AttentionConfig>();
-  const double needed =
-      attention_account(
-          call, called(attention, "memory()", [&] { return attention.memory(call.sizes()); }))
-          .peak();
+  const double needed = attention_account(call, memory_of(call, attention)).peak();
   const double limit = experiment.world.memory_limit_gb * 1e9;
   refuse_above(
       experiment, "attention_call",
@@ -91,8 +93,9 @@ class MeasuredAttention final : public AttentionKind {
     return {};
   }
 
-  nlohmann::json work(const Experiment& experiment) const override {
-    return {{"flops", attention_flops(experiment.as<AttentionConfig>())}};
+  nlohmann::json work(const Experiment& experiment, const PluginRegistry& registry) const override {
+    return attention_work(experiment.as<AttentionConfig>(),
+                          *make_attention(registry, experiment.plugins.front()));
   }
 
   std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
@@ -113,6 +116,23 @@ class MeasuredAttention final : public AttentionKind {
 };
 
 }  // namespace
+
+nlohmann::json attention_work(const AttentionConfig& call, const Attention& attention) {
+  const AttentionKind& q = attention_kind();
+  const auto own = memory_of(call, attention);
+  const AttentionAccount account = attention_account(call, own);
+  nlohmann::json out = {{"flops", attention_flops(call)},
+                        {q.inputs_bytes.of_work, account.inputs},
+                        {q.output_bytes.of_work, account.output}};
+  if (!own) return out;
+  out[q.scores_bytes.of_work] = account.scores;
+  out[q.before_backward_formula_bytes.of_work] = account.before_backward();
+  out[q.peak_formula_bytes.of_work] = account.peak();
+  if (!call.backward()) return out;
+  out[q.saved_bytes.of_work] = account.saved;
+  out[q.backward_bytes.of_work] = account.backward;
+  return out;
+}
 
 const AttentionKind& attention_kind() {
   static const MeasuredAttention kind;

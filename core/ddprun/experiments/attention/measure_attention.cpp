@@ -12,7 +12,6 @@
 #include "ddprun/device/product_speed.h"
 #include "ddprun/experiments/attention/attention_kind.h"
 #include "ddprun/measure/phase.h"
-#include "ddprun/plugin/called.h"
 #include "ddprun/proof/attention/attention_proof.h"
 #include "ddprun/proof/attention/attention_trial.h"
 #include "ddprun/rank/repetition.h"
@@ -23,21 +22,6 @@ namespace {
 
 /// What is the same in every sample.
 using Constants = std::vector<std::pair<const Quantity*, double>>;
-
-/// The account of the call by formula.
-Constants account_of(const AttentionConfig& config, const Attention& attention) {
-  const AttentionKind& q = attention_kind();
-  const auto own = called(attention, "memory()", [&] { return attention.memory(config.sizes()); });
-  const AttentionAccount account = attention_account(config, own);
-  Constants out = {{&q.inputs_bytes, account.inputs}, {&q.output_bytes, account.output}};
-  if (!own) return out;
-  out.insert(out.end(), {{&q.scores_bytes, account.scores},
-                         {&q.before_backward_formula_bytes, account.before_backward()},
-                         {&q.peak_formula_bytes, account.peak()}});
-  if (!config.backward()) return out;
-  out.insert(out.end(), {{&q.saved_bytes, account.saved}, {&q.backward_bytes, account.backward}});
-  return out;
-}
 
 /// The first call: what comes out of it, and the memory that it took.
 struct FirstCall {
@@ -111,8 +95,7 @@ void measure_attention(const AttentionConfig& config, const RepeatConfig& repeat
   const auto errors = prove(config, first.trial->inputs(), first.results, result);
   if (!errors) return;
   first.results = {};
-  Constants constants = account_of(config, attention);
-  constants.insert(constants.end(), first.memory.begin(), first.memory.end());
+  Constants constants = std::move(first.memory);
   constants.insert(constants.end(), errors->begin(), errors->end());
   constants.emplace_back(&attention_kind().product_tflops,
                          product_flops(device, scalar_type(config.dtype)) * 1e-12);

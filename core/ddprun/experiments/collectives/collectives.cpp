@@ -151,10 +151,6 @@ std::vector<Finding> Collectives::findings(const std::vector<const RunStatistics
   return out;
 }
 
-std::function<Figure(const RunStatistics&)> Collectives::work_of(const char* key) {
-  return [key](const RunStatistics& run) { return Figure{run.run().work.at(key).get<double>()}; };
-}
-
 Quantity Collectives::time_over(const char* key, OverSteps over_steps, const char* title,
                                 int drop_order) {
   return {.key = key,

@@ -26,7 +26,7 @@ struct Collectives : RunnableKind {
   const Quantity& size =
       declare({.key = "size",
                .unit = "bytes",
-               .follows = work_of("bytes"),
+               .of_work = "bytes",
                .title = "size",
                .drop_order = 4,
                .timed = false,
@@ -34,7 +34,7 @@ struct Collectives : RunnableKind {
                .meaning = "bytes of the whole tensor, as nccl-tests counts them"});
   const Quantity& count = declare(
       {.key = "count",
-       .follows = work_of("count"),
+       .of_work = "count",
        .title = "count",
        .drop_order = 9,
        .timed = false,
@@ -84,7 +84,6 @@ struct Collectives : RunnableKind {
   explicit Collectives(KindFile file);
 
  private:
-  static std::function<Figure(const RunStatistics&)> work_of(const char* key);
   Quantity time_over(const char* key, OverSteps over_steps, const char* title, int drop_order);
   static Figure find_algbw(const RunStatistics& run);
   static Figure find_busbw(const RunStatistics& run);

@@ -104,7 +104,8 @@ class CollectivesKind final : public Collectives {
     return {};
   }
 
-  nlohmann::json work(const Experiment& experiment) const override {
+  nlohmann::json work(const Experiment& experiment,
+                      const PluginRegistry& /*registry*/) const override {
     const auto& c = experiment.as<CollectivesConfig>();
     const std::int64_t elements = c.elements(experiment.world.size);
     return {{"bytes", elements * bytes_of(c.dtype)},

@@ -67,7 +67,9 @@ class PrecisionKind final : public PrecisionStudy {
                           .hint = "remove it"});
   }
 
-  nlohmann::json work(const Experiment&) const override { return nlohmann::json::object(); }
+  nlohmann::json work(const Experiment&, const PluginRegistry&) const override {
+    return nlohmann::json::object();
+  }
 
   std::vector<std::string> run_rank(const Experiment& experiment,
                                     const PluginRegistry& /*registry*/,
