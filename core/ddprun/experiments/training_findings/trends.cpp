@@ -33,11 +33,19 @@ std::string key_of(std::string pointer) {
   return pointer.substr(1);
 }
 
+/// The configuration by pointers to its values; of what a damaged result has, nothing.
+json flat_config(const RowRuns& row) {
+  const json& config = run_of(row).config;
+  return config.is_object() ? config.flatten() : json::object();
+}
+
 /// Keys whose values are numbers, and not the same in all rows.
 std::set<std::string> swept_numbers(const Rows& rows) {
   std::set<std::string> swept;
+  if (rows.empty()) return swept;
+  const json first = flat_config(rows.front());
   for (const RowRuns& row : rows) {
-    const json flat = run_of(row).config.flatten(), first = run_of(rows.front()).config.flatten();
+    const json flat = flat_config(row);
     for (const auto& [pointer, value] : flat.items()) {
       if (value.is_number() && first.contains(pointer) && first[pointer] != value) {
         swept.insert(pointer);
@@ -51,7 +59,7 @@ std::set<std::string> swept_numbers(const Rows& rows) {
 std::vector<Line> lines_over(const std::string& pointer, const Rows& rows) {
   Groups<Line> groups;
   for (const RowRuns& row : rows) {
-    json rest = run_of(row).config.flatten();
+    json rest = flat_config(row);
     if (!rest.contains(pointer) || !rest[pointer].is_number()) continue;
     const double value = rest[pointer].get<double>();
     rest.erase(pointer);
