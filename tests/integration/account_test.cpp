@@ -2,11 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <limits>
 #include <map>
+#include <sstream>
 
 #include "support/ddprun_command.h"
 #include "support/sanitizers.h"
@@ -178,10 +177,11 @@ Order order_of(const json& predicted, const Shortest& steps, double factor) {
       if (ratio <= factor) continue;
       ++order.pairs;
       if (steps[slow] > steps[fast]) continue;
-      order.wrong +=
-          fmt::format("{} takes {:.1f} ms, {} {:.1f} ms; predicted is a ratio of {:.2f}\n",
-                      predicted[slow]["label"].get<std::string>(), steps[slow],
-                      predicted[fast]["label"].get<std::string>(), steps[fast], ratio);
+      std::ostringstream words;
+      words << predicted[slow]["label"] << " takes " << steps[slow] << " ms, "
+            << predicted[fast]["label"] << ' ' << steps[fast] << " ms, predicted " << ratio
+            << " times as long\n";
+      order.wrong += words.str();
     }
   }
   return order;
