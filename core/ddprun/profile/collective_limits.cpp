@@ -27,6 +27,7 @@ std::int64_t backward_end_ns(const StepTimeline& step) {
 }
 
 CollectiveLimit limit_of(const LimitedCollective& of, double latency_ms, std::int64_t end_ns) {
+  if (of.record.wait_begin_ns == 0) return CollectiveLimit::unknown;
   if (of.waited_ms <= kHidden * of.time_ms) return CollectiveLimit::hidden;
   if (of.exposed_ms < of.waited_ms / 2) return CollectiveLimit::slow_rank;
   if (!of.link_ms) return CollectiveLimit::unknown;

@@ -18,7 +18,7 @@ enum class CollectiveLimit : std::uint8_t {
   latency,     ///< most of its time on the link is latency
   late,        ///< asked for too late to be over when backward is
   link,        ///< the link was busy with others before it
-  unknown,     ///< the link was not measured
+  unknown,     ///< the link was not measured, or no wait is on record
 };
 constexpr auto choice_names(CollectiveLimit) {
   return std::array{"hidden", "slow_rank", "contention", "latency", "late", "link", "unknown"};

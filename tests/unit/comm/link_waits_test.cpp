@@ -75,7 +75,7 @@ TEST(LinkWaits, KindsWithoutACostSayNothing) {
   CollectiveRecord of_subgroup = record(10, 11, 12);
   of_subgroup.ranks = 4;
   EXPECT_FALSE(link_waits({of_subgroup}, kBegins, kLink));
-  EXPECT_EQ(link_waits({}, {1}, {})->bound_ms, 0) << "nothing to wait for";
+  EXPECT_FALSE(link_waits({record(10, 0, 0)}, kBegins, kLink)) << "who waited, and when?";
 }
 
 }  // namespace

@@ -59,6 +59,9 @@ const CollectiveCost* cost_of(const CollectiveRecord& record, const LinkCosts& c
 std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
                                     const std::vector<std::int64_t>& begins_ns,
                                     const LinkCosts& costs) {
+  const bool waits = std::ranges::any_of(
+      records, [](const CollectiveRecord& record) { return record.wait_begin_ns != 0; });
+  if (!waits) return std::nullopt;
   std::vector<LinkCall> asked, early, without_latency;
   for (const CollectiveRecord& record : records) {
     const CollectiveCost* const cost = cost_of(record, costs);

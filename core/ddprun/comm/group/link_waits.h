@@ -53,7 +53,7 @@ struct LinkWaits {
 
 /// `records`: of one rank in one step, in the order of enqueueing. `begins_ns`: of its forwards,
 /// backwards and update, rising. The thread computes as it did, and its waits alone change. Nothing
-/// if `costs` lack a kind, or its number of ranks.
+/// if `costs` lack a kind or its number of ranks, or if no wait is on record.
 std::optional<LinkWaits> link_waits(const std::vector<CollectiveRecord>& records,
                                     const std::vector<std::int64_t>& begins_ns,
                                     const LinkCosts& costs);

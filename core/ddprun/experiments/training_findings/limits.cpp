@@ -68,6 +68,7 @@ std::string words_of(const std::vector<Part>& parts, double exposed_ms) {
 Finding exposed_by(const RowRuns& row) {
   const double exposed_ms = mean_figure(row, training().exposed_ms);
   const LinkCosts& link = run_of(row).ranks.front().link;
+  if ((*row.front())[training().link_ms].values == 0) return {};
   if (link.empty() || exposed_ms < std::max(kLeastMs, kLeastShare * step_of(row))) return {};
   std::vector<Part> parts = parts_of(row, exposed_ms);
   std::ranges::stable_sort(parts, std::greater(), &Part::ms);
