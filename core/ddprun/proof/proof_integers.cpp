@@ -91,18 +91,14 @@ void ProofIntegers::write_own(Range elements, int rank, float* out) const {
 }
 
 ProofIntegers::Contributions ProofIntegers::contributions(std::int64_t element) const {
-  const kernels::DrawnIntegers drawn = kernels::drawn_integers(draw_, element);
-  Contributions of;
-  for (std::size_t i = 0; i < of.both.size(); ++i) {
-    of.both[i] = {drawn.ranks[i], drawn.micro_batches[i], drawn.values[i]};
-  }
-  of.unit = silent_ ? 0 : drawn.unit;
+  Contributions of = kernels::drawn_integers(draw_, element);
+  if (silent_) of.unit = 0;
   return of;
 }
 
 float ProofIntegers::gradient(const Contributions& of, int rank, int micro_batch) const {
   int sum = 0;
-  for (const Contribution& each : of.both) {
+  for (const kernels::DrawnInteger& each : of.both) {
     if (each.rank == rank && each.micro_batch == micro_batch) sum += each.value;
   }
   return sum_times(sum, draw_.ranks, of.unit);

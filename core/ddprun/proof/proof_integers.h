@@ -25,20 +25,8 @@ class ProofIntegers {
  public:
   static constexpr std::int64_t kGrain = 32768;  ///< elements worth a thread's start
 
-  /// One of the two contributions to an element.
-  struct Contribution {
-    int rank = 0;
-    int micro_batch = 0;
-    int value = 0;  ///< in [-range(), range()], not 0
-    bool operator==(const Contribution&) const = default;
-  };
-
-  /// What makes up an element.
-  struct Contributions {
-    std::array<Contribution, 2> both = {};
-    float unit = 1;  ///< the power of two by which the integers are multiplied
-    bool operator==(const Contributions&) const = default;
-  };
+  /// What makes up an element; values lie in [-range(), range()].
+  using Contributions = kernels::DrawnIntegers;
 
   /// `micro_batches`: backwards that add up to a gradient, 1 or 2. `dtype`: of the gradients that
   /// ranks exchange, float32 or bfloat16. Other `round`s give other integers.

@@ -178,12 +178,13 @@ DrawnIntegers drawn_integers(const IntegerDraw& draw, std::int64_t element) {
   const auto step =
       static_cast<int>((second >> kSizeBits) * static_cast<std::uint32_t>(draw.ranks - 1) >> 8);
   DrawnIntegers drawn;
-  drawn.ranks[0] = rank_at(draw, element);
-  drawn.ranks[1] = (drawn.ranks[0] + 1 + step) % draw.ranks;
-  for (int i = 0; i < 2; ++i) {
-    drawn.micro_batches[i] = bit(kMicroBatch + i) * (draw.micro_batches - 1);
-    drawn.values[i] = (i == 0 ? size : other_size) * (1 - 2 * bit(kSign + i));
-  }
+  const int rank = rank_at(draw, element);
+  const auto contribution = [&](int which, int of_rank, int of_size) {
+    return DrawnInteger{of_rank, bit(kMicroBatch + which) * (draw.micro_batches - 1),
+                        of_size * (1 - 2 * bit(kSign + which))};
+  };
+  drawn.both = {contribution(0, rank, size),
+                contribution(1, (rank + 1 + step) % draw.ranks, other_size)};
   const auto halvings = static_cast<int>(first >> kUnit) * 2;
   const auto exponent = static_cast<std::uint32_t>(127 + draw.unit_exponent - halvings);
   const bool denormal = ((first ^ second >> 3) & 63) == 0;

@@ -17,10 +17,17 @@ struct IntegerDraw {
   float smallest = 0;     ///< the power of two of 1 element in 64
 };
 
+/// One of the two contributions to an element.
+struct DrawnInteger {
+  int rank = 0;
+  int micro_batch = 0;
+  int value = 0;  ///< not 0; its size is 2^size_bits at most
+};
+
 /// What is drawn for an element.
 struct DrawnIntegers {
-  std::array<int, 2> ranks = {}, micro_batches = {}, values = {};
-  float unit = 1;
+  std::array<DrawnInteger, 2> both = {};
+  float unit = 1;  ///< the power of two by which the integers are multiplied
 };
 
 DrawnIntegers drawn_integers(const IntegerDraw& draw, std::int64_t element);
