@@ -43,9 +43,7 @@ std::vector<LimitedCollective> limits_of(const std::vector<const StepTimeline*>&
                                          const LinkCosts& link) {
   std::vector<LimitedCollective> out;
   const StepTimeline& own = *ranks.front();
-  for (const StepTimeline* rank : ranks) {
-    if (rank->collectives.size() != own.collectives.size()) return {};
-  }
+  if (!comparable(ranks)) return out;
   for (std::size_t i = 0; i < own.collectives.size(); ++i) {
     LimitedCollective of{.record = own.collectives[i],
                          .exposed_ms = std::numeric_limits<double>::max(),

@@ -23,13 +23,6 @@ std::vector<Interval> spans_named(const std::vector<TimeSpan>& spans, std::strin
   return out;
 }
 
-/// Whether all ranks have the same number of collectives, so that each stands for those of others.
-bool comparable(const std::vector<const StepTimeline*>& ranks) {
-  return std::ranges::all_of(ranks, [&](const StepTimeline* rank) {
-    return rank->collectives.size() == ranks.front()->collectives.size();
-  });
-}
-
 /// What is waited beside the waits for single collectives; for these too if they are not compared.
 std::vector<Interval> other_waits(const StepTimeline& rank, bool compared) {
   std::vector<Interval> waits = spans_named(rank.phases, to_string(Phase::synchronize));
@@ -58,6 +51,12 @@ std::int64_t StepTimeline::end_ns() const {
   for (const TimeSpan& phase : phases) end = std::max(end, phase.end_ns);
   for (const CollectiveRecord& record : collectives) end = std::max(end, record.end_ns);
   return end;
+}
+
+bool comparable(const std::vector<const StepTimeline*>& ranks) {
+  return std::ranges::all_of(ranks, [&](const StepTimeline* rank) {
+    return rank->collectives.size() == ranks.front()->collectives.size();
+  });
 }
 
 std::vector<int> lanes_of(const std::vector<CollectiveRecord>& collectives) {

@@ -39,6 +39,9 @@ struct RowTimeline {
   std::vector<const std::vector<StepTimeline>*> ranks = {};  ///< empty: it was not measured
 };
 
+/// Whether all ranks have the same number of collectives, so that each stands for those of others.
+bool comparable(const std::vector<const StepTimeline*>& ranks);
+
 /// The lane of each collective, 0 or more, if those that ran at a time stand in lanes below each
 /// other: the first that is free.
 std::vector<int> lanes_of(const std::vector<CollectiveRecord>& collectives);

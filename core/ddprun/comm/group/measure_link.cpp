@@ -56,8 +56,8 @@ float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& ele
   return fastest;
 }
 
-std::optional<CollectiveCost> cost_of(ProcessGroup& group, CollectiveKind kind,
-                                      std::int64_t most_bytes) {
+std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind kind,
+                                            std::int64_t most_bytes) {
   const std::int64_t unit = 4 * group.size();  // an element of each rank
   const std::int64_t largest = std::clamp(most_bytes, 16 * kLeastBytes, kMostBytes) / unit * unit;
   const at::Tensor memory =
@@ -101,7 +101,7 @@ LinkCosts measure_link(ProcessGroup& group, const std::vector<CollectiveRecord>&
   for (std::size_t i = 0; i < largest.size(); ++i) {
     if (largest[i] == 0) continue;  // a barrier has no bytes
     const auto kind = static_cast<CollectiveKind>(i);
-    if (const auto cost = cost_of(group, kind, largest[i])) costs.push_back(*cost);
+    if (const auto cost = measured_cost(group, kind, largest[i])) costs.push_back(*cost);
   }
   return costs;
 }
