@@ -75,13 +75,14 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     }
     const double loss = sample[training().loss];
     skew.add(trainer.last_records());
-    StepTimeline timeline = trainer.timeline();
-    timeline.step = index;
-    if (index > 0) add_link_waits(timeline, result.link, sample);
-    result.samples.push_back(std::move(sample));
-    if (index + training(experiment).profile.steps >= steps) {
-      result.timeline.push_back(std::move(timeline));
+    const bool kept = index + training(experiment).profile.steps >= steps;
+    if (kept || !result.link.empty()) {
+      StepTimeline timeline = trainer.timeline();
+      timeline.step = index;
+      add_link_waits(timeline, result.link, sample);
+      if (kept) result.timeline.push_back(std::move(timeline));
     }
+    result.samples.push_back(std::move(sample));
     if (index + 1 == steps) {  // before the proof runs collectives of its own
       rank.measuring_ends();
       result.device_memory = device.memory();
