@@ -18,6 +18,7 @@
 #include "ddprun/base/error.h"
 #include "support/plugin_library.h"
 #include "support/reference_transformer.h"
+#include "support/toy_model.h"
 
 namespace ddprun {
 namespace {
@@ -27,18 +28,6 @@ using test::ReferenceTransformer;
 using test::Values;
 
 constexpr std::int64_t kTime = 7;  // below the context length: positions must not depend on it
-
-ModelConfig toy() {
-  return {.preset = "toy",
-          .vocab_size = 13,
-          .context_length = 9,
-          .d_model = 8,
-          .d_ff = 20,
-          .layers = 2,
-          .heads = 2,
-          .rope_theta = 50.0,
-          .norm_eps = 1e-3};
-}
 
 const std::vector<std::vector<std::int64_t>> kIds = {{1, 5, 12, 0, 5, 5, 7},
                                                      {3, 3, 9, 11, 2, 8, 6}};
@@ -94,11 +83,11 @@ class TransformerNumerics : public ::testing::TestWithParam<std::tuple<const cha
 TEST_P(TransformerNumerics, LogitsLossAndEveryGradientMatchFloat64) {
   const auto [attention_name, kernels] = GetParam();
   const auto attention = load_plugin<Attention>("attention", attention_name);
-  ModelConfig config = toy();
+  ModelConfig config = test::toy_model();
   config.kernels = kernels;
   const Transformer model(config, *attention, 1);
   perturb_norms(model);
-  ReferenceTransformer reference = reference_of(toy(), model);
+  ReferenceTransformer reference = reference_of(test::toy_model(), model);
 
   const at::Tensor logits = model.logits(to_tensor(kIds));
   ASSERT_EQ(logits.sizes(), (std::vector<std::int64_t>{2, kTime, 13}));
@@ -132,9 +121,9 @@ class TransformerTest : public ::testing::Test {
 // The reference's backward was derived by hand: some entries of every parameter against its own
 // forward.
 TEST_F(TransformerTest, ReferenceGradientsMatchFiniteDifferences) {
-  const Transformer model(toy(), *attention_, 2);
+  const Transformer model(test::toy_model(), *attention_, 2);
   perturb_norms(model);
-  ReferenceTransformer reference = reference_of(toy(), model);
+  ReferenceTransformer reference = reference_of(test::toy_model(), model);
   reference.loss_and_gradients(kIds, kTargets);
   const test::Parameters analytic = reference.gradients();
   constexpr double kStep = 1e-5;
@@ -154,7 +143,7 @@ TEST_F(TransformerTest, ReferenceGradientsMatchFiniteDifferences) {
 }
 
 TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
-  ModelConfig config = toy();
+  ModelConfig config = test::toy_model();
   config.layers = 1;
   const Transformer model(config, *attention_, 0);
   const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected = {
@@ -182,11 +171,11 @@ TEST_F(TransformerTest, ParametersAreNamedAndShapedAsInCs336Basics) {
 }
 
 TEST_F(TransformerTest, ParameterCountIsThatOfTheConfig) {
-  const Transformer model(toy(), *attention_, 0);
+  const Transformer model(test::toy_model(), *attention_, 0);
   std::int64_t count = 0;
   for (const auto& [name, tensor, unit, wide, twice, elsewhere] : model.parameters())
     count += tensor.numel();
-  EXPECT_EQ(count, toy().parameter_count());
+  EXPECT_EQ(count, test::toy_model().parameter_count());
   EXPECT_EQ(model.parameters().size(), 9U * 2 + 3);
 }
 
@@ -221,7 +210,7 @@ TEST_F(TransformerTest, InitialValuesAreTruncatedNormal) {
 }
 
 TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
-  ModelConfig config = toy();
+  ModelConfig config = test::toy_model();
   const Transformer model(config, *attention_, 5);
   const Transformer other_seed(config, *attention_, 6);
   const int threads = at::get_num_threads();
@@ -247,7 +236,7 @@ TEST_F(TransformerTest, InitialValuesDependOnTheSeedAndTheNameAlone) {
 }
 
 TEST_F(TransformerTest, LaterTokensDoNotChangeEarlierLogits) {
-  const Transformer model(toy(), *attention_, 3);
+  const Transformer model(test::toy_model(), *attention_, 3);
   auto changed = kIds;
   for (auto& row : changed) row[4] = (row[4] + 1) % 13;
   const at::Tensor before = model.logits(to_tensor(kIds));
@@ -273,7 +262,7 @@ TEST_F(TransformerTest, InitialLossIsThatOfGuessing) {
 }
 
 TEST_F(TransformerTest, HeadsThatDoNotFitAreRefused) {
-  ModelConfig config = toy();
+  ModelConfig config = test::toy_model();
   config.heads = 3;
   EXPECT_THROW(Transformer(config, *attention_, 0), ConfigError);
   config.heads = 0;

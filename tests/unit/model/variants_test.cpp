@@ -9,6 +9,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/model/transformer.h"
 #include "support/plugin_library.h"
+#include "support/toy_model.h"
 
 namespace ddprun::variants_test {
 namespace {
@@ -102,16 +103,9 @@ class InFloat64 {
 };
 
 ModelConfig toy() {
-  return {.preset = "toy",
-          .vocab_size = 13,
-          .context_length = 9,
-          .d_model = 8,
-          .d_ff = 20,
-          .layers = 2,
-          .heads = 2,
-          .rope_theta = 50.0,
-          .norm_eps = 1e-3,
-          .kernels = KernelSet::reference};
+  ModelConfig config = test::toy_model();
+  config.kernels = KernelSet::reference;
+  return config;
 }
 
 struct Variant {
