@@ -235,13 +235,13 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
 
   ExperimentFile result;
   result.file = file;
-  for (const auto& point : expand_sweep(document)) {
+  for_each_point(document, [&](const SweepPoint& point) {
     try {
       result.experiments.push_back(read_experiment(point, file, kinds, world_size));
     } catch (const ConfigError& error) {
       throw ConfigError(at_point(error.text(), point.label));
     }
-  }
+  });
   std::vector<SweptValues> points;
   for (const Experiment& experiment : result.experiments) points.push_back(experiment.point);
   result.report = read_report(document);

@@ -70,7 +70,7 @@ struct ExperimentFile {
 /// "key.path=value"), expands the sweep, and checks each experiment, but not its plugins. Paths
 /// (data.path, plugin_path, a plugin's path) are relative to the file's folder and are made
 /// absolute. `world_size` is that of the launch that this process joined, and replaces
-/// `world.size`; 0 means none. Throws ConfigError for whatever read_options and expand_sweep
+/// `world.size`; 0 means none. Throws ConfigError for whatever read_options and for_each_point
 /// refuse, for a missing plugin choice or section, for one of another kind, and for settings that
 /// contradict each other or would be ignored (docs/errors.md lists them all).
 ExperimentFile load_experiments(const std::filesystem::path& file,

@@ -211,6 +211,30 @@ ConfigNode list_of(const Range& range, const ConfigNode& node) {
 // A label stands in tables: one line, and of no more than a cell can show.
 std::string as_label(const std::string& text) { return shortened(printable_line(text), 200); }
 
+SweepPoint point_at(const ConfigNode& base, const ConfigNode& sweep,
+                    const std::vector<std::size_t>& choice) {
+  SweepPoint point{base, ""};
+  for (std::size_t key = 0; key < choice.size(); ++key) {
+    const auto& [path, values] = sweep.map[key];
+    ConfigNode value = values.list[choice[key]];
+    value.key_origin = values.key_origin;
+    const std::string label = label_of(value);
+    point.label += (point.label.empty() ? "" : ", ") + path + "=" + label;
+    point.values.emplace_back(path, label);
+    set_path(point.document, path, std::move(value));
+  }
+  return point;
+}
+
+// The last key varies fastest. False: that was the last point.
+bool to_next(std::vector<std::size_t>& choice, const ConfigNode& sweep) {
+  for (std::size_t key = choice.size(); key-- > 0;) {
+    if (++choice[key] < sweep.map[key].second.list.size()) return true;
+    choice[key] = 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string label_of(const ConfigNode& value) {
@@ -292,28 +316,16 @@ void expand_ranges(ConfigNode& document) {
   }
 }
 
-std::vector<SweepPoint> expand_sweep(const ConfigNode& document) {
+void for_each_point(const ConfigNode& document, const std::function<void(SweepPoint)>& use) {
   ConfigNode base = document;
   std::erase_if(base.map, [](const auto& pair) { return pair.first == "sweep"; });
   const ConfigNode* sweep = document.find("sweep");
-  if (sweep == nullptr) return {{std::move(base), ""}};
+  if (sweep == nullptr) return use({std::move(base), ""});
   check_sweep(base, *sweep);
-
-  std::vector<SweepPoint> points = {{std::move(base), ""}};
-  for (const auto& [path, values] : sweep->map) {
-    std::vector<SweepPoint> next;
-    for (const auto& point : points) {
-      for (ConfigNode value : values.list) {
-        value.key_origin = values.key_origin;
-        next.push_back(point);
-        next.back().label += (point.label.empty() ? "" : ", ") + path + "=" + label_of(value);
-        next.back().values.emplace_back(path, label_of(value));
-        set_path(next.back().document, path, std::move(value));
-      }
-    }
-    points = std::move(next);
-  }
-  return points;
+  std::vector<std::size_t> choice(sweep->map.size());
+  do {
+    use(point_at(base, *sweep, choice));
+  } while (to_next(choice, *sweep));
 }
 
 }  // namespace ddprun

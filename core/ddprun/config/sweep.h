@@ -1,6 +1,7 @@
 // Edits of a document before it is read: values at dotted paths, `--set` overrides, and sweeps.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,10 +43,11 @@ std::string label_of(const ConfigNode& value);
 /// ConfigError if a range has no value, or no end.
 void expand_ranges(ConfigNode& document);
 
-/// Expands `sweep: {path: [values...], ...}` as a cross product; the last key varies fastest.
+/// Calls `use` with each point of `sweep: {path: [values...], ...}`, a cross product; the last key
+/// varies fastest. A point is made when its turn comes, so that what `use` throws ends it early.
 /// Values may be scalars, lists or mappings (whole nodes). A document without `sweep:`, or with an
-/// empty one, gives one point: itself, with an empty label. Throws ConfigError if `sweep:` is not a
+/// empty one, has one point: itself, with an empty label. Throws ConfigError if `sweep:` is not a
 /// mapping of non-empty lists, or if it would hide an override or an earlier key.
-std::vector<SweepPoint> expand_sweep(const ConfigNode& document);
+void for_each_point(const ConfigNode& document, const std::function<void(SweepPoint)>& use);
 
 }  // namespace ddprun

@@ -8,6 +8,7 @@
 #include "ddprun/config/report_config.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/error_of.h"
+#include "support/sweep_points.h"
 
 namespace ddprun {
 namespace {
@@ -19,7 +20,7 @@ using testing::IsEmpty;
 Baseline baseline_of(const std::string& yaml) {
   const ConfigNode document = parse_yaml(yaml, "file.yaml");
   std::vector<SweptValues> points;
-  for (const SweepPoint& point : expand_sweep(document)) points.push_back(point.values);
+  for (const SweepPoint& point : test::points_of(document)) points.push_back(point.values);
   return find_baseline(document, points);
 }
 
@@ -101,7 +102,7 @@ TEST(Report, ItsOtherKeysAreReadStrictly) {
 ReportConfig completed(const std::string& yaml) {
   const ConfigNode document = parse_yaml(yaml, "file.yaml");
   std::vector<SweptValues> points;
-  for (const SweepPoint& point : expand_sweep(document)) points.push_back(point.values);
+  for (const SweepPoint& point : test::points_of(document)) points.push_back(point.values);
   ReportConfig report = read_report(document);
   complete_report(report, document, training(), points);
   return report;

@@ -6,18 +6,19 @@
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/sweep_points.h"
 
 namespace ddprun {
 namespace {
 
 std::vector<std::string> labels(const std::string& text) {
   std::vector<std::string> out;
-  for (const auto& point : expand_sweep(parse_yaml(text, "a.yaml"))) out.push_back(point.label);
+  for (const auto& point : test::points_of(parse_yaml(text, "a.yaml"))) out.push_back(point.label);
   return out;
 }
 
 std::string sweep_error(const std::string& text) {
-  return test::error_of<ConfigError>([&] { expand_sweep(parse_yaml(text, "a.yaml")); });
+  return test::error_of<ConfigError>([&] { test::points_of(parse_yaml(text, "a.yaml")); });
 }
 
 TEST(Override, SetsScalarsListsMappingsAndMakesSections) {
@@ -85,13 +86,13 @@ TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
 
 TEST(Sweep, WholeNodesReplaceAndKeepTheirPlaces) {
   const auto points =
-      expand_sweep(parse_yaml("strategy: {name: flat, left_over: 1}\n"
-                              "sweep:\n"
-                              "  strategy:\n"
-                              "    - naive\n"
-                              "    - {name: bucketed, bucket_mb: 5}\n"
-                              "  optimizer.betas: [[0.9, 0.95]]\n",
-                              "a.yaml"));
+      test::points_of(parse_yaml("strategy: {name: flat, left_over: 1}\n"
+                                 "sweep:\n"
+                                 "  strategy:\n"
+                                 "    - naive\n"
+                                 "    - {name: bucketed, bucket_mb: 5}\n"
+                                 "  optimizer.betas: [[0.9, 0.95]]\n",
+                                 "a.yaml"));
   ASSERT_EQ(points.size(), 2u);
   EXPECT_EQ(points[0].label, "strategy=naive, optimizer.betas=[0.9, 0.95]");
   EXPECT_EQ(points[1].label, "strategy=bucketed(bucket_mb=5), optimizer.betas=[0.9, 0.95]");
@@ -102,7 +103,7 @@ TEST(Sweep, WholeNodesReplaceAndKeepTheirPlaces) {
 }
 
 TEST(Sweep, AValueBelowANodeThatIsSweptToo) {
-  const auto points = expand_sweep(
+  const auto points = test::points_of(
       parse_yaml("sweep: {strategy: [bucketed], strategy.bucket_mb: [1, 5]}\n", "a.yaml"));
   ASSERT_EQ(points.size(), 2u);
   EXPECT_EQ(compact(points[1].document), "{strategy: {name: bucketed, bucket_mb: 5}}");
@@ -110,9 +111,20 @@ TEST(Sweep, AValueBelowANodeThatIsSweptToo) {
 
 TEST(Sweep, NoneOrAnEmptyOneGivesTheDocument) {
   EXPECT_THAT(labels("a: 1\n"), testing::ElementsAre(""));
-  const auto points = expand_sweep(parse_yaml("a: 1\nsweep: {}\n", "a.yaml"));
+  const auto points = test::points_of(parse_yaml("a: 1\nsweep: {}\n", "a.yaml"));
   ASSERT_EQ(points.size(), 1u);
   EXPECT_EQ(compact(points[0].document), "{a: 1}");
+}
+
+TEST(Sweep, AnErrorAtAPointEndsItBeforeTheNextIsMade) {
+  const ConfigNode root = parse_yaml("sweep: {a: [1, 2, 3], b: [1, 2]}\n", "a.yaml");
+  std::vector<std::string> seen;
+  const auto refuse_the_second = [&](const SweepPoint& point) {
+    seen.push_back(point.label);
+    if (seen.size() == 2) throw ConfigError({.what = "refused"});
+  };
+  EXPECT_THROW(for_each_point(root, refuse_the_second), ConfigError);
+  EXPECT_THAT(seen, testing::ElementsAre("a=1, b=1", "a=1, b=2"));
 }
 
 TEST(Sweep, OverridesCanSetItAndDropIt) {
@@ -121,7 +133,7 @@ TEST(Sweep, OverridesCanSetItAndDropIt) {
   apply_override(root, "sweep.strategy=[flat]");
   EXPECT_EQ(compact(root), "{sweep: {world.size: [4], strategy: [flat]}}");
   apply_override(root, "sweep={}");
-  EXPECT_EQ(expand_sweep(root).size(), 1u);
+  EXPECT_EQ(test::points_of(root).size(), 1u);
 }
 
 TEST(Sweep, MalformedOnesAreRefused) {
@@ -190,7 +202,7 @@ TEST(Sweep, AnOverrideThatItWouldHideIsRefused) {
   ConfigNode root = parse_yaml("strategy: naive\nsweep:\n  strategy: [flat, bucketed]\n", "a.yaml");
   apply_override(root, "strategy.bucket_mb=5");
   EXPECT_EQ(
-      test::error_of<ConfigError>([&] { expand_sweep(root); }),
+      test::error_of<ConfigError>([&] { test::points_of(root); }),
       "an override has no effect: the sweep replaces it\n"
       "  where: --set strategy.bucket_mb=5\n"
       "  got: sweep over 'strategy' at a.yaml:3:3\n"
