@@ -51,8 +51,8 @@ on_second ip address add $kAddress.2/24 dev veth1
 ip link set veth0 up
 on_second ip link set veth1 up
 if [[ -n $rate ]]; then
-  tc qdisc add dev veth0 root tbf rate "$rate" burst 256kb limit 4mb || skip "no tbf to limit the rate with"
-  on_second tc qdisc add dev veth1 root tbf rate "$rate" burst 256kb limit 4mb
+  tc qdisc add dev veth0 root tbf rate "$rate" burst 32kb limit 4mb || skip "no tbf to limit the rate with"
+  on_second tc qdisc add dev veth1 root tbf rate "$rate" burst 32kb limit 4mb
 fi
 
 export MASTER_ADDR=$kAddress.1 MASTER_PORT=29500 WORLD_SIZE=$((2 * local_size)) LOCAL_WORLD_SIZE=$local_size

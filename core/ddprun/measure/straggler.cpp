@@ -1,8 +1,9 @@
-// Excess over the other ranks, and the binomial test of whose it is.
+// Excess over the other ranks, the binomial test of whose it is, and batch means of how it lasts.
 #include "ddprun/measure/straggler.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ddprun/measure/statistics.h"
 
@@ -10,11 +11,12 @@ namespace ddprun {
 
 namespace {
 
-constexpr double kSlow = 0.05;     // of what the others take
+constexpr double kSlow = 0.05;     // of what a step usually takes
 constexpr double kMatters = 0.02;  // of the time of all steps
 constexpr double kChance = 0.005;
 constexpr double kNearlyAll = 0.8;  // of the steps since it began
 constexpr std::size_t kQuiet = 3;   // steps before, or it always was slow
+constexpr std::size_t kParts = 4;   // of the steps since then
 
 /// P(X >= k) of n trials.
 double binomial_tail(std::size_t n, std::size_t k, double p) {
@@ -27,14 +29,39 @@ double binomial_tail(std::size_t n, std::size_t k, double p) {
   return sum;
 }
 
-std::optional<std::size_t> began(const std::vector<std::size_t>& slow, std::size_t steps) {
-  for (std::size_t i = 0; i < slow.size(); ++i) {
+/// What the slowest rank takes, step by step.
+std::vector<double> longest_of(const WorkOfRanks& work) {
+  std::vector<double> longest = work.front();
+  for (const std::vector<double>& own : work) {
+    std::ranges::transform(longest, own, longest.begin(), std::ranges::max);
+  }
+  return longest;
+}
+
+/// The place of the slow step from which on nearly all steps are slow; nothing: most of the slow
+/// ones are before it.
+std::optional<std::size_t> nearly_all_from(const std::vector<std::size_t>& slow,
+                                           std::size_t steps) {
+  for (std::size_t i = 0; 2 * i <= slow.size(); ++i) {
     const auto share = static_cast<double>(slow.size() - i) / static_cast<double>(steps - slow[i]);
-    if (share < kNearlyAll) continue;
-    const bool began_late = slow[i] >= kQuiet && i <= slow[i] / 5;
-    return began_late ? std::optional(slow[i]) : std::nullopt;
+    if (share >= kNearlyAll) return i;
   }
   return std::nullopt;
+}
+
+/// Whether the rank is behind in all parts of the steps from `begin` on. Steps that are near each
+/// other are alike, parts hardly (batch means: Conway 1963).
+bool lasts(const WorkOfRanks& work, const Straggler& straggler, std::size_t begin) {
+  const std::size_t steps = work.front().size() - begin, parts = std::min(kParts, steps);
+  std::vector<double> behind(parts), others(parts);
+  for (std::size_t i = 0; i < steps; ++i) {
+    const double excess = behind_others(work, straggler.rank, begin + i);
+    behind[i * parts / steps] += excess;
+    others[i * parts / steps] += work[straggler.rank][begin + i] - excess;
+  }
+  std::ranges::transform(behind, others, behind.begin(), std::divides());
+  const Summary of = summarize(std::move(behind));
+  return of.mean >= kSlow && of.mean > of.ci95;
 }
 
 }  // namespace
@@ -51,15 +78,15 @@ std::optional<Straggler> find_straggler(const WorkOfRanks& work) {
   if (work.size() < 2) return std::nullopt;
   const std::size_t steps = work.front().size();
   std::vector<Straggler> ranks(work.size());
+  const std::vector<double> longest = longest_of(work);
+  const double usual = summarize(longest).median;
   std::size_t with_slow_rank = 0;
-  double all = 0;
   for (std::size_t step = 0; step < steps; ++step) {
     const auto slowest = static_cast<std::size_t>(
         std::ranges::max_element(work, {}, [step](const auto& own) { return own[step]; }) -
         work.begin());
-    all += work[slowest][step];
     const double behind = behind_others(work, slowest, step);
-    if (behind <= kSlow * (work[slowest][step] - behind)) continue;
+    if (behind <= kSlow * usual) continue;
     ranks[slowest].slow_steps.push_back(step);
     ranks[slowest].behind += behind / static_cast<double>(steps);
     ++with_slow_rank;
@@ -68,12 +95,12 @@ std::optional<Straggler> find_straggler(const WorkOfRanks& work) {
   Straggler& found = *most;
   const auto count = static_cast<double>(work.size());
   const double chance = binomial_tail(with_slow_rank, found.slow_steps.size(), 1 / count) * count;
-  if (chance >= kChance || found.behind * static_cast<double>(steps) < kMatters * all) {
-    return std::nullopt;
-  }
+  if (chance >= kChance || found.behind < kMatters * summarize(longest).mean) return std::nullopt;
   found.rank = static_cast<std::size_t>(most - ranks.begin());
-  found.since = began(found.slow_steps, steps);
-  return found;
+  const auto first = nearly_all_from(found.slow_steps, steps);
+  const std::size_t begin = first ? found.slow_steps[*first] : 0;
+  if (begin >= kQuiet && *first <= begin / 5) found.since = begin;
+  return lasts(work, found, begin) ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace ddprun

@@ -24,6 +24,10 @@ struct RunLoad {
 /// `run` is measured.
 RunLoad load_of(const Run& run);
 
+/// What other programs and other machines took of the cores of a rank, in cores. Ranks that have
+/// the same cores are no others. Nothing: it could not be seen.
+std::optional<double> taken_from(const RankResult& rank, const Run& run);
+
 /// As it stands in result.json.
 nlohmann::json to_json(const RunLoad& load);
 

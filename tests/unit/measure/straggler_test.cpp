@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 namespace ddprun {
@@ -39,6 +40,15 @@ TEST(Straggler, OneThatBecameSlowSaysSinceWhen) {
   EXPECT_EQ(found->since, 12);
 }
 
+TEST(Straggler, NoiseOfShortStepsBeforeItHidesNobody) {
+  WorkOfRanks work = quiet(2, 28, 0.1, 8);
+  for (std::size_t step = 0; step < 8; ++step) work[0][step] += 1;
+  for (std::size_t step = 8; step < 28; ++step) work[1][step] += 60;
+  const auto found = find_straggler(work);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->since, 8);
+}
+
 TEST(Straggler, NoiseNamesHardlyAnybody) {
   int named = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
@@ -48,6 +58,41 @@ TEST(Straggler, NoiseNamesHardlyAnybody) {
     }
   }
   EXPECT_LE(named, 10) << "0.5 % of 1,000, and what chance adds";
+}
+
+/// Steps of 10 and more whose excess has this spread, and goes on from one step to the next
+/// (autoregressive of order 1), as that of a core that is slower for a while.
+WorkOfRanks slow_for_a_while(double spread, double goes_on, std::uint64_t seed) {
+  std::mt19937_64 draw(seed);
+  std::normal_distribution<double> normal(0, 1);
+  WorkOfRanks out(2, std::vector<double>(50));
+  for (auto& rank : out) {
+    double excess = spread * normal(draw);
+    for (double& each : rank) {
+      excess = goes_on * excess + spread * std::sqrt(1 - goes_on * goes_on) * normal(draw);
+      each = 10 + std::abs(excess);
+    }
+  }
+  return out;
+}
+
+TEST(Straggler, ACoreThatIsSlowerForAWhileNamesHardlyAnybody) {
+  int named = 0, found = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    WorkOfRanks work = slow_for_a_while(0.8, 0.9, seed);
+    named += find_straggler(work).has_value();
+    for (double& each : work[1]) each += 3;
+    const auto straggler = find_straggler(work);
+    found += straggler && straggler->rank == 1;
+  }
+  EXPECT_LE(named, 35) << "a test of steps as if none knew of the last one names some 120";
+  EXPECT_GE(found, 495);
+}
+
+TEST(Straggler, WhatEndsWithinTheRunIsNone) {
+  WorkOfRanks work = quiet(2, 40, 0.1, 7);
+  for (std::size_t step = 0; step < 20; ++step) work[0][step] += 2;
+  EXPECT_FALSE(find_straggler(work)) << "half of the run";
 }
 
 TEST(Straggler, RanksThatAreSlowByTurnsAreNone) {

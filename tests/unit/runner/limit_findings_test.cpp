@@ -28,7 +28,7 @@ TEST(LimitFindings, ExposedCommunicationIsPartedByWhatLimitsIt) {
   EXPECT_THAT(
       sentences(exposing(7, 0)),
       ElementsAre("of 10.0 ms that naive exposes, 7.0 are asked for when backward is over; "
-                  "3.0 are beyond what the link takes by itself (link: 1.50 GB/s and 40 µs a "
+                  "3.0 are beyond what the link takes by itself (link: 1.5 GB/s and 40 µs a "
                   "call, 2.0 ms are latency)"));
   EXPECT_THAT(sentences(exposing(20, 9.9)).front(),
               AllOf(HasSubstr("9.9 are more than the link carries while ranks compute"),
@@ -75,6 +75,16 @@ TEST(LimitFindings, ASlowRankIsNamedWithItsPhase) {
       sentences(rows),
       ElementsAre("rank 1 of naive was slow in 15 of 20 steps (since measured step 6), most "
                   "of it in backward: the others wait for it, 4.5 ms a step"));
+  for (RankResult& rank : rows[0].ranks) {
+    rank.cores = {rank.rank};
+    rank.load = {10, 5, {{rank.rank, rank.rank == 1 ? 9.0 : 5.2, 0}}, "the machine"};
+  }
+  EXPECT_THAT(sentences(rows),
+              testing::Contains(testing::EndsWith("4.5 ms a step; other programs took 40 % of a "
+                                                  "core from it, and 2 % from the others")));
+  rows[0].ranks[0].load.cores[0].busy_s = 9;
+  EXPECT_THAT(sentences(rows), testing::Contains(testing::EndsWith("4.5 ms a step")))
+      << "both lost as much";
   set_all(rows[0], training().collectives, 0);
   EXPECT_THAT(sentences(rows), IsEmpty()) << "nobody waits";
 }
@@ -115,7 +125,7 @@ TEST(LimitFindings, BucketsStandBesideTheClosedForm) {
   EXPECT_THAT(
       sentences(rows),
       testing::Contains("buckets: the shortest of 3 steps has 5 MB; sqrt(s o w) is 2 MB, of "
-                        "40.0 MB of gradients, 100 µs a call and 1.00 GB/s"));
+                        "40.0 MB of gradients, 100 µs a call and 1 GB/s"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ Row loaded_row(const std::string& label, double busy_s = 10, double stolen_s = 0
   Row row = known_row(label);
   for (int rank = 0; rank < 2; ++rank) {
     row.ranks[rank].host = "one";
+    row.ranks[rank].cores = {rank};
     row.ranks[rank].load = {10, 9.0 - rank, {{rank, busy_s, stolen_s}}, "the machine"};
     row.ranks[rank].gflops_before = 90 - rank;
     row.ranks[rank].gflops_after = 80 + rank;
@@ -38,6 +39,21 @@ TEST(RunLoad, IsWhatTheRanksOfAHostDidNotTake) {
   EXPECT_NEAR(load_of(row).others.value(), 0.2, 1e-12) << "ranks that share their cores";
   row.ranks[1].host = "other";
   EXPECT_NEAR(load_of(row).others.value(), 1.1, 1e-12) << "the busiest host";
+}
+
+TEST(RunLoad, WhatARankLostIsOfItsOwnCores) {
+  Row row = loaded_row("a=1");
+  EXPECT_NEAR(taken_from(row.ranks[0], row).value(), 0.1, 1e-12);
+  EXPECT_NEAR(taken_from(row.ranks[1], row).value(), 0.2, 1e-12);
+  row.ranks[1].load.cores[0].stolen_s = 3;
+  EXPECT_NEAR(taken_from(row.ranks[1], row).value(), 0.5, 1e-12);
+  for (RankResult& rank : row.ranks) {
+    rank.cores = {0, 1};
+    rank.load.cores = {{0, 10, 0}, {1, 9, 0}};
+  }
+  EXPECT_NEAR(taken_from(row.ranks[0], row).value(), 0.2, 1e-12) << "the other rank is no other";
+  row.ranks[0].load.cores = row.ranks[1].load.cores = {};
+  EXPECT_FALSE(taken_from(row.ranks[0], row));
 }
 
 TEST(RunLoad, TicksOfTheKernelAreNoProgram) {

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "ddprun/experiments/training_findings/training_findings.h"
+#include "ddprun/measure/statistics.h"
 #include "ddprun/measure/straggler.h"
+#include "ddprun/result/run_load.h"
 
 namespace ddprun::training_findings {
 
@@ -29,7 +31,7 @@ struct Part {
 
 std::string words_of_link(const LinkCosts& link) {
   const CollectiveCost& cost = link.front();
-  return fmt::format("{:.2f} GB/s and {:.0f} µs a call", cost.gb_per_s, cost.latency_us);
+  return fmt::format("{:.3g} GB/s and {:.0f} µs a call", cost.gb_per_s, cost.latency_us);
 }
 
 /// The collective that was asked for last before backward ended, or the first after it.
@@ -76,8 +78,11 @@ Finding exposed_by(const RowRuns& row) {
   std::string text = fmt::format("of {:.1f} ms that {} exposes, {} (link: {}", exposed_ms,
                                  name_of(row), words_of(parts, exposed_ms), words_of_link(link));
   if (latency_ms >= kTold * exposed_ms) text += fmt::format(", {:.1f} ms are latency", latency_ms);
-  json value = {
-      {"exposed_ms", exposed_ms}, {"latency_ms", latency_ms}, {"limit", parts.front().limit}};
+  json value = {{"exposed_ms", exposed_ms},
+                {"latency_ms", latency_ms},
+                {"limit", parts.front().limit},
+                {"gb_per_s", link.front().gb_per_s},
+                {"latency_us", link.front().latency_us}};
   for (const Part& part : parts) value[std::string(part.limit) + "_ms"] = part.ms;
   return finding("limit", text + ")", row, std::move(value));
 }
@@ -115,6 +120,23 @@ std::string slowest_phase(const Run& run, const Straggler& straggler,
   return phase;
 }
 
+/// Of the others, the median.
+double taken_from_others(const Run& run, const RankResult& rank) {
+  std::vector<double> taken;
+  for (const RankResult& each : run.ranks) {
+    if (each.rank != rank.rank) taken.push_back(taken_from(each, run).value_or(0));
+  }
+  return summarize(std::move(taken)).median;
+}
+
+/// Who had the cores of the slow rank, if it lost more of them than the others did.
+std::string words_of_taken(double taken, double from_others) {
+  if (taken - from_others < RunLoad::kBusy) return {};
+  return fmt::format(
+      "; other programs took {:.0f} % of a core from it, and {:.0f} % from the others", taken * 100,
+      from_others * 100);
+}
+
 Finding slow_rank(const RowRuns& row) {
   const std::vector<const Quantity*> phases = {&training().forward_ms, &training().backward_ms,
                                                &training().optimizer_ms};
@@ -125,21 +147,24 @@ Finding slow_rank(const RowRuns& row) {
   if (!straggler) return {};
   const std::string phase = slowest_phase(run, *straggler, phases);
   const std::size_t steps = work.front().size();
+  const RankResult& slow = run.ranks[straggler->rank];
+  const double taken = taken_from(slow, run).value_or(0), others = taken_from_others(run, slow);
   std::string since;
   if (straggler->since) since = fmt::format(" (since measured step {})", *straggler->since + 1);
   const std::string text = fmt::format(
       "rank {} of {} was slow in {} of {} steps{}, most of it in {}: the others wait for it, "
-      "{:.1f} "
-      "ms a step",
+      "{:.1f} ms a step{}",
       straggler->rank, name_of(row), straggler->slow_steps.size(), steps, since, phase,
-      straggler->behind);
+      straggler->behind, words_of_taken(taken, others));
   return finding("slow_rank", text, row,
                  {{"rank", straggler->rank},
                   {"slow_steps", straggler->slow_steps.size()},
                   {"steps", steps},
                   {"since", straggler->since ? json(*straggler->since) : json(nullptr)},
                   {"phase", phase},
-                  {"behind_ms", straggler->behind}});
+                  {"behind_ms", straggler->behind},
+                  {"taken", taken},
+                  {"taken_from_others", others}});
 }
 
 }  // namespace

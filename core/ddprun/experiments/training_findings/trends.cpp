@@ -116,7 +116,7 @@ Finding best_bucket(const Line& line) {
   const double closed_mb = std::sqrt(bytes * cost->latency_us * 1e-6 * cost->gb_per_s * 1e9) * 1e-6;
   const std::string text = fmt::format(
       "buckets: the shortest of {} steps has {:g} MB; sqrt(s o w) is {:.2g} MB, of {:.1f} MB of "
-      "gradients, {:.0f} µs a call and {:.2f} GB/s",
+      "gradients, {:.0f} µs a call and {:.3g} GB/s",
       line.size(), best->value, closed_mb, bytes * 1e-6, cost->latency_us, cost->gb_per_s);
   return finding("best_bucket", text, *best->row,
                  {{"measured_mb", best->value}, {"closed_form_mb", closed_mb}});

@@ -1,0 +1,125 @@
+// Causes that are planted in real runs, and the sentences that must name them. What is planted
+// takes many milliseconds, and the links are shaped, so a busy machine changes little.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test::planted_limits_test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
+
+/// Two ranks; of all gradients the head's alone is large.
+std::string experiment(const std::string& strategy, int steps) {
+  return "model: {vocab_size: 10000, context_length: 16, d_model: 64, d_ff: 64, layers: 1, heads: "
+         "2, kernels: reference, frozen: [token_embeddings.*]}\n"
+         "data: {source: random}\n"
+         "world: {size: 2}\n"
+         "strategy: " +
+         strategy +
+         "\nprecision: fp32\n"
+         "attention: eager\n"
+         "optimizer: {name: sgd, lr: 0.001}\n"
+         "train: {batch_per_rank: 1, warmup_steps: 2, steps: " +
+         std::to_string(steps) + "}\n";
+}
+
+/// Runs it in `folder`. Skips the test where the system has no hosts to shape a link between.
+CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy, int steps,
+                     const std::string& rate = {}) {
+  folder.write("planted.yaml", experiment(strategy, steps));
+  std::vector<std::string> launcher;
+  if (!rate.empty()) {
+    launcher = {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1", "--rate",
+                rate};
+  }
+  return run_ddprun(
+      folder, {"planted.yaml", "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"}, launcher);
+}
+
+/// The sentence of that sort with its numbers; null: there is none.
+json finding(const TemporaryFolder& folder, const std::string& what) {
+  const json result = result_of(folder, "planted");
+  for (const json& each : result["findings"]) {
+    if (each.value("finding", "") == what) return each;
+  }
+  return nullptr;
+}
+
+/// Of collectives.csv: what limited each collective, by its label.
+std::map<std::string, std::string> limits(const TemporaryFolder& folder) {
+  std::map<std::string, std::string> out;
+  std::istringstream in(read_file(only_result(folder, "planted") / "collectives.csv"));
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::string> cells;
+    std::istringstream cells_of(line);
+    for (std::string cell; std::getline(cells_of, cell, ',');) cells.push_back(cell);
+    out[cells.at(4)] = cells.back();
+  }
+  return out;
+}
+
+TEST(PlantedLimits, ARankThatBecomesSlowInBackwardIsNamed) {
+  const TemporaryFolder folder;
+  const CommandResult run =
+      run_on(folder, "{name: slow, sleep_ms: 60, rank: 1, first: 10}", /*steps=*/28);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json slow = finding(folder, "slow_rank");
+  ASSERT_FALSE(slow.is_null()) << run.out;
+  EXPECT_EQ(slow["rank"], 1);
+  EXPECT_EQ(slow["phase"], "backward");
+  EXPECT_EQ(slow["since"], 8) << "of the measured steps, from 0";
+  EXPECT_NEAR(slow["behind_ms"].get<double>(), 60.0 * 20 / 28, 12);
+  EXPECT_THAT(run.out,
+              HasSubstr("(since measured step 9), most of it in backward: the others wait for it"));
+  EXPECT_EQ(limits(folder)["layers.0.ln1.weight"], "slow_rank");
+}
+
+TEST(PlantedLimits, AGradientThatIsAskedForLateIsNamed) {
+  const TemporaryFolder folder;
+  const CommandResult run =
+      run_on(folder, "{name: slow, sleep_ms: 400, late: 0}", /*steps=*/3, "200mbit");
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json limit = finding(folder, "limit");
+  ASSERT_FALSE(limit.is_null()) << run.out;
+  EXPECT_EQ(limit["limit"], "late") << limit;
+  EXPECT_THAT(run.out, HasSubstr("come too late to be hidden, lm_head.weight last"));
+  const auto by_label = limits(folder);
+  EXPECT_EQ(by_label.at("lm_head.weight"), "late");
+  EXPECT_EQ(by_label.at("layers.0.ffn.w1.weight"), "hidden");
+}
+
+/// Payload of an all-reduce between two ranks, 1e9 bytes a second: each sends as many.
+class ShapedLink : public testing::TestWithParam<std::pair<const char*, double>> {};
+
+TEST_P(ShapedLink, IsNamedWithItsRate) {
+  const auto [rate, gb_per_s] = GetParam();
+  const TemporaryFolder folder;
+  const CommandResult run = run_on(folder, "slow", /*steps=*/5, rate);
+  if (run.status == kNotPossible) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json limit = finding(folder, "limit");
+  ASSERT_FALSE(limit.is_null()) << run.out;
+  EXPECT_EQ(limit["limit"], "link") << limit;
+  EXPECT_NEAR(limit["gb_per_s"].get<double>() / gb_per_s, 1, 0.25) << limit;
+  EXPECT_THAT(run.out, HasSubstr("are more than the link carries while ranks compute"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Rates, ShapedLink,
+                         testing::Values(std::pair("100mbit", 0.0125),
+                                         std::pair("300mbit", 0.0375)),
+                         [](const auto& info) { return std::string(info.param.first); });
+
+}  // namespace
+}  // namespace ddprun::test::planted_limits_test

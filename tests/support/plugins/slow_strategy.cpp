@@ -1,0 +1,67 @@
+// A strategy that is right, and slow in a way that its options plant: tests of what limits a row.
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "ddprun/plugin/export.h"
+#include "ddprun/plugin/options.h"
+#include "ddprun/plugin/strategy.h"
+
+namespace ddprun::slow {
+
+/// One all-reduce for each gradient, asked for when the gradient is final. A rank sleeps in
+/// backward, just before its last gradient.
+class Slow final : public Strategy {
+ public:
+  void declare_options(Options& options) override {
+    options.option("sleep_ms", &sleep_ms_, "how long a rank sleeps in backward", {.min = 0});
+    options.option("rank", &rank_, "the only rank that sleeps; -1: all", {.min = -1});
+    options.option("first", &first_, "the first step in which it sleeps", {.min = 0});
+    options.option("late", &late_, "the gradient that is asked for when backward is over; -1: none",
+                   {.min = -1});
+  }
+
+  Plan plan(const ParameterLayout& layout, int /*rank*/) const override {
+    Plan plan;
+    for (int i = 0; i < layout.count(); ++i) {
+      plan.add(CollectiveKind::all_reduce, layout.gradient_bytes(layout.range(i)));
+    }
+    return plan;
+  }
+
+  void on_gradient(int index) override {
+    ++seen_;
+    if (index != late_) start(index);
+    const bool here = rank_ < 0 || rank_ == context_->group().rank();
+    if (seen_ + 1 == context_->layout().count() && here && step_ >= first_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms_));
+    }
+  }
+
+  void finish_backward() override {
+    if (late_ >= 0) start(static_cast<int>(late_));
+    for (Work& work : works_) work.wait();
+    works_.clear();
+    seen_ = 0;
+  }
+
+  void update() override {
+    Strategy::update();
+    ++step_;
+  }
+
+ private:
+  void start(int index) {
+    const ParameterLayout& layout = context_->layout();
+    works_.push_back(context_->group().all_reduce(context_->gradients(layout.range(index)),
+                                                  ReduceOp::avg, layout.name(index)));
+  }
+
+  std::int64_t sleep_ms_ = 0, rank_ = -1, first_ = 0, late_ = -1;
+  std::int64_t step_ = 0, seen_ = 0;  // gradients of this step
+  std::vector<Work> works_;
+};
+
+}  // namespace ddprun::slow
+
+DDPRUN_STRATEGY(ddprun::slow::Slow, TEST_NAME, TEST_SUMMARY, "1.0")
