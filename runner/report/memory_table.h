@@ -1,4 +1,6 @@
 // The memory of each phase, for the report.
+//
+// Family: memory_table.cpp memory_advice.cpp
 #pragma once
 
 #include <string>
@@ -17,6 +19,11 @@ TextTable memory_table(const TableLines& lines);
 /// differs from the prediction by more than 5 % and 1 MB; and for each row that could not be
 /// predicted, with the reason.
 std::vector<std::string> memory_remarks(const TableLines& lines);
+
+/// A sentence for each row whose memory ran out: which row of the same file and the same tokens a
+/// step ran, the fastest one; if none did, which takes the least by the account. None where no row
+/// takes less.
+std::vector<std::string> memory_advice(const TableLines& lines);
 
 /// What rank 0's memory was at the peak of the step that profile.memory recorded: a line for each
 /// row and category, the process's as a whole, and of its tensors also what was predicted of the

@@ -13,6 +13,7 @@
 #include "ddprun/base/groups.h"
 #include "ddprun/result/conditions.h"
 #include "ddprun/result/run_load.h"
+#include "runner/report/memory_table.h"
 #include "runner/report/row_names.h"
 #include "runner/report/terminal.h"
 
@@ -263,6 +264,7 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   add_emulated(measured, lines);
   add_missing(measured, lines);
   add_findings(table, lines);
+  for (const std::string& text : memory_advice(table)) lines.push_back({text});
   return lines;
 }
 

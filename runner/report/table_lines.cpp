@@ -17,12 +17,6 @@ using nlohmann::json;
 /// JSON has no NaN.
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
-/// A row's name within a sentence: the value of a key such as world.size would say nothing alone.
-std::string in_sentence(const RowNames& names, std::size_t row) {
-  const bool is_option = names.title.find('.') != std::string::npos;
-  return (is_option ? names.title + "=" : "") + names.names[row];
-}
-
 }  // namespace
 
 TableLines::TableLines(const std::vector<Row>& rows) : rows_(rows) {
@@ -36,10 +30,15 @@ TableLines::TableLines(const std::vector<Row>& rows) : rows_(rows) {
     }
     auto& runs = runs_[rows[i].kind];
     if (!rows[i].measured()) continue;
-    const RunStatistics& run = statistics_.emplace_back(rows[i], in_sentence(names, i));
+    const RunStatistics& run = statistics_.emplace_back(rows[i], in_sentence(lines_.back()));
     lines_.back().runs.push_back(&run);
     runs.push_back(&run);
   }
+}
+
+std::string TableLines::in_sentence(const TableLine& line) const {
+  const bool is_option = title_.find('.') != std::string::npos;
+  return (is_option ? title_ + "=" : "") + line.name;
 }
 
 bool TableLines::repeated() const {

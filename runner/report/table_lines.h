@@ -34,6 +34,9 @@ class TableLines {
   const std::vector<TableLine>& lines() const { return lines_; }
   /// The title of the column of names.
   const std::string& title() const { return title_; }
+  /// The line's name within a sentence: the value of a key such as world.size would say nothing
+  /// alone.
+  std::string in_sentence(const TableLine& line) const;
   /// Whether a line has several runs.
   bool repeated() const;
 

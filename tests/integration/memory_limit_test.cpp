@@ -26,5 +26,18 @@ TEST(MemoryLimit, HoweverLowNoRowFailsInOtherWords) {
   }
 }
 
+TEST(MemoryLimit, ARowThatMeetsItStandsBesideOneThatRan) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator ends the process";
+  TemporaryFolder folder;
+  folder.write("two.yaml", tiny_experiment("sweep: {world.memory_limit_gb: [0.01, 0]}\n"));
+  const CommandResult run =
+      run_ddprun(folder, {"two.yaml", "--set", "model.d_model=512", "--set", "model.d_ff=4096"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex(
+                           "world.memory_limit_gb=0.01 is out of memory \\(0.[0-9]+ GB a rank by "
+                           "the account\\): of the same tokens a step world.memory_limit_gb=0 .* "
+                           "ran"));
+}
+
 }  // namespace
 }  // namespace ddprun::test

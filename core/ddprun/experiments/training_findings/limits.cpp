@@ -45,9 +45,8 @@ std::string latest_of(const Run& run) {
 }
 
 std::string why_late(const RowRuns& row) {
-  const bool overlaps = mean_figure(row, training().overlapped_share) >= Training::kObservedOverlap;
-  return overlaps ? fmt::format("come too late to be hidden, {} last", latest_of(run_of(row)))
-                  : "are asked for when backward is over";
+  return overlaps(row) ? fmt::format("come too late to be hidden, {} last", latest_of(run_of(row)))
+                       : "are asked for when backward is over";
 }
 
 std::vector<Part> parts_of(const RowRuns& row, double exposed_ms) {
@@ -68,7 +67,7 @@ std::string words_of(const std::vector<Part>& parts, double exposed_ms) {
 }
 
 Finding exposed_by(const RowRuns& row) {
-  const double exposed_ms = mean_figure(row, training().exposed_ms);
+  const double exposed_ms = exposed_of(row);
   const LinkCosts& link = run_of(row).ranks.front().link;
   if ((*row.front())[training().link_ms].values == 0) return {};
   if (link.empty() || exposed_ms < std::max(kLeastMs, kLeastShare * step_of(row))) return {};

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "ddprun/base/groups.h"
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/result/conditions.h"
@@ -15,13 +14,6 @@ namespace ddprun::training_findings {
 namespace {
 
 using nlohmann::json;
-/// Whether the ranks' gradients become something else than their mean.
-bool does_other_work(const RowRuns& row) {
-  return is_control(row) || summarize_proof(run_of(row)).status == CheckStatus::declared;
-}
-
-double exposed_of(const RowRuns& row) { return mean_figure(row, training().exposed_ms); }
-double hidden_share(const RowRuns& row) { return mean_figure(row, training().overlapped_share); }
 
 double tokens_of(const RowRuns& row) { return run_of(row).work.at("tokens").get<double>(); }
 
@@ -135,7 +127,7 @@ Finding hidden_of(const Rows& rows) {
   std::size_t candidates = 0;
   for (const RowRuns& row : rows) {
     if (does_other_work(row) || mean_figure(row, training().collectives) <= 0) continue;
-    if (hidden_share(row) < Training::kObservedOverlap) {
+    if (!overlaps(row)) {
       if (open == nullptr) open = &row;
       continue;
     }
@@ -153,12 +145,8 @@ Finding hidden_of(const Rows& rows) {
 }
 
 std::vector<Finding> hidden(const Rows& rows) {
-  Groups<Rows> groups;
-  for (const RowRuns& row : rows) {
-    groups[config_without(*row.front(), {"strategy"}).dump()].push_back(row);
-  }
   std::vector<Finding> out;
-  for (const auto& [work, group] : groups) out.push_back(hidden_of(group));
+  for (const Rows& group : by_work(rows)) out.push_back(hidden_of(group));
   return out;
 }
 

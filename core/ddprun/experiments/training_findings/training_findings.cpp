@@ -3,6 +3,9 @@
 
 #include <map>
 
+#include "ddprun/base/groups.h"
+#include "ddprun/experiments/training/scaling.h"
+
 namespace ddprun {
 
 namespace {
@@ -38,7 +41,26 @@ bool is_control(const RowRuns& row) {
   return summarize_proof(run_of(row)).status == CheckStatus::control;
 }
 
+bool does_other_work(const RowRuns& row) {
+  return is_control(row) || summarize_proof(run_of(row)).status == CheckStatus::declared;
+}
+
+bool overlaps(const RowRuns& row) {
+  return mean_figure(row, training().overlapped_share) >= Training::kObservedOverlap;
+}
+
 double step_of(const RowRuns& row) { return mean_figure(row, training().step_ms); }
+double exposed_of(const RowRuns& row) { return mean_figure(row, training().exposed_ms); }
+
+std::vector<Rows> by_work(const Rows& rows) {
+  Groups<Rows> groups;
+  for (const RowRuns& row : rows) {
+    groups[config_without(*row.front(), {"strategy"}).dump()].push_back(row);
+  }
+  std::vector<Rows> out;
+  for (const auto& [work, group] : groups) out.push_back(group);
+  return out;
+}
 
 Finding finding(const char* what, const std::string& text, const RowRuns& row,
                 nlohmann::json value) {
@@ -58,8 +80,8 @@ std::vector<Finding> Training::findings(const std::vector<const RunStatistics*>&
   }
   const of::Rows rows = by_row(runs);
   std::vector<Finding> out;
-  for (const of::Sorts& sorts :
-       {of::of_speed(rows, runs), of::of_limits(rows), of::of_trends(rows), of::of_conduct(rows)}) {
+  for (const of::Sorts& sorts : {of::of_speed(rows, runs), of::of_limits(rows), of::of_advice(rows),
+                                 of::of_trends(rows), of::of_conduct(rows)}) {
     for (const std::vector<Finding>& found : sorts) add(out, found);
   }
   return out;
