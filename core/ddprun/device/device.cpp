@@ -18,8 +18,6 @@ class CpuDevice final : public Device {
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronize() override {}
-  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
-  bool capturing() const override { return false; }
   DeviceMemory memory() const override {
     DeviceMemory memory;  // malloc does not report the rest
     if (const CpuMemory* counted = CpuMemory::here(); counted != nullptr) {
@@ -32,20 +30,22 @@ class CpuDevice final : public Device {
     if (CpuMemory* counted = CpuMemory::here(); counted != nullptr) counted->reset_peak();
   }
   std::shared_ptr<void> count_memory() override { return CpuMemory::count_here(); }
-  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
-  c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 std::chrono::milliseconds) override {
-    return {};
-  }
 };
 
 }  // namespace
 
 CapturedWork::~CapturedWork() = default;
 Device::~Device() = default;
+std::unique_ptr<CapturedWork> Device::capture(const std::function<void()>& /*work*/) {
+  return nullptr;
+}
 std::shared_ptr<void> Device::count_memory() { return nullptr; }
 std::unique_ptr<MemoryHistory> Device::record_memory() { return nullptr; }
 std::string Device::name() const { return {}; }
+c10::intrusive_ptr<c10d::Backend> Device::make_backend(const c10::intrusive_ptr<c10d::Store>&, int,
+                                                       int, std::chrono::milliseconds) {
+  return {};
+}
 
 Device& cpu_device() {
   static CpuDevice device;

@@ -43,8 +43,9 @@ class CapturedWork {
   virtual void launch() = 0;
 };
 
-/// A rank's device, as the core sees it. Each rank creates its own after the fork, because a driver
-/// that was used before a fork does not work after it.
+/// A rank's device, as the core sees it. A device need not have what has a default here. Each rank
+/// creates its own after the fork, because a driver that was used before a fork does not work after
+/// it.
 class Device {
  public:
   virtual ~Device();
@@ -66,12 +67,13 @@ class Device {
   /// device, and must compute in memory that stays where it is. time_of() a mark within it is the
   /// time in the last launch; such marks are kept as long as the device. Returns null if the device
   /// cannot capture. Throws Error if something in `work` cannot be captured.
-  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) = 0;
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& work);
   /// True while capture() calls its `work`.
-  virtual bool capturing() const = 0;
+  virtual bool capturing() const { return false; }
 
-  virtual DeviceMemory memory() const = 0;
-  virtual void reset_memory() = 0;
+  /// Zeros, if the device counts nothing.
+  virtual DeviceMemory memory() const { return {}; }
+  virtual void reset_memory() {}
   /// Counts memory() until the returned object is gone. The CPU counts only then, and only for the
   /// calling thread and autograd's. Null: this device counts all the time.
   virtual std::shared_ptr<void> count_memory();
@@ -81,7 +83,7 @@ class Device {
   /// The product's name, "NVIDIA H200"; empty for the CPU.
   virtual std::string name() const;
   /// Facts for result.json, in order. None for the CPU: environment.h has those.
-  virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
+  virtual std::vector<std::pair<std::string, std::string>> describe() const { return {}; }
 
   /// How the device's own backend sees this host, as the text of a file (NCCL's topology, XML).
   /// Empty if there is none, and on all ranks but 0.
@@ -92,7 +94,7 @@ class Device {
   /// connecting and for every collective. Throws CommError.
   virtual c10::intrusive_ptr<c10d::Backend> make_backend(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
-      std::chrono::milliseconds timeout) = 0;
+      std::chrono::milliseconds timeout);
 };
 
 /// The CPU, whose marks are times.

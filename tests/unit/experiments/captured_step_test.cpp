@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
@@ -23,13 +21,6 @@ class Repeater final : public Device {
   Mark mark() override { return cpu_device().mark(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronize() override {}
-  DeviceMemory memory() const override { return {}; }
-  void reset_memory() override {}
-  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
-  c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 std::chrono::milliseconds) override {
-    return {};
-  }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& work) override {
     struct Again final : CapturedWork {
       Again(std::function<void()> given, int& launches)

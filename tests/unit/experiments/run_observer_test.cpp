@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include "ddprun/device/memory_history.h"
 #include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/private_memory.h"
@@ -152,16 +150,7 @@ class RecordingDevice final : public Device {
   Mark mark() override { return cpu_device().mark(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronize() override {}
-  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
-  bool capturing() const override { return false; }
-  DeviceMemory memory() const override { return {}; }
-  void reset_memory() override {}
   std::unique_ptr<MemoryHistory> record_memory() override { return std::make_unique<History>(); }
-  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
-  c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                                 std::chrono::milliseconds) override {
-    return {};
-  }
 };
 
 TEST(RunObserver, WritesTheHistoryUpToItsStep) {
