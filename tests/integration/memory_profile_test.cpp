@@ -49,7 +49,7 @@ TEST(MemoryProfile, AddsUpToTheAllocatorsPeakAndToWhatIsResident) {
     const auto resident = peak["resident_bytes"].get<std::int64_t>();
     const auto unexplained = peak["unexplained_bytes"].get<std::int64_t>();
     EXPECT_EQ(sum_of(peak["categories"]) + unexplained, resident);
-    EXPECT_LT(std::abs(unexplained), std::max<std::int64_t>(20'000'000, resident / 20));
+    EXPECT_LT(std::abs(unexplained), std::max<std::int64_t>(10'000'000, resident / 40));
     EXPECT_FALSE(result["rows"][0]["ranks"][1].contains("memory_peak")) << "rank 0 alone";
 
     const auto files = only_result(folder, "run") / "profile/01";

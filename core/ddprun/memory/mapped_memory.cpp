@@ -26,6 +26,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+std::size_t page() { return static_cast<std::size_t>(::getpagesize()); }
+
 /// Reserves addresses for `bytes`, aligned to huge pages if they make at least one.
 std::byte* reserve(std::size_t bytes) {
   const std::size_t slack = bytes >= kHugePage ? kHugePage : 0;
@@ -69,8 +71,7 @@ void take_huge_pages(int descriptor, std::size_t bytes) {
 }  // namespace
 
 std::size_t whole_pages(std::size_t bytes) {
-  return round_up(bytes,
-                  bytes >= kHugePage ? kHugePage : static_cast<std::size_t>(::getpagesize()));
+  return round_up(bytes, bytes >= kHugePage ? kHugePage : page());
 }
 
 std::string system_error(const std::string& call) { return call + ": " + std::strerror(errno); }
@@ -88,8 +89,9 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 void Mapping::forget() const { ::madvise(data_, bytes_, MADV_DONTNEED); }
 
 Mapping map_private(std::size_t bytes) {
-  Mapping mapping = map_over(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-  ::madvise(mapping.data(), bytes, MADV_HUGEPAGE);  // a wish: without them it works as well
+  Mapping mapping = map_over(round_up(bytes, page()), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  ::madvise(mapping.data(), mapping.bytes(),
+            MADV_HUGEPAGE);  // a wish: without them it works as well
   return mapping;
 }
 

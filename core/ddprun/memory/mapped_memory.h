@@ -11,7 +11,7 @@
 
 namespace ddprun {
 
-/// Whatever is created or mapped here has a size of whole_pages().
+/// Files have a size of whole_pages().
 
 /// A range of addresses that unmaps itself.
 class Mapping {
@@ -34,8 +34,8 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-/// Zeroed memory of this process alone, in huge pages where the system grants them. Throws
-/// std::runtime_error.
+/// Zeroed memory of this process alone, `bytes` rounded up to whole pages: in huge pages where the
+/// system grants them, but for what is left at the end. Throws std::runtime_error.
 Mapping map_private(std::size_t bytes);
 
 /// A file in memory without a name in any folder (memfd). It needs no /dev/shm. It is gone with its

@@ -14,7 +14,7 @@ at::Tensor allocate_private(std::int64_t elements, const at::TensorOptions& opti
   const auto bytes = static_cast<std::size_t>(elements) * options.dtype().itemsize();
   constexpr std::size_t kLarge = std::size_t{2} << 20;  // a huge page
   if (!options.device().is_cpu() || bytes < kLarge) return at::zeros({elements}, options);
-  const auto memory = std::make_shared<Mapping>(map_private(whole_pages(bytes)));
+  const auto memory = std::make_shared<Mapping>(map_private(bytes));
   const auto counted = CpuMemory::count_bytes(static_cast<std::int64_t>(bytes), memory->data());
   return at::from_blob(
       memory->data(), {elements}, [memory, counted](void*) {}, options);

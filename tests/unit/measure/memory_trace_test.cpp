@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "ddprun/measure/memory_account.h"
+#include "ddprun/memory/private_memory.h"
 
 namespace ddprun::memory_trace_test {
 namespace {
@@ -185,6 +186,17 @@ TEST(MemoryAccount, ExplainsWhatIsResident) {
   EXPECT_EQ(end.heap_free, 900 - 600);
   EXPECT_EQ(end.unexplained(), 75 - 30);
   EXPECT_EQ(sum(end.bytes) + end.unexplained(), end.resident);
+}
+
+TEST(ResidentMemory, OfATensorIsItsBytesAndAPageAtMost) {
+  constexpr std::int64_t kElements = (std::int64_t{5} << 19) + 1;  // 2.5 or 5 huge pages, and a bit
+  for (const auto dtype : {at::kShort, at::kFloat}) {
+    const std::int64_t before = resident_memory().total();
+    const at::Tensor tensor = allocate_private(kElements, dtype);
+    tensor.fill_(1);
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    EXPECT_NEAR(resident_memory().total() - before, bytes, 300'000) << "with smaps' own text";
+  }
 }
 
 TEST(ResidentMemory, IsReadByWhatBacksIt) {
