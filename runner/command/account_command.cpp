@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <tuple>
 
 #include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
 #include "ddprun/device/product_speed.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/measure/speed.h"
 #include "runner/command/account_options.h"
 #include "runner/command/commands.h"
 #include "runner/launch/plan.h"
@@ -34,11 +36,11 @@ std::string yaml_of(const PlannedRun& run, bool with_ranks) {
   return out.map.empty() ? std::string() : to_yaml(out);
 }
 
-/// What this machine gives to the products of a rank, measured once for each format and number of
-/// threads.
-class ProductRates {
+/// What this machine gives to a rank, measured once for each format, number of threads and of
+/// ranks.
+class MachineRates {
  public:
-  double of(const PlannedRun& run, const Account& account, const AccountOptions& options) {
+  RankSpeed of(const PlannedRun& run, const Account& account, const AccountOptions& options) {
     const WorldConfig& world = run.experiment.world;
     if (world.device != DeviceKind::cpu) {
       throw ConfigError(
@@ -52,17 +54,23 @@ class ProductRates {
     const auto share = std::max<std::int64_t>(1, usable_threads() / local);
     const auto threads =
         static_cast<int>(world.threads_per_rank > 0 ? world.threads_per_rank : share);
-    const auto [rate, unknown] = rates_.try_emplace({account.products, threads});
-    if (unknown) {
-      at::set_num_threads(threads);
-      rate->second = kStepShare * product_flops(cpu_device(), dtype_of(account.products));
-    }
+    const auto [rate, unknown] = rates_.try_emplace({account.products, threads, local});
+    if (unknown) rate->second = measured(dtype_of(account.products), threads, local);
     return rate->second;
   }
 
  private:
-  /// Of the rate of large products, what a whole step on a CPU reaches (docs/account.md).
-  static constexpr double kStepShare = 0.5;
+  /// All ranks of a host read and write its memory at the same time.
+  static RankSpeed measured(c10::ScalarType dtype, int threads, std::int64_t local) {
+    at::set_num_threads(threads);
+    const auto busy = std::min<std::int64_t>(usable_threads(), threads * local);
+    return {
+        .operations_per_s = kProductShare * product_flops(cpu_device(), dtype),
+        .bytes_per_s = copy_bytes_per_second(static_cast<int>(busy)) / static_cast<double>(local)};
+  }
+
+  /// Of the rate of large products, what those of a step reach on a CPU (docs/account.md).
+  static constexpr double kProductShare = 0.8;
 
   /// What the CPU multiplies where the format is that.
   static c10::ScalarType dtype_of(const std::string& products) {
@@ -70,7 +78,7 @@ class ProductRates {
     return products == "float16" ? c10::kHalf : c10::kFloat;
   }
 
-  std::map<std::pair<std::string, int>, double> rates_;
+  std::map<std::tuple<std::string, int, std::int64_t>, RankSpeed> rates_;
 };
 
 /// Without speeds.
@@ -120,12 +128,16 @@ int account_command(const Request& request) {
     }
   }
   // Behind all that is predicted in child processes, as this process has threads from here on.
-  ProductRates rates;
+  MachineRates rates;
   for (std::size_t i = 0; i < lines.size() && options.links; ++i) {
-    lines[i].speed = {options.operations_per_s.value_or(0), *options.links};
-    if (!options.operations_per_s) {
-      lines[i].speed->operations_per_s = rates.of(runs[i], lines[i].account, options);
+    RankSpeed& speed = lines[i].speed.emplace();
+    if (options.operations_per_s) {
+      speed.operations_per_s = *options.operations_per_s;
+      if (options.bytes_per_s) speed.bytes_per_s = *options.bytes_per_s;
+    } else {
+      speed = rates.of(runs[i], lines[i].account, options);
     }
+    speed.links = *options.links;
   }
   std::cout << account_output(lines, request.format, table_terminal(request.columns));
   return kExitDone;

@@ -25,7 +25,7 @@ const Units& byte_units() {
 }
 const Units& rate_units() {
   static const Units units = {
-      {"MB/s", 1e6}, {"GB/s", 1e9}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}};
+      {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}};
   return units;
 }
 const Units& time_units() {
@@ -112,6 +112,15 @@ double read_tflops(const std::string& text) {
                      .hint = "--tflops 400, which is about what an H100 reaches in bfloat16"});
 }
 
+double read_memory_rate(const std::string& text) {
+  if (const auto rate = with_unit(text, rate_units())) return *rate;
+  throw ConfigError({.what = "--memory-rate needs a bandwidth with its unit",
+                     .where = "the command line",
+                     .got = text,
+                     .expected = "a number and one of " + names_of(rate_units()),
+                     .hint = "read and written, of a rank's memory: --memory-rate 3TB/s"});
+}
+
 /// Options that mean nothing without another one.
 void check_needs(const AccountWords& words) {
   const auto needs = [](const char* option, const std::string& text, const char* other,
@@ -121,9 +130,11 @@ void check_needs(const AccountWords& words) {
                        .where = "the command line",
                        .got = text,
                        .expected = other,
-                       .hint = "times are predicted where the link between ranks is known"});
+                       .hint = "times are predicted where the link between ranks is known, and "
+                               "rates are given together or measured together"});
   };
   needs("--tflops", words.tflops, "--link", words.link);
+  needs("--memory-rate", words.memory_rate, "--tflops", words.tflops);
   needs("--host-link", words.host_link, "--link", words.link);
   needs("--host-link", words.host_link, "--hosts", words.hosts);
 }
@@ -160,6 +171,7 @@ AccountOptions read_account_options(const AccountWords& words) {
                      words.host_link.empty() ? within : read_link("--host-link", words.host_link)};
   }
   if (!words.tflops.empty()) options.operations_per_s = read_tflops(words.tflops);
+  if (!words.memory_rate.empty()) options.bytes_per_s = read_memory_rate(words.memory_rate);
   if (!words.hosts.empty()) read_hosts(words.hosts, options);
   return options;
 }

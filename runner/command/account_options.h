@@ -12,7 +12,8 @@ namespace ddprun {
 
 /// As typed; empty: not given.
 struct AccountWords {
-  std::string ranks = {}, memory = {}, link = {}, host_link = {}, hosts = {}, tflops = {};
+  std::string ranks = {}, memory = {}, link = {}, host_link = {}, hosts = {}, tflops = {},
+              memory_rate = {};
 };
 
 struct AccountOptions {
@@ -21,12 +22,13 @@ struct AccountOptions {
   std::optional<double> memory_bytes = {};
   std::optional<Links> links = {};
   std::optional<double> operations_per_s = {};  ///< of a rank's products
+  std::optional<double> bytes_per_s = {};       ///< of a rank's memory
 };
 
-/// Reads "1,2,8", "80GB" (GB is 1e9 bytes, GiB 2^30), "200GB/s,5us", "8x8" (hosts x ranks of each)
-/// and "989" (1e12 operations a second). Throws ConfigError for a number without a unit, a link
-/// without a latency, ranks that are none, ranks that the hosts do not make up, and a word without
-/// the one that it needs.
+/// Reads "1,2,8", "80GB" (GB is 1e9 bytes, GiB 2^30), "200GB/s,5us", "8x8" (hosts x ranks of each),
+/// "989" (1e12 operations a second) and "3TB/s". Throws ConfigError for a number without a unit, a
+/// link without a latency, ranks that are none, ranks that the hosts do not make up, and a word
+/// without the one that it needs.
 AccountOptions read_account_options(const AccountWords& words);
 
 }  // namespace ddprun

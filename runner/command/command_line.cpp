@@ -170,6 +170,10 @@ void add_account_options(CLI::App& command, Request& request) {
       .add_option("--tflops", request.account.tflops,
                   "Of a rank's matrix products (with --link); else what this machine gives")
       ->type_name("X");
+  command
+      .add_option("--memory-rate", request.account.memory_rate,
+                  "Of a rank's memory (with --tflops), as in 3TB/s; else all is in --tflops")
+      ->type_name("RATE");
   command.add_option("--hosts", request.account.hosts, "Hosts x ranks of each, as in 8x8")
       ->type_name("NxN");
   add_experiment_options(command, request);

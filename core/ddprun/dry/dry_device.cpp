@@ -1,38 +1,32 @@
-// Listens to products, and adds up how much they would compute.
+// Listens to operators, and adds up what they would compute and move.
 #include "ddprun/dry/dry_device.h"
 
 #include <ATen/record_function.h>
 
-#include <atomic>
-
-#include "ddprun/profile/operator_work.h"
+#include <algorithm>
+#include <utility>
 
 namespace ddprun {
 
-namespace {
-
-std::atomic<double>& counted() {
-  static std::atomic<double> operations = 0;
-  return operations;
+void DryDevice::on_begin(const at::RecordFunction& call, bool node) {
+  calls_.push_back({.node = node});
+  if (node) return;
+  calls_.back().given = given_tensors(call);
+  work_.operations += product_flops_of(call);
 }
 
-std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& function) {
-  counted() += product_flops_of(function);
-  return nullptr;
+void DryDevice::on_end(const at::RecordFunction& call) {
+  if (calls_.empty()) return;  // it began before
+  const Call ended = std::move(calls_.back());
+  calls_.pop_back();
+  const double moved = ended.node ? 0 : moved_bytes(call, ended.given);
+  const double bytes = std::max(moved, ended.bytes_below);
+  work_.bytes += bytes - ended.bytes_below;
+  if (!calls_.empty()) calls_.back().bytes_below += bytes;
 }
-
-}  // namespace
-
-DryDevice::DryDevice()
-    : products_(at::addGlobalCallback(at::RecordFunctionCallback(&count).needsInputs(true).scopes(
-          {at::RecordScope::FUNCTION}))) {}
-
-DryDevice::~DryDevice() { at::removeCallback(products_); }
-
-double DryDevice::operations() const { return counted(); }
 
 Mark DryDevice::mark() {
-  marks_.push_back(operations());
+  marks_.push_back(work_);
   return static_cast<Mark>(marks_.size());
 }
 

@@ -174,8 +174,8 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
 
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {
   float* const gradient = gradient_to_add_to(table);
-  if (dx.is_meta()) return;
   RECORD_FUNCTION("ddprun::embedding_backward", std::vector<c10::IValue>({dx, ids}));
+  if (dx.is_meta()) return;
   // Threads share the columns, because rows of one id would collide.
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / dx.size(0));
   at::parallel_for(0, dx.size(1), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -62,15 +62,14 @@ void for_each_piece_of(FlatBuffers& buffers, Moments& moments, Range range, cons
   using Moment = typename Types::Moment;
   moments.for_each_part(range, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
     std::array<Moment*, 2> states{};
-    const at::Tensor gradients = buffers.mean(part);
-    if (gradients.is_meta()) return;  // the moments are there, which is all that is asked
-    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
-    const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
-    const at::Tensor parameters = buffers.parameters(part);
-    auto* const parameter = parameters.data_ptr<typename Types::Parameter>();
+    const at::Tensor gradients = buffers.mean(part), parameters = buffers.parameters(part);
     const at::Tensor copies = buffers.compute_copy(part);
     RECORD_FUNCTION("ddprun::update", std::vector<c10::IValue>(
                                           {gradients, parameters, copies, arrays[0], arrays[1]}));
+    if (gradients.is_meta()) return;  // the moments are there, which is all that is asked
+    for (int k = 0; k < moments.count(); ++k) states[k] = arrays[k].data_ptr<Moment>() + from;
+    const auto* const gradient = gradients.const_data_ptr<typename Types::Gradient>();
+    auto* const parameter = parameters.data_ptr<typename Types::Parameter>();
     auto* const copy = copies.defined() ? copies.data_ptr<at::BFloat16>() : nullptr;
     at::parallel_for(0, part.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       update(end - begin, gradient + begin, parameter + begin, at_offset(copy, begin),
@@ -283,10 +282,10 @@ namespace {
 /// Of values on the CPU, in double. Blocks of a fixed size, added in order: the same bits at any
 /// number of threads.
 double square_sum(const at::Tensor& flat) {
+  RECORD_FUNCTION("ddprun::square_sum", std::vector<c10::IValue>({flat}));
   if (flat.is_meta()) return 0;
   const std::int64_t count = flat.numel();
   std::vector<double> sums((count + kGrain - 1) / kGrain);
-  RECORD_FUNCTION("ddprun::square_sum", std::vector<c10::IValue>({flat}));
   const auto add = [&](const auto* values) {
     at::parallel_for(0, std::ssize(sums), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {

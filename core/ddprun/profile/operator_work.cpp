@@ -57,6 +57,9 @@ bool looks_up(std::string_view name) {
   return is_one_of(name, std::to_array<std::string_view>({"embedding", "index_select"}));
 }
 
+/// Of c10d: what it moves takes the time of links.
+bool communicates(std::string_view name) { return name.starts_with("c10d::"); }
+
 /// Whether it gives memory; what fills that is an operator of its own.
 bool gives_memory(std::string_view name) {
   constexpr auto kNames = std::to_array<std::string_view>(
@@ -123,7 +126,7 @@ GivenTensors given_tensors(const at::RecordFunction& call) {
 
 double moved_bytes(const at::RecordFunction& call, const GivenTensors& given) {
   const std::string_view name = plain_name(call.name());
-  if (gives_memory(name)) return 0;
+  if (gives_memory(name) || communicates(call.name())) return 0;
   double made = 0;
   bool views = false, tensors = false;
   for_tensors(call.outputs(), [&](const at::Tensor& tensor) {

@@ -13,6 +13,18 @@ namespace ddprun {
 
 using nlohmann::json;
 
+namespace {
+
+json json_of(const ComputeWork& work) {
+  return {{"operations", work.operations}, {"bytes", work.bytes}};
+}
+
+ComputeWork work_of(const json& value) {
+  return {value.at("operations").get<double>(), value.at("bytes").get<double>()};
+}
+
+}  // namespace
+
 const PhaseAccount* Account::peak(bool steps_alone) const {
   const PhaseAccount* highest = nullptr;
   for (const PhaseAccount& each : phases) {
@@ -46,20 +58,20 @@ json to_json(const Account& account) {
                            {"ranks", each.ranks},
                            {"ranks_per_host", each.ranks_per_host},
                            {"count", each.count},
-                           {"enqueued", each.enqueued},
-                           {"awaited", each.awaited}});
+                           {"enqueued", json_of(each.enqueued)},
+                           {"awaited", json_of(each.awaited)}});
   }
-  return {{"ranks", account.ranks},           {"rank", account.rank},
-          {"phases", std::move(phases)},      {"collectives", std::move(collectives)},
-          {"operations", account.operations}, {"products", account.products},
-          {"tokens", account.tokens},         {"unknown", account.unknown}};
+  return {{"ranks", account.ranks},        {"rank", account.rank},
+          {"phases", std::move(phases)},   {"collectives", std::move(collectives)},
+          {"work", json_of(account.work)}, {"products", account.products},
+          {"tokens", account.tokens},      {"unknown", account.unknown}};
 }
 
 Account account_from_json(const json& value) {
   try {
     Account account{.ranks = value.at("ranks").get<int>(),
                     .rank = value.at("rank").get<int>(),
-                    .operations = value.at("operations").get<double>(),
+                    .work = work_of(value.at("work")),
                     .products = value.at("products").get<std::string>(),
                     .tokens = value.at("tokens").get<std::int64_t>(),
                     .unknown = value.at("unknown").get<std::string>()};
@@ -78,17 +90,16 @@ Account account_from_json(const json& value) {
            .ranks = each.at("ranks").get<int>(),
            .ranks_per_host = each.at("ranks_per_host").get<int>(),
            .count = each.at("count").get<std::int64_t>(),
-           .enqueued = each.at("enqueued").get<double>(),
-           .awaited = each.at("awaited").get<double>()});
+           .enqueued = work_of(each.at("enqueued")),
+           .awaited = work_of(each.at("awaited"))});
     }
     return account;
   } catch (const json::exception& error) {
-    throw Error(
-        {.what = "an account lacks what every account has",
-         .where = "predicted",
-         .got = error.what(),
-         .expected = "ranks, rank, phases, collectives, operations, products, tokens and unknown",
-         .hint = "it was written by another program, or by hand: predict it again"});
+    throw Error({.what = "an account lacks what every account has",
+                 .where = "predicted",
+                 .got = error.what(),
+                 .expected = "ranks, rank, phases, collectives, work, products, tokens and unknown",
+                 .hint = "it was written by another program, or by hand: predict it again"});
   }
 }
 

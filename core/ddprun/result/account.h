@@ -18,6 +18,17 @@ struct PhaseAccount {
   friend bool operator==(const PhaseAccount&, const PhaseAccount&) = default;
 };
 
+/// What a rank computes.
+struct ComputeWork {
+  double operations = 0;  ///< of matrix products
+  double bytes = 0;       ///< that operators read and write, each tensor of a call once
+
+  friend ComputeWork operator-(const ComputeWork& a, const ComputeWork& b) {
+    return {a.operations - b.operations, a.bytes - b.bytes};
+  }
+  friend bool operator==(const ComputeWork&, const ComputeWork&) = default;
+};
+
 /// Collectives of one step, one behind the other, that are alike.
 struct CollectiveAccount {
   CollectiveKind kind = CollectiveKind::barrier;
@@ -25,9 +36,8 @@ struct CollectiveAccount {
   int ranks = 1;           ///< of the group that makes it
   int ranks_per_host = 1;  ///< of these, on one host
   std::int64_t count = 0;
-  /// Operations of the step's products that the rank has done when it enqueues them, and when it
-  /// needs them.
-  double enqueued = 0, awaited = 0;
+  /// What of the step the rank has done when it enqueues them, and when it needs them.
+  ComputeWork enqueued = {}, awaited = {};
 
   /// Whether all but their number is equal.
   bool like(CollectiveAccount other) const {
@@ -44,8 +54,7 @@ struct Account {
   /// Set-up, and the phases of a step that others came before, in the order of their first begin.
   std::vector<PhaseAccount> phases = {};
   std::vector<CollectiveAccount> collectives = {};  ///< in the order of enqueueing
-  /// Of the products of a step, what is computed again included (hardware FLOPs).
-  double operations = 0;
+  ComputeWork work = {};      ///< of a step, what is computed again included (hardware FLOPs)
   std::string products = {};  ///< the format of their operands, "bfloat16"
   std::int64_t tokens = 0;    ///< of the rank in a step
   /// Why the memory is not known, one sentence; empty: it is.

@@ -8,15 +8,15 @@
 namespace ddprun {
 
 StepTime step_time(const Account& account, const RankSpeed& speed) {
-  StepTime time{.computing_s = account.operations / speed.operations_per_s};
+  StepTime time{.computing_s = speed.seconds(account.work)};
   std::vector<LinkCall> calls;
   for (const CollectiveAccount& each : account.collectives) {
     const double takes_s = static_cast<double>(each.count) *
                            collective_s(each.kind, static_cast<double>(each.bytes), each.ranks,
                                         each.ranks_per_host, speed.links);
     time.communication_s += takes_s;
-    const double awaited_s = each.awaited / speed.operations_per_s;
-    calls.push_back({.asked = each.enqueued / speed.operations_per_s,
+    const double awaited_s = speed.seconds(each.awaited);
+    calls.push_back({.asked = speed.seconds(each.enqueued),
                      .wait_begin = awaited_s,
                      .wait_end = awaited_s,
                      .takes = takes_s});

@@ -73,24 +73,34 @@ TEST_F(DryStep, CountsTheOperationsOfAllProducts) {
       EXPECT_EQ(account.tokens, 2 * model.context_length);
       // Backward of both computes the scores again: five products where two gradients take four.
       const auto again = static_cast<double>(model.layers * model.d_model * model.context_length);
-      EXPECT_NEAR(account.operations, tokens * (matmul_flops_per_token(model) + again), 1)
+      EXPECT_NEAR(account.work.operations, tokens * (matmul_flops_per_token(model) + again), 1)
           << attention;
       training(experiment).model.recompute.form = RecomputeForm::every_block;
-      EXPECT_GT(dry_step(experiment, registry()).operations, 1.2 * account.operations);
+      EXPECT_GT(dry_step(experiment, registry()).work.operations, 1.2 * account.work.operations);
     }
   }
+}
+
+/// Per parameter of a matrix, in float32: error and gradient are added (8), read by two products
+/// (8), made by one (4), copied (8), subtracted (8): 36 bytes, and the factors.
+TEST_F(DryStep, CountsTheBytesOfAStrategysOwnWork) {
+  const Account flat = dry_step(experiment_of("{name: flat}", 2), registry());
+  const Account thin = dry_step(experiment_of("{name: powersgd, rank: 1}", 2), registry());
+  const auto parameters = static_cast<double>(flat.collectives[0].bytes) / 4;
+  EXPECT_NEAR(thin.work.bytes - flat.work.bytes, 36 * parameters, 5 * parameters);
+  EXPECT_GT(flat.work.bytes, 16 * parameters) << "AdamW reads gradients, parameters and moments";
 }
 
 TEST_F(DryStep, KnowsWhenCollectivesAreEnqueuedAndAwaited) {
   const Account flat = dry_step(experiment_of("{name: flat}", 2), registry());
   ASSERT_EQ(flat.collectives.size(), 1u);
-  EXPECT_EQ(flat.collectives[0].enqueued, flat.operations) << "behind backward";
+  EXPECT_EQ(flat.collectives[0].enqueued.operations, flat.work.operations) << "behind backward";
   const Account overlap = dry_step(experiment_of("{name: overlap}", 2), registry());
-  EXPECT_LT(overlap.collectives[0].enqueued, overlap.operations);
-  EXPECT_EQ(overlap.collectives[0].awaited, overlap.operations);
+  EXPECT_LT(overlap.collectives[0].enqueued.operations, overlap.work.operations);
+  EXPECT_EQ(overlap.collectives[0].awaited.operations, overlap.work.operations);
   const Account fsdp = dry_step(experiment_of("{name: fsdp}", 2), registry());
-  EXPECT_EQ(fsdp.collectives[0].enqueued, 0) << "the first unit is gathered before all";
-  EXPECT_EQ(fsdp.collectives[0].awaited, 0);
+  EXPECT_EQ(fsdp.collectives[0].enqueued.operations, 0) << "the first unit is gathered before all";
+  EXPECT_EQ(fsdp.collectives[0].awaited.operations, 0);
 }
 
 TEST_F(DryStep, KnowsWhichCollectivesCrossHosts) {

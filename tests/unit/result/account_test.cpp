@@ -17,9 +17,9 @@ Account some_account() {
   account.phases[1].at_peak[MemoryCategory::parameters] = 100;
   account.phases[1].at_peak[MemoryCategory::saved] = 50;
   account.phases[2].at_peak[MemoryCategory::backward] = 149;
-  account.collectives = {{CollectiveKind::all_reduce, 400, 4, 2, 2, 1e3, 2e3},
-                         {CollectiveKind::all_gather, 400, 4, 4, 1, 2e3, 2e3}};
-  account.operations = 3e12;
+  account.collectives = {{CollectiveKind::all_reduce, 400, 4, 2, 2, {1e3, 10}, {2e3, 20}},
+                         {CollectiveKind::all_gather, 400, 4, 4, 1, {2e3, 20}, {2e3, 20}}};
+  account.work = {3e12, 4e9};
   account.products = "bfloat16";
   account.tokens = 512;
   return account;

@@ -8,7 +8,10 @@ namespace {
 
 /// 1e9 operations, a second at kSpeed; a collective of 1e8 bytes on 2 ranks takes 0.1 s.
 Account account_of(std::vector<CollectiveAccount> collectives) {
-  return {.ranks = 2, .collectives = std::move(collectives), .operations = 1e9, .tokens = 100};
+  return {.ranks = 2,
+          .collectives = std::move(collectives),
+          .work = {.operations = 1e9},
+          .tokens = 100};
 }
 CollectiveAccount all_reduce(double enqueued, double awaited, std::int64_t count = 1) {
   return {.kind = CollectiveKind::all_reduce,
@@ -16,8 +19,8 @@ CollectiveAccount all_reduce(double enqueued, double awaited, std::int64_t count
           .ranks = 2,
           .ranks_per_host = 2,
           .count = count,
-          .enqueued = enqueued,
-          .awaited = awaited};
+          .enqueued = {.operations = enqueued},
+          .awaited = {.operations = awaited}};
 }
 const RankSpeed kSpeed = {.operations_per_s = 1e9, .links = {{1e9, 0}, {1e8, 0}}};
 
@@ -46,6 +49,18 @@ TEST(StepTime, AWaitWithinTheStepDelaysWhatFollows) {
   const StepTime time = step_time(account, kSpeed);
   EXPECT_NEAR(time.exposed_s, 0.1, 1e-12);
   EXPECT_NEAR(time.communication_s, 0.2, 1e-12);
+}
+
+TEST(StepTime, MemoryTakesTimeAtItsOwnRate) {
+  Account account = account_of({all_reduce(0.5e9, 1e9)});
+  account.collectives[0].awaited.bytes = account.work.bytes = 2e9;
+  RankSpeed speed = kSpeed;
+  speed.bytes_per_s = 1e10;
+  EXPECT_NEAR(step_time(account, speed).computing_s, 1.2, 1e-12);
+  EXPECT_NEAR(step_time(account, speed).exposed_s, 0, 1e-12);
+  account.collectives[0].enqueued = account.work;
+  EXPECT_NEAR(step_time(account, speed).step_s(), 1.3, 1e-12);
+  EXPECT_NEAR(step_time(account, kSpeed).computing_s, 1, 1e-12) << "no rate of memory";
 }
 
 TEST(StepTime, HostsAreJoinedByTheirOwnLink) {

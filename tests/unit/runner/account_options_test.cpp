@@ -34,11 +34,15 @@ TEST(AccountOptions, HostsMakeUpTheRanks) {
 }
 
 TEST(AccountOptions, HostsHaveALinkOfTheirOwn) {
-  const AccountOptions options = read_account_options(
-      {.link = "200GB/s,5us", .host_link = "50GB/s,10us", .hosts = "8x8", .tflops = "400"});
+  const AccountOptions options = read_account_options({.link = "200GB/s,5us",
+                                                       .host_link = "50GB/s,10us",
+                                                       .hosts = "8x8",
+                                                       .tflops = "400",
+                                                       .memory_rate = "3TB/s"});
   EXPECT_DOUBLE_EQ(options.links->within.bytes_per_s, 200e9);
   EXPECT_DOUBLE_EQ(options.links->between.bytes_per_s, 50e9);
   EXPECT_DOUBLE_EQ(*options.operations_per_s, 4e14);
+  EXPECT_DOUBLE_EQ(*options.bytes_per_s, 3e12);
 }
 
 TEST(AccountOptions, RefusesWhatHasNoEffect) {
@@ -47,6 +51,10 @@ TEST(AccountOptions, RefusesWhatHasNoEffect) {
               HasSubstr("--host-link has no effect without --hosts"));
   EXPECT_THAT(refusal({.link = "1GB/s,5us", .tflops = "4e14/s"}),
               HasSubstr("--tflops needs a positive number"));
+  EXPECT_THAT(refusal({.link = "1GB/s,5us", .memory_rate = "3TB/s"}),
+              HasSubstr("--memory-rate has no effect without --tflops"));
+  EXPECT_THAT(refusal({.link = "1GB/s,5us", .tflops = "400", .memory_rate = "3"}),
+              HasSubstr("--memory-rate needs a bandwidth"));
 }
 
 TEST(AccountOptions, NothingGivenAsksForNothing) {

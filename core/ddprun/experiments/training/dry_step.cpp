@@ -35,11 +35,11 @@ constexpr std::int64_t kMostLayers = 4096, kMostTokens = std::int64_t{1} << 24;
 /// its buckets anew in the second.
 constexpr std::int64_t kSettled = 3;
 
-/// Those that are alike as one. `begin`: the operations before the step.
+/// Those that are alike as one. `begin`: the work before the step.
 std::vector<CollectiveAccount> alike(const std::vector<CollectiveRecord>& records,
-                                     const DryDevice& device, double begin) {
-  const double all = device.operations() - begin;
-  const auto done_at = [&](Mark mark) { return device.operations_at(mark) - begin; };
+                                     const DryDevice& device, const ComputeWork& begin) {
+  const ComputeWork all = device.work() - begin;
+  const auto done_at = [&](Mark mark) { return device.work_at(mark) - begin; };
   std::vector<CollectiveAccount> out;
   for (const CollectiveRecord& each : records) {
     // Code that waits for futures alone (c10d's Reducer) waits within the step.
@@ -111,13 +111,13 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
   for (std::int64_t step = 0; step < observed; ++step) trainer.untimed_step(step);
   group->take_records();
   phases.watch();
-  const double before = device.operations();
+  const ComputeWork before = device.work();
   trainer.untimed_step(observed);
   return {.ranks = ranks,
           .rank = rank,
           .phases = phases.peaks(),
           .collectives = alike(group->take_records(), device, before),
-          .operations = device.operations() - before,
+          .work = device.work() - before,
           .products = trainer.plugins().precision->dtypes().product_format(),
           .tokens = batch_per_rank(experiment) * training(experiment).model.context_length};
 }

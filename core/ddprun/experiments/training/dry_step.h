@@ -16,8 +16,8 @@ namespace ddprun {
 /// there. So there is no second formula that could drift from what runs. An attention that does not
 /// compute by PyTorch's operators is taken by Attention::memory().
 ///
-/// Of each collective it says how many operations were done when the rank enqueued it and when it
-/// needed it, so that times follow from rates (step_time.h).
+/// Of each collective it says what had been computed when the rank enqueued it and when it needed
+/// it, so that times follow from rates (step_time.h).
 ///
 /// It takes tens of milliseconds, in a process of its own (this one starts no thread, and stays as
 /// it was, if a plugin crashes on such tensors). Where something cannot take such tensors,
