@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,7 @@ def main():
     parser.add_argument("--runs", type=int, default=20, help="of each sort")
     parser.add_argument("--keep", help="folder for the results; default: a temporary one")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no loop is left
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         parser.error("two ranks need two cores")

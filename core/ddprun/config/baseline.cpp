@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "ddprun/base/error.h"
 
@@ -16,44 +15,18 @@ namespace {
 
 constexpr const char* kUsage = "report: {baseline: {precision: fp32}}";
 
-/// The different values of a swept key, in the order of the sweep; empty: it is not swept.
-std::vector<std::string> values_of(const std::string& key, const std::vector<SweptValues>& points) {
-  std::vector<std::string> values;
-  std::set<std::string> known;
-  for (const SweptValues& point : points) {
-    for (const auto& [swept, value] : point) {
-      if (swept == key && known.insert(value).second) values.push_back(value);
-    }
-  }
-  return values;
-}
-
-std::vector<std::string> swept_keys(const std::vector<SweptValues>& points) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : points.front()) keys.push_back(key);
-  return keys;
-}
-
-void check_choice(const std::string& key, const ConfigNode& value,
-                  const std::vector<SweptValues>& points) {
-  const std::vector<std::string> known = values_of(key, points);
+/// The swept key that stands there, and its value.
+std::pair<std::string, std::string> choice(const std::string& name, const ConfigNode& value,
+                                           const std::vector<SweptValues>& points) {
+  const std::string key = swept_key(name, points, value.key_origin);
   const std::string label = label_of(value);
-  if (known.empty()) {
-    const std::vector<std::string> keys = swept_keys(points);
-    throw ConfigError(
-        {.what = "report.baseline names a key that is not swept",
-         .where = value.key_origin,
-         .got = key,
-         .expected = keys.empty() ? "a sweep" : fmt::format("{}", fmt::join(keys, ", ")),
-         .hint = "remove it; on the command line: --set 'report={}'"});
-  }
-  if (std::find(known.begin(), known.end(), label) == known.end()) {
-    throw ConfigError({.what = "report.baseline has a value that is not swept",
-                       .where = value.origin,
-                       .got = key + "=" + label,
-                       .expected = fmt::format("{}", fmt::join(known, ", ")),
-                       .hint = "write the value as it stands under `sweep:`"});
-  }
+  const std::vector<std::string> known = values_of(key, points);
+  if (std::ranges::find(known, label) != known.end()) return {key, label};
+  throw ConfigError({.what = "report.baseline has a value that is not swept",
+                     .where = value.origin,
+                     .got = key + "=" + label,
+                     .expected = fmt::format("{}", fmt::join(known, ", ")),
+                     .hint = "write the value as it stands under `sweep:`"});
 }
 
 /// What `report.baseline` says.
@@ -72,10 +45,7 @@ SweptValues chosen(const ConfigNode& document, const std::vector<SweptValues>& p
                        .hint = kUsage});
   }
   SweptValues values;
-  for (const auto& [key, value] : baseline->map) {
-    check_choice(key, value, points);
-    values.emplace_back(key, label_of(value));
-  }
+  for (const auto& [name, value] : baseline->map) values.push_back(choice(name, value, points));
   return values;
 }
 

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
@@ -20,64 +20,21 @@ namespace {
 constexpr const char* kPivotUsage =
     "report: {pivot: {rows: context_length, columns: strategy, value: step_ms}}";
 
-class PivotNames {
- public:
-  PivotNames(const ConfigNode& document, const std::vector<SweptValues>& points)
-      : document_(document), points_(points) {
-    for (const auto& [key, value] : points.front()) keys_.push_back(key);
-  }
-
-  /// The swept key of that name, or of that last part.
-  std::string key(const std::string& name, const char* place) const {
-    std::vector<std::string> found;
-    for (const std::string& key : keys_) {
-      if (key == name) return key;
-      if (key.ends_with("." + name)) found.push_back(key);
-    }
-    if (found.size() == 1) return found.front();
-    std::string near = nearest(name, keys_);
-    if (!found.empty()) near = found.front();
+/// Every row must have a cell of its own.
+void check_all_named(const PivotConfig& pivot, const ConfigNode& document,
+                     const std::vector<SweptValues>& points) {
+  const std::vector<std::string> keys = swept_keys(points);
+  for (const std::string& key : keys) {
+    const auto times = std::ranges::count(pivot.rows, key) + std::ranges::count(pivot.columns, key);
+    if (times == 1 || (times == 0 && values_of(key, points).size() == 1)) continue;
     throw ConfigError(
-        {.what = found.empty() ? "report.pivot names a key that is not swept"
-                               : "report.pivot names a key by a part that several keys have",
-         .where = origin_of(document_, std::string("report.pivot.") + place),
-         .got = name,
-         .expected = keys_.empty() ? "a sweep" : fmt::format("{}", fmt::join(keys_, ", ")),
-         .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
-                              : "did you mean \"" + near + "\"?"});
+        {.what = "report.pivot must name each swept key once, in rows or in columns",
+         .where = origin_of(document, "report.pivot"),
+         .got = times == 0 ? "no " + key : key + " twice",
+         .expected = fmt::format("each of {}", fmt::join(keys, ", ")),
+         .hint = "rows and columns take lists: rows: [batch_per_rank, context_length]"});
   }
-
-  /// Every row must have a cell of its own.
-  void check_all_named(const PivotConfig& pivot) const {
-    for (const std::string& key : keys_) {
-      const auto times =
-          std::ranges::count(pivot.rows, key) + std::ranges::count(pivot.columns, key);
-      if (times == 1 || (times == 0 && has_one_value(key))) continue;
-      throw ConfigError(
-          {.what = "report.pivot must name each swept key once, in rows or in columns",
-           .where = origin_of(document_, "report.pivot"),
-           .got = times == 0 ? "no " + key : key + " twice",
-           .expected = fmt::format("each of {}", fmt::join(keys_, ", ")),
-           .hint = "rows and columns take lists: rows: [batch_per_rank, "
-                   "context_length]"});
-    }
-  }
-
- private:
-  bool has_one_value(const std::string& key) const {
-    std::set<std::string> values;
-    for (const SweptValues& point : points_) {
-      for (const auto& [swept, value] : point) {
-        if (swept == key) values.insert(value);
-      }
-    }
-    return values.size() == 1;
-  }
-
-  const ConfigNode& document_;
-  const std::vector<SweptValues>& points_;
-  std::vector<std::string> keys_;
-};
+}
 
 /// The title of the column that has it, or whose quantity has that key.
 std::string title_of(const std::string& name, const std::string& where,
@@ -124,10 +81,11 @@ void complete_pivot(PivotConfig& pivot, const ConfigNode& document, const Experi
                        .expected = "all three",
                        .hint = kPivotUsage});
   }
-  const PivotNames names(document, points);
-  for (std::string& key : pivot.rows) key = names.key(key, "rows");
-  for (std::string& key : pivot.columns) key = names.key(key, "columns");
-  names.check_all_named(pivot);
+  for (const auto& [place, keys] : {std::pair("report.pivot.rows", &pivot.rows),
+                                    std::pair("report.pivot.columns", &pivot.columns)}) {
+    for (std::string& key : *keys) key = swept_key(key, points, origin_of(document, place));
+  }
+  check_all_named(pivot, document, points);
   const std::string where = origin_of(document, "report.pivot.value");
   for (std::string& value : pivot.value) value = title_of(value, where, kind);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -326,6 +327,43 @@ void for_each_point(const ConfigNode& document, const std::function<void(SweepPo
   do {
     use(point_at(base, *sweep, choice));
   } while (to_next(choice, *sweep));
+}
+
+std::vector<std::string> swept_keys(const std::vector<SweptValues>& points) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : points.front()) keys.push_back(key);
+  return keys;
+}
+
+std::vector<std::string> values_of(const std::string& key, const std::vector<SweptValues>& points) {
+  std::vector<std::string> values;
+  std::set<std::string> known;
+  for (const SweptValues& point : points) {
+    for (const auto& [swept, value] : point) {
+      if (swept == key && known.insert(value).second) values.push_back(value);
+    }
+  }
+  return values;
+}
+
+std::string swept_key(const std::string& name, const std::vector<SweptValues>& points,
+                      const std::string& where) {
+  const std::vector<std::string> keys = swept_keys(points);
+  std::vector<std::string> found;
+  for (const std::string& key : keys) {
+    if (key == name) return key;
+    if (key.ends_with("." + name)) found.push_back(key);
+  }
+  if (found.size() == 1) return found.front();
+  const std::string near = found.empty() ? nearest(name, keys) : found.front();
+  throw ConfigError(
+      {.what = found.empty() ? "report names a key that is not swept"
+                             : "report names a key by a part that several keys have",
+       .where = where,
+       .got = name,
+       .expected = keys.empty() ? "a sweep" : fmt::format("{}", fmt::join(keys, ", ")),
+       .hint = near.empty() ? "remove it; on the command line: --set 'report={}'"
+                            : "did you mean \"" + near + "\"?"});
 }
 
 }  // namespace ddprun

@@ -25,6 +25,17 @@ void apply_override(ConfigNode& root, const std::string& assignment);
 /// The swept keys and their values at one point, in the order of the sweep.
 using SweptValues = std::vector<std::pair<std::string, std::string>>;
 
+/// The swept keys, in the order of the sweep. `points`: all of it, one at least.
+std::vector<std::string> swept_keys(const std::vector<SweptValues>& points);
+
+/// The different values of a swept key, in the order of the sweep; empty: it is not swept.
+std::vector<std::string> values_of(const std::string& key, const std::vector<SweptValues>& points);
+
+/// The swept key of that name, or else of that last part. Throws ConfigError, about what stands at
+/// `where`, if no key has it, or several have that part.
+std::string swept_key(const std::string& name, const std::vector<SweptValues>& points,
+                      const std::string& where);
+
 /// One point of a sweep: the document without `sweep:`, and the swept values, also as one text
 /// ("strategy=mine, world.size=2").
 struct SweepPoint {

@@ -64,10 +64,19 @@ TEST(Baseline, AnotherCanBeChosen) {
   EXPECT_THAT(baseline_of(sweep + "report: {}").of_point, ElementsAre(0, 0, 2, 2));
 }
 
+TEST(Baseline, TheLastPartOfAKeyIsEnough) {
+  const Baseline baseline = baseline_of(
+      "sweep: {train.batch: [1, 2], model.context: [8, 9]}\nreport: {baseline: {batch: 2}}");
+  EXPECT_THAT(baseline.of_point, ElementsAre(2, 3, 2, 3));
+  EXPECT_EQ(baseline.words, "train.batch=2 of the same model.context");
+  EXPECT_THAT(refusal("sweep: {a.size: [1, 2], b.size: [1]}\nreport: {baseline: {size: 1}}"),
+              HasSubstr("report names a key by a part that several keys have"));
+}
+
 TEST(Baseline, WhatIsNotSweptIsRefused) {
   const std::string sweep = "sweep: {precision: [fp32, bf16]}\n";
   EXPECT_EQ(refusal(sweep + "report: {baseline: {strategy: naive}}"),
-            "report.baseline names a key that is not swept\n"
+            "report names a key that is not swept\n"
             "  where: file.yaml:2:21\n"
             "  got: strategy\n"
             "  expected: precision\n"
@@ -132,7 +141,7 @@ TEST(Report, NamesOfAPivotAreWrittenOutInFull) {
 
 TEST(Report, APivotOfWhatIsNotThereIsRefused) {
   EXPECT_EQ(report_refused("pivot: {rows: contxt, columns: strategy, value: step_ms}"),
-            "report.pivot names a key that is not swept\n"
+            "report names a key that is not swept\n"
             "  where: file.yaml:2:18\n"
             "  got: contxt\n"
             "  expected: a.size, b.size, model.context, strategy\n"
