@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "ddprun/measure/statistics.h"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr double kSlow = 0.05;     // of what a step usually takes
 constexpr double kMatters = 0.02;  // of the time of all steps
 constexpr double kChance = 0.005;
-constexpr double kNearlyAll = 0.8;  // of the steps since it began
+constexpr double kNearlyAll = 0.8;  // of the steps since it began; before, of those not slow
 constexpr std::size_t kQuiet = 3;   // steps before, or it always was slow
 constexpr std::size_t kParts = 4;   // of the steps since then
 
@@ -38,20 +39,52 @@ std::vector<double> longest_of(const WorkOfRanks& work) {
   return longest;
 }
 
-/// The place of the slow step from which on nearly all steps are slow; nothing: most of the slow
-/// ones are before it.
-std::optional<std::size_t> nearly_all_from(const std::vector<std::size_t>& slow,
-                                           std::size_t steps) {
-  for (std::size_t i = 0; 2 * i <= slow.size(); ++i) {
-    const auto share = static_cast<double>(slow.size() - i) / static_cast<double>(steps - slow[i]);
-    if (share >= kNearlyAll) return i;
+/// By how much a rank is above the others, step by step.
+std::vector<double> excess_of(const WorkOfRanks& work, std::size_t rank) {
+  std::vector<double> excess(work.front().size());
+  for (std::size_t step = 0; step < excess.size(); ++step) {
+    excess[step] = behind_others(work, rank, step);
   }
-  return std::nullopt;
+  return excess;
 }
 
-/// Whether the rank is behind in all parts of the steps from `begin` on. Steps that are near each
+/// The step from which on values are higher than before: where two means fit them best, by least
+/// squares.
+std::size_t rise_of(const std::vector<double>& values) {
+  const double all = std::accumulate(values.begin(), values.end(), 0.0);
+  const auto count = static_cast<double>(values.size());
+  std::size_t place = 0;
+  double best = 0, before = 0;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    before += values[i - 1];
+    const auto n = static_cast<double>(i);
+    const double rise = (all - before) / (count - n) - before / n;
+    const double explained = rise > 0 ? rise * rise * n * (count - n) : 0;
+    if (explained <= best) continue;
+    best = explained;
+    place = i;
+  }
+  return place;
+}
+
+/// The step from which on nearly all are slow, where nearly none was before; nothing: it always
+/// was slow, or by turns.
+std::optional<std::size_t> began(const WorkOfRanks& work, const Straggler& straggler) {
+  const std::size_t place = rise_of(excess_of(work, straggler.rank));
+  const auto& slow = straggler.slow_steps;
+  const auto first = std::ranges::lower_bound(slow, place);
+  const auto before = static_cast<double>(first - slow.begin());
+  const auto after = static_cast<double>(slow.end() - first);
+  const auto steps = static_cast<double>(work.front().size() - place);
+  if (place < kQuiet || after < kNearlyAll * steps) return std::nullopt;
+  return before <= (1 - kNearlyAll) * static_cast<double>(place) ? std::optional(place)
+                                                                 : std::nullopt;
+}
+
+/// Whether the rank is behind in all parts of the steps since it began. Steps that are near each
 /// other are alike, parts hardly (batch means: Conway 1963).
-bool lasts(const WorkOfRanks& work, const Straggler& straggler, std::size_t begin) {
+bool lasts(const WorkOfRanks& work, const Straggler& straggler) {
+  const std::size_t begin = straggler.since.value_or(0);
   const std::size_t steps = work.front().size() - begin, parts = std::min(kParts, steps);
   std::vector<double> behind(parts), others(parts);
   for (std::size_t i = 0; i < steps; ++i) {
@@ -97,10 +130,8 @@ std::optional<Straggler> find_straggler(const WorkOfRanks& work) {
   const double chance = binomial_tail(with_slow_rank, found.slow_steps.size(), 1 / count) * count;
   if (chance >= kChance || found.behind < kMatters * summarize(longest).mean) return std::nullopt;
   found.rank = static_cast<std::size_t>(most - ranks.begin());
-  const auto first = nearly_all_from(found.slow_steps, steps);
-  const std::size_t begin = first ? found.slow_steps[*first] : 0;
-  if (begin >= kQuiet && *first <= begin / 5) found.since = begin;
-  return lasts(work, found, begin) ? std::optional(found) : std::nullopt;
+  found.since = began(work, found);
+  return lasts(work, found) ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace ddprun

@@ -14,7 +14,8 @@ struct Straggler {
   std::size_t rank = 0;
   std::vector<std::size_t> slow_steps;  ///< their places, in order
   double behind = 0;                    ///< mean over all steps, in the values' unit
-  /// The step from which on nearly all are slow, where those before were not.
+  /// The step from which on nearly all are slow, where nearly none was before: the place of the
+  /// rise of its excess, by least squares.
   std::optional<std::size_t> since = {};
 };
 

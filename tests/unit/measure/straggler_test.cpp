@@ -38,6 +38,8 @@ TEST(Straggler, OneThatBecameSlowSaysSinceWhen) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->since, 12);
+  work[2][9] += 0.8;
+  EXPECT_EQ(find_straggler(work)->since, 12) << "one slow step is no begin";
 }
 
 TEST(Straggler, NoiseOfShortStepsBeforeItHidesNobody) {
