@@ -95,6 +95,16 @@ TEST(Account, OfKernelsAndRecomputationOnOneAndFourRanks) {
       12);
 }
 
+TEST(Account, OfStrategiesThatRecomputeOnFourRanks) {
+  expect_predicted(
+      "  world.size: [4]\n"
+      "  model.kernels: [reference]\n"
+      "  model.recompute: [{groups: 2}]\n"
+      "  precision: [bf16_mixed]\n"
+      "  strategy: [zero1, powersgd]\n",
+      2);
+}
+
 TEST(Account, OfEachCategoryIsWhatARunTakes) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator is not the one that is counted";
   TemporaryFolder folder;
