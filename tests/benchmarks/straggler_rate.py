@@ -4,7 +4,7 @@
     tests/benchmarks/straggler_rate.py --program build/release/bin/ddprun [--runs 20] [--keep FOLDER]
 
 Two ranks on two cores. Planted runs have a loop on one of these cores, now on rank 0's, now on rank 1's; quiet runs, which take turns with
-them, have none. A planted run is right if its sentence names that rank, and a phase. Prints a line for each run and the counts, apart from
+them, have none. A planted run is right if its sentence names that rank, and the phase in which it lost most. Prints a line for each run and the counts, apart from
 those of runs in which another program took 5 % and more of a core from a rank that was to have it alone. Goes on until there are --runs of
 each sort without others, five times as many at most.
 """
@@ -53,6 +53,14 @@ def taken(rank):
     return sum(core["busy_s"] + core["stolen_s"] for core in load["cores"]) / load["wall_s"] - load["own_s"] / load["wall_s"]
 
 
+def slowest_phase(row, rank):
+    """In which the rank was behind the other one the most, in all measured steps."""
+    own, other = row["ranks"][rank]["samples"], row["ranks"][1 - rank]["samples"]
+    behind = {phase: sum(a - b for a, b, warmup in zip(own[f"{phase}_ms"], other[f"{phase}_ms"], own["warmup"]) if not warmup)
+              for phase in ("forward", "backward", "optimizer")}
+    return max(behind, key=behind.get)
+
+
 class Count:
     """Of one sort of runs, which are right if they name what was planted."""
 
@@ -87,7 +95,7 @@ def main():
             if len(planted.alone) < options.runs:
                 rank = i % 2
                 row, named = run(options.program, folder, f"planted_{i:02}", cores[len(cores) * rank // 2])
-                right = named is not None and named["rank"] == rank and named["phase"] in ("forward", "backward", "optimizer")
+                right = named is not None and (named["rank"], named["phase"]) == (rank, slowest_phase(row, rank))
                 shared = planted.add(right, row, rank)
                 print(f"planted {i + 1}, rank {rank}, {shared}: {named['text'] if named else 'nobody named'}", flush=True)
             if len(quiet.alone) < options.runs:

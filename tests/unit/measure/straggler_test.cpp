@@ -87,7 +87,7 @@ TEST(Straggler, ACoreThatIsSlowerForAWhileNamesHardlyAnybody) {
     const auto straggler = find_straggler(work);
     found += straggler && straggler->rank == 1;
   }
-  EXPECT_LE(named, 35) << "a test of steps as if none knew of the last one names some 120";
+  EXPECT_LE(named, 35) << "a test of steps as if they were independent names 121";
   EXPECT_GE(found, 495);
 }
 
