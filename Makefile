@@ -24,7 +24,7 @@ help:
 	@echo 'make wheel        a Python wheel of it in build/packages; make deb: a Debian package'
 	@echo 'make test-wheel   install the wheel into a fresh environment, and use it there without the tree'
 	@echo 'make test-packages   both on bare Debian systems, by pip and by apt; NAMES="trixie" tries one'
-	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,startup,all_reduce,adamw ARGS=--quick'
+	@echo 'make bench        compare with PyTorch in Python on this machine; WHAT=step,sharding,attention,startup,all_reduce,adamw ARGS=--quick'
 	@echo 'make bench-toy    every part of it once on toy sizes: whether it runs, no figures'
 	@echo 'make bench-gpu    the same on a GPU: beside PyTorch, eager and compiled; ARGS=--quick; no network needed'
 	@echo 'make pack         gather what setup installs in .deps/carried, for a machine without network (docs/gpu.md)'

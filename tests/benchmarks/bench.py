@@ -2,11 +2,12 @@
 """`make bench`: ddprun against what one would otherwise run, PyTorch in Python, on this machine, in one run.
 
     make bench                              everything (some two hours on two idle cores)
-    make bench WHAT=step,startup            parts: step, sharding, startup, all_reduce, adamw
+    make bench WHAT=step,startup            parts: step, sharding, attention, startup, all_reduce, adamw
     make bench ARGS='--quick'               two models, two rounds
     make bench ARGS='--models tiny --precisions bf16 --ranks 2'
     make bench ARGS='--models drawn-7'      a size that nobody tuned for, drawn by a seed
     make bench PEER_TORCH=2.11.0,compiled   beside the PyTorch that ddprun is built with, these too
+    make bench WHAT=attention,step ARGS=--compile    the same as PEER_TORCH=compiled: with and without torch.compile
     make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
     python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
@@ -25,13 +26,14 @@ import time
 import traceback
 from pathlib import Path
 
+import bench_attention as attention
 import bench_sides as sides
 from bench_parts import adamw_rows, all_reduce_rows, left_out
 from bench_report import CPU_CLASS, OVERLAPPING, QUANTITIES, best, figure, make_row, survivors, table
 from bench_roofline import Roofline, roofline_rows
 from peer.sizes import DRAWN, is_drawn
 
-PARTS = ("step", "sharding", "startup", "all_reduce", "adamw")
+PARTS = ("step", "sharding", "attention", "startup", "all_reduce", "adamw")
 STEPS = {"tiny": (4, 20), "peer-small": (3, 8), "laptop-70m": (2, 5)}  # of one run: warm-up, measured
 QUICK_STEPS = {"tiny": (3, 12), "peer-small": (2, 5), "laptop-70m": (1, 3)}
 SEARCH = {"tiny": (2, 6), "peer-small": (2, 3), "laptop-70m": (1, 2)}  # the same of a run that looks for the fastest
@@ -109,8 +111,25 @@ def other_peers(cell, side, args):
             else sides.Peer(cell, side.words, f"{side.label} (PyTorch {name})", name) for name in args.peers}
 
 
+def variant_of(name):
+    """What the table calls the row of this PyTorch."""
+    return name.removeprefix("PyTorch ") if name != "PyTorch" else "as run"
+
+
+def forward_rows(case, competitors, args, runs):
+    """The forward without anything for a backward, which ddprun's head begins in a training step's forward."""
+    rows, alone = [], {name: side.forward_alone() for name, side in competitors.items()}
+    compiled = alone.get("PyTorch compiled")
+    if compiled and not guarded(rows, "forward", {**case, "variant": "compiled"}, lambda: compile_once(compiled, runs)):
+        del alone["PyTorch compiled"]
+    results = alternate(alone, args.rounds, *args.steps[case["model"]], runs)
+    return rows + [make_row("forward", {**case, "variant": variant_of(name)}, "ms", values(results["ddprun"], "forward"),
+                            values(results[name], "forward"), (alone["ddprun"].label, side.label))
+                   for name, side in alone.items() if name != "ddprun"]
+
+
 def step_rows(cell, args, runs):
-    """Step, exposed communication, optimizer and memory of one model, precision and number of ranks."""
+    """Step, its passes, exposed communication, optimizer and memory of one model, precision and number of ranks."""
     model, precision, ranks = cell
     ours, theirs = candidates(cell, args)
     say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
@@ -146,9 +165,13 @@ def step_rows(cell, args, runs):
                     for side, more in (("ddprun", ()), ("PyTorch", [f"PyTorch {peer}" for peer in args.peers])))
     if "PyTorch tuned" in results:
         rows.append(row("step", "tuned", best(ours), "PyTorch tuned"))
-    rows += [row("step", name.removeprefix("PyTorch "), "ddprun", name) for name in theirs if name not in ("PyTorch", "PyTorch tuned")]
+    rows += [row("step", variant_of(name), "ddprun", name) for name in theirs if name not in ("PyTorch", "PyTorch tuned")]
     if args.peers:
         rows.append(row("step", "fastest", best(ours), best(theirs)))
+    compiled = ["PyTorch compiled"] if "PyTorch compiled" in results else []
+    rows += [row("forward + backward", variant_of(name), "ddprun", name) for name in ["PyTorch", *compiled]]
+    if ranks == 1:
+        rows += forward_rows(case, {name: competitors[name] for name in ["ddprun", "PyTorch", *compiled]}, args, runs)
     if "roofline" in results:
         rows += roofline_rows(case, results["ddprun"], results["PyTorch"], results["roofline"])
     if ranks > 1:
@@ -186,6 +209,29 @@ def sharding_rows(cell, args, runs):
                         (competitors[ours].label, competitors[theirs].label))
 
     return [row(*pair) for pair in SHARDED]
+
+
+# ---------------------------------------------------------------- attention
+
+
+def attention_rows(args, runs):
+    """Attention alone, of each precision: ours beside PyTorch's operators, these compiled, and its fused kernel."""
+    rows = []
+    for precision in dict.fromkeys(precision for _, precision, _ in args.cells):
+        competitors = attention.sides_of(precision, args)
+
+        def compile_attention(side=competitors.get("compiled")):
+            say(f"compiling attention, {precision}")
+            runs.append({"configuration": "attention", "side": "PyTorch compiling", "round": 0, **side.run()[1]})
+            return []
+
+        case = {"model": "", "precision": precision, "ranks": 1, "variant": "compiled"}
+        if "compiled" in competitors and not guarded(rows, "attention", case, compile_attention):
+            del competitors["compiled"]
+        say(f"attention, {precision}, {args.rounds} rounds")
+        times = attention.alternate(competitors, precision, args.rounds, runs)
+        rows += attention.rows_of(times, {name: side.label for name, side in competitors.items()}, precision)
+    return rows
 
 
 # ---------------------------------------------------------------- start-up
@@ -270,6 +316,8 @@ def read_arguments():
     parser.add_argument("--toy", action="store_true", help="every part once, on the least that it can do; its figures mean nothing")
     parser.add_argument("--peer-torch", default="", metavar="PEERS", help="of steps also these, separated by commas: other versions "
                         "of PyTorch (2.11.0), `compiled` for torch.compile, which takes minutes more for each cell")
+    parser.add_argument("--compile", action="store_true", help="of steps and attention also PyTorch by torch.compile: `compiled` "
+                        "among the PEERS")
     parser.add_argument("--output", default="results/bench", help="folder of the results")
     parser.add_argument("--table", nargs="+", metavar="FOLDER", help="run nothing; one table of these results")
     parser.add_argument("--dry-run", action="store_true", help="print what would run")
@@ -278,7 +326,8 @@ def read_arguments():
     unknown = set(args.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    args.peers = [peer for peer in args.peer_torch.split(",") if peer not in ("", sides.built_torch())]
+    peers = [*args.peer_torch.split(","), *(["compiled"] if args.compile else [])]
+    args.peers = [peer for peer in dict.fromkeys(peers) if peer not in ("", sides.built_torch())]
     args.models = (args.models or ("tiny,peer-small" if args.quick else ",".join(STEPS))).split(",")
     for model in set(args.models) - set(STEPS):
         if not is_drawn(model):
@@ -394,7 +443,7 @@ def main():
                 guarded(rows, part, case, lambda measure=measure, cell=cell: measure(cell, args, runs))
                 save()
             continue
-        measure = {"startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
+        measure = {"attention": attention_rows, "startup": startup_rows, "all_reduce": all_reduce_rows, "adamw": adamw_rows}[part]
         guarded(rows, part, dict.fromkeys(("model", "precision", "ranks", "variant"), ""), lambda measure=measure: measure(args, runs))
         save()
     notes.extend(note for note in [warn_if_loaded(runs), TOY_NOTE if args.toy else ""] if note)

@@ -89,6 +89,9 @@ QUANTITIES = {
     # The last rank to finish computing waits for communication alone, and least of all (docs/measurement.md).
     "exposed communication": ("ms", lambda run: over_ranks(run, "synchronize_ms", min)),
     "skew": ("ms", waiting_for_others),
+    "forward": ("ms", lambda run: over_ranks(run, "forward_ms", statistics.fmean)),
+    "forward + backward": ("ms", lambda run: [sum(step) for step in zip(over_ranks(run, "forward_ms", statistics.fmean),
+                                                                        over_ranks(run, "backward_ms", statistics.fmean))]),
     "optimizer": ("ms", lambda run: over_ranks(run, "optimizer_ms", statistics.fmean)),
     "peak memory of a rank": ("MB", lambda run: [max(rank["peak_resident_bytes"] for rank in run["ranks"]) / 1e6]),
     "launch to first step": ("s", lambda run: [max(rank["first_step_done_s"] for rank in run["ranks"])]),

@@ -107,6 +107,10 @@ class Peer(Side):
         self.cell, self.words, self.torch = cell, words, torch
         self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "")
 
+    def forward_alone(self):
+        """The same model's forward, without anything for a backward."""
+        return Peer(self.cell, [*self.words, "--passes", "forward"], f"{self.label}, forward alone", self.torch)
+
     def run(self, warmup, steps):
         model, precision, ranks = self.cell
         command = [str(peer_python(self.torch)), str(PEER_PROGRAM), "train", "--size", model, "--world", str(ranks),
@@ -157,6 +161,13 @@ class Ddprun(Side):
             self.experiment[section][key] = value
         words = [strategy["name"], *(f"{k}={v}" for k, v in strategy.items() if k != "name")] if isinstance(strategy, dict) else [strategy]
         self.label = " ".join(words + [f"{key}={value}" for _, key, value in settings])
+
+    def forward_alone(self):
+        """The same model's forward, without anything for a backward."""
+        other = copy.deepcopy(self)
+        other.experiment["train"]["measure"] = "forward"
+        other.label += ", forward alone"
+        return other
 
     def write(self, folder):
         path = Path(folder) / "experiment.yaml"

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import bench
+import bench_attention
 import bench_collectives
 import bench_parts
 import bench_report as report
@@ -17,7 +18,7 @@ from peer.sizes import SIZES, size_of
 
 def run_of(*ranks):
     """A run whose ranks took these steps, in milliseconds; the first of each is a warm-up."""
-    return {"ranks": [{"samples": [{"step_ms": ms, "synchronize_ms": ms / 10, "optimizer_ms": 1.0,
+    return {"ranks": [{"samples": [{"step_ms": ms, "forward_ms": ms / 4, "backward_ms": ms / 2, "synchronize_ms": ms / 10, "optimizer_ms": 1.0,
                                     "warmup": index == 0} for index, ms in enumerate(steps)],
                        "peak_resident_bytes": 1e6 * len(ranks) + rank, "first_step_done_s": 1.0 + rank}
                       for rank, steps in enumerate(ranks)]}
@@ -88,6 +89,56 @@ class AllReduce(unittest.TestCase):
         row = {"status": "proof failed", "label": "collectives.bytes=8", "reason": "data_after_timing: 1 of 2"}
         with self.assertRaisesRegex(sides.RunFailed, "collectives.bytes=8: proof failed: data_after_timing"):
             sides.collective_medians({"rows": [row]})
+
+
+class Attention(unittest.TestCase):
+    def row(self, **changes):
+        return {"status": "ok", "label": "length=64", "reason": "", "config": {"attention_call": {"length": 64}},
+                "ranks": [{"samples": {"warmup": [True, False], "forward_ms": [9.0, 1.0], "time_ms": [9.0, 3.0]}}], **changes}
+
+    def test_warm_up_does_not_count_and_forward_is_a_part_of_the_time(self):
+        times = bench_attention.own_times({"rows": [self.row()]})
+        self.assertEqual(times, {64: {"attention, forward": [1.0], "attention, forward + backward": [3.0]}})
+
+    def test_a_row_that_was_not_proved_is_no_figure(self):
+        with self.assertRaisesRegex(sides.RunFailed, "length=64: proof failed: wrong"):
+            bench_attention.own_times({"rows": [self.row(status="proof failed", reason="wrong")]})
+
+    def test_both_sides_compute_the_same_sizes_on_one_thread(self):
+        ours = bench_attention.Ours("bf16", (64, 128), bench_attention.REPEAT).experiment
+        words = bench_attention.Theirs("compiled", "bf16", (64, 128), bench_attention.REPEAT).words
+        self.assertEqual(ours["sweep"], {"attention_call.length": [64, 128]})
+        self.assertEqual((ours["attention_call"]["dtype"], ours["world"]["threads_per_rank"]), ("bfloat16", 1))
+        self.assertEqual(words[:6], ["--lengths", "64,128", "--batch", "8", "--head-dim", "64"])
+        self.assertIn("--bf16", words)
+
+    def test_each_way_of_pytorch_has_a_row_a_length_and_pass(self):
+        def times(ms):
+            return [{64: {what: [ms] for what in bench_attention.QUANTITIES}}]
+        rows = bench_attention.rows_of({"ddprun": times(1.0), "operators": times(4.0), "compiled": times(2.0)},
+                                       {"ddprun": "flash", "operators": "three", "compiled": "one"}, "fp32")
+        self.assertEqual([(row["what"], row["variant"], row["ratio"]["median"]) for row in rows],
+                         [(what, *ratio) for what in bench_attention.QUANTITIES for ratio in (("operators", 0.25), ("compiled", 0.5))])
+
+    def test_attention_that_does_not_compile_is_a_row_and_the_others_go_on(self):
+        broken = mock.Mock(run=mock.Mock(side_effect=sides.RunFailed("no compiler")))
+        works = mock.Mock(label="", run=mock.Mock(return_value=({64: {what: [1.0] for what in bench_attention.QUANTITIES}}, {})))
+        args = argparse.Namespace(cells=[("tiny", "fp32", 1), ("tiny", "fp32", 2)], rounds=2)
+        with mock.patch.object(bench_attention, "sides_of", return_value={"ddprun": works, "compiled": broken, "sdpa": works}), \
+                mock.patch.object(bench, "say"):
+            rows = bench.attention_rows(args, [])
+        self.assertEqual([(row["variant"], row.get("failed")) for row in rows], [("compiled", "no compiler"), ("sdpa", None), ("sdpa", None)])
+
+
+class Arguments(unittest.TestCase):
+    def peers_of(self, *words):
+        with mock.patch("sys.argv", ["bench.py", *words]), mock.patch.object(sides, "built_torch", return_value="2.15.0"):
+            return bench.read_arguments().peers
+
+    def test_compile_is_a_peer_like_another_version(self):
+        self.assertEqual(self.peers_of("attention,step", "--compile"), ["compiled"])
+        self.assertEqual(self.peers_of("--compile", "--peer-torch", "2.11.0,compiled,2.15.0"), ["2.11.0", "compiled"])
+        self.assertEqual(self.peers_of(), [])
 
 
 class Statistics(unittest.TestCase):
@@ -228,6 +279,15 @@ class Failures(unittest.TestCase):
         self.assertIn("KeyError('copy_halves')", rows[1]["failed"])
 
 
+class ForwardAlone(unittest.TestCase):
+    def test_each_side_ends_its_steps_after_the_forward_and_the_other_runs_stay_as_they_were(self):
+        ours, theirs = sides.Ddprun(("tiny", "fp32", 1), "none"), sides.Peer(("tiny", "fp32", 1), ["--strategy", "single"])
+        self.assertEqual(ours.forward_alone().experiment["train"]["measure"], "forward")
+        self.assertEqual(theirs.forward_alone().words, ["--strategy", "single", "--passes", "forward"])
+        self.assertNotIn("measure", ours.experiment["train"])
+        self.assertNotIn("--passes", theirs.words)
+
+
 class Machine(unittest.TestCase):
     def test_a_program_that_is_not_there_is_said(self):
         self.assertEqual(bench.first_line(["/no/such/program"]), "not there")
@@ -259,12 +319,15 @@ class Steps(unittest.TestCase):
         def preloading(self, _):
             return self
 
-    def rows_of(self, ours, theirs, peers=()):
+        def forward_alone(self):  # ten times as long, so that it is told from the step's
+            return Steps.Fake(f"{self.label} alone", *([10 * ms for ms in steps] for steps in self.steps))
+
+    def rows_of(self, ours, theirs, peers=(), ranks=2):
         args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, search=bench.SEARCH, peers=peers,
                                   tcmalloc="")
         with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
                 mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
-            return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", 2), args, [])}
+            return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", ranks), args, [])}
 
     def test_exposed_communication_is_of_each_sides_fastest_that_overlaps(self):
         rows = self.rows_of([self.Fake("flat", [0, 10], [0, 11]), self.Fake("bucketed 1", [0, 20], [0, 22])],
@@ -275,6 +338,16 @@ class Steps(unittest.TestCase):
         self.assertAlmostEqual(exposed["ratio"]["median"], 0.5)
         self.assertAlmostEqual(skew["ddprun"]["median"], 0.1)
         self.assertIn(("step", "tuned"), rows)
+
+    def test_forward_with_backward_is_of_the_step_and_a_forward_of_runs_of_its_own(self):
+        ours, theirs, compiled = (self.Fake(name, [0, ms]) for name, ms in (("none", 10), ("single", 40), ("compiled", 20)))
+        with mock.patch.object(bench, "other_peers", return_value={"compiled": compiled}):
+            rows = self.rows_of([ours], [theirs], ("compiled",), ranks=1)
+        self.assertEqual(rows["forward + backward", "as run"]["peer"]["median"], 30)
+        self.assertEqual(rows["forward + backward", "compiled"]["ratio"]["median"], 0.5)
+        self.assertEqual(rows["forward", "as run"]["peer"]["median"], 100)
+        self.assertEqual(rows["forward", "compiled"]["ratio"]["median"], 0.5)
+        self.assertEqual(rows["forward", "as run"]["ddprun_choice"], "none alone")
 
     def test_of_several_pytorch_the_fastest_counts(self):
         others = {"2.11.0": self.Fake("older", [0, 30], [0, 31]), "compiled": self.Fake("compiled", [0, 50], [0, 50])}

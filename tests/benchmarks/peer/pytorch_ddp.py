@@ -37,7 +37,7 @@ from sizes import size_of  # noqa: E402
 #   THP_MEM_ALLOC_ENABLE=1 (also with tcmalloc), glibc's mmap and trim thresholds with huge pages: up to 6 % either way, not taken
 #   torch.compile              tiny fp32, RoPE by pairs, 274 -> 230, after 47 to 130 s of compiling; bf16, beside other programs, least step
 #                              247 -> 145 after 200 s; two ranks at least twice as long: a side of its own,
-#                              `make bench ARGS=--compile`
+#                              `make bench WHAT=step ARGS=--compile`
 #   Python's bytecode          launch to first step 55 -> 20 s: scripts/setup_bench.sh writes it, as pip would
 # Bucket size, static_graph, pinning and zero1 are tried by bench.py in every run.
 # Not tried, as they change the result: float32 matrix products in bfloat16, parameters in bfloat16.
@@ -289,8 +289,19 @@ def peak_resident_bytes():
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
+def run_forward(strategy, args, ids):
+    """Its loss, and the moments begin and loss there."""
+    begin = strategy.clock.mark()
+    ids = ids.to(args.device, non_blocking=True)
+    with torch.no_grad(), torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.bf16):
+        loss = strategy.loss(ids[:, :-1], ids[:, 1:])
+    return loss, (begin, strategy.clock.mark())
+
+
 def run_step(strategy, args, ids):
     """Its loss; its moments: begin, loss there, last gradient (or None), all gradients averaged, end."""
+    if args.passes == "forward":
+        return run_forward(strategy, args, ids)
     clock = strategy.clock
     begin = clock.mark()
     strategy.optimizer.zero_grad(set_to_none=True)
@@ -304,6 +315,8 @@ def run_step(strategy, args, ids):
 
 
 def sample_of(clock, moments):
+    if len(moments) == 2:
+        return {"step_ms": clock.ms(*moments), "forward_ms": clock.ms(*moments)}
     begin, forward, backward, synchronized, end = moments
     sample = {"step_ms": clock.ms(begin, end), "forward_ms": clock.ms(begin, forward),
               "backward_ms": clock.ms(forward, backward or synchronized), "optimizer_ms": clock.ms(synchronized, end)}
@@ -440,6 +453,7 @@ def main():
     parser.add_argument("--fused-linears", action=argparse.BooleanOptionalAction, default=True,
                         help="q, k, v as one matrix, w1 and w3 as one")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--passes", choices=["step", "forward"], default="step", help="of train; forward: alone, without gradients")
     parser.add_argument("--busy", action="store_true", help="of one rank on a GPU: also what a step takes on the GPU alone")
     parser.add_argument("--pin", action="store_true", help="each rank to one core")
     parser.add_argument("--start", choices=["spawn", "fork"], default="spawn")
