@@ -216,7 +216,7 @@ def rows_of(folder):
     whole = folder / "result.json"
     if whole.exists():
         return dict(enumerate(json.loads(whole.read_text())["rows"], 1))
-    return {int(path.stem): json.loads(path.read_text())["rows"][0] for path in folder.glob("rows/*.json")}
+    return {int(path.stem): json.loads(path.read_text())["rows"][0] for path in folder.glob("rows/[!.]*.json")}
 
 
 def hashes(row):
@@ -273,7 +273,7 @@ def check_end(verdict, launch, statuses, reference):
             break
         time.sleep(0.1)
     verdict.demand(not left, "orphans", f"processes {sorted(left)} are left")
-    debris = [str(path) for path in launch.folder.glob("results/**/*") if path.name.endswith((".tmp", ".part"))]
+    debris = [str(path) for path in launch.folder.glob("results/**/*") if path.name.startswith(".") and path.is_file()]
     killed_writer = fault.number == signal.SIGKILL and fault.target == ("rank 0" if fault.joined else "parent")
     verdict.demand(not debris or killed_writer, "files", f"half-written: {debris}")
     done, found = said_done(text), results_in(launch.folder)

@@ -138,11 +138,17 @@ TEST_P(ModelVariants, LossAndEveryGradientMatchFloat64) {
   EXPECT_NEAR(own.item<double>(), expected.item<double>(), 1e-6);
   own.backward();
   expected.backward();
+  double largest = 0;
+  for (const NamedTensor& each : model.parameters()) {
+    largest = std::max(largest, right.of(each.name).grad().abs().max().item<double>());
+  }
   for (const NamedTensor& each : model.parameters()) {
     const at::Tensor gradient = right.of(each.name).grad();
     const double apart = (each.tensor.grad().to(at::kDouble) - gradient).abs().max().item<double>();
-    // float32 rounds at 6e-8; a key's bias adds the same to all scores of a query.
-    EXPECT_LE(apart, 3e-6 * std::max(gradient.abs().max().item<double>(), 1e-2)) << each.name;
+    // float32 rounds at 6e-8, and what is added up may be larger than its sum: a key's bias adds
+    // the same to all scores of a query.
+    EXPECT_LE(apart, 3e-6 * std::max(gradient.abs().max().item<double>(), 0.1 * largest))
+        << each.name << " of " << gradient.abs().max().item<double>() << " and " << largest;
   }
 }
 

@@ -111,7 +111,8 @@ Finding best_bucket(const Line& line) {
       std::ranges::min_element(line, {}, [](const At& at) { return step_of(*at.row); });
   const LinkCosts& link = run_of(*best->row).ranks.front().link;
   const auto cost = std::ranges::find(link, CollectiveKind::all_reduce, &CollectiveCost::kind);
-  if (cost == link.end()) return {};
+  // The line through four sizes may meet zero bytes at no time: the sentence would say 0 MB.
+  if (cost == link.end() || cost->latency_us <= 0) return {};
   const double bytes = mean_figure(*best->row, training().bytes);
   const double closed_mb = std::sqrt(bytes * cost->latency_us * 1e-6 * cost->gb_per_s * 1e9) * 1e-6;
   const std::string text = fmt::format(
