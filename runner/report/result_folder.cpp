@@ -1,7 +1,6 @@
 // Result folders by rename: of the folder, and of each file.
 #include "runner/report/result_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,8 +12,6 @@
 #include <system_error>
 #include <vector>
 
-#include "ddprun/base/child_process.h"
-#include "ddprun/base/descriptor.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/comm/launch/host_layout.h"
@@ -28,7 +25,6 @@ namespace {
 constexpr const char* kHiddenPrefix = ".unfinished-";
 /// How often a folder is created that other runs remove.
 constexpr int kTries = 100;
-constexpr std::size_t kWrittenAtOnce = 1 << 20;
 
 /// Then follows the writer's process id, which says nothing to another host of the file system.
 std::string hidden_on_this_host() {
@@ -43,30 +39,9 @@ std::string hidden_on_this_host() {
                .hint = "free space or rights may be missing; --output DIR writes elsewhere"});
 }
 
-void sync_to_disk(const fs::path& path) {
-  const Descriptor opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  // Some file systems have no fsync of folders (EINVAL): nothing more can be done there.
-  if (opened.get() < 0 || (fsync(opened.get()) != 0 && errno != EINVAL)) {
-    throw_cannot_write(path, std::strerror(errno));
-  }
-}
-
-/// Returns 0, or the error number of what failed.
-int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return errno;
-  std::string unwritten;
-  int error = 0;
-  const auto flush = [&] {
-    if (error == 0) error = write_all(file.get(), unwritten);
-    unwritten.clear();
-  };
-  tell([&](std::string_view part) {
-    unwritten += part;
-    if (unwritten.size() >= kWrittenAtOnce) flush();
-  });
-  flush();
-  return error == 0 && fsync(file.get()) != 0 ? errno : error;
+void sync_or_throw(const fs::path& path) {
+  if (const int error = sync_to_disk(path); error != 0)
+    throw_cannot_write(path, std::strerror(error));
 }
 
 bool process_exists(const std::string& digits) {
@@ -146,18 +121,11 @@ void ResultFolder::write(const std::string& relative, const std::string& text) {
 void ResultFolder::write(const std::string& relative,
                          const std::function<void(const TextSink&)>& tell) {
   const fs::path target = path(relative);
-  const fs::path folder = target.parent_path();
-  const fs::path partial = folder / ("." + target.filename().string());
   std::error_code failure;
-  fs::create_directories(folder, failure);
+  fs::create_directories(target.parent_path(), failure);
   if (failure) throw_cannot_write(target, failure.message());
-  int error = write_file(partial, tell);
-  if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
-  if (error != 0) {
-    fs::remove(partial, failure);
-    throw_cannot_write(target, std::strerror(error));
-  }
-  sync_to_disk(folder);
+  const int error = write_durably(target, tell);
+  if (error != 0) throw_cannot_write(target, std::strerror(error));
 }
 
 void ResultFolder::remove(const std::string& relative) {
@@ -167,7 +135,7 @@ void ResultFolder::remove(const std::string& relative) {
 
 void ResultFolder::show() {
   if (shown_) return;
-  sync_to_disk(folder_);
+  sync_or_throw(folder_);
   for (int attempt = 1; !shown_; ++attempt) {
     const fs::path final_path =
         parent_ / (attempt == 1 ? time_ : time_ + "-" + std::to_string(attempt));
@@ -181,7 +149,7 @@ void ResultFolder::show() {
       throw_cannot_write(final_path, std::strerror(errno));
     }
   }
-  sync_to_disk(parent_);
+  sync_or_throw(parent_);
 }
 
 fs::path ResultFolder::commit() {
@@ -191,7 +159,7 @@ fs::path ResultFolder::commit() {
   fs::create_directory_symlink(folder_.filename(), link, error);
   if (!error) fs::rename(link, parent_ / "latest", error);
   if (error) throw_cannot_write(parent_ / "latest", error.message());
-  sync_to_disk(parent_);
+  sync_or_throw(parent_);
   return folder_;
 }
 

@@ -4,12 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <string_view>
+
+#include "ddprun/base/durable_file.h"
 
 namespace ddprun {
-
-/// Takes the next part of a text that is never whole in memory.
-using TextSink = std::function<void(std::string_view)>;
 
 /// The folder `<output>/<name>/<time>/`. It begins as a hidden folder beside that place, and show()
 /// renames it. If it was never shown, the destructor removes it and every folder that this object

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 namespace ddprun {
@@ -28,5 +29,9 @@ class Hash64 {
 
 /// The hash of a whole text.
 std::uint64_t hash64(std::string_view text);
+
+/// Reads 1 to 16 hexadecimal digits: the form of a hash in JSON, as most readers of JSON keep only
+/// 53 bits of an integer.
+std::optional<std::uint64_t> hash_from_hex(std::string_view text);
 
 }  // namespace ddprun

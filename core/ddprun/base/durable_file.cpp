@@ -1,0 +1,65 @@
+// By fsync and rename.
+#include "ddprun/base/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "ddprun/base/child_process.h"
+#include "ddprun/base/descriptor.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kWrittenAtOnce = 1 << 20;
+
+int write_file(const fs::path& path, const std::function<void(const TextSink&)>& tell) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return errno;
+  std::string unwritten;
+  int error = 0;
+  const auto flush = [&] {
+    if (error == 0) error = write_all(file.get(), unwritten);
+    unwritten.clear();
+  };
+  tell([&](std::string_view part) {
+    unwritten += part;
+    if (unwritten.size() >= kWrittenAtOnce) flush();
+  });
+  flush();
+  return error == 0 && fsync(file.get()) != 0 ? errno : error;
+}
+
+}  // namespace
+
+int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
+  const fs::path folder = target.parent_path();
+  const fs::path partial = folder / ("." + target.filename().string());
+  int error = write_file(partial, tell);
+  if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
+  if (error != 0) {
+    std::error_code ignored;
+    fs::remove(partial, ignored);
+    return error;
+  }
+  return sync_to_disk(folder);
+}
+
+int write_durably(const fs::path& target, const std::string& text) {
+  return write_durably(target, [&text](const TextSink& sink) { sink(text); });
+}
+
+int sync_to_disk(const fs::path& path) {
+  const Descriptor opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (opened.get() < 0) return errno;
+  // Some file systems have no fsync of folders (EINVAL): nothing more can be done there.
+  return fsync(opened.get()) != 0 && errno != EINVAL ? errno : 0;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,23 @@
+// Files that are whole, or not there, whatever ends the process or the machine.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Takes a text part by part.
+using TextSink = std::function<void(std::string_view)>;
+
+/// Writes a file beside `target`, and to the disk, then puts it in its place, in a folder that is
+/// there. Returns 0, or the error number of what failed; then `target` is as it was.
+int write_durably(const std::filesystem::path& target,
+                  const std::function<void(const TextSink&)>& tell);
+int write_durably(const std::filesystem::path& target, const std::string& text);
+
+/// Waits until a file, or the names in a folder, are on the disk. Returns as above.
+int sync_to_disk(const std::filesystem::path& path);
+
+}  // namespace ddprun
