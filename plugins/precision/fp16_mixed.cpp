@@ -14,6 +14,7 @@
 #include "ddprun/plugin/parts/autocast.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/state.h"
 
 namespace {
 
@@ -62,6 +63,15 @@ class DynamicScaler final : public ddprun::LossScaler {
     return {.factor = scale_.reciprocal(), .overflow = overflow_};
   }
 
+  void declare_state(ddprun::State& state) {
+    state.tensor("scale", scale_);
+    state.tensor("growth_steps", growth_steps_);
+    state.tensor("overflow", overflow_);
+    std::int64_t step_done = step_done_ ? 1 : 0;
+    state.number("step_done", step_done);
+    step_done_ = step_done != 0;
+  }
+
  private:
   double init_scale_ = 65536.0;
   double growth_factor_ = 2.0;
@@ -94,6 +104,8 @@ class Fp16Mixed final : public ddprun::Precision {
   }
 
   ddprun::LossScaler* loss_scaler() override { return &scaler_; }
+
+  void declare_state(ddprun::State& state) override { scaler_.declare_state(state); }
 
  private:
   DynamicScaler scaler_;

@@ -19,6 +19,7 @@
 #include "ddprun/plugin/parts/kernel_node.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/state.h"
 
 namespace {
 
@@ -45,6 +46,8 @@ class AmaxHistory {
     if (record) past_.copy_(at::cat({amax.view({1}), past_.narrow(0, 0, length_ - 1)}));
     return expected;
   }
+
+  void declare_state(ddprun::State& state, const std::string& name) { state.tensor(name, past_); }
 
  private:
   std::int64_t length_;
@@ -159,6 +162,17 @@ class Fp8 final : public ddprun::Precision {
 
   void convert(const std::vector<ddprun::NamedTensor>& parameters) override {
     device_ = parameters.front().tensor.device().type();
+    parameters_ = parameters;
+  }
+
+  void declare_state(ddprun::State& state) override {
+    if (scaling_ == Scaling::current) return;
+    for (const ddprun::NamedTensor& each : parameters_) {
+      const auto layer = layer_of(each.tensor);
+      layer->of_input.declare_state(state, each.name + ".input");
+      layer->of_weight.declare_state(state, each.name + ".weight");
+      layer->of_gradient.declare_state(state, each.name + ".gradient");
+    }
   }
 
   ddprun::PrecisionDtypes dtypes() const override {
@@ -231,6 +245,7 @@ class Fp8 final : public ddprun::Precision {
   std::int64_t history_ = kHistory;
   ddprun::ReduceDtype reduce_dtype_ = ddprun::ReduceDtype::float32;
   c10::DeviceType device_ = c10::kCPU;
+  std::vector<ddprun::NamedTensor> parameters_;
   std::map<const c10::TensorImpl*, std::shared_ptr<Layer>> layers_;
 };
 

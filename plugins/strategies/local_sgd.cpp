@@ -6,6 +6,7 @@
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/sharding.h"
+#include "ddprun/plugin/state.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -55,6 +56,12 @@ class LocalSgd final : public Strategy, public UnitListener {
     deviations(*context_).ranks_met(!averages ? Meeting::none
                                     : outer   ? Meeting::outer
                                               : Meeting::mean);
+  }
+
+  void declare_state(State& state) override {
+    state.number("steps", steps_);
+    state.tensor("averaged", averaged_);
+    state.tensor("momentum", momentum_);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "ddprun/plugin/export.h"
 #include "ddprun/plugin/options.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/plugin/state.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -92,6 +93,12 @@ class PowerSgd final : public Strategy {
   void update() override {
     ++steps_;
     Strategy::update();
+  }
+
+  void declare_state(State& state) override {
+    state.number("steps", steps_);
+    state.tensor("q", q_);
+    state.tensor("error", error_);
   }
 
  private:

@@ -1,7 +1,11 @@
 // PyTorch's own c10d::Reducer, the engine of DistributedDataParallel, as a strategy: the reference
 // to beat.
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "ddprun/plugin/deviations.h"
@@ -10,6 +14,7 @@
 #include "ddprun/plugin/parts/c10d_group.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/plugin/sharding.h"
+#include "ddprun/plugin/state.h"
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun {
@@ -42,7 +47,7 @@ class TorchDdp final : public Strategy, public UnitListener {
   void setup(StrategyContext& context) override {
     Strategy::setup(context);
     check_dtypes();
-    make_reducer();
+    make_reducer({});
     // The Reducer's buckets are known at run time only.
     deviations(context).plan_anew(buckets());
     listen(context, *this);
@@ -60,6 +65,7 @@ class TorchDdp final : public Strategy, public UnitListener {
       if (rebuilt) add_rebuild(planned);
       deviations(*context_).plan_anew(std::move(planned));
       plan_has_rebuild_ = rebuilt;
+      rebuilt_ = rebuilt_ || rebuilt;
     }
     reducer_->prepare_for_backward({});
   }
@@ -67,7 +73,55 @@ class TorchDdp final : public Strategy, public UnitListener {
   /// The Reducer waits for its buckets at the end of backward.
   void finish_backward() override {}
 
+  /// What lies in which bucket decides in which order gloo adds.
+  void declare_state(State& state) override {
+    at::Tensor order = rebuilt_ ? bucket_order() : at::Tensor();
+    state.tensor("buckets", order);
+    if (rebuilt_ || !order.defined()) return;
+    make_reducer(buckets_of(order));
+    deviations(*context_).plan_anew(buckets());
+  }
+
  private:
+  using Buckets = std::vector<std::vector<std::size_t>>;
+
+  /// In registration order, as DistributedDataParallel passes them.
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> out;
+    for (int index = context_->layout().count() - 1; index >= 0; --index) {
+      out.push_back(deviations(*context_).parameter(index));
+    }
+    return out;
+  }
+
+  /// (parameters + buckets) int64: each bucket's parameters, by their numbers, and an end.
+  at::Tensor bucket_order() const {
+    std::vector<std::int64_t> order;
+    const std::vector<at::Tensor> all = parameters();
+    for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/true)) {
+      for (const at::Tensor& parameter : bucket.getParameters()) {
+        const auto found = std::ranges::find_if(
+            all, [&](const at::Tensor& each) { return each.is_same(parameter); });
+        order.push_back(found - all.begin());
+      }
+      order.push_back(kEnd);
+    }
+    return at::tensor(order, at::kLong);
+  }
+
+  static Buckets buckets_of(const at::Tensor& order) {
+    Buckets out(1);
+    for (std::int64_t i = 0; i < order.numel(); ++i) {
+      const auto index = order[i].item<std::int64_t>();
+      if (index != kEnd) {
+        out.back().push_back(static_cast<std::size_t>(index));
+      } else if (i + 1 < order.numel()) {
+        out.emplace_back();
+      }
+    }
+    return out;
+  }
+
   void check_dtypes() const {
     const at::ScalarType model = deviations(*context_).parameter(0).scalar_type();
     const at::ScalarType reduce = context_->gradients(context_->layout().range(0)).scalar_type();
@@ -80,25 +134,26 @@ class TorchDdp final : public Strategy, public UnitListener {
          .hint = "take a precision that exchanges gradients so, or another strategy"});
   }
 
-  void make_reducer() {
+  /// Without `first_buckets` all gradients begin in one bucket, whose order does not matter. After
+  /// the first step the Reducer cuts buckets by the sizes below, in the order in which gradients
+  /// came.
+  void make_reducer(Buckets first_buckets) {
     const ParameterLayout& layout = context_->layout();
-    std::vector<at::Tensor>
-        parameters;  // in registration order, as DistributedDataParallel passes them
+    std::vector<at::Tensor> all = parameters();
     std::unordered_map<std::size_t, std::string> names;
     for (int index = layout.count() - 1; index >= 0; --index) {
-      names.emplace(parameters.size(), layout.name(index));
-      parameters.push_back(deviations(*context_).parameter(index));
+      names.emplace(names.size(), layout.name(index));
     }
-    // All gradients begin in one bucket, whose order does not matter. After the first step the
-    // Reducer cuts buckets by the sizes below, in the order in which gradients came.
-    std::vector<std::size_t> all(parameters.size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    std::vector<std::vector<std::size_t>> first_buckets = {std::move(all)};
-    if (parameters.front().is_meta()) first_buckets = later_buckets(parameters);
-    const std::vector<bool> no_sparse_gradients(parameters.size(), false);
+    if (all.front().is_meta()) first_buckets = later_buckets(all);
+    if (first_buckets.empty()) {
+      first_buckets.emplace_back(all.size());
+      std::iota(first_buckets.front().begin(), first_buckets.front().end(), 0);
+    }
+    const std::vector<bool> no_sparse_gradients(all.size(), false);
+    reducer_.reset();  // its hooks leave before others come
     reducer_ = std::make_unique<c10d::Reducer>(
-        std::move(parameters), std::move(first_buckets), as_c10d(context_->group()),
-        no_sparse_gradients, to_bytes(bucket_mb_),
+        std::move(all), std::move(first_buckets), as_c10d(context_->group()), no_sparse_gradients,
+        to_bytes(bucket_mb_),
         /*find_unused_parameters=*/false,
         // PyTorch's default as well. With it, .grad stays the view of the flat gradient buffer, and
         // the bucket is copied into that.
@@ -109,8 +164,7 @@ class TorchDdp final : public Strategy, public UnitListener {
 
   /// On tensors without values ranks cannot tell each other where the buckets are, so they lie from
   /// the start as after the first step, in the order of backward.
-  std::vector<std::vector<std::size_t>> later_buckets(
-      const std::vector<at::Tensor>& parameters) const {
+  Buckets later_buckets(const std::vector<at::Tensor>& parameters) const {
     const auto count = static_cast<std::int64_t>(parameters.size());
     std::vector<std::int64_t> indices;
     for (std::int64_t i = 0; i < count; ++i) indices.push_back(count - 1 - i);
@@ -147,7 +201,9 @@ class TorchDdp final : public Strategy, public UnitListener {
   double bucket_mb_ = 25.0;
   double first_bucket_mb_ = 1.0;
   std::unique_ptr<c10d::Reducer> reducer_;
-  bool plan_has_rebuild_ = false;
+  bool plan_has_rebuild_ = false;  // that of the step under way
+  bool rebuilt_ = false;           // in some step
+  static constexpr std::int64_t kEnd = -1;
 };
 
 }  // namespace

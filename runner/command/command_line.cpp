@@ -2,7 +2,6 @@
 #include "runner/command/command_line.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -15,14 +14,13 @@
 #include <iostream>
 #include <string_view>
 
-#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/failure.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/comm/launch/mpi_library.h"
-#include "ddprun/config/options_io.h"
+#include "runner/command/command_options.h"
 #include "runner/command/commands.h"
 #include "runner/command/completion.h"
 #include "runner/command/doctor.h"
@@ -39,15 +37,16 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 9> kCommands = {{{"quickstart", quickstart_command},
-                                               {"run", run_batch},
-                                               {"validate", validate_command},
-                                               {"account", account_command},
-                                               {"list", list_command},
-                                               {"describe", describe_command},
-                                               {"verify", verify_command},
-                                               {"doctor", doctor_command},
-                                               {"completion", completion_command}}};
+constexpr std::array<Command, 10> kCommands = {{{"quickstart", quickstart_command},
+                                                {"run", run_batch},
+                                                {"validate", validate_command},
+                                                {"account", account_command},
+                                                {"list", list_command},
+                                                {"describe", describe_command},
+                                                {"verify", verify_command},
+                                                {"checkpoint", checkpoint_command},
+                                                {"doctor", doctor_command},
+                                                {"completion", completion_command}}};
 
 const Command* find_command(std::string_view name) {
   const auto found = std::ranges::find(kCommands, name, &Command::name);
@@ -90,163 +89,6 @@ std::string help_text(const CLI::App& app) {
                        option->get_description());
   }
   return out + kExamples;
-}
-
-void add_common_options(CLI::App& command, Request& request) {
-  // Repeatable options take one value each time: `--set a=1 file.yaml` must leave the file alone.
-  command
-      .add_option("--plugin-path", request.plugin_paths,
-                  "Look for plugins in DIR first (repeatable)")
-      ->type_name(kFolderValue)
-      ->allow_extra_args(false);
-  // Counted after parsing: versions of CLI11 differ in what a repeated flag on a number gives.
-  command.add_flag("-v,--verbose")->description("Say more; -vv: everything");
-}
-
-void add_files(CLI::App& command, Request& request) {
-  command
-      .add_option("files", request.paths,
-                  "Experiments: YAML files, or folders of them with their subfolders")
-      ->type_name(kFileValue)
-      ->required();
-}
-
-void add_experiment_options(CLI::App& command, Request& request) {
-  command
-      .add_option("--set", request.overrides,
-                  "Replace a value of the YAML, as in train.steps=20 (repeatable)")
-      ->type_name(kOverrideValue)
-      ->allow_extra_args(false);
-  command
-      .add_option("--output", request.output,
-                  "Write results under DIR instead of the YAML's output.dir")
-      ->type_name(kFolderValue);
-  add_common_options(command, request);
-}
-
-/// An argument that is one of names, which its help shows.
-template <NamedEnum E>
-void add_choice(CLI::App& command, const std::string& name, E& choice, const std::string& help) {
-  const std::vector<std::string> names(kChoiceNames<E>.begin(), kChoiceNames<E>.end());
-  command
-      .add_option_function<std::string>(
-          name, [&choice](const std::string& text) { choice = value_named<E>(text); }, help)
-      ->type_name(fmt::format("{}", fmt::join(names, "|")))
-      ->check(CLI::IsMember(names).description(""));
-}
-
-void add_format_options(CLI::App& command, Request& request) {
-  add_choice(command, "--format", request.format,
-             "What is printed: a table (the default), or all of its rows for other programs");
-  command
-      .add_option("--columns", request.columns,
-                  "Width of the table; 0: no limit (default: the terminal's, 100 in a pipe)")
-      ->type_name("N")
-      ->check(CLI::Range(0, 100000).description(""));
-}
-
-void add_run_options(CLI::App& command, Request& request) {
-  add_experiment_options(command, request);
-  command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
-  command.add_flag("--quiet", request.quiet, "Only the table, and errors");
-  add_format_options(command, request);
-}
-
-void add_account_options(CLI::App& command, Request& request) {
-  command.add_option("--ranks", request.account.ranks, "For so many ranks each, as in 1,2,8")
-      ->type_name("N,...");
-  command
-      .add_option("--memory", request.account.memory,
-                  "What a rank has, as in 80GB: says whether it fits")
-      ->type_name("SIZE");
-  command
-      .add_option("--link", request.account.link,
-                  "Bandwidth and latency between ranks, as in 200GB/s,5us: how long a step takes")
-      ->type_name("RATE,TIME");
-  command
-      .add_option("--host-link", request.account.host_link, "The same between hosts (with --hosts)")
-      ->type_name("RATE,TIME");
-  command
-      .add_option("--tflops", request.account.tflops,
-                  "Of a rank's matrix products (with --link); else what this machine gives")
-      ->type_name("X");
-  command
-      .add_option("--memory-rate", request.account.memory_rate,
-                  "Of a rank's memory (with --tflops), as in 3TB/s; else all is in --tflops")
-      ->type_name("RATE");
-  command.add_option("--hosts", request.account.hosts, "Hosts x ranks of each, as in 8x8")
-      ->type_name("NxN");
-  add_experiment_options(command, request);
-  add_format_options(command, request);
-}
-
-void declare_commands(CLI::App& app, Request& request) {
-  app.require_subcommand(1);
-  app.set_version_flag("--version", version_text,
-                       "Versions of ddprun, torch, gloo and the compiler");
-  app.add_flag_callback(
-      "--cmake-dir",
-      [] {
-        std::cout << cmake_folder() << "\n";
-        throw CLI::Success();
-      },
-      "The folder of the CMake package, for find_package(ddprun PATHS ...)");
-  add_run_options(
-      *app.add_subcommand("quickstart",
-                          "Run configs/quickstart.yaml, which comes with ddprun, into ./results"),
-      request);
-
-  CLI::App* run = app.add_subcommand("run", "Run experiments (the default: `ddprun FILE.yaml`)");
-  add_files(*run, request);
-  add_run_options(*run, request);
-
-  CLI::App* validate = app.add_subcommand(
-      "validate", "Check experiments without running them (-v: show them resolved)");
-  add_files(*validate, request);
-  add_experiment_options(*validate, request);
-
-  CLI::App* account = app.add_subcommand(
-      "account", "Say what memory and collectives experiments would take, without running them");
-  add_files(*account, request);
-  add_account_options(*account, request);
-
-  add_common_options(
-      *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),
-      request);
-
-  CLI::App* describe = app.add_subcommand(
-      "describe",
-      "Options of a plugin, or keys of a section (model, data, world, optimizer, train)");
-  describe->add_option("name", request.name, "Plugin or section")
-      ->type_name(kNameValue)
-      ->required();
-  describe->add_flag("--python", request.python,
-                     "How a program in Python uses it, as a program that does");
-  add_common_options(*describe, request);
-
-  CLI::App* verify = app.add_subcommand(
-      "verify", "Compare a data-parallel run with one process on the same global batch");
-  add_files(*verify, request);
-  add_experiment_options(*verify, request);
-  verify
-      ->add_option(
-          "--bound", request.bound,
-          "Largest difference that passes, relative to a parameter's largest gradient and to "
-          "the loss")
-      ->capture_default_str();
-  verify->add_option("--parameter-bound", request.parameter_bound,
-                     "Largest absolute difference of a parameter after a step of SGD");
-
-  CLI::App* doctor = app.add_subcommand(
-      "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");
-  doctor->add_flag("--json", request.json, "Print the findings as JSON");
-  add_common_options(*doctor, request);
-
-  CLI::App* completion = app.add_subcommand(
-      "completion", "Print a script that completes what is typed after `ddprun`");
-  add_choice(*completion, "shell", request.shell, "For which shell");
-  completion->get_option("shell")->required();
-  add_common_options(*completion, request);
 }
 
 /// What completion must know of an option; only long names are offered.

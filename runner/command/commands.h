@@ -1,5 +1,5 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
-// Family: commands.cpp account_command.cpp batch.cpp verify_command.cpp
+// Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -27,6 +27,8 @@ int validate_command(const Request& request);
 int account_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
+/// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.
+int checkpoint_command(const Request& request);
 int verify_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.

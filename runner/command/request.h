@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runner/command/account_options.h"
+#include "runner/command/checkpoint_action.h"
 #include "runner/command/shell.h"
 #include "runner/launch/exit_status.h"
 #include "runner/report/report_format.h"
@@ -25,6 +26,7 @@ struct Request {
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   AccountWords account;                       ///< of `account`
+  CheckpointAction checkpoint_action = CheckpointAction::inspect;  ///< of `checkpoint`
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`

@@ -28,7 +28,7 @@ inline int unseen_step() {
   TrainConfig train;
   train.warmup_steps = kWarmup;
   train.steps = kSteps - kWarmup;
-  const auto drawn = drawn_steps(proof_seed(), train);
+  const auto drawn = drawn_steps(proof_seed(), steps_from(0, train));
   const auto looks = [&](int step) { return std::ranges::binary_search(drawn, step); };
   for (int step = 2; step + 1 < kSteps; ++step) {
     if (!looks(step) && !looks(step - 1)) return step;

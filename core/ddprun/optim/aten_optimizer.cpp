@@ -36,6 +36,9 @@ class AtenOptimizer : public Optimizer {
         lr_(at::zeros({}, buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false))),
         steps_(at::zeros_like(lr_)) {}
 
+  std::int64_t updates() const override { return steps_.item<std::int64_t>(); }
+  void set_updates(std::int64_t updates) override { steps_.fill_(updates); }
+
  protected:
   /// float32 ().
   at::Tensor rate(const GroupSettings& settings) const {

@@ -90,6 +90,9 @@ class KernelOptimizer : public Optimizer {
  public:
   using Optimizer::Optimizer;
 
+  std::int64_t updates() const override { return steps_; }
+  void set_updates(std::int64_t updates) override { steps_ = updates; }
+
  protected:
   std::int64_t steps_ = 0;  // that were not skipped
   double lr_ = 0.0;
@@ -256,6 +259,18 @@ std::vector<at::Tensor> Optimizer::written_by_update(Range range) {
     }
   });
   return views;
+}
+
+Moments& Optimizer::moments() {
+  for (const Range& own : buffers_.owned()) {
+    moments_.for_each_part(own, [](Range, const Moments::Arrays&, std::int64_t) {});
+  }
+  return moments_;
+}
+
+std::vector<std::string> Optimizer::moment_names() const {
+  if (config_.name == OptimizerKind::adamw) return {"exp_avg", "exp_avg_sq"};
+  return std::vector<std::string>(moments_.count(), "momentum_buffer");
 }
 
 void Optimizer::update_again(Range range) {

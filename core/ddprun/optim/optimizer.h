@@ -1,7 +1,9 @@
 // Optimizers as one fused pass over a range of the flat buffers; clipping; learning rates.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ddprun/optim/flat_buffers.h"
@@ -41,6 +43,13 @@ class Optimizer {
   /// Updates `range` as the last step did: by its learning rate, scale and count of steps, or not
   /// at all if it was skipped. For whoever has put back what that update read. Not in a step.
   void update_again(Range range);
+  /// The moments of what this rank owns, zero where it has updated nothing yet; their names, as
+  /// torch.optim has them: exp_avg and exp_avg_sq, or momentum_buffer, or none.
+  Moments& moments();
+  std::vector<std::string> moment_names() const;
+  /// Updates so far, skipped ones not counted: by them AdamW corrects its moments. Between steps.
+  virtual std::int64_t updates() const = 0;
+  virtual void set_updates(std::int64_t updates) = 0;
   /// Bytes of the moments on this rank: of what it has updated so far.
   std::int64_t state_bytes() const { return moments_.bytes(); }
 

@@ -122,7 +122,10 @@ class DataParallel {
   /// order. Throws ConfigError as FlatBuffers::slots().
   std::vector<ParameterSlot> slots() const;
   const BufferContext& context() const { return context_; }
+  /// Says that each rank has parameters of its own, as a periodic strategy leaves them.
+  void ranks_differ() { context_.ranks_met(Meeting::none); }
   Strategy& strategy() { return strategy_; }
+  Precision& precision() { return precision_; }
   Optimizer& optimizer() { return *optimizer_; }
 
   /// Calls `loss`, which runs the model and returns the mean loss of a micro-batch, a scalar, with

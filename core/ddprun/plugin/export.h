@@ -9,7 +9,7 @@
 namespace ddprun {
 
 /// Raised whenever a class of the SDK changes shape. Another version is refused.
-inline constexpr std::uint32_t kPluginApiVersion = 14;
+inline constexpr std::uint32_t kPluginApiVersion = 15;
 
 /// The C symbol `ddprun_plugin_v1`. It is plain data, so that it can be read from a library built
 /// in any way. The fields are checked in this order, before any C++ object is used.
@@ -24,12 +24,6 @@ struct PluginDescriptor {
   Plugin* (*create)();        ///< never returns null; may throw
   void (*destroy)(Plugin*);
 };
-
-template <class Class>
-Plugin* create_plugin() {
-  return new Class();
-}
-inline void destroy_plugin(Plugin* plugin) { delete plugin; }
 
 }  // namespace ddprun
 
@@ -47,5 +41,5 @@ inline void destroy_plugin(Plugin* plugin) { delete plugin; }
       DDPRUN_BUILD_ID,                                        \
       static_cast<std::uint32_t>(::ddprun::PluginKind::kind), \
       __VA_ARGS__,                                            \
-      &::ddprun::create_plugin<Class>,                        \
-      &::ddprun::destroy_plugin};
+      []() -> ::ddprun::Plugin* { return new Class(); },      \
+      [](::ddprun::Plugin* plugin) { delete plugin; }};

@@ -14,6 +14,7 @@ namespace ddprun {
 Plugin::~Plugin() = default;
 void Plugin::declare_options(Options&) {}
 std::optional<Refusal> Plugin::unsupported(const RunDescription&) const { return {}; }
+void Plugin::declare_state(State&) {}
 
 Strategy::~Strategy() = default;
 Plan Strategy::plan(const ParameterLayout&, int) const { return {}; }

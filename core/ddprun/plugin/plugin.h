@@ -8,6 +8,7 @@
 namespace ddprun {
 
 class Options;
+class State;
 struct RunDescription;
 
 struct Refusal {
@@ -33,6 +34,8 @@ class Plugin {
   /// Returns why the plugin, with its options as read, cannot take part in this run, or nothing.
   /// Called in the launching process, so that what is impossible is refused before any rank starts.
   virtual std::optional<Refusal> unsupported(const RunDescription& run) const;
+  /// Declares what it carries from step to step, which a checkpoint keeps (state.h).
+  virtual void declare_state(State& state);
 };
 
 }  // namespace ddprun

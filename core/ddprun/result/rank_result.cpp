@@ -2,12 +2,12 @@
 #include "ddprun/result/rank_result.h"
 
 #include <fmt/format.h>
-#include <array>
-#include <charconv>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
 #include "ddprun/result/plain_json.h"
 
 namespace ddprun {
@@ -21,18 +21,13 @@ constexpr const char* kOtherVersion = "the result was written by another version
 /// What only a device's allocator counts: left out on the CPU.
 constexpr std::array kDeviceAlone = {"reserved_bytes", "peak_reserved_bytes", "retries"};
 
-/// Of text, as most readers of JSON keep only 53 bits of an integer.
-std::uint64_t from_hex(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error({.what = "not a hash in a rank's result",
-                 .where = "parameter_hash",
-                 .got = text,
-                 .expected = "up to 16 hexadecimal digits",
-                 .hint = kOtherVersion});
-  }
-  return value;
+std::uint64_t parameter_hash(const std::string& text) {
+  if (const auto hash = hash_from_hex(text)) return *hash;
+  throw Error({.what = "not a hash in a rank's result",
+               .where = "parameter_hash",
+               .got = text,
+               .expected = "up to 16 hexadecimal digits",
+               .hint = kOtherVersion});
 }
 
 json phases_to_json(const RankResult& result) {
@@ -103,10 +98,11 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
   RankResult result;
   for_plain_fields(result, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
   result.samples = samples_from_json(in.at("samples"), kind);
-  result.parameter_hash = from_hex(in.at("parameter_hash"));
+  result.parameter_hash = parameter_hash(in.at("parameter_hash"));
   result.memory_phases = phases_from_json(in.at("memory_phases"));
   read_device(in, result);
   if (in.contains("memory_peak")) in.at("memory_peak").get_to(result.memory_peak);
+  if (in.contains("checkpoints")) in.at("checkpoints").get_to(result.checkpoints);
   if (in.contains("operators")) in.at("operators").get_to(result.operators);
   return result;
 }
@@ -120,6 +116,7 @@ json to_json(const RankResult& result) {
   for_plain_fields(result, [&out](const char* key, const auto& field) { out[key] = field; });
   add_device(out, result);
   if (result.memory_peak.recorded()) out["memory_peak"] = result.memory_peak;
+  if (!result.checkpoints.empty()) out["checkpoints"] = result.checkpoints;
   if (result.operators.recorded()) out["operators"] = result.operators;
   return out;
 }

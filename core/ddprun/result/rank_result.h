@@ -43,6 +43,15 @@ struct PeakMemory {
   bool recorded() const { return !categories.empty(); }
 };
 
+/// A checkpoint of the run, or one that failed.
+struct SavedCheckpoint {
+  std::int64_t step = 0;     ///< steps that it has
+  double seconds = 0;        ///< that the rank spent, outside of every time that is measured
+  std::int64_t bytes = 0;    ///< of all ranks' files
+  std::string folder = {};   ///< empty: it was not saved
+  std::string failure = {};  ///< why
+};
+
 struct RankResult {
   int rank = 0;
   /// The samples of all steps, warm-up included.
@@ -91,6 +100,8 @@ struct RankResult {
   std::vector<PhaseMemory> memory_phases = {};
   /// Of profile.memory; not recorded on other ranks than 0.
   PeakMemory memory_peak = {};
+  /// In order.
+  std::vector<SavedCheckpoint> checkpoints = {};
   /// Of profile.operators; not recorded on other ranks than 0.
   OperatorTable operators = {};
   /// The memory snapshot's file in the result folder; empty if none was asked for.

@@ -18,11 +18,11 @@ namespace {
 
 using testing::HasSubstr;
 
-TrainConfig of_steps(std::int64_t warmup, std::int64_t measured) {
+StepSpan of_steps(std::int64_t warmup, std::int64_t measured) {
   TrainConfig train;
   train.warmup_steps = warmup;
   train.steps = measured;
-  return train;
+  return steps_from(0, train);
 }
 
 TEST(DrawnSteps, AreOneOfTheWarmUpAndThreeMeasuredOnesNeverTheLast) {
@@ -142,7 +142,8 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
 
 TEST(RunProof, NamesTheStepsBetweenWhichAFaultBegan) {
   const TrainConfig config = training(make_experiment()).train;
-  const auto drawn = drawn_steps(static_cast<std::uint64_t>(*config.proof_seed), config);
+  const auto drawn =
+      drawn_steps(static_cast<std::uint64_t>(*config.proof_seed), steps_from(0, config));
   ASSERT_GE(drawn.size(), 2U);
   const Proved run = train(drawn[0] + 2, true);
   EXPECT_TRUE(run.began);

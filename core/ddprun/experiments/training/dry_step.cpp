@@ -124,13 +124,11 @@ Account account_of_rank(const Experiment& experiment, const PluginRegistry& regi
 
 }  // namespace
 
-std::optional<std::int64_t> observed_step(const TrainingConfig& config) {
-  const std::int64_t warmup = config.train.warmup_steps;
+std::optional<std::int64_t> observed_step(const TrainingConfig& config, std::int64_t first) {
+  const std::int64_t warmup = steps_from(first, config.train).measured - first;
   if (warmup == 0) return {};
-  if (config.execution.mode == ExecutionMode::cuda_graph) {
-    return std::min(warmup, ExecutionConfig::kEagerSteps) - 1;
-  }
-  return warmup - 1;
+  const bool captured = config.execution.mode == ExecutionMode::cuda_graph;
+  return first + (captured ? std::min(warmup, ExecutionConfig::kEagerSteps) : warmup) - 1;
 }
 
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry, int ranks_per_host) {

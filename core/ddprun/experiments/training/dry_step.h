@@ -26,8 +26,8 @@ namespace ddprun {
 Account dry_step(const Experiment& experiment, const PluginRegistry& registry,
                  int ranks_per_host = 0);
 
-/// The step whose phases a run observes: the last of the warm-up that runs phase by phase; nothing
-/// if there is none.
-std::optional<std::int64_t> observed_step(const TrainingConfig& config);
+/// The step whose phases a run observes that begins at step `first`: the last of the warm-up that
+/// runs phase by phase; nothing if there is none.
+std::optional<std::int64_t> observed_step(const TrainingConfig& config, std::int64_t first = 0);
 
 }  // namespace ddprun

@@ -52,7 +52,7 @@ std::string hash_of(const std::vector<StepScalars>& scalars) {
 
 }  // namespace
 
-std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& train) {
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const StepSpan& steps) {
   std::set<std::int64_t> drawn;
   std::uint64_t draws = 0;
   const auto draw = [&](std::int64_t begin, std::int64_t end, std::size_t count) {
@@ -65,8 +65,8 @@ std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& tra
     }
   };
   // Its last step is the one whose memory is looked at by phase.
-  if (train.warmup_steps > 1) draw(0, train.warmup_steps - 1, 1);
-  draw(train.warmup_steps, train.all_steps() - 1, kDrawnSteps);
+  if (steps.measured > steps.first + 1) draw(steps.first, steps.measured - 1, 1);
+  draw(steps.measured, steps.end - 1, kDrawnSteps);
   return {drawn.begin(), drawn.end()};
 }
 
@@ -74,7 +74,8 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
     : experiment_(experiment),
       trainer_(trainer),
       group_(group),
-      steps_(training(experiment).train.all_steps()) {}
+      steps_(trainer.steps()),
+      first_(fmt::format("before step {}", steps_.first)) {}
 
 class RunProof::Timed {
  public:
@@ -99,10 +100,10 @@ bool RunProof::begin() {
   std::random_device device;
   const std::string own = std::to_string(train.proof_seed.value_or(device()));
   seed_ = std::stoull(group_.all_gather_object(own).front());
-  drawn_ = drawn_steps(seed_, train);
+  drawn_ = drawn_steps(seed_, steps_);
   spdlog::debug("checks are drawn from train.proof_seed {}", seed_);
-  enter(check_initial_parameters(trainer_.data_parallel(), group_), "before step 0");
-  look("before step 0");
+  enter(check_initial_parameters(trainer_.data_parallel(), group_), first_);
+  look(first_);
   if (trainer_.data_parallel().extent() != StepExtent::step) {
     initial_hash_ = hash_parameters(trainer_.data_parallel());
   }
@@ -111,7 +112,7 @@ bool RunProof::begin() {
 }
 
 bool RunProof::looks_at(std::int64_t step) const {
-  return step + 1 == steps_ || std::binary_search(drawn_.begin(), drawn_.end(), step);
+  return step + 1 == steps_.end || std::binary_search(drawn_.begin(), drawn_.end(), step);
 }
 
 std::function<void()> RunProof::before_step(std::int64_t index) {
@@ -165,7 +166,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
   update_.reset();
-  if (index + 1 < steps_ && looks_at(index)) {
+  if (index + 1 < steps_.end && looks_at(index)) {
     look_again(fmt::format("after step {}", index));
   }
 }
@@ -177,7 +178,7 @@ void RunProof::finish() {
   finish_plan();
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
-  look_again(fmt::format("after step {}, the last", steps_ - 1));
+  look_again(fmt::format("after step {}, the last", steps_.end - 1));
   finish_meetings();
 }
 
@@ -186,11 +187,11 @@ void RunProof::finish_meetings() {
   for (Check& check : checks_) {
     if (check.status != CheckStatus::declared) continue;
     if (meetings_ == 0) check.status = CheckStatus::control;
-    check.detail =
-        meetings_ == 0
-            ? fmt::format("the ranks averaged in none of {} steps: each trained alone", steps_)
-            : fmt::format("the ranks averaged in {} of {} steps: {}", meetings_, steps_,
-                          check.detail);
+    check.detail = meetings_ == 0
+                       ? fmt::format("the ranks averaged in none of {} steps: each trained alone",
+                                     steps_.count())
+                       : fmt::format("the ranks averaged in {} of {} steps: {}", meetings_,
+                                     steps_.count(), check.detail);
   }
 }
 
@@ -218,10 +219,9 @@ void RunProof::check_unchanged(const std::string& when) {
   if (failed(name)) return;
   const std::uint64_t hash = hash_parameters(trainer_.data_parallel());
   const bool same = hash == initial_hash_;
-  enter(make_check(
-            name, same,
-            same ? fmt::format("hash {:016x}, as before step 0", hash)
-                 : fmt::format("hash {:016x}, and {:016x} before step 0", hash, initial_hash_)),
+  enter(make_check(name, same,
+                   same ? fmt::format("hash {:016x}, as {}", hash, first_)
+                        : fmt::format("hash {:016x}, and {:016x} {}", hash, initial_hash_, first_)),
         when);
 }
 
@@ -253,7 +253,7 @@ void RunProof::enter(Check check, const std::string& when) {
   if (first) {
     checks_.emplace_back();
     // initial_parameters_equal has held, or no step would have run.
-    held_.emplace_back(check.name == "parameters_equal" ? "before step 0" : "");
+    held_.emplace_back(check.name == "parameters_equal" ? first_ : "");
   }
   if (check.status == CheckStatus::failed) {
     check.detail =
@@ -279,10 +279,10 @@ void RunProof::finish_plan() {
     enter({name, CheckStatus::failed, off_plan_}, fmt::format("in step {}", off_plan_step_));
     return;
   }
-  enter(
-      {name, CheckStatus::passed,
-       fmt::format("{} collectives of {} bytes in all, in {} steps", collectives_, bytes_, steps_)},
-      "after each step");
+  enter({name, CheckStatus::passed,
+         fmt::format("{} collectives of {} bytes in all, in {} steps", collectives_, bytes_,
+                     steps_.count())},
+        "after each step");
 }
 
 void RunProof::finish_loss() {
@@ -290,7 +290,7 @@ void RunProof::finish_loss() {
   const bool agrees = std::abs(again - last_loss_) <= kLossTolerance * std::abs(last_loss_);
   enter(make_check("loss_again", agrees,
                    fmt::format("{:.6g}, and {:.6g} in the step", again, last_loss_)),
-        fmt::format("after step {}, the last", steps_ - 1));
+        fmt::format("after step {}, the last", steps_.end - 1));
 }
 
 void RunProof::finish_scalars() {
@@ -302,7 +302,7 @@ void RunProof::finish_scalars() {
     enter({name, CheckStatus::passed,
            fmt::format("learning rate, gradient norm and clip factor are equal on all {} ranks in "
                        "each of {} steps",
-                       hashes.size(), steps_)},
+                       hashes.size(), steps_.count())},
           "after each step");
     return;
   }
@@ -312,14 +312,14 @@ void RunProof::finish_scalars() {
         fmt::format("in step {}", step));
 }
 
-std::pair<std::size_t, std::string> RunProof::first_difference() {
+std::pair<std::int64_t, std::string> RunProof::first_difference() {
   std::vector<std::string> own;
   for (const StepScalars& each : scalars_) own.push_back(to_text(each));
   const auto all = all_gather_values(group_, own);
   for (std::size_t step = 0; step < own.size(); ++step) {
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       if (all[rank][step] == all[0][step]) continue;
-      return {step,
+      return {steps_.first + static_cast<std::int64_t>(step),
               fmt::format("rank 0 has {}, rank {} has {}", all[0][step], rank, all[rank][step])};
     }
   }

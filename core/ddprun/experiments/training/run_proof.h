@@ -20,7 +20,7 @@ namespace ddprun {
 /// At which steps a run looks at itself, besides before the first and at the last: one of the
 /// warm-up, but not its last, and three of the measured steps (as far as there are as many), drawn
 /// from `seed`, in order.
-std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const TrainConfig& train);
+std::vector<std::int64_t> drawn_steps(std::uint64_t seed, const StepSpan& steps);
 
 /// Makes the checks of a run in the object that trains, with the strategy that was used, between
 /// steps and so never in a time that is measured. Where train.measure ends steps before the update,
@@ -31,8 +31,10 @@ class RunProof {
   /// All outlive this object.
   RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup& group);
 
-  /// Before step 0. Draws the moments, unless train.proof_seed gives them. Returns false if a check
-  /// failed: what would be timed is not what was asked for.
+  /// Before begin(): what the reading of a checkpoint found.
+  void enter_resumed(Check check) { enter(std::move(check), first_); }
+  /// Before the first step. Draws the moments, unless train.proof_seed gives them. Returns false if
+  /// a check failed: what would be timed is not what was asked for.
   bool begin();
   /// Before step `index`. If the result is not empty, step() calls it when backward has
   /// synchronized.
@@ -75,12 +77,13 @@ class RunProof {
   /// Of a periodic strategy: how often its ranks met. One whose ranks never did is a control.
   void finish_meetings();
   /// The first step whose scalars are not the same on all ranks, and both values.
-  std::pair<std::size_t, std::string> first_difference();
+  std::pair<std::int64_t, std::string> first_difference();
 
   const Experiment& experiment_;
   Trainer& trainer_;
   ProcessGroup& group_;
-  const std::int64_t steps_;
+  const StepSpan steps_;
+  const std::string first_;  ///< "before step 0"
   std::uint64_t seed_ = 0;
   std::vector<std::int64_t> drawn_;
   std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at

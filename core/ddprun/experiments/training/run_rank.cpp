@@ -8,9 +8,11 @@
 #include "ddprun/comm/group/measure_link.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/evaluation.h"
+#include "ddprun/experiments/training/resumption.h"
 #include "ddprun/experiments/training/run_observer.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_proof.h"
+#include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/skew.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
@@ -42,19 +44,20 @@ void add_link_waits(const StepTimeline& step, const LinkCosts& costs, Sample& sa
 
 /// Runs all steps and collects samples. What proof and evaluation do between steps is in no time.
 void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
-             const RunContext& context, ConnectedRank& rank) {
+             RunSaver& saver, const RunContext& context, ConnectedRank& rank) {
   Evaluation evaluation(experiment, trainer, rank.group());
   Device& device = rank.device();
   RankResult& result = rank.result();
-  const TrainConfig& train = training(experiment).train;
-  const std::int64_t steps = train.all_steps();
+  const StepSpan& steps = trainer.steps();
   SkewAccount skew;
   // The rank's CPU time at the end of the step before, without that of checks and evaluations.
   std::int64_t cpu_end_ns = process_cpu_ns() - proof.cpu_ns();
-  for (std::int64_t index = 0; index < steps; ++index) {
-    if (index == train.warmup_steps) {
+  for (std::int64_t index = steps.first; index < steps.end; ++index) {
+    if (index == steps.measured) {
+      const std::int64_t cpu_begin_ns = process_cpu_ns();
       device.reset_memory();
       rank.measuring_begins();
+      cpu_end_ns += process_cpu_ns() - cpu_begin_ns;
     }
     const auto keep = proof.before_step(index);
     // Ranks start a step together; skew of one step does not leak into the next.
@@ -67,15 +70,15 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     proof.end_step();
     sample[training().cpu_outside_ms] = outside_ms;
     observer.after_step(index);
-    if (index == 0) rank.first_step_done();
+    if (index == steps.first) rank.first_step_done();
     if (context.on_progress) {
-      context.on_progress({index + 1, steps,
+      context.on_progress({index + 1, steps.end,
                            fmt::format("loss {:.3f}, {:.1f} ms/step", sample[training().loss],
                                        sample[training().step_ms])});
     }
     const double loss = sample[training().loss];
     skew.add(trainer.last_records());
-    const bool kept = index + training(experiment).profile.steps >= steps;
+    const bool kept = index + training(experiment).profile.steps >= steps.end;
     if (kept || !result.link.empty()) {
       StepTimeline timeline = trainer.timeline();
       timeline.step = index;
@@ -83,14 +86,15 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       if (kept) result.timeline.push_back(std::move(timeline));
     }
     result.samples.push_back(std::move(sample));
-    if (index + 1 == steps) {  // before the proof runs collectives of its own
+    if (index + 1 == steps.end) {  // before the proof runs collectives of its own
       rank.measuring_ends();
       result.device_memory = device.memory();
     }
     proof.after_step(index, loss);
     const std::int64_t between_begin_ns = process_cpu_ns();
-    if (index == 0) result.link = measure_link(rank.group(), trainer.last_records());
+    if (index == steps.first) result.link = measure_link(rank.group(), trainer.last_records());
     const auto held_out = evaluation.after_step(index);
+    saver.after_step(index);
     cpu_end_ns += process_cpu_ns() - between_begin_ns;
     if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
@@ -110,27 +114,34 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
                                             const RunContext& context) const {
   const RankInfo& info = context.info;
   ConnectedRank rank(experiment, context);
+  const auto resumed = Resumption::find(experiment);
+  check_planned(resumed, experiment);
+  const Beginning beginning = resumed ? resumed->beginning() : Beginning();
   RunObserver observer(training(experiment).profile, rank.device(),
-                       observed_step(training(experiment)), info.rank == 0 ? context.folder : "");
+                       observed_step(training(experiment), beginning.step),
+                       info.rank == 0 ? context.folder : "");
   rank.connect();
   RankResult& result = rank.result();
   {
     const RunPlugins plugins = make_plugins(registry, experiment);
     std::optional<LargeBlocksMapped> building(std::in_place);
     std::optional<PhaseScope> setup(std::in_place, Phase::setup);
-    Trainer trainer(experiment, plugins, rank.group());
+    Trainer trainer(experiment, plugins, rank.group(), beginning);
+    RunSaver saver(experiment, trainer, rank.group(), resumed ? resumed->folder() : "");
     setup.reset();
     if (info.rank == 0) spdlog::debug("data: {}", trainer.data().description());
     RunProof proof(experiment, trainer, rank.group());
+    if (resumed) proof.enter_resumed(resumed->read(experiment, trainer, rank.group()));
     const bool begins = proof.begin();
     building.reset();
     if (begins) {
       give_back_freed_memory();
-      measure(trainer, experiment, observer, proof, context, rank);
+      measure(trainer, experiment, observer, proof, saver, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result, micro_batch(experiment) * training(experiment).model.context_length);
       proof.finish();
     }
+    result.checkpoints = saver.saved();
     result.checks = proof.checks();
     result.checks_s = proof.seconds();
     result.matmul_dtype = plugins.precision->dtypes().product_format();

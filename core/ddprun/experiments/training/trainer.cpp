@@ -58,9 +58,11 @@ std::optional<double> finite_quotient(double above, double below) {
 
 }  // namespace
 
-Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group)
+Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group,
+                 const Beginning& beginning)
     : experiment_(experiment),
       config_(training(experiment)),
+      steps_(steps_from(beginning.step, config_.train)),
       group_(group),
       device_(group.device()),
       plugins_(std::move(plugins)),
@@ -73,6 +75,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       micro_batches_(global_batch(experiment) / (group.size() * micro_batch(experiment))),
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
+  if (beginning.load && group.rank() == 0) beginning.load(model_.parameters());
   // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
   if (group.rank() != 0) {
     for (const NamedTensor& parameter : model_.parameters()) {
@@ -172,7 +175,7 @@ void Trainer::replay_step() {
 
 void Trainer::untimed_step(std::int64_t index, const std::function<void()>& on_synchronized) {
   const PhaseScope phase(Phase::step, index);
-  lr_ = learning_rate(config_.optimizer, index, config_.train.all_steps());
+  lr_ = learning_rate(config_.optimizer, index, steps_.end);
   load_inputs(index);
   data_parallel_->begin_step(lr_);
   if (config_.execution.mode == ExecutionMode::cuda_graph &&
@@ -187,7 +190,7 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   const Training& q = training();
   Sample sample(q);
   sample.step = index;
-  sample.warmup = index < config_.train.warmup_steps;
+  sample.warmup = index < steps_.measured;
   group_.take_records();  // whatever went before is not of this step
   const std::int64_t cpu_begin_ns = process_cpu_ns();
   const Mark begin = device_.mark();

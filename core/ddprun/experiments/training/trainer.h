@@ -7,6 +7,7 @@
 
 #include "ddprun/data/data.h"
 #include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/training_config.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/result/rank_result.h"
@@ -21,6 +22,13 @@ struct StepScalars {
   bool skipped = false;      ///< gradients overflowed
 };
 
+/// Where training begins, if not at step 0 with parameters that are drawn.
+struct Beginning {
+  std::int64_t step = 0;
+  /// Called on rank 0: writes the model's parameters. Empty: they stay as drawn.
+  std::function<void(const std::vector<NamedTensor>& parameters)> load = {};
+};
+
 /// Training::run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:
@@ -28,7 +36,8 @@ class Trainer {
   /// global batch by group.rank() of group.size(), in micro-batches of micro_batch(experiment)
   /// sequences. On ranks other than 0 parameters are NaN until the strategy sends those of rank 0.
   /// On device meta there is no data: batches have sizes alone. Throws Error.
-  Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group);
+  Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group,
+          const Beginning& beginning = {});
 
   /// Runs step `index` (0 is the first warm-up step), timed. `on_synchronized` (may be empty) is
   /// called when gradients are averaged, and neither clipped nor (without optimizer.overlap) used
@@ -60,6 +69,7 @@ class Trainer {
   DataParallel& data_parallel() { return *data_parallel_; }
   const DataSource& data() const { return *data_; }
   const RunPlugins& plugins() const { return plugins_; }
+  const StepSpan& steps() const { return steps_; }
 
  private:
   /// Marks of one micro-batch: its forward begins where the one before ends.
@@ -96,6 +106,7 @@ class Trainer {
 
   const Experiment& experiment_;
   const TrainingConfig& config_;
+  const StepSpan steps_;
   ProcessGroup& group_;
   Device& device_;
   RunPlugins plugins_;

@@ -1,6 +1,8 @@
 // The options of the sections `train:`, `execution:` and `profile:`, and what follows from them.
 #include "ddprun/experiments/training/training_config.h"
 
+#include <algorithm>
+
 #include "ddprun/base/options.h"
 
 namespace ddprun {
@@ -42,6 +44,21 @@ void declare_options(Options& o, TrainConfig& c) {
     eval.option("path", &c.eval.path,
                 "files of held-out data, as in data.path; data.source random needs none");
   });
+  o.section("checkpoint", "the state of training on disk, saved outside measured time",
+            [&c](Options& checkpoint) {
+              checkpoint.option("every", &c.checkpoint.every,
+                                "steps from one to the next; one follows the last step; 0: none",
+                                {.min = 0, .max = kManySteps});
+              checkpoint.option("keep", &c.checkpoint.keep,
+                                "how many stay, the latest ones; 0: all",
+                                {.min = 0, .max = kManySteps});
+              checkpoint.option("path", &c.checkpoint.path,
+                                "the folder that they go to, seen from the current directory; of a "
+                                "sweep a folder of its own for each point");
+            });
+  o.option("resume_from", &c.resume_from,
+           "go on from this checkpoint, or the latest of this folder; `latest`: the latest of "
+           "train.checkpoint.path, or step 0 if there is none");
 }
 
 void declare_options(Options& o, ExecutionConfig& c) {
@@ -62,6 +79,11 @@ void declare_options(Options& o, ProfileConfig& c) {
   o.option("memory_snapshot", &c.memory_snapshot,
            "write the history of rank 0's GPU memory, from set-up to the last warm-up step, as a "
            "pickle for pytorch.org/memory_viz");
+}
+
+StepSpan steps_from(std::int64_t first, const TrainConfig& train) {
+  const std::int64_t end = train.all_steps();
+  return {first, std::min(first + train.warmup_steps, end - 1), end};
 }
 
 DataConfig TrainingConfig::eval_data() const {

@@ -22,6 +22,13 @@ struct EvalConfig {
   std::vector<std::string> path = {};  ///< held-out data, of the source that `data:` names
 };
 
+/// `train.checkpoint:`
+struct CheckpointConfig {
+  std::int64_t every = 0;  ///< steps; 0: never
+  std::int64_t keep = 2;   ///< the latest ones; 0: all
+  std::string path = {};   ///< the folder
+};
+
 /// `train:`. Exactly one of global_batch and batch_per_rank is given in YAML.
 struct TrainConfig {
   /// Sequences per optimizer step over all ranks; 0: batch_per_rank * ranks.
@@ -36,9 +43,21 @@ struct TrainConfig {
   std::optional<std::int64_t> proof_seed = {};
   StepExtent measure = StepExtent::step;  ///< how far each step goes
   EvalConfig eval;
+  CheckpointConfig checkpoint;
+  /// Where the run goes on from: a checkpoint, a folder of them, or "latest", which is that of
+  /// checkpoint.path if there is one. Empty: it begins at step 0.
+  std::string resume_from = {};
 
   std::int64_t all_steps() const { return warmup_steps + steps; }
 };
+
+/// The steps that one process of a run makes: [first, end). Those before `measured` warm it up.
+struct StepSpan {
+  std::int64_t first = 0, measured = 0, end = 0;
+  std::int64_t count() const { return end - first; }
+};
+/// Of a run that goes on at step `first`. It warms up again, but at least one step is measured.
+StepSpan steps_from(std::int64_t first, const TrainConfig& train);
 
 /// `execution:`
 struct ExecutionConfig {
@@ -82,6 +101,9 @@ std::int64_t global_batch(const Experiment& experiment);
 /// The keys of Experiment::contents.
 inline constexpr const char* kDataPath = "data.path";
 inline constexpr const char* kEvalPath = "train.eval.path";
+inline constexpr const char* kResumeFrom = "train.resume_from";
+/// As train.resume_from: the latest of train.checkpoint.path.
+inline constexpr const char* kLatest = "latest";
 /// The hash of that content when the run was planned; 0: random, or it was never opened.
 std::uint64_t planned_hash(const Experiment& experiment, const char* key);
 

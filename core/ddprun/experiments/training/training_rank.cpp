@@ -7,7 +7,9 @@
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/memory_check.h"
+#include "ddprun/experiments/training/resumption.h"
 #include "ddprun/experiments/training/run_plugins.h"
+#include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/verify_rank.h"
 #include "ddprun/model/model_parameters.h"
@@ -93,6 +95,8 @@ class TrainingKind final : public Training {
 
   std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
                                        std::int64_t local_ranks) const override {
+    const auto resumed = Resumption::find(experiment);
+    check_checkpoint_folder(experiment, resumed ? resumed->folder() : "");
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
@@ -113,6 +117,10 @@ class TrainingKind final : public Training {
     std::vector<KindContent> out = {content(kDataPath, config.data, config.model)};
     if (config.train.eval.every > 0) {
       out.push_back(content(kEvalPath, config.eval_data(), config.model));
+    }
+    if (const auto resumed = Resumption::find(experiment)) {
+      out.push_back(
+          {kResumeFrom, {resumed->folder().string()}, [hash = resumed->hash()] { return hash; }});
     }
     return out;
   }
@@ -135,6 +143,8 @@ class TrainingKind final : public Training {
   }
 
   void check_verify(const Experiment& experiment, bool parameter_bound) const override {
+    refuse_unused(experiment, !training(experiment).train.resume_from.empty(), "train.resume_from",
+                  "ddprun verify, which trains from step 0");
     const OptimizerKind optimizer = training(experiment).optimizer.name;
     if (!parameter_bound || optimizer == OptimizerKind::sgd) return;
     refuse(experiment, "optimizer.name",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
@@ -102,8 +103,45 @@ std::vector<Finding> widened(const Rows& rows) {
        "bfloat16 saves memory, and no time"}};
 }
 
+/// What checkpoints cost, which is in no step's time.
+Finding saves_of(const RowRuns& row) {
+  const Run& run = run_of(row);
+  std::size_t saved = 0;
+  std::string failure;
+  double seconds = 0;
+  const SavedCheckpoint* last = nullptr;
+  for (const SavedCheckpoint& each : run.ranks.front().checkpoints) {
+    if (each.folder.empty()) {
+      if (failure.empty()) failure = fmt::format("step {}: {}", each.step, each.failure);
+      continue;
+    }
+    ++saved;
+    seconds += each.seconds;
+    last = &each;
+  }
+  if (run.ranks.front().checkpoints.empty()) return {};
+  if (last == nullptr) {
+    return {fmt::format("no checkpoint of {} was saved; {}", name_of(row), failure)};
+  }
+  const double each_s = seconds / static_cast<double>(saved);
+  const double mb = static_cast<double>(last->bytes) * 1e-6;
+  return {fmt::format(
+      "{} of {} checkpoints of {} were saved, each of {:.1f} MB in {:.3g} s ({:.0f} "
+      "MB/s) between two steps; the last is {}{}",
+      saved, run.ranks.front().checkpoints.size(), name_of(row), mb, each_s, mb / each_s,
+      last->folder, failure.empty() ? "" : "; one that was not: " + failure)};
+}
+
+std::vector<Finding> saved(const Rows& rows) {
+  std::vector<Finding> out;
+  std::ranges::transform(rows, std::back_inserter(out), saves_of);
+  return out;
+}
+
 }  // namespace
 
-Sorts of_conduct(const Rows& rows) { return {widened(rows), computed_outside(rows), slept(rows)}; }
+Sorts of_conduct(const Rows& rows) {
+  return {widened(rows), computed_outside(rows), slept(rows), saved(rows)};
+}
 
 }  // namespace ddprun::training_findings

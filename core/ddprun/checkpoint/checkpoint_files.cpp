@@ -1,0 +1,130 @@
+// Tensor by tensor, so that a checkpoint may be larger than memory.
+#include "ddprun/checkpoint/checkpoint_files.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "ddprun/base/hash.h"
+#include "ddprun/checkpoint/safetensors.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether the parts are the tensor's elements, each once.
+bool cover(std::vector<PartHash> parts, std::int64_t elements) {
+  std::ranges::sort(parts, {}, &PartHash::begin);
+  std::int64_t end = 0;
+  for (const PartHash& part : parts) {
+    if (part.begin != end || part.count <= 0 || part.count > elements - end) return false;
+    end += part.count;
+  }
+  return end == elements;
+}
+
+std::string damage_of(const SafetensorsFile& file, const TensorSpec& tensor,
+                      const std::vector<PartHash>& parts, bool finite) {
+  if (!cover(parts, elements_of(tensor))) return "state.json has no hash of each of its elements";
+  for (const PartHash& part : parts) {
+    const at::Tensor values = file.read(tensor.name, part.begin, part.count);
+    if (hash64({static_cast<const char*>(values.const_data_ptr()), values.nbytes()}) != part.hash) {
+      return "another hash than when it was saved";
+    }
+    if (finite && values.is_floating_point() && !at::isfinite(values).all().item<bool>()) {
+      return "values that are not finite";
+    }
+  }
+  return {};
+}
+
+/// Every file of the format in a folder, by name.
+std::set<std::string> files_in(const fs::path& folder) {
+  std::set<std::string> out = {kModelFile, kOptimizerFile};
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") out.insert(entry.path().filename());
+  }
+  return out;
+}
+
+std::string shape_of(const TensorSpec& tensor) {
+  return fmt::format("{} [{}]", safetensors_dtype(tensor.dtype), fmt::join(tensor.sizes, ", "));
+}
+
+/// Empty: they are the same, bit for bit.
+std::string difference_of(const SafetensorsFile& first, const SafetensorsFile& second,
+                          const std::string& name) {
+  const TensorSpec& a = *first.find(name);
+  const TensorSpec& b = *second.find(name);
+  if (a.dtype != b.dtype || a.sizes != b.sizes) return shape_of(a) + ", and " + shape_of(b);
+  const at::Tensor x = first.read(name), y = second.read(name);
+  if (x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0) {
+    return {};
+  }
+  const at::Tensor wide = y.to(at::kDouble), apart = (x.to(at::kDouble) - wide).abs();
+  const double most = apart.max().item<double>(), largest = wide.abs().max().item<double>();
+  return fmt::format("{} of {} values, by {:.3g} at most: {:.3g} of the largest",
+                     apart.ne(0).sum().item<std::int64_t>(), x.numel(), most, most / largest);
+}
+
+}  // namespace
+
+std::string first_damage(const fs::path& folder, const CheckpointState& state, int rank,
+                         int ranks) {
+  int number = 0;
+  for (const std::string& name : files_in(folder)) {
+    const auto saved = state.files.find(name);
+    if (saved == state.files.end()) return name + ": state.json does not have it";
+    const SafetensorsFile file(folder / name);
+    if (file.header_hash() != saved->second.header) {
+      return name + ": another header than when it was saved";
+    }
+    const bool finite = name == kModelFile || name == kOptimizerFile;
+    for (const TensorSpec& tensor : file.tensors()) {
+      if (number++ % ranks != rank) continue;
+      const auto parts = saved->second.tensors.find(tensor.name);
+      const std::string damage = parts == saved->second.tensors.end()
+                                     ? "state.json does not have it"
+                                     : damage_of(file, tensor, parts->second, finite);
+      if (!damage.empty()) return fmt::format("{}: {}: {}", name, tensor.name, damage);
+    }
+  }
+  for (const auto& [name, hashes] : state.files) {
+    if (!fs::exists(folder / name)) return name + ": it is not there";
+  }
+  return {};
+}
+
+std::vector<TensorDifference> differences(const fs::path& first, const fs::path& second) {
+  std::vector<TensorDifference> out;
+  std::set<std::string> names = files_in(first);
+  names.merge(files_in(second));
+  for (const std::string& name : names) {
+    const bool in_first = fs::exists(first / name), in_second = fs::exists(second / name);
+    if (!in_first || !in_second) {
+      out.push_back({name, "", in_first ? "only in the first" : "only in the second"});
+      continue;
+    }
+    const SafetensorsFile a(first / name), b(second / name);
+    for (const TensorSpec& tensor : a.tensors()) {
+      const bool both = b.find(tensor.name) != nullptr;
+      const std::string words =
+          both ? difference_of(a, b, tensor.name) : std::string("only in the first");
+      if (!words.empty()) out.push_back({name, tensor.name, words});
+    }
+    for (const TensorSpec& tensor : b.tensors()) {
+      if (a.find(tensor.name) == nullptr) out.push_back({name, tensor.name, "only in the second"});
+    }
+  }
+  return out;
+}
+
+}  // namespace ddprun

@@ -1,0 +1,159 @@
+// state.json, and the names of folders and files.
+#include "ddprun/checkpoint/checkpoint_state.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/json.h"
+#include "ddprun/base/regular_file.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr const char* kPrefix = "step-";
+constexpr const char* kOwnHash = "hash";
+
+[[noreturn]] void throw_unreadable(const fs::path& file, const std::string& why) {
+  throw ConfigError({.what = "no checkpoint can be read there",
+                     .where = file.string(),
+                     .got = why,
+                     .expected = "what train.checkpoint writes",
+                     .hint = "`ddprun checkpoint inspect PATH` shows what is there"});
+}
+
+std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+std::uint64_t hash_in(const json& in) {
+  const auto text = in.get<std::string>();
+  const auto hash = hash_from_hex(text);
+  if (!hash) throw std::runtime_error("no hash: " + text);
+  return *hash;
+}
+
+/// [begin, count, "hash"]
+json to_json(const PartHash& part) { return {part.begin, part.count, hash_text(part.hash)}; }
+
+PartHash part_from_json(const json& in) {
+  return {in.at(0).get<std::int64_t>(), in.at(1).get<std::int64_t>(), hash_in(in.at(2))};
+}
+
+FileHashes file_from_json(const json& in) {
+  FileHashes out{.header = hash_in(in.at("header"))};
+  for (const auto& [name, parts] : in.at("tensors").items()) {
+    std::vector<PartHash>& own = out.tensors[name];
+    for (const json& part : parts) own.push_back(part_from_json(part));
+  }
+  return out;
+}
+
+/// Of the text without it, so that a state is not taken for another's.
+std::string own_hash(const json& state) { return hash_text(hash64(json_text(state))); }
+
+CheckpointState from_json(json in) {
+  const std::string hash = in.at(kOwnHash);
+  in.erase(kOwnHash);
+  if (hash != own_hash(in)) throw std::runtime_error("another hash of itself than when saved");
+  if (in.at("format") != kFormat) throw std::runtime_error("format " + in.at("format").dump());
+  CheckpointState state{.step = in.at("step"),
+                        .updates = in.at("updates"),
+                        .ranks = in.at("ranks"),
+                        .strategy = in.at("strategy"),
+                        .precision = in.at("precision"),
+                        .optimizer = in.at("optimizer"),
+                        .ddprun = in.at("ddprun"),
+                        .torch = in.at("torch"),
+                        .config = in.at("config"),
+                        .data = hash_in(in.at("data"))};
+  for (const auto& [name, file] : in.at("files").items()) {
+    state.files[name] = file_from_json(file);
+  }
+  if (state.step < 0 || state.updates < 0 || state.ranks < 1) throw std::runtime_error("a number");
+  return state;
+}
+
+std::string read_line(const fs::path& file) {
+  try {
+    const std::string text = read_whole(file);
+    return text.substr(0, text.find('\n'));
+  } catch (const std::runtime_error& error) {
+    throw_unreadable(file, error.what());
+  }
+}
+
+}  // namespace
+
+std::string rank_file(std::int64_t rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+
+std::string to_json_text(const CheckpointState& state) {
+  json out = {{"format", kFormat},
+              {"step", state.step},
+              {"updates", state.updates},
+              {"ranks", state.ranks},
+              {"strategy", state.strategy},
+              {"precision", state.precision},
+              {"optimizer", state.optimizer},
+              {"ddprun", state.ddprun},
+              {"torch", state.torch},
+              {"config", state.config},
+              {"data", hash_text(state.data)},
+              {"files", json::object()}};
+  for (const auto& [name, hashes] : state.files) {
+    json tensors = json::object();
+    for (const auto& [tensor, parts] : hashes.tensors) {
+      tensors[tensor] = json::array();
+      for (const PartHash& part : parts) tensors[tensor].push_back(to_json(part));
+    }
+    out["files"][name] = {{"header", hash_text(hashes.header)}, {"tensors", std::move(tensors)}};
+  }
+  const std::string hash = own_hash(out);
+  out[kOwnHash] = hash;
+  return json_text(out) + "\n";
+}
+
+CheckpointState state_from_text(const std::string& text) { return from_json(json::parse(text)); }
+
+CheckpointState read_state(const fs::path& folder) {
+  const fs::path file = folder / kStateFile;
+  try {
+    return state_from_text(read_whole(file));
+  } catch (const std::runtime_error& error) {
+    throw_unreadable(file, error.what());
+  } catch (const json::exception& error) {
+    throw_unreadable(file, error.what());
+  }
+}
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::int64_t checkpoint_step(const std::string& name) {
+  const std::string_view prefix = kPrefix;
+  std::int64_t step = -1;
+  if (!name.starts_with(prefix)) return -1;
+  const auto [end, error] =
+      std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  return error == std::errc() && end == name.data() + name.size() ? step : -1;
+}
+
+fs::path find_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path / kStateFile, ignored)) return path;
+  const fs::path latest = path / kLatestFile;
+  if (!fs::exists(latest, ignored)) return {};
+  const std::string name = read_line(latest);
+  if (checkpoint_step(name) < 0 || !fs::exists(path / name / kStateFile, ignored)) {
+    throw_unreadable(latest, name + ", which is not there");
+  }
+  return path / name;
+}
+
+}  // namespace ddprun

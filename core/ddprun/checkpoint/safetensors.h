@@ -1,0 +1,58 @@
+// Reads safetensors files (github.com/huggingface/safetensors), and believes nothing that they say.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ddprun/base/regular_file.h"
+#include "ddprun/checkpoint/shared_tensors.h"
+
+namespace ddprun {
+
+/// "F32" of a dtype; null: the format, or this reader, does not have it.
+const char* safetensors_dtype(at::ScalarType dtype);
+
+/// One file, open for reading. Values are read where they are asked for.
+class SafetensorsFile {
+ public:
+  /// Reads the header. Throws ConfigError unless the file keeps the format's rules: a header of at
+  /// most 100 MB within the file, JSON in UTF-8 without a name that comes twice, known dtypes, and
+  /// tensors that fill the rest of the file without a gap or an overlap.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// In the order in which they lie in the file.
+  const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// XXH3 of the header and its length.
+  std::uint64_t header_hash() const { return header_hash_; }
+  /// Null: the file has no tensor of that name.
+  const TensorSpec* find(const std::string& name) const;
+
+  /// Elements [begin, begin + count) of a tensor that is there, (count,), on the CPU. Throws Error
+  /// if the range leaves the tensor, or the file cannot be read.
+  at::Tensor read(const std::string& name, std::int64_t begin, std::int64_t count) const;
+  /// A whole tensor, in its shape.
+  at::Tensor read(const std::string& name) const;
+
+ private:
+  struct Place {
+    std::size_t index = 0;    // in tensors_
+    std::int64_t offset = 0;  // from the begin of the file
+  };
+  void read_header();
+
+  std::filesystem::path path_;
+  RegularFile file_;
+  std::vector<TensorSpec> tensors_;
+  std::map<std::string, std::string> metadata_;
+  std::uint64_t header_hash_ = 0;
+  std::map<std::string, Place> places_;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,249 @@
+// What fits, what is read, and the proof that it was.
+#include "ddprun/experiments/training/resumption.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/base/error.h"
+#include "ddprun/base/hash.h"
+#include "ddprun/base/text.h"
+#include "ddprun/checkpoint/checkpoint_files.h"
+#include "ddprun/checkpoint/safetensors.h"
+#include "ddprun/experiments/training/run_saver.h"
+#include "ddprun/experiments/training/training_config.h"
+#include "ddprun/model/model_parameters.h"
+#include "ddprun/parallel/first_of_all.h"
+#include "ddprun/parallel/training_state.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_checkpoint(const fs::path& folder, std::string what, std::string got,
+                                    std::string expected, std::string hint) {
+  throw ConfigError({.what = std::move(what),
+                     .where = folder.string(),
+                     .got = std::move(got),
+                     .expected = std::move(expected),
+                     .hint = std::move(hint)});
+}
+
+/// Where it is asked to go on from; empty: from the beginning.
+fs::path asked_for(const Experiment& experiment) {
+  const std::string& from = training(experiment).train.resume_from;
+  if (from.empty()) return {};
+  if (from == kLatest) return find_checkpoint(checkpoint_folder(experiment));
+  const fs::path found = find_checkpoint(fs::absolute(from));
+  if (!found.empty()) return found;
+  refuse_checkpoint(fs::absolute(from), "there is no checkpoint to go on from",
+                    fs::exists(from) ? "a folder without one" : "nothing of that name",
+                    "a checkpoint, or a folder of them",
+                    "train.resume_from: latest begins at step 0 where there is none yet");
+}
+
+std::string shape_words(const std::vector<std::int64_t>& sizes) {
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
+}
+
+/// Sections and keys that do not change what is trained, or of which a checkpoint says more.
+constexpr std::array kOfNoMatter = {"name",
+                                    "plugin_path",
+                                    "world",
+                                    "output",
+                                    "report",
+                                    "profile",
+                                    "train.checkpoint",
+                                    "train.resume_from",
+                                    "train.proof_seed",
+                                    "train.eval"};
+
+/// Adds what differs, as in "optimizer.lr 0.001, now 0.003".
+void add_changes(const std::string& path, const ConfigNode& then, const ConfigNode& now,
+                 std::vector<std::string>& out) {
+  if (std::ranges::find(kOfNoMatter, path) != kOfNoMatter.end()) return;
+  static const ConfigNode none;
+  if (then.map.empty() || now.map.empty()) {
+    if (compact(then) == compact(now)) return;
+    out.push_back(fmt::format("{} {}, now {}", path, compact(then), compact(now)));
+    return;
+  }
+  const auto visit = [&](const std::string& key) {
+    const ConfigNode* const before = then.find(key);
+    const ConfigNode* const after = now.find(key);
+    add_changes(path.empty() ? key : path + "." + key, before == nullptr ? none : *before,
+                after == nullptr ? none : *after, out);
+  };
+  for (const auto& [key, value] : then.map) visit(key);
+  for (const auto& [key, value] : now.map) {
+    if (then.find(key) == nullptr) visit(key);
+  }
+}
+
+}  // namespace
+
+std::optional<Resumption> Resumption::find(const Experiment& experiment) {
+  const fs::path folder = asked_for(experiment);
+  if (folder.empty()) return {};
+  Resumption out(folder, read_state(folder));
+  out.check_fits(experiment);
+  return out;
+}
+
+void Resumption::check_fits(const Experiment& experiment) const {
+  const TrainingConfig& config = training(experiment);
+  if (state_.step >= config.train.all_steps()) {
+    refuse_checkpoint(
+        folder_, "the run of the checkpoint has done all steps that are asked for",
+        fmt::format("{} steps", state_.step),
+        fmt::format("fewer than train.warmup_steps + train.steps = {}", config.train.all_steps()),
+        "raise train.steps to go on");
+  }
+  if (state_.optimizer != name_of(config.optimizer.name)) {
+    refuse_checkpoint(folder_, "the checkpoint has the moments of another optimizer",
+                      "optimizer.name " + state_.optimizer,
+                      std::string("optimizer.name ") + name_of(config.optimizer.name),
+                      "set optimizer.name as it was");
+  }
+  const SafetensorsFile file(folder_ / kModelFile);
+  std::size_t count = 0;
+  for (const ModelParameter& parameter : model_parameters(config.model)) {
+    const TensorSpec* const saved = file.find(parameter.name);
+    ++count;
+    if (saved != nullptr && saved->sizes == parameter.sizes) continue;
+    refuse_checkpoint(folder_, "the checkpoint is of another model",
+                      parameter.name + (saved == nullptr ? ", which it does not have"
+                                                         : " " + shape_words(saved->sizes)),
+                      parameter.name + " " + shape_words(parameter.sizes),
+                      "the `model:` section must be that of the run that wrote it");
+  }
+  if (count == file.tensors().size()) return;
+  refuse_checkpoint(folder_, "the checkpoint is of another model",
+                    fmt::format("{} parameters", file.tensors().size()),
+                    fmt::format("{} parameters", count),
+                    "the `model:` section must be that of the run that wrote it");
+}
+
+std::uint64_t Resumption::hash() const { return hash64(to_json_text(state_)); }
+
+Beginning Resumption::beginning() const {
+  return {.step = state_.step, .load = [this](const std::vector<NamedTensor>& parameters) {
+            const c10::NoGradGuard no_grad;
+            const SafetensorsFile file(folder_ / kModelFile);
+            for (const NamedTensor& parameter : parameters) {
+              if (file.find(parameter.name) == nullptr) continue;  // tied to one that is there
+              parameter.tensor.copy_(file.read(parameter.name));
+            }
+          }};
+}
+
+void Resumption::check_files(ProcessGroup& group) const {
+  const std::string damage =
+      first_of_all(group, first_damage(folder_, state_, group.rank(), group.size()));
+  if (damage.empty()) return;
+  throw Error({.what = "a checkpoint is not what was saved",
+               .where = folder_.string(),
+               .got = damage,
+               .expected = "the bytes whose hashes state.json has, and finite numbers",
+               .hint = "go on from another checkpoint of the run"});
+}
+
+void Resumption::read_moments(DataParallel& data_parallel) const {
+  const SafetensorsFile file(folder_ / kOptimizerFile);
+  for (const TensorPart& part : shared_moments(data_parallel).own) {
+    if (file.find(part.name) == nullptr) continue;  // a parameter that was frozen: from zero
+    part.values.copy_(file.read(part.name, part.begin, part.values.numel()));
+  }
+  data_parallel.optimizer().set_updates(state_.updates);
+}
+
+void Resumption::check_ranks(const Experiment& experiment, DataParallel& data_parallel) const {
+  if (experiment.world.size == state_.ranks) return;
+  for (const NamedTensor& each : own_state(data_parallel)) {
+    if (each.name.starts_with(kPrecisionState)) continue;
+    refuse_checkpoint(folder_, "what the strategy carries belongs to the ranks that wrote it",
+                      fmt::format("{}, of {} ranks", each.name, state_.ranks),
+                      fmt::format("world.size {}", state_.ranks),
+                      "go on with as many ranks, or with another strategy");
+  }
+}
+
+void Resumption::read_own(const Experiment& experiment, DataParallel& data_parallel,
+                          int rank) const {
+  const auto same = [&](PluginKind kind, const std::string& saved) {
+    const std::string& now = experiment.plugin(kind).name;
+    if (now != saved && rank == 0) {
+      spdlog::info("the checkpoint is of {} {}: what that carried is left, {} begins anew",
+                   to_string(kind), saved, now);
+    }
+    return now == saved;
+  };
+  const WhoseState whose = {.strategy = same(PluginKind::strategy, state_.strategy),
+                            .precision = same(PluginKind::precision, state_.precision)};
+  if (whose.strategy) check_ranks(experiment, data_parallel);
+  // Of a rank that there was not, what another one carries: precisions carry much the same.
+  const std::string name = rank_file(rank % state_.ranks);
+  std::optional<SafetensorsFile> file;
+  if (state_.files.contains(name)) file.emplace(folder_ / name);
+  read_own_state(data_parallel, whose, [&](const std::string& wanted) {
+    return file && file->find(wanted) != nullptr ? file->read(wanted) : at::Tensor();
+  });
+}
+
+std::string Resumption::changes(const Experiment& experiment) const {
+  std::vector<std::string> found;
+  add_changes("", parse_yaml(state_.config, (folder_ / kStateFile).string()), resolve(experiment),
+              found);
+  if (state_.data != planned_hash(experiment, kDataPath)) found.push_back("the data's contents");
+  return fmt::format("{}", fmt::join(found, "; "));
+}
+
+std::int64_t Resumption::differing_parameters(DataParallel& data_parallel) const {
+  const SafetensorsFile file(folder_ / kModelFile);
+  std::int64_t differing = 0;
+  for (const TensorPart& part : shared_parameters(data_parallel).own) {
+    const at::Tensor saved = file.read(part.name, part.begin, part.values.numel());
+    const at::Tensor values = part.values.detach().cpu();
+    if (saved.to(values.scalar_type()).equal(values)) continue;
+    differing += saved.to(values.scalar_type()).ne(values).sum().item<std::int64_t>();
+  }
+  return differing;
+}
+
+void check_planned(const std::optional<Resumption>& resumed, const Experiment& experiment) {
+  const std::uint64_t planned = planned_hash(experiment, kResumeFrom);
+  if ((resumed ? resumed->hash() : 0) == planned) return;
+  throw Error({.what = "the checkpoint to go on from is not what it was when the run was planned",
+               .where = "train.resume_from",
+               .got = resumed ? resumed->folder().string() : "none",
+               .expected = "the same one on all ranks until the run has read it",
+               .hint = "run again when nothing else saves there"});
+}
+
+Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group) const {
+  const c10::NoGradGuard no_grad;
+  DataParallel& data_parallel = trainer.data_parallel();
+  check_files(group);
+  const std::int64_t differing = differing_parameters(data_parallel);  // before ranks differ
+  read_moments(data_parallel);
+  read_own(experiment, data_parallel, group.rank());
+  const std::string words = first_of_all(
+      group, differing == 0 ? "" : with_thousands(differing) + " parameters differ from the file");
+  if (!words.empty()) return make_check("resumed", false, words);
+  const std::string changed = changes(experiment);
+  return make_check("resumed", true,
+                    fmt::format("step {} of {} rank{}, bit for bit, from {}{}", state_.step,
+                                state_.ranks, state_.ranks == 1 ? "" : "s", folder_.string(),
+                                changed.empty() ? "" : "; what is not as it was: " + changed));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,56 @@
+// Goes on from a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "ddprun/checkpoint/checkpoint_state.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/result/check.h"
+
+namespace ddprun {
+
+class Resumption;
+/// Throws Error unless it is what the run was planned with.
+void check_planned(const std::optional<Resumption>& resumed, const Experiment& experiment);
+
+/// A checkpoint that fits an experiment.
+class Resumption {
+ public:
+  /// What train.resume_from leads to; empty: it is not set, or `latest` and there is none yet.
+  /// Throws ConfigError if it leads nowhere, or to what the experiment cannot go on from: another
+  /// model, optimizer, or a run that has ended.
+  static std::optional<Resumption> find(const Experiment& experiment);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const CheckpointState& state() const { return state_; }
+  /// Tells checkpoints apart.
+  std::uint64_t hash() const;
+
+  /// For Trainer: the step, and what writes the model's parameters. Outlived by this object.
+  Beginning beginning() const;
+  /// Once the trainer is there: reads moments and what plugins carry, compares all with their
+  /// hashes, and the parameters that this rank owns with the file ("resumed"). All ranks call it.
+  /// Throws Error if a file is damaged, or if what the strategy carries is of other ranks.
+  Check read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group) const;
+
+ private:
+  Resumption(std::filesystem::path folder, CheckpointState state)
+      : folder_(std::move(folder)), state_(std::move(state)) {}
+  void check_fits(const Experiment& experiment) const;
+  void check_files(ProcessGroup& group) const;
+  void check_ranks(const Experiment& experiment, DataParallel& data_parallel) const;
+  void read_moments(DataParallel& data_parallel) const;
+  void read_own(const Experiment& experiment, DataParallel& data_parallel, int rank) const;
+  /// What the experiment says otherwise than the run that saved, where it changes what is trained.
+  std::string changes(const Experiment& experiment) const;
+  /// Elements that differ from the file's.
+  std::int64_t differing_parameters(DataParallel& data_parallel) const;
+
+  std::filesystem::path folder_;
+  CheckpointState state_;
+};
+
+}  // namespace ddprun

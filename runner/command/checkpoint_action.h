@@ -1,0 +1,12 @@
+// What `ddprun checkpoint` does with checkpoints.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace ddprun {
+
+enum class CheckpointAction : std::uint8_t { inspect, verify, diff };
+constexpr auto choice_names(CheckpointAction) { return std::array{"inspect", "verify", "diff"}; }
+
+}  // namespace ddprun

@@ -1,0 +1,110 @@
+// ddprun checkpoint: what is in checkpoints, whether it is what was saved, and what differs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
+#include "ddprun/checkpoint/checkpoint_files.h"
+#include "ddprun/checkpoint/safetensors.h"
+#include "runner/command/commands.h"
+#include "runner/report/text_table.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The checkpoint at a path, or the latest in that folder.
+fs::path checkpoint_at(const std::string& path) {
+  fs::path found = find_checkpoint(path);
+  if (!found.empty()) return found;
+  throw ConfigError({.what = "there is no checkpoint",
+                     .where = path,
+                     .got = fs::exists(path) ? "a folder without one" : "nothing of that name",
+                     .expected = "a checkpoint, or a folder of them",
+                     .hint = "train.checkpoint in a YAML file says where a run saves them"});
+}
+
+/// "3f2a41c0", or "3f2a... of 4 parts".
+std::string hash_words(const std::vector<PartHash>& parts) {
+  if (parts.empty()) return "none";
+  if (parts.size() == 1) return fmt::format("{:016x}", parts.front().hash);
+  return fmt::format("{:016x} of 1 of {} parts", parts.front().hash, parts.size());
+}
+
+TextTable tensors_of(const fs::path& folder, const CheckpointState& state) {
+  TextTable table;
+  table.columns = {
+      {"tensor", false}, {"dtype", false}, {"shape", false}, {"bytes"}, {"XXH3", false, 1}};
+  for (const auto& [name, hashes] : state.files) {
+    const SafetensorsFile file(folder / name);
+    for (const TensorSpec& tensor : file.tensors()) {
+      const auto found = hashes.tensors.find(tensor.name);
+      table.lines.push_back(
+          {{{fmt::format("{}: {}", name, tensor.name)},
+            {safetensors_dtype(tensor.dtype)},
+            {fmt::format("[{}]", fmt::join(tensor.sizes, ", "))},
+            {with_thousands(bytes_of(tensor))},
+            {found == hashes.tensors.end() ? "none" : hash_words(found->second)}}});
+    }
+  }
+  return table;
+}
+
+int inspect(const fs::path& folder, const Request& request) {
+  const CheckpointState state = read_state(folder);
+  std::cout << fmt::format(
+      "{}: after step {} ({} updates), of {} rank{}, strategy {}, precision {}, optimizer {}; "
+      "written by ddprun {} with LibTorch {}\n",
+      printable_line(folder.string()), state.step, state.updates, state.ranks,
+      state.ranks == 1 ? "" : "s", state.strategy, state.precision, state.optimizer, state.ddprun,
+      state.torch);
+  const Terminal terminal = table_terminal(request.columns);
+  std::cout << tensors_of(folder, state).render(terminal.width, terminal.colour);
+  if (request.verbosity > 0) std::cout << "\n" << state.config << "\n";
+  return kExitDone;
+}
+
+int verify(const fs::path& folder) {
+  const std::string damage = first_damage(folder, read_state(folder));
+  const std::string name = printable_line(folder.string());
+  if (damage.empty()) {
+    std::cout << name << ": all bytes are what was saved\n";
+    return kExitDone;
+  }
+  std::cerr << "error: " << name << " is damaged: " << printable_line(damage) << "\n";
+  return kExitFailed;
+}
+
+int diff(const fs::path& first, const fs::path& second) {
+  const std::vector<TensorDifference> found = differences(first, second);
+  for (const TensorDifference& each : found) {
+    std::cout << fmt::format("{}{}{}: {}\n", each.file, each.name.empty() ? "" : ": ",
+                             printable_line(each.name), each.words);
+  }
+  if (found.empty()) std::cout << "the same tensors, bit for bit\n";
+  return found.empty() ? kExitDone : kExitFailed;
+}
+
+}  // namespace
+
+int checkpoint_command(const Request& request) {
+  const bool compares = request.checkpoint_action == CheckpointAction::diff;
+  if (request.paths.size() != (compares ? 2u : 1u)) {
+    throw ConfigError({.what = "another number of checkpoints",
+                       .where = "the command line",
+                       .got = std::to_string(request.paths.size()),
+                       .expected = compares ? "two checkpoints" : "one checkpoint",
+                       .hint = "ddprun checkpoint inspect PATH, or diff PATH PATH"});
+  }
+  const fs::path first = checkpoint_at(request.paths.front());
+  if (compares) return diff(first, checkpoint_at(request.paths.back()));
+  return request.checkpoint_action == CheckpointAction::verify ? verify(first)
+                                                               : inspect(first, request);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,296 @@
+// Checkpoints as a user meets them: runs that are cut, killed, damaged, and go on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The row of the latest run of e.yaml.
+json last_row(const TemporaryFolder& folder) {
+  return json::parse(read_file(folder.path() / "results/e/latest/result.json"))["rows"][0];
+}
+
+std::set<std::string> hashes_of(const json& row) {
+  std::set<std::string> out;
+  for (const json& rank : row["ranks"]) out.insert(rank["parameter_hash"]);
+  return out;
+}
+
+/// Losses of the global batch by step.
+std::map<std::int64_t, double> losses_of(const json& row) {
+  std::map<std::int64_t, double> out;
+  for (const json& rank : row["ranks"]) {
+    const json& samples = rank["samples"];
+    for (std::size_t i = 0; i < samples["step"].size(); ++i) {
+      out[samples["step"][i]] +=
+          samples["loss"][i].get<double>() / static_cast<double>(row["ranks"].size());
+    }
+  }
+  return out;
+}
+
+std::string detail_of(const json& row, const std::string& check) {
+  for (const json& each : row["ranks"][0]["checks"]) {
+    if (each["name"] == check) return each["detail"];
+  }
+  return "absent";
+}
+
+void flip_byte(const fs::path& file, std::int64_t from_end) {
+  std::fstream in(file, std::ios::binary | std::ios::in | std::ios::out);
+  in.seekg(-from_end, std::ios::end);
+  const char byte = static_cast<char>(in.get() ^ 1);
+  in.seekp(-from_end, std::ios::end);
+  in.put(byte);
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  Checkpoint() {
+    folder_.write("text.txt", [] {
+      std::string text;
+      for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i * i) + " ";
+      return text;
+    }());
+    folder_.write("e.yaml", tiny_experiment("", 7));
+  }
+
+  /// Of 8 steps, on what changes from step to step.
+  CommandResult run(const std::vector<std::string>& more,
+                    const std::vector<std::string>& launcher = {}) {
+    return run_ddprun(folder_, words_of(more), launcher);
+  }
+  static std::vector<std::string> words_of(const std::vector<std::string>& more) {
+    std::vector<std::string> sets = {
+        "data={source: text, path: text.txt}", "train.accumulate=2",
+        "optimizer={lr: 0.01, clip_norm: 0.5, schedule: {name: cosine, warmup_steps: 3}}"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    std::vector<std::string> words = {"e.yaml"};
+    for (const std::string& each : sets) {
+      if (!each.starts_with("-")) words.emplace_back("--set");
+      words.push_back(each);
+    }
+    return words;
+  }
+  CommandResult checkpoint(std::vector<std::string> words) {
+    words.insert(words.begin(), "checkpoint");
+    return run_ddprun(folder_, words);
+  }
+  fs::path saved(int step) const {
+    return folder_.path() / ("saved/step-0000000" + std::to_string(step));
+  }
+
+  const std::string save_ = "train.checkpoint={every: 2, keep: 0, path: saved}";
+  const std::string from_4_ = "train.resume_from=saved/step-00000004";
+  TemporaryFolder folder_;
+};
+
+TEST_F(Checkpoint, ARunThatGoesOnEndsAsTheOneThatWasNotCut) {
+  const CommandResult whole = run({save_});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("4 of 4 checkpoints of e were saved, each of "),
+                               HasSubstr("saved/step-00000008")));
+  const json expected = last_row(folder_);
+  const CommandResult rest = run({from_4_});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 rows: resumed, "));
+  const json row = last_row(folder_);
+  EXPECT_THAT(detail_of(row, "resumed"), AllOf(HasSubstr("step 4 of 2 ranks, bit for bit, from "),
+                                               Not(HasSubstr("not as it was"))));
+  EXPECT_EQ(hashes_of(row), hashes_of(expected));
+  std::map<std::int64_t, double> tail = losses_of(expected);
+  std::erase_if(tail, [](const auto& loss) { return loss.first < 4; });
+  EXPECT_EQ(losses_of(row), tail);
+}
+
+TEST_F(Checkpoint, GoesOnOnOtherRanksWithAnotherStrategyAndSaysSo) {
+  ASSERT_EQ(run({save_, "strategy=zero2"}).status, 0);
+  const std::map<std::int64_t, double> expected = losses_of(last_row(folder_));
+  for (const char* other : {"strategy=fsdp", "strategy=zero1_cs336", "strategy=naive"}) {
+    const CommandResult rest = run({from_4_, other, "world.size=1", "train.batch_per_rank=4"});
+    ASSERT_EQ(rest.status, 0) << rest.err << rest.out;
+    const json row = last_row(folder_);
+    EXPECT_THAT(detail_of(row, "resumed"),
+                AllOf(HasSubstr("step 4 of 2 ranks"), HasSubstr("strategy.name zero2, now ")));
+    const CommandResult verified = checkpoint({"verify", saved(4)});
+    EXPECT_EQ(verified.status, 0) << verified.err;
+    const std::map<std::int64_t, double> losses = losses_of(row);
+    EXPECT_EQ(losses.size(), 4u);
+    for (const auto& [step, loss] : losses) {
+      EXPECT_NEAR(loss, expected.at(step), 1e-5 * expected.at(step)) << other << ", step " << step;
+    }
+  }
+}
+
+TEST_F(Checkpoint, WhatAStrategyCarriesIsOfItsRanks) {
+  ASSERT_EQ(run({save_, "strategy=powersgd", "optimizer.clip_norm=0"}).status, 0);
+  const CommandResult other = run({from_4_, "strategy=powersgd", "world.size=3",
+                                   "optimizer.clip_norm=0", "train.batch_per_rank=2"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("belongs to the ranks that wrote it"));
+  const CommandResult dropped = run({from_4_, "world.size=3", "-v"});
+  EXPECT_EQ(dropped.status, 0) << dropped.err;
+  EXPECT_THAT(dropped.err, HasSubstr("of strategy powersgd: what that carried is left"));
+}
+
+TEST_F(Checkpoint, ARunThatIsKilledGoesOnFromTheLatest) {
+  const std::string save = "train.checkpoint={every: 1, path: saved}";
+  ASSERT_EQ(run({"train.steps=60"}).status, 0);
+  const std::set<std::string> expected = hashes_of(last_row(folder_));
+  {
+    DdprunProcess process(folder_, words_of({save, "train.steps=60"}));
+    ASSERT_TRUE(eventually(30, [&] { return fs::exists(folder_.path() / "saved/latest"); }));
+    kill(-process.pid(), SIGKILL);
+    ASSERT_EQ(process.wait(), 1000 + SIGKILL);
+    ASSERT_TRUE(eventually(10, [&] { return process.ranks().empty(); }));
+  }
+  const CommandResult rest = run({save, "train.steps=60", "train.resume_from=latest"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  const json row = last_row(folder_);
+  EXPECT_EQ(hashes_of(row), expected);
+  EXPECT_NE(detail_of(row, "resumed"), "absent");
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "saved")) {
+    left.insert(entry.path().filename());
+  }
+  EXPECT_EQ(left, (std::set<std::string>{".lock", "latest", "step-00000060", "step-00000061"}));
+}
+
+TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {
+  const CommandResult first = run({save_, "train.resume_from=latest"});
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, Not(HasSubstr("resumed")));
+  const CommandResult done = run({save_, "train.resume_from=latest"});
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err, HasSubstr("has done all steps that are asked for"));
+  EXPECT_EQ(run({save_, "train.resume_from=latest", "train.steps=9"}).status, 0);
+  EXPECT_EQ(losses_of(last_row(folder_)).begin()->first, 8);
+}
+
+TEST_F(Checkpoint, DamageIsSeenBeforeAStep) {
+  ASSERT_EQ(run({save_}).status, 0);
+  flip_byte(saved(4) / "optimizer.safetensors", 5);
+  const CommandResult damaged = run({from_4_});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr("a checkpoint is not what was saved"),
+                                 HasSubstr("optimizer.safetensors: "), HasSubstr("another hash"),
+                                 Not(HasSubstr(": step "))));
+  fs::resize_file(saved(4) / "model.safetensors", 5000);
+  const CommandResult cut = run({from_4_});
+  EXPECT_EQ(cut.status, 2);
+  EXPECT_THAT(cut.err, HasSubstr("not a whole file of tensors in the safetensors format"));
+  // The weights of one step, and what another says of them.
+  fs::copy_file(saved(2) / "model.safetensors", saved(4) / "model.safetensors",
+                fs::copy_options::overwrite_existing);
+  EXPECT_THAT(run({from_4_}).err, HasSubstr("model.safetensors: "));
+  flip_byte(saved(6) / "state.json", 40);
+  EXPECT_EQ(run({"train.resume_from=saved/step-00000006"}).status, 2);
+  EXPECT_EQ(run({"train.resume_from=saved/step-00000008", "train.steps=9"}).status, 0);
+}
+
+TEST_F(Checkpoint, AnotherModelOrOptimizerIsRefusedBeforeARankStarts) {
+  ASSERT_EQ(run({save_}).status, 0);
+  const auto refusal = [&](const std::vector<std::string>& sets) {
+    std::vector<std::string> all = {from_4_};
+    all.insert(all.end(), sets.begin(), sets.end());
+    const CommandResult result = run(all);
+    EXPECT_EQ(result.status, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"model.d_ff=128"}), AllOf(HasSubstr("the checkpoint is of another model"),
+                                                 HasSubstr("[64, 32]"), HasSubstr("[128, 32]")));
+  EXPECT_THAT(refusal({"model.layers=2"}), HasSubstr("layers.1."));
+  EXPECT_THAT(refusal({"optimizer={name: sgd, lr: 0.1}"}),
+              HasSubstr("the moments of another optimizer"));
+  const CommandResult absent = run({"train.resume_from=nowhere"});
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.err, HasSubstr("there is no checkpoint to go on from"));
+}
+
+TEST_F(Checkpoint, AFolderIsOfOneRun) {
+  ASSERT_EQ(run({save_}).status, 0);
+  const CommandResult again = run({save_});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("the folder has checkpoints of an earlier run"));
+  EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
+}
+
+TEST_F(Checkpoint, ADiskThatIsFullCostsTheCheckpointAndNotTheRun) {
+  // Results are smaller than a checkpoint. Who ignores the signal gets the error, as of a full
+  // disk.
+  const CommandResult full =
+      run({save_, "model.d_ff=8192", "model.kernels=reference"},
+          {"/usr/bin/env", "--ignore-signal=XFSZ", "/usr/bin/prlimit", "--fsize=1000000"});
+  EXPECT_EQ(full.status, 0) << full.err;
+  EXPECT_THAT(full.out, AllOf(HasSubstr("✓ proved"), HasSubstr("no checkpoint of e was saved")));
+  EXPECT_THAT(full.err, HasSubstr("File too large"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "saved/latest"));
+}
+
+TEST_F(Checkpoint, EachPointOfASweepHasItsOwn) {
+  folder_.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, zero1]}\n", 3));
+  ASSERT_EQ(run({save_}).status, 0);
+  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=flat/step-00000004"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "saved/strategy=zero1/step-00000004"));
+  EXPECT_EQ(run({save_, "train.resume_from=latest", "train.steps=5"}).status, 0);
+}
+
+TEST_F(Checkpoint, WhatWouldBeIgnoredIsRefused) {
+  const auto refusal = [&](const std::vector<std::string>& sets) {
+    const CommandResult result = run(sets);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"train.checkpoint.every=2"}), HasSubstr("checkpoints need a folder"));
+  EXPECT_THAT(refusal({"train.resume_from=latest"}), HasSubstr("checkpoints need a folder"));
+  EXPECT_THAT(refusal({"train.checkpoint={keep: 3, path: saved}"}),
+              HasSubstr("train.checkpoint.keep has no effect with train.checkpoint.every 0"));
+  EXPECT_THAT(refusal({save_, "train.measure=forward_backward", "optimizer={}"}),
+              HasSubstr("train.checkpoint.every has no effect with train.measure"));
+  ASSERT_EQ(run({save_}).status, 0);
+  const CommandResult verified = run_ddprun(folder_, {"verify", "e.yaml", "--set", from_4_});
+  EXPECT_EQ(verified.status, 2);
+  EXPECT_THAT(verified.err, HasSubstr("has no effect with ddprun verify"));
+}
+
+TEST_F(Checkpoint, IsInspectedVerifiedAndCompared) {
+  ASSERT_EQ(run({save_, "strategy={name: local_sgd, every: 3}"}).status, 0);
+  const CommandResult shown = checkpoint({"inspect", "saved"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("after step 8 (8 updates), of 2 ranks, strategy local_sgd"),
+                    HasSubstr("model.safetensors: token_embeddings.weight"),
+                    HasSubstr("optimizer.safetensors: lm_head.weight.exp_avg_sq"),
+                    HasSubstr("rank-00001.safetensors: strategy.steps"), HasSubstr("[256, 32]")));
+  EXPECT_EQ(checkpoint({"verify", saved(2)}).status, 0);
+  const CommandResult same = checkpoint({"diff", saved(2), saved(2)});
+  EXPECT_EQ(same.status, 0);
+  EXPECT_THAT(same.out, HasSubstr("the same tensors, bit for bit"));
+  const CommandResult other = checkpoint({"diff", saved(2), saved(4)});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.out, HasSubstr("lm_head.weight: "));
+  flip_byte(saved(2) / "rank-00001.safetensors", 3);
+  const CommandResult damaged = checkpoint({"verify", saved(2)});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, HasSubstr("is damaged: rank-00001.safetensors: "));
+  EXPECT_EQ(checkpoint({"verify", "text.txt"}).status, 2);
+  EXPECT_EQ(checkpoint({"diff", saved(2)}).status, 2);
+}
+
+}  // namespace
+}  // namespace ddprun::test

@@ -1,0 +1,136 @@
+// Checkpoints that are damaged in each way, and how two differ.
+#include "ddprun/checkpoint/checkpoint_files.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "ddprun/checkpoint/tensor_file.h"
+#include "support/ddprun_command.h"
+#include "support/error_of.h"
+
+namespace ddprun {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+FileHashes write_file(const fs::path& path, const std::string& name, const at::Tensor& values) {
+  const TensorFileLayout layout({{name, values.scalar_type(), {values.numel()}}});
+  create_tensor_file(path, layout);
+  return write_parts(path, layout, {{.name = name, .values = values}});
+}
+
+/// Of one parameter and one moment.
+CheckpointState write_checkpoint(const fs::path& folder, const at::Tensor& w) {
+  fs::create_directories(folder);
+  CheckpointState state;
+  state.files[kModelFile] = write_file(folder / kModelFile, "w", w);
+  state.files[kOptimizerFile] = write_file(folder / kOptimizerFile, "w.exp_avg", at::zeros({3}));
+  std::ofstream(folder / kStateFile) << to_json_text(state);
+  return state;
+}
+
+class CheckpointFiles : public testing::Test {
+ protected:
+  fs::path folder() const { return temporary_.path() / "a"; }
+  std::string damage() const { return first_damage(folder(), read_state(folder())); }
+
+  test::TemporaryFolder temporary_;
+  CheckpointState state_ = write_checkpoint(folder(), at::arange(4).to(at::kFloat));
+};
+
+TEST_F(CheckpointFiles, AreWhatWasSaved) { EXPECT_EQ(damage(), ""); }
+
+TEST_F(CheckpointFiles, EveryOtherBitIsSeen) {
+  const std::string whole = test::read_file(folder() / kModelFile);
+  for (std::size_t at = whole.size() - 16; at < whole.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << bit));
+      std::ofstream(folder() / kModelFile, std::ios::binary) << changed;
+      EXPECT_THAT(damage(), HasSubstr("model.safetensors: w: another hash")) << at << " " << bit;
+    }
+  }
+}
+
+TEST_F(CheckpointFiles, OneOfAnotherStepIsSeen) {
+  write_file(folder() / kModelFile, "w", at::arange(4).to(at::kFloat) + 1);
+  EXPECT_THAT(damage(), HasSubstr("model.safetensors: w: another hash"));
+}
+
+TEST_F(CheckpointFiles, AnotherNameDtypeOrLengthIsSeen) {
+  const at::Tensor w = at::arange(4).to(at::kFloat);
+  for (const auto& [name, values] :
+       {std::pair("v", w), std::pair("w", at::cat({w, w})), std::pair("w", w.view(at::kInt)),
+        std::pair("w", w.to(at::kLong))}) {
+    write_file(folder() / kModelFile, name, values);
+    EXPECT_EQ(damage(), "model.safetensors: another header than when it was saved");
+  }
+}
+
+TEST_F(CheckpointFiles, WhatIsMissingOrTooMuchIsSeen) {
+  fs::rename(folder() / kOptimizerFile, folder() / "aside");
+  EXPECT_THAT(test::error_of<ConfigError>([&] { damage(); }), HasSubstr("optimizer.safetensors"));
+  fs::rename(folder() / "aside", folder() / kOptimizerFile);
+  fs::copy_file(folder() / kModelFile, folder() / rank_file(0));
+  EXPECT_EQ(damage(), "rank-00000.safetensors: state.json does not have it");
+  fs::remove(folder() / rank_file(0));
+  state_.files[rank_file(1)];
+  EXPECT_EQ(first_damage(folder(), state_), "rank-00001.safetensors: it is not there");
+}
+
+TEST_F(CheckpointFiles, HashesOfSomeElementsAreNotEnough) {
+  for (const std::vector<PartHash>& parts : {std::vector<PartHash>{},
+                                             {{0, 3, 0}},
+                                             {{1, 3, 0}},
+                                             {{0, 2, 0}, {1, 3, 0}},
+                                             {{0, std::numeric_limits<std::int64_t>::max(), 0}},
+                                             {{0, 4, 0}, {0, 4, 0}},
+                                             {{0, 0, 0}}}) {
+    state_.files[kModelFile].tensors["w"] = parts;
+    EXPECT_THAT(first_damage(folder(), state_), HasSubstr("no hash of each of its elements"));
+  }
+}
+
+TEST_F(CheckpointFiles, NumbersThatAreNotFiniteAreSeen) {
+  for (const float value : {NAN, INFINITY, -INFINITY}) {
+    at::Tensor w = at::ones({4});
+    w[3] = value;
+    write_checkpoint(folder(), w);
+    EXPECT_THAT(damage(), HasSubstr("values that are not finite"));
+  }
+}
+
+TEST_F(CheckpointFiles, RanksShareTheWork) {
+  write_file(folder() / kOptimizerFile, "w.exp_avg", at::ones({3}));
+  std::string found;
+  for (int rank = 0; rank < 3; ++rank) found += first_damage(folder(), state_, rank, 3) + "|";
+  EXPECT_EQ(found, "|optimizer.safetensors: w.exp_avg: another hash than when it was saved||");
+}
+
+TEST_F(CheckpointFiles, DifferencesAreNamed) {
+  const fs::path other = temporary_.path() / "b";
+  write_checkpoint(other, at::arange(4).to(at::kFloat));
+  EXPECT_TRUE(differences(folder(), other).empty());
+  at::Tensor w = at::arange(4).to(at::kFloat);
+  w[1] = 1.5F;
+  write_checkpoint(other, w);
+  auto found = differences(folder(), other);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].name, "w");
+  EXPECT_EQ(found[0].words, "1 of 4 values, by 0.5 at most: 0.167 of the largest");
+  write_checkpoint(other, at::ones({2}));
+  fs::copy_file(other / kModelFile, other / rank_file(0));
+  found = differences(folder(), other);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].words, "F32 [4], and F32 [2]");
+  EXPECT_EQ(found[1].words, "only in the second");
+}
+
+}  // namespace
+}  // namespace ddprun

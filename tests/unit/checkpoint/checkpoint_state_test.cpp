@@ -1,0 +1,91 @@
+// state.json there and back, and what is no such file.
+#include "ddprun/checkpoint/checkpoint_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <string>
+
+#include "support/ddprun_command.h"
+#include "support/error_of.h"
+
+namespace ddprun {
+namespace {
+
+using testing::HasSubstr;
+
+CheckpointState some_state() {
+  return {
+      .step = 200,
+      .updates = 198,
+      .ranks = 2,
+      .strategy = "zero2",
+      .precision = "fp32",
+      .optimizer = "adamw",
+      .ddprun = "0.1.0",
+      .torch = "2.15.0",
+      .config = "name: \"τ\"\n",
+      .data = 0xffffffffffffffff,
+      .files = {{kModelFile, {7, {{"w", {{0, 3, 1}, {3, 4, 0x8000000000000001}}}, {"empty", {}}}}},
+                {kOptimizerFile, {}}}};
+}
+
+TEST(CheckpointState, ComesBackAsItWas) {
+  const CheckpointState state = some_state();
+  const CheckpointState read = state_from_text(to_json_text(state));
+  EXPECT_EQ(to_json_text(read), to_json_text(state));
+  EXPECT_EQ(read.step, 200);
+  EXPECT_EQ(read.data, 0xffffffffffffffff);
+  EXPECT_EQ(read.files, state.files);
+}
+
+TEST(CheckpointState, AnyOtherByteIsRefused) {
+  const std::string text = to_json_text(some_state());
+  for (std::size_t at = 0; at + 1 < text.size(); ++at) {
+    for (const char other : {'0', '1', '"', ' ', 'a', '\x80'}) {
+      std::string changed = text;
+      if (changed[at] == other) continue;
+      changed[at] = other;
+      try {
+        EXPECT_EQ(to_json_text(state_from_text(changed)), text) << at << " became " << other;
+      } catch (const std::exception&) {
+      }
+    }
+  }
+  for (std::size_t length = 0; length + 1 < text.size(); ++length) {
+    EXPECT_ANY_THROW(state_from_text(text.substr(0, length))) << length;
+  }
+}
+
+TEST(CheckpointState, NamesSortByStep) {
+  EXPECT_EQ(checkpoint_name(200), "step-00000200");
+  EXPECT_EQ(checkpoint_step("step-00000200"), 200);
+  EXPECT_EQ(checkpoint_step("step-123456789"), 123456789);
+  for (const char* name : {"step-", "step-1x", "step--1", "latest", ".step-00000200", ""}) {
+    EXPECT_LT(checkpoint_step(name), 0) << name;
+  }
+}
+
+TEST(CheckpointState, TheLatestIsWhatTheFileNames) {
+  const test::TemporaryFolder folder;
+  EXPECT_EQ(find_checkpoint(folder.path()), "");
+  EXPECT_EQ(find_checkpoint(folder.path() / "absent"), "");
+  folder.write("step-00000002/state.json", to_json_text(some_state()));
+  EXPECT_EQ(find_checkpoint(folder.path()), "") << "nobody said that it is whole";
+  folder.write("latest", "step-00000002\n");
+  EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000002");
+  EXPECT_EQ(find_checkpoint(folder.path() / "step-00000002"), folder.path() / "step-00000002");
+  EXPECT_EQ(read_state(folder.path() / "step-00000002").step, 200);
+  for (const char* name : {"step-00000004", "../step-00000002", ""}) {
+    folder.write("latest", name);
+    EXPECT_THAT(test::error_of<ConfigError>([&] { find_checkpoint(folder.path()); }),
+                HasSubstr("which is not there"));
+  }
+  folder.write("step-00000002/state.json", "{}");
+  EXPECT_THAT(test::error_of<ConfigError>([&] { read_state(folder.path() / "step-00000002"); }),
+              HasSubstr("no checkpoint can be read there"));
+}
+
+}  // namespace
+}  // namespace ddprun
