@@ -212,18 +212,24 @@ Order measured_order(const json& predicted, double factor, const std::function<j
 TEST(Account, OrdersTenRowsAsTheyRunOverASlowLink) {
   const std::string yaml =
       experiment("sweep: {strategy: [flat, fsdp], model.layers: [1, 2, 4, 6, 9]}\n");
+  const std::vector<std::string> narrow = {
+      "--set", "model.vocab_size=750", "--set", "model.d_model=64", "--set", "model.d_ff=176"};
+  const auto words = [&](std::vector<std::string> words) {
+    words.insert(words.end(), narrow.begin(), narrow.end());
+    return words;
+  };
   TemporaryFolder folder;
   folder.write("order.yaml", yaml);
   const CommandResult account =
-      run_ddprun(folder, {"account", "order.yaml", "--hosts", "2x1", "--link", "100Mbit/s,100us",
-                          "--tflops", "0.05", "--format", "json"});
+      run_ddprun(folder, words({"account", "order.yaml", "--hosts", "2x1", "--link",
+                                "100Mbit/s,100us", "--tflops", "0.05", "--format", "json"}));
   ASSERT_EQ(account.status, 0) << account.err;
   constexpr int kNotPossible = 77;  // exit status of two_hosts.sh
   CommandResult run;
   const Order order = measured_order(json::parse(account.out), 1.4, [&] {
     TemporaryFolder own;
     own.write("order.yaml", yaml);
-    run = run_ddprun(own, {"order.yaml"},
+    run = run_ddprun(own, words({"order.yaml"}),
                      {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1",
                       "--rate", "100mbit"});
     return run.status == 0 ? result_of(own, "order")["rows"] : json::array();

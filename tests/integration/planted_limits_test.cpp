@@ -40,7 +40,12 @@ CommandResult run_on(const TemporaryFolder& folder, const std::string& strategy,
   folder.write("planted.yaml", experiment(strategy, steps));
   std::vector<std::string> launcher;
   if (!rate.empty()) {
-    launcher = {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh", "--local-size", "1", "--rate",
+    launcher = {DDPRUN_SOURCE_DIR "/tests/support/two_hosts.sh",
+                "--local-size",
+                "1",
+                "--burst",
+                "32kb",
+                "--rate",
                 rate};
   }
   return run_ddprun(

@@ -2,7 +2,7 @@
 # Two hosts on one machine: two network namespaces joined by a veth pair. Runs a command once for each rank, with torchrun's
 # variables; the output is rank 0's, the others' goes to stderr. Needs no root where users may make namespaces.
 #
-#     two_hosts.sh [--local-size 2] [--rate 1gbit] COMMAND...
+#     two_hosts.sh [--local-size 2] [--rate 1gbit [--burst 256kb]] COMMAND...
 #
 # Exit status: 0 if all ranks ended so, 77 if this system does not allow it (the reason on stderr), else 1.
 set -euo pipefail
@@ -16,10 +16,12 @@ skip() {
 }
 
 local_size=2 rate=
+burst=256kb # so much passes at once when the link has rested
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --local-size) local_size=$2 ;;
     --rate) rate=$2 ;;
+    --burst) burst=$2 ;;
     *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
   shift 2
@@ -31,7 +33,7 @@ if [[ -z ${TWO_HOSTS_INSIDE:-} ]]; then
   done
   reason=$(unshare -Urn true 2>&1) || skip "${reason:-unshare failed}"
   again=("$0" --local-size "$local_size")
-  if [[ -n $rate ]]; then again+=(--rate "$rate"); fi
+  if [[ -n $rate ]]; then again+=(--rate "$rate" --burst "$burst"); fi
   TWO_HOSTS_INSIDE=1 exec unshare -Urn "${again[@]}" "$@"
 fi
 
@@ -51,8 +53,8 @@ on_second ip address add $kAddress.2/24 dev veth1
 ip link set veth0 up
 on_second ip link set veth1 up
 if [[ -n $rate ]]; then
-  tc qdisc add dev veth0 root tbf rate "$rate" burst 32kb limit 4mb || skip "no tbf to limit the rate with"
-  on_second tc qdisc add dev veth1 root tbf rate "$rate" burst 32kb limit 4mb
+  tc qdisc add dev veth0 root tbf rate "$rate" burst "$burst" limit 4mb || skip "no tbf to limit the rate with"
+  on_second tc qdisc add dev veth1 root tbf rate "$rate" burst "$burst" limit 4mb
 fi
 
 export MASTER_ADDR=$kAddress.1 MASTER_PORT=29500 WORLD_SIZE=$((2 * local_size)) LOCAL_WORLD_SIZE=$local_size
