@@ -17,7 +17,7 @@ help:
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
 	@echo 'make test-sanitizers-short   kernels and communication under them, as CI does'
-	@echo 'make test-faults  signals at random times, ranks that hang, plugins that are wrong, bad inputs; FAULTS=500 INPUTS=100000 SEED=1'
+	@echo 'make test-faults  signals at random times, ranks that hang, plugins that are wrong, bad inputs; FAULTS=500 INPUTS=100000 KILLS=200 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
 	@echo 'make test-libtorch   everything with each LibTorch that ddprun knows; VERSIONS="2.11.0" tries one'
@@ -88,6 +88,7 @@ test-sanitizer-of: configure
 
 # Both go on to their end; a finding of either is a failure. A fault mostly waits, so three at a time leave deadlines alone.
 FAULTS ?= 500
+KILLS ?= 200
 INPUTS ?= 100000
 test-faults: configure
 	@scripts/build.sh $(PRESET) $(JOBS) program fuzz_inputs integration
@@ -95,6 +96,7 @@ test-faults: configure
 	DDPRUN_PROOF_SEED=$(or $(SEED),1) build/$(PRESET)/bin/integration --gtest_filter='Faults/PlantedFault*' --gtest_brief=1 || status=1; \
 	build/$(PRESET)/bin/fuzz_inputs $(INPUTS) --seed $(or $(SEED),1) --save build/$(PRESET)/fuzz_findings || status=1; \
 	python3 tests/faults/fault_driver.py --faults $(FAULTS) --seed $(or $(SEED),1) --jobs 3 --program build/$(PRESET)/bin/ddprun || status=1; \
+	python3 tests/faults/checkpoint_kills.py --kills $(KILLS) --seed $(or $(SEED),1) --jobs 3 --program build/$(PRESET)/bin/ddprun || status=1; \
 	exit $$status
 
 # Only what these tests need. A GPU is one rank's at a time. CTest does not show why a test was skipped.

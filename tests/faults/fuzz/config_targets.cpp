@@ -103,7 +103,7 @@ class Yaml final : public ConfigTarget {
  public:
   using ConfigTarget::ConfigTarget;
   std::string name() const override { return "yaml"; }
-  int share() const override { return 400; }
+  int share() const override { return 350; }
   std::string make(Dice& dice) const override {
     const std::string& good = dice.pick(experiments_);
     if (dice.one_in(500)) return good + large_piece(dice);
@@ -117,7 +117,7 @@ class Tree final : public ConfigTarget {
     for (const std::string& text : experiments_) trees_.push_back(parse_yaml(text, "fuzz.yaml"));
   }
   std::string name() const override { return "tree"; }
-  int share() const override { return 250; }
+  int share() const override { return 200; }
   std::string make(Dice& dice) const override {
     return to_yaml(mutate_tree(dice.pick(trees_), dice));
   }

@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<Target>> all_targets(const fs::path& source, const f
   targets.push_back(set_target(source));
   targets.push_back(data_target());
   targets.push_back(result_target());
+  targets.push_back(checkpoint_target(build));
   targets.push_back(plugin_target(build));
   return targets;
 }
