@@ -16,6 +16,7 @@
 #include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
+#include "runner/command/restarted_run.h"
 #include "runner/command/resumption.h"
 #include "runner/launch/execute.h"
 #include "runner/report/report_output.h"
@@ -250,7 +251,7 @@ class Batch {
     }
   }
 
-  Outcome execute(FileResult& file, const BatchRow& each) {
+  Outcome execute(FileResult& file, BatchRow& each) {
     fs::path folder;
     try {
       if (executor_.reports() && ranks_write(file.plan)) {
@@ -261,8 +262,12 @@ class Batch {
     }
     const std::int64_t launch_ns =
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
-    return executor_.run(*each.planned, fmt::format("{}/{}", file.plan.name, number_of(each) - 1),
-                         launch_ns, folder, &each == &rows_.back());
+    const auto start = [&](const PlannedRun& planned) {
+      return executor_.run(planned, fmt::format("{}/{}", file.plan.name, number_of(each) - 1),
+                           launch_ns, folder, &each == &rows_.back());
+    };
+    return run_with_restarts(executor_, display_, *each.planned, start, request_.max_restarts,
+                             each.row.restarts);
   }
 
   /// The disk may be full, or gone: that costs files, and neither the rows that follow nor the

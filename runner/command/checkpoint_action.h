@@ -6,7 +6,9 @@
 
 namespace ddprun {
 
-enum class CheckpointAction : std::uint8_t { inspect, verify, diff };
-constexpr auto choice_names(CheckpointAction) { return std::array{"inspect", "verify", "diff"}; }
+enum class CheckpointAction : std::uint8_t { inspect, verify, diff, export_hf };
+constexpr auto choice_names(CheckpointAction) {
+  return std::array{"inspect", "verify", "diff", "export"};
+}
 
 }  // namespace ddprun

@@ -1,4 +1,5 @@
-// ddprun checkpoint: what is in checkpoints, whether it is what was saved, and what differs.
+// ddprun checkpoint: what is in one, whether it is what was saved, what differs, and its weights
+// for others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +10,8 @@
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
 #include "ddprun/checkpoint/safetensors.h"
+#include "ddprun/config/options_io.h"
+#include "ddprun/model/llama_layout.h"
 #include "runner/command/commands.h"
 #include "runner/report/text_table.h"
 
@@ -90,21 +93,49 @@ int diff(const fs::path& first, const fs::path& second) {
   return found.empty() ? kExitDone : kExitFailed;
 }
 
+ModelConfig model_of(const CheckpointState& state, const fs::path& folder) {
+  const ConfigNode document = parse_yaml(state.config, (folder / kStateFile).string());
+  const ConfigNode* const model = document.find("model");
+  ModelConfig config;
+  read_options(model == nullptr ? ConfigNode() : *model, "model",
+               [&](Options& options) { declare_options(options, config); });
+  return config;
+}
+
+int export_hf(const fs::path& folder, const fs::path& target) {
+  const CheckpointState state = read_state(folder);
+  if (verify(folder) != kExitDone) return kExitFailed;
+  write_llama(SafetensorsFile(folder / kModelFile), model_of(state, folder),
+              fs::absolute(target).lexically_normal());
+  std::cout << printable_line(target.string()) << ": the weights in Llama's layout\n";
+  return kExitDone;
+}
+
 }  // namespace
 
 int checkpoint_command(const Request& request) {
-  const bool compares = request.checkpoint_action == CheckpointAction::diff;
-  if (request.paths.size() != (compares ? 2u : 1u)) {
+  const CheckpointAction action = request.checkpoint_action;
+  const bool two = action == CheckpointAction::diff || action == CheckpointAction::export_hf;
+  if (request.paths.size() != (two ? 2u : 1u)) {
     throw ConfigError({.what = "another number of checkpoints",
                        .where = "the command line",
                        .got = std::to_string(request.paths.size()),
-                       .expected = compares ? "two checkpoints" : "one checkpoint",
-                       .hint = "ddprun checkpoint inspect PATH, or diff PATH PATH"});
+                       .expected = two ? "two paths" : "one checkpoint",
+                       .hint = "ddprun checkpoint inspect PATH, or verify PATH, diff PATH PATH, "
+                               "export PATH NEW_FOLDER"});
   }
   const fs::path first = checkpoint_at(request.paths.front());
-  if (compares) return diff(first, checkpoint_at(request.paths.back()));
-  return request.checkpoint_action == CheckpointAction::verify ? verify(first)
-                                                               : inspect(first, request);
+  switch (action) {
+    case CheckpointAction::inspect:
+      return inspect(first, request);
+    case CheckpointAction::verify:
+      return verify(first);
+    case CheckpointAction::diff:
+      return diff(first, checkpoint_at(request.paths.back()));
+    case CheckpointAction::export_hf:
+      return export_hf(first, request.paths.back());
+  }
+  return kExitFailed;
 }
 
 }  // namespace ddprun

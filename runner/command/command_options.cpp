@@ -77,6 +77,11 @@ void add_format_options(CLI::App& command, Request& request) {
 void add_run_options(CLI::App& command, Request& request) {
   add_experiment_options(command, request);
   command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
+  command
+      .add_option("--max-restarts", request.max_restarts,
+                  "Start a row's ranks again so often if they fail, from its last checkpoint")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000).description(""));
   command.add_flag("--quiet", request.quiet, "Only the table, and errors");
   add_format_options(command, request);
 }
@@ -168,13 +173,15 @@ void declare_commands(CLI::App& app, Request& request) {
   verify->add_option("--parameter-bound", request.parameter_bound,
                      "Largest absolute difference of a parameter after a step of SGD");
 
-  CLI::App* checkpoint = app.add_subcommand(
-      "checkpoint", "Look at checkpoints: what is in one, whether it is whole, what two differ in");
+  CLI::App* checkpoint = app.add_subcommand("checkpoint",
+                                            "Look at checkpoints: what is in one, whether it is "
+                                            "whole, what two differ in; or export weights");
   add_choice(*checkpoint, "action", request.checkpoint_action, "What to do");
   checkpoint->get_option("action")->required();
   checkpoint
       ->add_option("paths", request.paths,
-                   "Checkpoints, or folders of them, of which the latest is taken")
+                   "Checkpoints, or folders of them, of which the latest is taken; for export a "
+                   "new folder too")
       ->type_name(kFolderValue)
       ->required();
   add_columns(*checkpoint, request);

@@ -27,6 +27,7 @@ struct Request {
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   AccountWords account;                       ///< of `account`
   CheckpointAction checkpoint_action = CheckpointAction::inspect;  ///< of `checkpoint`
+  std::int64_t max_restarts = 0;                                   ///< --max-restarts of `run`
   bool resume = false;
   bool quiet = false;
   bool json = false;                      ///< --json of `doctor`

@@ -85,6 +85,11 @@ Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
 std::function<void(const Progress&)> Executor::shown_progress() {
   return [this](const Progress& progress) {
     if (reports()) display_.update(progress);
+    seen_.last_ns = now_ns();
+    seen_.last_step = progress.step;
+    if (seen_.first_ns != 0) return;
+    seen_.first_ns = seen_.last_ns;
+    seen_.first_step = seen_.last_step;
   };
 }
 
@@ -133,6 +138,7 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
     limit_memory(world.memory_limit_gb);
     return body(info, on_progress);
   };
+  seen_ = {};
   Outcome outcome =
       joined_ ? run_in_place(limited, run_id, world, last) : run_forked(limited, world);
   if (outcome.status == Outcome::Status::out_of_memory) {

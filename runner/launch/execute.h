@@ -13,6 +13,12 @@
 
 namespace ddprun {
 
+/// What the last run's ranks said of their progress, a few times a second.
+struct SeenProgress {
+  std::int64_t first_ns = 0, last_ns = 0;      ///< by now_ns(); 0: nothing was said
+  std::int64_t first_step = 0, last_step = 0;  ///< steps that were done then
+};
+
 class Executor {
  public:
   /// `joined`: this process's place in an existing launch (rank_info_from_environment() tells), or
@@ -33,6 +39,7 @@ class Executor {
   /// `text`. `topic` is used once. Throws CommError if a rank does not come.
   std::string of_rank_0(const std::string& topic, const std::string& text) const;
 
+  const SeenProgress& seen() const { return seen_; }
   bool joined() const { return joined_.has_value(); }
   /// Whether this process prints and writes the report.
   bool reports() const { return !joined_ || joined_->rank == 0; }
@@ -52,6 +59,7 @@ class Executor {
 
   std::optional<RankInfo> joined_;
   ProgressDisplay& display_;
+  SeenProgress seen_;
   std::unique_ptr<SignalWatch> signals_;  ///< only where this process supervises
   /// Of a rank that joined a launch. Backends' threads write there as long as the process lives.
   LaunchBoard* board_ = nullptr;

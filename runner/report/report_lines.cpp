@@ -234,6 +234,20 @@ void add_repeats(const TableLines& table, const std::vector<std::string>& names,
       most, took_turns(rows) ? ", which took turns" : "")});
 }
 
+/// Rows whose ranks were started again.
+void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& lines) {
+  for (const NamedRow& each : rows) {
+    const Restarts& restarts = each.row.restarts;
+    if (restarts.reasons.empty()) continue;
+    lines.push_back(
+        {fmt::format("{} was started again {} time{} (the last one: {}); {} steps or more were "
+                     "done twice, and {:.1f} of {:.1f} s were useful: ETTR {:.3f}",
+                     each.name, restarts.reasons.size(), restarts.reasons.size() == 1 ? "" : "s",
+                     restarts.reasons.back(), restarts.steps_again, restarts.useful_s,
+                     restarts.all_s, restarts.ettr())});
+  }
+}
+
 /// What rows of a kind say together.
 void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
   for (const Finding& finding : findings_of(table)) {
@@ -262,6 +276,7 @@ std::vector<ReportLine> report_lines(const TableLines& table) {
   for (const NamedRow& row : measured) add_steps(row, lines);
   add_baselines(measured, lines);
   add_emulated(measured, lines);
+  add_restarts(measured, lines);
   add_missing(measured, lines);
   add_findings(table, lines);
   for (const std::string& text : memory_advice(table)) lines.push_back({text});

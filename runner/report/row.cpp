@@ -13,6 +13,8 @@ namespace ddprun {
 
 using nlohmann::json;
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Restarts, reasons, steps_again, useful_s, all_s)
+
 bool met_memory_limit(const Row& row) {
   return row.status == RowStatus::out_of_memory &&
          row.config.at("world").at("memory_limit_gb").get<double>() > 0;
@@ -68,6 +70,10 @@ void write_row_json(const Row& row, const TextSink& sink) {
   json out = {{"kind", row.kind == nullptr ? json(nullptr) : json(row.kind->name())}};
   for_plain_fields(row, [&out](const char* key, const auto& field) { out[key] = field; });
   if (row.predicted) out["predicted"] = to_json(*row.predicted);
+  if (!row.restarts.reasons.empty()) {
+    out["restarts"] = row.restarts;
+    out["restarts"]["ettr"] = row.restarts.ettr();
+  }
   if (row.measured()) {
     out["statistics"] = to_json(RunStatistics(row));
     out["proof"] = summarize_proof(row);
@@ -88,6 +94,7 @@ Row row_from_json(const json& in) {
   Row row;
   row.kind = &kind_named(in.at("kind"));
   for_plain_fields(row, [&in](const char* key, auto& field) { in.at(key).get_to(field); });
+  if (in.contains("restarts")) in.at("restarts").get_to(row.restarts);
   if (in.contains("predicted")) row.predicted = account_from_json(in.at("predicted"));
   for (const json& rank : in.at("ranks")) {
     row.ranks.push_back(rank_result_from_json(rank, *row.kind));

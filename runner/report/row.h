@@ -27,6 +27,19 @@ constexpr auto choice_names(RowStatus) {
                     "out of memory", "proof failed", "diverged"};
 }
 
+/// How often ddprun started the ranks of a row again, and what that cost.
+struct Restarts {
+  std::vector<std::string> reasons = {};  ///< what ended the ranks each time
+  std::int64_t steps_again = 0;           ///< that were done and not saved, so done again
+  /// From the first step of each start to its last, without steps that were done again; and from
+  /// the first start to the end.
+  double useful_s = 0, all_s = 0;
+
+  /// Effective training time ratio (Kokolis et al. 2024, "Revisiting reliability in large-scale
+  /// machine learning research clusters").
+  double ettr() const { return useful_s / all_s; }
+};
+
 struct Row : Run {
   /// The experiment file as the user named it, or as it was found; not written.
   std::string file = {};
@@ -42,6 +55,7 @@ struct Row : Run {
   std::int64_t world_size = 0;
   /// With --resume, the result folder that this row was measured for; else empty.
   std::string taken_from = {};
+  Restarts restarts = {};
 
   bool ok() const { return status == RowStatus::ok; }
 };

@@ -171,6 +171,47 @@ TEST_F(Checkpoint, ARunThatIsKilledGoesOnFromTheLatest) {
   EXPECT_EQ(left, (std::set<std::string>{".lock", "latest", "step-00000060", "step-00000061"}));
 }
 
+TEST_F(Checkpoint, ARankThatIsKilledIsStartedAgain) {
+  const std::string save = "train.checkpoint={every: 2, path: saved}";
+  ASSERT_EQ(run({"train.steps=400"}).status, 0);
+  const std::set<std::string> expected = hashes_of(last_row(folder_));
+  DdprunProcess process(folder_, words_of({save, "train.steps=400", "--max-restarts=2"}));
+  for (const int step : {10, 20}) {
+    ASSERT_TRUE(eventually(30, [&] {
+      const std::string latest = read_file(folder_.path() / "saved/latest");
+      return latest.size() > 5 && std::stoi(latest.substr(5)) >= step &&
+             process.ranks().size() == 2;
+    }));
+    kill(process.ranks().back(), SIGKILL);
+    ASSERT_TRUE(eventually(30, [&] {
+      return process.err().find(step == 10 ? "start 2 of 3, from the last checkpoint"
+                                           : "start 3 of 3, from") != std::string::npos;
+    }));
+  }
+  ASSERT_EQ(process.wait(), 0) << process.err();
+  const json row = last_row(folder_);
+  EXPECT_EQ(hashes_of(row), expected);
+  EXPECT_THAT(process.out(), HasSubstr("e was started again 2 times (the last one: rank "));
+  EXPECT_EQ(row["restarts"]["reasons"].size(), 2u);
+  EXPECT_THAT(row["restarts"]["reasons"][0], HasSubstr("signal 9"));
+  EXPECT_GT(row["restarts"]["ettr"], 0.0);
+  EXPECT_LT(row["restarts"]["ettr"], 1.0);
+}
+
+TEST_F(Checkpoint, ARunWithoutCheckpointsIsStartedAgainFromTheBeginning) {
+  const std::vector<std::string> words =
+      words_of({"train.steps=1000000", "--max-restarts=1", "-v"});
+  DdprunProcess process(folder_, words);
+  for (const char* start : {"starting 2 ranks", "start 2 of 2, from the beginning"}) {
+    ASSERT_TRUE(eventually(30, [&] {
+      return process.err().find(start) != std::string::npos && process.ranks().size() == 2;
+    }));
+    kill(process.ranks().front(), SIGKILL);
+  }
+  EXPECT_EQ(process.wait(), 1);
+  EXPECT_THAT(process.err(), HasSubstr("killed by signal 9"));
+}
+
 TEST_F(Checkpoint, LatestBeginsWhereThereIsNoneYet) {
   const CommandResult first = run({save_, "train.resume_from=latest"});
   EXPECT_EQ(first.status, 0) << first.err;
@@ -290,6 +331,27 @@ TEST_F(Checkpoint, IsInspectedVerifiedAndCompared) {
   EXPECT_THAT(damaged.err, HasSubstr("is damaged: rank-00001.safetensors: "));
   EXPECT_EQ(checkpoint({"verify", "text.txt"}).status, 2);
   EXPECT_EQ(checkpoint({"diff", saved(2)}).status, 2);
+}
+
+TEST_F(Checkpoint, WeightsBeginAnotherRunInEitherLayout) {
+  ASSERT_EQ(run({save_}).status, 0);
+  const double last = losses_of(last_row(folder_)).at(7);
+  const CommandResult exported = checkpoint({"export", "saved", "llama"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(folder_.read("llama/config.json"), HasSubstr("LlamaForCausalLM"));
+  std::set<double> first;
+  for (const char* from : {"model.init_from=saved/step-00000008", "model.init_from=llama",
+                           "model.init_from=llama/model.safetensors"}) {
+    ASSERT_EQ(run({from}).status, 0) << from;
+    first.insert(losses_of(last_row(folder_)).at(0));
+  }
+  EXPECT_EQ(first.size(), 1u) << "the same weights";
+  EXPECT_NEAR(*first.begin(), last, 0.5) << "trained ones, and another batch";
+  const CommandResult other = run({"model.init_from=llama", "model.heads=4"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("num_attention_heads 2, and the model: section means 4"));
+  EXPECT_EQ(run_ddprun(folder_, {"verify", "e.yaml", "--set", "model.init_from=llama"}).status, 0);
+  EXPECT_EQ(checkpoint({"export", "saved", "llama"}).status, 2) << "it is there already";
 }
 
 }  // namespace

@@ -120,6 +120,8 @@ std::string to_json_text(const CheckpointState& state) {
   return json_text(out) + "\n";
 }
 
+std::uint64_t hash_of(const CheckpointState& state) { return hash64(to_json_text(state)); }
+
 CheckpointState state_from_text(const std::string& text) { return from_json(json::parse(text)); }
 
 CheckpointState read_state(const fs::path& folder) {

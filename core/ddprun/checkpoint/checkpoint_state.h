@@ -28,6 +28,8 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 std::string rank_file(std::int64_t rank);
 
 std::string to_json_text(const CheckpointState& state);
+/// Tells checkpoints apart.
+std::uint64_t hash_of(const CheckpointState& state);
 /// Throws std::runtime_error, or what nlohmann::json throws, if it is not such a text.
 CheckpointState state_from_text(const std::string& text);
 /// Reads DIR/state.json. Throws ConfigError if it cannot be read, or is not what this version

@@ -89,6 +89,12 @@ class RunnableKind : public ExperimentKind {
                                             const PluginRegistry& registry,
                                             const RunContext& context) const = 0;
 
+  /// Tells apart what runs of the experiment save last, which another run can go on from; 0:
+  /// nothing is there. Throws ConfigError if it cannot be read.
+  virtual std::uint64_t saved(const Experiment& /*experiment*/) const { return 0; }
+  /// Lets the experiment go on from what is there: saved() is not 0.
+  virtual void go_on(Experiment& /*experiment*/) const {}
+
   /// Throws ConfigError if `ddprun verify` has nothing to compare, or, with `parameter_bound`, if
   /// parameters cannot be compared.
   virtual void check_verify(const Experiment& experiment, bool parameter_bound) const;

@@ -48,6 +48,8 @@ struct ModelConfig {
   bool tie_embeddings = false;
   /// Patterns of the names of parameters that are not trained.
   std::vector<std::string> frozen = {};
+  /// Weights to begin with (pretrained_weights.h); empty: they are drawn.
+  std::string init_from = {};
   // What differs from the course's block; with one of them `kernels` is reference.
   Norm norm = Norm::rmsnorm;
   Positions positions = Positions::rope;

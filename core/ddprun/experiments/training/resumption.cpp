@@ -20,6 +20,7 @@
 #include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/model/model_parameters.h"
+#include "ddprun/model/pretrained_weights.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
 
@@ -49,10 +50,6 @@ fs::path asked_for(const Experiment& experiment) {
                     fs::exists(from) ? "a folder without one" : "nothing of that name",
                     "a checkpoint, or a folder of them",
                     "train.resume_from: latest begins at step 0 where there is none yet");
-}
-
-std::string shape_words(const std::vector<std::int64_t>& sizes) {
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 /// Sections and keys that do not change what is trained, or of which a checkpoint says more.
@@ -115,25 +112,16 @@ void Resumption::check_fits(const Experiment& experiment) const {
                       "set optimizer.name as it was");
   }
   const SafetensorsFile file(folder_ / kModelFile);
-  std::size_t count = 0;
-  for (const ModelParameter& parameter : model_parameters(config.model)) {
-    const TensorSpec* const saved = file.find(parameter.name);
-    ++count;
-    if (saved != nullptr && saved->sizes == parameter.sizes) continue;
-    refuse_checkpoint(folder_, "the checkpoint is of another model",
-                      parameter.name + (saved == nullptr ? ", which it does not have"
-                                                         : " " + shape_words(saved->sizes)),
-                      parameter.name + " " + shape_words(parameter.sizes),
-                      "the `model:` section must be that of the run that wrote it");
-  }
-  if (count == file.tensors().size()) return;
-  refuse_checkpoint(folder_, "the checkpoint is of another model",
-                    fmt::format("{} parameters", file.tensors().size()),
-                    fmt::format("{} parameters", count),
-                    "the `model:` section must be that of the run that wrote it");
+  const std::string other =
+      misfit(config.model, [&](const std::string& name) { return file.find(name); });
+  const std::size_t count = model_parameters(config.model).size();
+  if (other.empty() && count == file.tensors().size()) return;
+  refuse_checkpoint(
+      folder_, "the checkpoint is of another model",
+      other.empty() ? fmt::format("{} parameters, and {} are needed", file.tensors().size(), count)
+                    : other,
+      "the parameters of `model:`", "the `model:` section must be that of the run that wrote it");
 }
-
-std::uint64_t Resumption::hash() const { return hash64(to_json_text(state_)); }
 
 Beginning Resumption::beginning() const {
   return {.step = state_.step, .load = [this](const std::vector<NamedTensor>& parameters) {
@@ -221,7 +209,7 @@ std::int64_t Resumption::differing_parameters(DataParallel& data_parallel) const
 
 void check_planned(const std::optional<Resumption>& resumed, const Experiment& experiment) {
   const std::uint64_t planned = planned_hash(experiment, kResumeFrom);
-  if ((resumed ? resumed->hash() : 0) == planned) return;
+  if ((resumed ? hash_of(resumed->state()) : 0) == planned) return;
   throw Error({.what = "the checkpoint to go on from is not what it was when the run was planned",
                .where = "train.resume_from",
                .got = resumed ? resumed->folder().string() : "none",

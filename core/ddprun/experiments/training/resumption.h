@@ -26,8 +26,6 @@ class Resumption {
 
   const std::filesystem::path& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }
-  /// Tells checkpoints apart.
-  std::uint64_t hash() const;
 
   /// For Trainer: the step, and what writes the model's parameters. Outlived by this object.
   Beginning beginning() const;

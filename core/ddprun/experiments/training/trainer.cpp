@@ -21,6 +21,7 @@
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/memory/memory_category.h"
+#include "ddprun/model/pretrained_weights.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/plugin/called.h"
 
@@ -75,7 +76,7 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       micro_batches_(global_batch(experiment) / (group.size() * micro_batch(experiment))),
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
-  if (beginning.load && group.rank() == 0) beginning.load(model_.parameters());
+  if (group.rank() == 0) write_weights(beginning);
   // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
   if (group.rank() != 0) {
     for (const NamedTensor& parameter : model_.parameters()) {
@@ -161,6 +162,22 @@ void Trainer::run_step(const std::function<void()>& on_synchronized) {
     data_parallel_->drop_gradients();
   }
   state_.end = device_.mark();
+}
+
+void Trainer::write_weights(const Beginning& beginning) {
+  const std::string& path = config_.model.init_from;
+  if (beginning.load) {
+    beginning.load(model_.parameters());
+  } else if (!path.empty() && data_) {
+    const std::uint64_t hash = PretrainedWeights(path, config_.model).load(model_.parameters());
+    if (hash == planned_hash(experiment_, kInitFrom)) return;
+    throw Error(
+        {.what = "the weights to begin with are not what they were when the run was planned",
+         .where = path,
+         .got = "other contents",
+         .expected = "the same ones until the run has read them",
+         .hint = "run again when nothing writes to it any more"});
+  }
 }
 
 void Trainer::replay_step() {

@@ -72,6 +72,8 @@ class Trainer {
   const StepSpan& steps() const { return steps_; }
 
  private:
+  /// On rank 0, where they are not drawn.
+  void write_weights(const Beginning& beginning);
   /// Marks of one micro-batch: its forward begins where the one before ends.
   struct MicroBatchMarks {
     Mark forward_end = 0;

@@ -101,6 +101,7 @@ std::int64_t global_batch(const Experiment& experiment);
 /// The keys of Experiment::contents.
 inline constexpr const char* kDataPath = "data.path";
 inline constexpr const char* kEvalPath = "train.eval.path";
+inline constexpr const char* kInitFrom = "model.init_from";
 inline constexpr const char* kResumeFrom = "train.resume_from";
 /// As train.resume_from: the latest of train.checkpoint.path.
 inline constexpr const char* kLatest = "latest";

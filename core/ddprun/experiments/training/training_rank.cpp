@@ -13,6 +13,7 @@
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/verify_rank.h"
 #include "ddprun/model/model_parameters.h"
+#include "ddprun/model/pretrained_weights.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/named_tensor.h"
 #include "ddprun/parallel/data_parallel.h"
@@ -82,6 +83,7 @@ class TrainingKind final : public Training {
     for (auto* paths : {&config.data.path, &config.train.eval.path}) {
       for (std::string& path : *paths) out.push_back(&path);
     }
+    if (!config.model.init_from.empty()) out.push_back(&config.model.init_from);
     return out;
   }
 
@@ -118,9 +120,15 @@ class TrainingKind final : public Training {
     if (config.train.eval.every > 0) {
       out.push_back(content(kEvalPath, config.eval_data(), config.model));
     }
+    if (!config.model.init_from.empty()) {
+      out.push_back({kInitFrom, {config.model.init_from}, [model = config.model] {
+                       return PretrainedWeights(model.init_from, model).hash();
+                     }});
+    }
     if (const auto resumed = Resumption::find(experiment)) {
-      out.push_back(
-          {kResumeFrom, {resumed->folder().string()}, [hash = resumed->hash()] { return hash; }});
+      out.push_back({kResumeFrom, {resumed->folder().string()}, [hash = hash_of(resumed->state())] {
+                       return hash;
+                     }});
     }
     return out;
   }
@@ -140,6 +148,17 @@ class TrainingKind final : public Training {
   bool ranks_write(const Experiment& experiment) const override {
     const ProfileConfig& profile = training(experiment).profile;
     return profile.memory || profile.operators || profile.memory_snapshot;
+  }
+
+  std::uint64_t saved(const Experiment& experiment) const override {
+    if (training(experiment).train.checkpoint.every == 0) return 0;
+    const auto latest = find_checkpoint(checkpoint_folder(experiment));
+    return latest.empty() ? 0 : hash_of(read_state(latest));
+  }
+
+  void go_on(Experiment& experiment) const override {
+    training(experiment).train.resume_from = kLatest;
+    experiment.contents[kResumeFrom] = saved(experiment);
   }
 
   void check_verify(const Experiment& experiment, bool parameter_bound) const override {
