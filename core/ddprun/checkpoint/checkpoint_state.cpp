@@ -146,11 +146,24 @@ std::int64_t checkpoint_step(const std::string& name) {
   return error == std::errc() && end == name.data() + name.size() ? step : -1;
 }
 
+std::map<std::int64_t, fs::path> checkpoints_in(const fs::path& folder) {
+  std::map<std::int64_t, fs::path> out;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::int64_t step = checkpoint_step(entry.path().filename());
+    if (step >= 0 && fs::exists(entry.path() / kStateFile)) out[step] = entry.path();
+  }
+  return out;
+}
+
 fs::path find_checkpoint(const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path / kStateFile, ignored)) return path;
   const fs::path latest = path / kLatestFile;
-  if (!fs::exists(latest, ignored)) return {};
+  if (!fs::exists(latest, ignored)) {  // whoever saved the first one died before it wrote that
+    if (!fs::is_directory(path, ignored)) return {};
+    const auto there = checkpoints_in(path);
+    return there.empty() ? fs::path() : there.rbegin()->second;
+  }
   const std::string name = read_line(latest);
   if (checkpoint_step(name) < 0 || !fs::exists(path / name / kStateFile, ignored)) {
     throw_unreadable(latest, name + ", which is not there");

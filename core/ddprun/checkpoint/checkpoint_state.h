@@ -41,8 +41,11 @@ std::string checkpoint_name(std::int64_t step);
 std::int64_t checkpoint_step(const std::string& name);
 /// The file beside checkpoints that names the latest.
 inline constexpr const char* kLatestFile = "latest";
-/// The checkpoint at `path`: that folder itself, or the latest of those in it. Empty: there is
-/// none. Throws ConfigError if `latest` names what is not there.
+/// The checkpoints in a folder that is there, by step.
+std::map<std::int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
+/// The checkpoint at `path`: that folder itself, or of those in it the one that `latest` names;
+/// where there is no such file yet, the one of the highest step. Empty: there is none. Throws
+/// ConfigError if `latest` names what is not there.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 }  // namespace ddprun

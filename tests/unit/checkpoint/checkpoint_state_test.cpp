@@ -72,12 +72,14 @@ TEST(CheckpointState, TheLatestIsWhatTheFileNames) {
   EXPECT_EQ(find_checkpoint(folder.path()), "");
   EXPECT_EQ(find_checkpoint(folder.path() / "absent"), "");
   folder.write("step-00000002/state.json", to_json_text(some_state()));
-  EXPECT_EQ(find_checkpoint(folder.path()), "") << "nobody said that it is whole";
+  EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000002") << "the first one";
+  folder.write("step-00000004/state.json", to_json_text(some_state()));
+  EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000004");
   folder.write("latest", "step-00000002\n");
   EXPECT_EQ(find_checkpoint(folder.path()), folder.path() / "step-00000002");
   EXPECT_EQ(find_checkpoint(folder.path() / "step-00000002"), folder.path() / "step-00000002");
   EXPECT_EQ(read_state(folder.path() / "step-00000002").step, 200);
-  for (const char* name : {"step-00000004", "../step-00000002", ""}) {
+  for (const char* name : {"step-00000006", "../step-00000002", ""}) {
     folder.write("latest", name);
     EXPECT_THAT(test::error_of<ConfigError>([&] { find_checkpoint(folder.path()); }),
                 HasSubstr("which is not there"));

@@ -63,16 +63,6 @@ SharedTensors as_file(const std::vector<NamedTensor>& tensors) {
   return out;
 }
 
-/// The checkpoints in a folder, by step.
-std::map<std::int64_t, fs::path> checkpoints_in(const fs::path& folder) {
-  std::map<std::int64_t, fs::path> out;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::int64_t step = checkpoint_step(entry.path().filename());
-    if (step >= 0 && fs::exists(entry.path() / kStateFile)) out[step] = entry.path();
-  }
-  return out;
-}
-
 fs::path hidden_path(const fs::path& folder, std::int64_t step) {
   return folder / ("." + checkpoint_name(step) + kUnfinished);
 }
@@ -83,6 +73,24 @@ void remove_unfinished(const fs::path& folder) {
     if (entry.path().filename().string().ends_with(kUnfinished)) unfinished.push_back(entry.path());
   }
   for (const fs::path& path : unfinished) fs::remove_all(path);
+}
+
+/// Takes away what stands at the place of a checkpoint: of a run that was gone on from before it,
+/// it gets another name. One that `latest` has never named is the same, of a save that was cut
+/// short.
+void make_room(const fs::path& folder, std::int64_t step) {
+  const fs::path named = folder / checkpoint_name(step);
+  const fs::path latest = find_checkpoint(folder);
+  if (latest != named && checkpoint_step(latest.filename()) < step) {
+    fs::rename(named, hidden_path(folder, step + 1));
+    fs::remove_all(hidden_path(folder, step + 1));
+    return;
+  }
+  fs::path aside;
+  for (int number = 1; aside.empty() || fs::exists(aside); ++number) {
+    aside = fmt::format("{}.replaced-{}", named.string(), number);
+  }
+  fs::rename(named, aside);
 }
 
 std::int64_t bytes_of_files(const fs::path& folder) {
@@ -239,13 +247,7 @@ void RunSaver::complete(const fs::path& hidden, std::int64_t step,
   };
   check(write_durably(hidden / kStateFile, to_json_text(state)), hidden);
   const fs::path named = folder_ / checkpoint_name(step);
-  if (fs::exists(named)) {  // of a run that was gone on from before it
-    fs::path aside;
-    for (int number = 1; aside.empty() || fs::exists(aside); ++number) {
-      aside = fmt::format("{}.replaced-{}", named.string(), number);
-    }
-    fs::rename(named, aside);
-  }
+  if (fs::exists(named)) make_room(folder_, step);
   fs::rename(hidden, named);
   check(sync_to_disk(folder_), folder_);
   check(write_durably(folder_ / kLatestFile, checkpoint_name(step) + "\n"), folder_);
