@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""What a checkpoint costs, beside the disk and beside PyTorch's distributed checkpoint (DCP), and what reading it costs.
+
+    tests/benchmarks/checkpoint_speed.py --program build/release/bin/ddprun [--runs 5] [--folder DIR] [--python PYTHON]
+
+Rounds in which the sides take turns: dd writes as many bytes and syncs them (conv=fsync), ddprun saves the state of laptop-70m (parameters
+and AdamW's moments, 2 ranks, --strategy), and, where --python has torch, DCP saves tensors of the same sizes on 2 gloo ranks. Then each reads:
+`dd` to nothing, `ddprun checkpoint verify`, DCP's load; from the page cache, as the machine has it. Medians, and ratios of medians.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+FILE = """
+model: {{preset: laptop-70m, context_length: 64}}
+data: {{source: random}}
+world: {{size: 2, memory_check: false}}
+strategy: {strategy}
+precision: fp32
+attention: flash
+optimizer: {{name: adamw, lr: 1e-4}}
+train: {{batch_per_rank: 1, warmup_steps: 0, steps: 2, checkpoint: {{every: 2, path: {path}}}}}
+"""
+
+
+def timed(command):
+    begin = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.monotonic() - begin
+
+
+def save(program, folder, strategy):
+    """Seconds of the slowest rank, and bytes."""
+    file = folder / "speed.yaml"
+    file.write_text(FILE.format(strategy=strategy, path=folder / "saved"))
+    subprocess.run([program, file, "--quiet", "--output", folder], check=True, stdout=subprocess.DEVNULL)
+    row = json.loads((folder / "speed/latest/result.json").read_text())["rows"][0]
+    saved = [rank["checkpoints"][0] for rank in row["ranks"]]
+    if any(each["failure"] for each in saved):
+        sys.exit(f"checkpoint_speed: not saved: {saved[0]['failure']}")
+    return max(each["seconds"] for each in saved), saved[0]["bytes"]
+
+
+def dcp(python, folder, bytes_of_all):
+    """Seconds of a save and of a load by the peer, of the slower rank."""
+    script = REPO / "tests/benchmarks/peer/pytorch_checkpoint.py"
+    out = subprocess.run([python, script, "--folder", folder / "dcp", "--bytes", str(bytes_of_all)], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout.splitlines()[-1])
+
+
+def one_round(args, folder, sides, size):
+    written = folder / "dd"
+    seconds, size = save(args.program, folder, args.strategy)
+    sides.setdefault("ddprun save", []).append(seconds)
+    sides.setdefault("dd write", []).append(timed(["dd", "if=/dev/zero", f"of={written}", "bs=4M", f"count={size // (4 << 20) + 1}", "conv=fsync"]))
+    sides.setdefault("ddprun verify", []).append(timed([args.program, "checkpoint", "verify", folder / "saved"]))
+    sides.setdefault("dd read", []).append(timed(["dd", f"if={written}", "of=/dev/null", "bs=4M"]))
+    if args.python:
+        peer = dcp(args.python, folder, size)
+        sides.setdefault("DCP save", []).append(peer["save_s"])
+        sides.setdefault("DCP load", []).append(peer["load_s"])
+    for name in ("saved", "dcp", "speed"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    written.unlink()
+    return size
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(REPO / "build/release/bin/ddprun"))
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--folder", help="on the disk that is measured (default: the system's temporary folder)")
+    parser.add_argument("--strategy", default="flat")
+    parser.add_argument("--python", help="one that has torch: DCP saves too")
+    args = parser.parse_args()
+    sides, size = {}, 0
+    with tempfile.TemporaryDirectory(prefix="ddprun-speed-", dir=args.folder) as folder:
+        for _ in range(args.runs):
+            size = one_round(args, pathlib.Path(folder), sides, size)
+    print(f"{size / 1e6:.0f} MB, {args.strategy}, medians of {args.runs}")
+    print("| side | s | MB/s | all |\n|---|---|---|---|")
+    for name, seconds in sides.items():
+        median = statistics.median(seconds)
+        print(f"| {name} | {median:.2f} | {size / 1e6 / median:.0f} | {', '.join(f'{each:.2f}' for each in seconds)} |")
+    median = {name: statistics.median(seconds) for name, seconds in sides.items()}
+    print(f"save: {median['dd write'] / median['ddprun save']:.2f} of the rate of dd")
+    if args.python:
+        print(f"save: {median['ddprun save'] / median['DCP save']:.2f} of DCP's time")
+
+
+if __name__ == "__main__":
+    main()
