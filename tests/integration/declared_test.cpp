@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numbers>
+
 #include "support/ddprun_command.h"
 
 namespace ddprun::test {
@@ -63,6 +65,33 @@ TEST(Declared, RanksThatNeverAverageAreAControl) {
   const json& proof = result["rows"][0]["proof"];
   EXPECT_EQ(proof["status"], "control");
   EXPECT_EQ(status_of(proof, "parameters_equal"), "control");
+}
+
+TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
+  TemporaryFolder folder;
+  folder.write("text.txt", std::string(4000, 'a'));
+  folder.write("held_out.txt", std::string(400, 'a'));
+  folder.write("e.yaml", tiny_experiment("sweep: {strategy: [flat, fsdp]}\n", 20));
+  const CommandResult run = run_ddprun(
+      folder, {"e.yaml", "--set", "data={source: text, path: text.txt}", "--set",
+               "optimizer.lr=0.03", "--set", "train.sample={every: 7, tokens: 40, temperature: 0}",
+               "--set", "train.eval={every: 7, path: held_out.txt}"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("wrote after 21 steps, at "));
+  EXPECT_THAT(run.out, HasSubstr("\"The " + std::string(40, 'a') + "\"")) << "what it was taught";
+  for (const json& row : result_of(folder, "e")["rows"]) {
+    for (const json& rank : row["ranks"]) {
+      ASSERT_EQ(rank["texts"].size(), 3u);
+      EXPECT_EQ(rank["texts"][2]["step"], 21);
+      EXPECT_EQ(rank["texts"], row["ranks"][0]["texts"]);
+      const json& samples = rank["samples"];
+      EXPECT_NEAR(samples["bits_per_byte"][20],
+                  samples["validation_loss"][20].get<double>() / std::numbers::ln2, 1e-9);
+    }
+  }
+  const CommandResult random = run_ddprun(folder, {"e.yaml", "--set", "train.sample.every=7"});
+  EXPECT_EQ(random.status, 2);
+  EXPECT_THAT(random.err, HasSubstr("train.sample writes bytes, behind a prompt"));
 }
 
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {

@@ -230,21 +230,20 @@ at::Tensor Transformer::logits_of(const at::Tensor& x) const {
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  at::Tensor x = embed(ids);
-  const Layers layers = reference_layers();
-  for (const Block& block : blocks_) {
-    x = layers.feed_forward(layers.attention(x, block), block);
-  }
-  return logits_of(x);
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers());
+  return run_unit_(unit_of(config_.layers), [&] { return logits_of(x); });
+}
+
+at::Tensor Transformer::embedded(const at::Tensor& ids) const {
+  return run_unit_(0, [&] {
+    const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
+    return embed(ids);
+  });
 }
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
   if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
-  const at::Tensor embedded = run_unit_(0, [&] {
-    const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
-    return embed(ids);
-  });
-  const at::Tensor x = through_blocks(embedded, reference_layers());
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers());
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");
     return at::cross_entropy_loss(logits_of(x).to(at::kFloat).flatten(0, 1), targets.flatten());

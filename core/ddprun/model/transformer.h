@@ -89,6 +89,8 @@ class Transformer {
   Block make_block(const std::string& name);
 
   at::Tensor embed(const at::Tensor& ids) const;
+  /// As a unit.
+  at::Tensor embedded(const at::Tensor& ids) const;
   at::Tensor norm(const at::Tensor& x, const ParameterSlot& weight, const at::Tensor& bias) const;
   at::Tensor project(const at::Tensor& x, const ParameterSlot& weight,
                      const at::Tensor& bias) const;

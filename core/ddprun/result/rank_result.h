@@ -52,6 +52,12 @@ struct SavedCheckpoint {
   std::string failure = {};  ///< why
 };
 
+/// What the model wrote.
+struct WrittenText {
+  std::int64_t step = 0;  ///< steps that were done
+  std::string text = {};  ///< with its prompt, as a terminal can take it
+};
+
 struct RankResult {
   int rank = 0;
   /// The samples of all steps, warm-up included.
@@ -102,6 +108,7 @@ struct RankResult {
   PeakMemory memory_peak = {};
   /// In order.
   std::vector<SavedCheckpoint> checkpoints = {};
+  std::vector<WrittenText> texts = {};
   /// Of profile.operators; not recorded on other ranks than 0.
   OperatorTable operators = {};
   /// The memory snapshot's file in the result folder; empty if none was asked for.

@@ -102,10 +102,11 @@ TEST(ModelOptions, NothingGivenMeansTiny) {
   Input input;
   declare_options(input, config);
   EXPECT_EQ(sizes(config), sizes(model_preset("tiny")));
-  EXPECT_THAT(input.order, ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff",
-                                       "layers", "heads", "rope_theta", "norm_eps", "kernels",
-                                       "norm", "positions", "activation", "bias", "joint_qkv",
-                                       "tie_embeddings", "frozen", "recompute", "unit"));
+  EXPECT_THAT(
+      input.order,
+      ElementsAre("preset", "vocab_size", "context_length", "d_model", "d_ff", "layers", "heads",
+                  "rope_theta", "norm_eps", "kernels", "norm", "positions", "activation", "bias",
+                  "joint_qkv", "tie_embeddings", "frozen", "init_from", "recompute", "unit"));
   EXPECT_EQ(input.declared.at("preset").limits.one_of.size(), model_presets().size());
   EXPECT_EQ(input.declared.at("layers").limits.min, 1.0);
 }

@@ -1,6 +1,12 @@
 // When held-out data is evaluated, and on which samples.
 #include "ddprun/experiments/training/evaluation.h"
 
+#include <utility>
+#include <vector>
+
+#include "ddprun/experiments/training/training_config.h"
+#include "ddprun/model/generate.h"
+
 namespace ddprun {
 
 namespace {
@@ -19,14 +25,13 @@ Evaluation::Evaluation(const Experiment& experiment, Trainer& trainer, const Pro
   check_planned(*data_, config.eval_data(), planned_hash(experiment, kEvalPath));
 }
 
-bool Evaluation::follows(std::int64_t index) const {
-  const TrainConfig& train = training(experiment_).train;
+bool Evaluation::follows(std::int64_t index, std::int64_t every) const {
   const std::int64_t done = index + 1;
-  return data_ && (done % train.eval.every == 0 || done == train.all_steps());
+  return every > 0 && (done % every == 0 || done == trainer_.steps().end);
 }
 
 std::optional<double> Evaluation::after_step(std::int64_t index) {
-  if (!follows(index)) return std::nullopt;
+  if (!follows(index, training(experiment_).train.eval.every)) return std::nullopt;
   const std::int64_t own = global_batch(experiment_) / group_.size();
   const std::int64_t at_a_time = micro_batch(experiment_);
   double sum = 0;
@@ -37,6 +42,22 @@ std::optional<double> Evaluation::after_step(std::int64_t index) {
     }
   }
   return sum / static_cast<double>(count);
+}
+
+std::optional<std::string> Evaluation::text_after_step(std::int64_t index) {
+  const TrainingConfig& config = training(experiment_);
+  const SampleConfig& sample = config.train.sample;
+  if (!follows(index, sample.every)) return std::nullopt;
+  std::vector<std::int64_t> prompt;
+  for (const char byte : sample.prompt) prompt.push_back(static_cast<unsigned char>(byte));
+  const std::vector<std::int64_t> tokens =
+      generate([this](const at::Tensor& ids) { return trainer_.logits_of(ids); }, std::move(prompt),
+               config.model.context_length,
+               {.tokens = sample.tokens, .temperature = sample.temperature, .seed = kSeed});
+  std::string text = sample.prompt;
+  // A vocabulary may have more than the 256 bytes.
+  for (const std::int64_t token : tokens) text += token < 256 ? static_cast<char>(token) : '?';
+  return text;
 }
 
 void Evaluation::check_unchanged() const {

@@ -1,9 +1,11 @@
-// The loss on held-out data, between steps: the YAML section `train.eval:`.
+// What a run looks at between steps: the loss on held-out data (the YAML section `train.eval:`),
+// and text that the model writes (`train.sample:`).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/data/data.h"
@@ -21,11 +23,13 @@ class Evaluation {
 
   /// The mean loss over this rank's share of the samples, if `train.eval` follows step `index`.
   std::optional<double> after_step(std::int64_t index);
+  /// What the model writes, bytes, if `train.sample` follows step `index`.
+  std::optional<std::string> text_after_step(std::int64_t index);
   /// Throws Error if a file from which samples are read changed.
   void check_unchanged() const;
 
  private:
-  bool follows(std::int64_t index) const;
+  bool follows(std::int64_t index, std::int64_t every) const;
 
   const Experiment& experiment_;
   Trainer& trainer_;

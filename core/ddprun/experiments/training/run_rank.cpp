@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <numbers>
 #include <optional>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/base/text.h"
 #include "ddprun/comm/group/measure_link.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/evaluation.h"
@@ -94,10 +96,16 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     const std::int64_t between_begin_ns = process_cpu_ns();
     if (index == steps.first) result.link = measure_link(rank.group(), trainer.last_records());
     const auto held_out = evaluation.after_step(index);
+    if (auto text = evaluation.text_after_step(index)) {
+      result.texts.push_back({index + 1, printable(*text)});
+    }
     saver.after_step(index);
     cpu_end_ns += process_cpu_ns() - between_begin_ns;
     if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
+      if (training(experiment).data.source == DataKind::text) {
+        result.samples.back()[training().bits_per_byte] = *held_out / std::numbers::ln2;
+      }
       if (context.info.rank == 0) {
         spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);
       }

@@ -244,6 +244,11 @@ double Trainer::loss_of(const Batch& batch) {
   return data_parallel_->evaluate([&] { return model_.loss(ids, targets); }).item<double>();
 }
 
+at::Tensor Trainer::logits_of(const at::Tensor& ids) {
+  const at::Tensor there = ids.to(device_.torch_device());
+  return data_parallel_->evaluate([&] { return model_.logits(there); });
+}
+
 double Trainer::last_loss_again() {
   double sum = 0;
   for (const Batch& batch : inputs_) sum += loss_of(batch);

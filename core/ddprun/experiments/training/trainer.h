@@ -67,6 +67,9 @@ class Trainer {
   StepTimeline timeline() const;
 
   DataParallel& data_parallel() { return *data_parallel_; }
+  /// (1, T, V) of ids (1, T) on the CPU, by the parameters as they are, without gradients. All
+  /// ranks call it alike.
+  at::Tensor logits_of(const at::Tensor& ids);
   const DataSource& data() const { return *data_; }
   const RunPlugins& plugins() const { return plugins_; }
   const StepSpan& steps() const { return steps_; }

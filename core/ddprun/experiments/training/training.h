@@ -255,6 +255,16 @@ struct Training : RunnableKind {
                .meaning = "mean over this rank's share of the held-out batches, by the parameters "
                           "after the step; in the steps that `train.eval` follows",
                .if_not_finite = "a lower optimizer.lr, or clipping"});
+  const Quantity& bits_per_byte =
+      declare({.key = "bits_per_byte",
+               .unit = "bits",
+               .optional = true,
+               .over_steps = OverSteps::ends,
+               .title = "bits/byte",
+               .drop_order = 2,
+               .timed = false,
+               .text = text_as("{:.3f}"),
+               .meaning = "`validation_loss` / ln 2, of data whose tokens are bytes"});
   const Quantity& error_feedback =
       declare({.key = "error_feedback",
                .unit = "fraction",

@@ -327,6 +327,23 @@ void check_update(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
+// Text that the model writes.
+void check_sample(const Experiment& e, const TrainingConfig& c) {
+  const SampleConfig& sample = c.train.sample;
+  if (sample.every == 0) {
+    const std::string never = said("train.sample.every", "0");
+    refuse_unused(e, sample.prompt != SampleConfig().prompt, "train.sample.prompt", never);
+    refuse_unused(e, sample.tokens != SampleConfig().tokens, "train.sample.tokens", never);
+  } else if (c.data.source != DataKind::text || sample.prompt.empty()) {
+    refuse(e, "train.sample",
+           {.what = "train.sample writes bytes, behind a prompt",
+            .got = said("data.source", name_of(c.data.source)) + ", a prompt of " +
+                   std::to_string(sample.prompt.size()) + " bytes",
+            .expected = "data.source text, and a prompt",
+            .hint = "other tokens need a tokenizer, which is not there yet"});
+  }
+}
+
 // What is saved, and what a run goes on from.
 void check_checkpoints(const Experiment& e, const TrainingConfig& c) {
   const CheckpointConfig& checkpoint = c.train.checkpoint;
@@ -369,7 +386,7 @@ void Training::check(const Experiment& experiment) const {
   for (const auto check :
        {check_model, check_recompute, check_data, check_eval, check_update, check_optimizer,
         check_forward_alone, check_batch, check_schedule, check_kernels, check_recorders,
-        check_profile, check_execution, check_checkpoints}) {
+        check_profile, check_execution, check_sample, check_checkpoints}) {
     check(experiment, training(experiment));
   }
 }

@@ -44,6 +44,16 @@ void declare_options(Options& o, TrainConfig& c) {
     eval.option("path", &c.eval.path,
                 "files of held-out data, as in data.path; data.source random needs none");
   });
+  o.section("sample", "text that the model writes, outside measured time", [&c](Options& sample) {
+    sample.option("every", &c.sample.every,
+                  "after every so many steps, and after the last; 0: never",
+                  {.min = 0, .max = kManySteps});
+    sample.option("prompt", &c.sample.prompt, "what it goes on with");
+    sample.option("tokens", &c.sample.tokens, "how many it writes", {.min = 1, .max = kManySteps});
+    sample.option("temperature", &c.sample.temperature,
+                  "logits are divided by it before a token is drawn; 0: the likeliest token",
+                  {.min = 0.0, .max = 1e6});
+  });
   o.section("checkpoint", "the state of training on disk, saved outside measured time",
             [&c](Options& checkpoint) {
               checkpoint.option("every", &c.checkpoint.every,

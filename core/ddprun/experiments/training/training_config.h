@@ -22,6 +22,14 @@ struct EvalConfig {
   std::vector<std::string> path = {};  ///< held-out data, of the source that `data:` names
 };
 
+/// `train.sample:`
+struct SampleConfig {
+  std::int64_t every = 0;  ///< steps; 0: never
+  std::string prompt = "The ";
+  std::int64_t tokens = 200;
+  double temperature = 0.8;
+};
+
 /// `train.checkpoint:`
 struct CheckpointConfig {
   std::int64_t every = 0;  ///< steps; 0: never
@@ -43,6 +51,7 @@ struct TrainConfig {
   std::optional<std::int64_t> proof_seed = {};
   StepExtent measure = StepExtent::step;  ///< how far each step goes
   EvalConfig eval;
+  SampleConfig sample;
   CheckpointConfig checkpoint;
   /// Where the run goes on from: a checkpoint, a folder of them, or "latest", which is that of
   /// checkpoint.path if there is one. Empty: it begins at step 0.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numbers>
+#include <string>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
@@ -138,10 +140,30 @@ std::vector<Finding> saved(const Rows& rows) {
   return out;
 }
 
+/// What the row with the lowest loss wrote last.
+std::vector<Finding> wrote(const Rows& rows) {
+  const RowRuns* best = nullptr;
+  const auto loss = [](const RowRuns& row) {
+    return run_of(row).ranks.front().samples.back()[training().loss];
+  };
+  for (const RowRuns& row : rows) {
+    if (run_of(row).ranks.front().texts.empty() || is_control(row)) continue;
+    if (best == nullptr || loss(row) < loss(*best)) best = &row;
+  }
+  if (best == nullptr) return {};
+  const WrittenText& last = run_of(*best).ranks.front().texts.back();
+  std::string text = last.text;
+  std::ranges::replace(text, '\n', ' ');
+  return {
+      {fmt::format("{} wrote after {} steps, at {:.2f} bits per byte of rank 0's last batch: "
+                   "\"{}\"",
+                   name_of(*best), last.step, loss(*best) / std::numbers::ln2, text)}};
+}
+
 }  // namespace
 
 Sorts of_conduct(const Rows& rows) {
-  return {widened(rows), computed_outside(rows), slept(rows), saved(rows)};
+  return {widened(rows), computed_outside(rows), slept(rows), saved(rows), wrote(rows)};
 }
 
 }  // namespace ddprun::training_findings
