@@ -13,7 +13,7 @@ namespace ddprun {
 struct CheckpointState {
   std::int64_t step = 0;     ///< steps that are done
   std::int64_t updates = 0;  ///< those of them that updated parameters
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 1, global_batch = 0;
   std::string strategy = {}, precision = {}, optimizer = {};
   std::string ddprun = {}, torch = {};  ///< versions
   std::string config = {};              ///< the experiment, as resolved YAML

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <random>
 
 #include "ddprun/checkpoint/tensor_file.h"
 #include "support/ddprun_command.h"
@@ -104,6 +107,59 @@ TEST_F(CheckpointFiles, NumbersThatAreNotFiniteAreSeen) {
     write_checkpoint(folder(), w);
     EXPECT_THAT(damage(), HasSubstr("values that are not finite"));
   }
+}
+
+/// Bytes flipped, left out, repeated, put in, or cut off.
+std::string mutated(std::string bytes, std::mt19937_64& dice) {
+  const auto below = [&dice](std::size_t bound) { return bound == 0 ? 0 : dice() % bound; };
+  for (std::size_t change = 1 + below(3); change > 0; --change) {
+    const std::size_t at = below(bytes.size() + 1), length = below(12);
+    switch (below(5)) {
+      case 0:
+        bytes[below(bytes.size())] ^= static_cast<char>(1 << below(8));
+        break;
+      case 1:
+        bytes.erase(std::min(at, bytes.size()), length);
+        break;
+      case 2:
+        bytes.insert(at, bytes.substr(below(bytes.size()), length));
+        break;
+      case 3:
+        bytes.insert(at, std::string(length, static_cast<char>(below(256))));
+        break;
+      default:
+        bytes.resize(at);
+    }
+    if (bytes.empty()) break;
+  }
+  return bytes;
+}
+
+TEST_F(CheckpointFiles, MutatedOnesAreRefusedOrWhatWasSaved) {
+  const char* const asked = std::getenv("DDPRUN_MUTATIONS");
+  std::mt19937_64 dice(1);
+  std::vector<std::pair<const char*, std::string>> files;
+  for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
+    files.emplace_back(name, test::read_file(folder() / name));
+  }
+  const int count = asked == nullptr ? 2000 : std::atoi(asked);
+  int accepted = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto& [name, good] = files[dice() % files.size()];
+    const std::string bytes = mutated(good, dice);
+    std::ofstream(folder() / name, std::ios::binary) << bytes;
+    try {
+      if (damage().empty()) {
+        ++accepted;
+        ASSERT_TRUE(bytes == good ||
+                    (name == kStateFile && to_json_text(read_state(folder())) == good))
+            << name << ": " << bytes;
+      }
+    } catch (const ConfigError&) {
+    }
+    std::ofstream(folder() / name, std::ios::binary) << good;
+  }
+  EXPECT_LT(accepted, count / 10) << "mutations that changed nothing";
 }
 
 TEST_F(CheckpointFiles, RanksShareTheWork) {

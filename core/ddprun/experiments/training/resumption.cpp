@@ -189,8 +189,15 @@ void Resumption::read_own(const Experiment& experiment, DataParallel& data_paral
 
 std::string Resumption::changes(const Experiment& experiment) const {
   std::vector<std::string> found;
-  add_changes("", parse_yaml(state_.config, (folder_ / kStateFile).string()), resolve(experiment),
-              found);
+  const auto parsed = [this](const std::string& yaml) {
+    return parse_yaml(yaml, (folder_ / kStateFile).string());
+  };
+  add_changes("", parsed(state_.config), parsed(to_yaml(resolve(experiment))), found);
+  if (state_.global_batch !=
+      global_batch(experiment)) {  // the position in the data follows from it
+    found.push_back(
+        fmt::format("a global batch of {}, now {}", state_.global_batch, global_batch(experiment)));
+  }
   if (state_.data != planned_hash(experiment, kDataPath)) found.push_back("the data's contents");
   return fmt::format("{}", fmt::join(found, "; "));
 }
