@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ddprun/data/data_config.h"
+#include "ddprun/data/file_piece.h"
 
 namespace ddprun {
 
@@ -18,13 +20,24 @@ struct Batch {
   at::Tensor targets;
 };
 
-/// A stream of tokens, cut into samples at positions that depend on (seed, step, sample) only.
+/// Which samples a source gives.
+struct SampleRule {
+  std::int64_t context_length = 0;
+  std::uint64_t seed = 0;
+  DataOrder order = DataOrder::random;
+  std::int64_t global_batch = 0;  ///< samples a step; order random does without
+};
+
+/// A stream of tokens, cut into samples at positions that depend on SampleRule, the step and the
+/// sample only.
 class DataSource {
  public:
   virtual ~DataSource();
   /// Returns samples [first, first + count) of the global batch of `step`. Every rank that asks
   /// gets the same values. Thread-safe.
   Batch batch(std::int64_t step, std::int64_t first, std::int64_t count) const;
+  /// The context_length + 1 tokens that batch(step, index, 1) reads, file by file; random: none.
+  virtual std::vector<FilePiece> pieces(std::int64_t step, std::int64_t index) const = 0;
   /// Tokens in the source (0: endless).
   virtual std::int64_t tokens() const = 0;
   /// One line for the report: "text: 412,345 bytes of 37 files under /usr/share/games/fortunes".
@@ -35,13 +48,13 @@ class DataSource {
   virtual void check_unchanged() const = 0;
 
  protected:
-  DataSource(std::int64_t context_length, std::uint64_t seed)
-      : context_length_(context_length), seed_(seed) {}
-  /// Writes context_length + 1 tokens, chosen by `key`, to out.
-  virtual void sample(std::uint64_t key, std::int64_t* out) const = 0;
+  explicit DataSource(const SampleRule& rule) : rule_(rule) {}
+  /// Writes the context_length + 1 tokens of sample `index` of the global batch of `step` to out.
+  virtual void sample(std::int64_t step, std::int64_t index, std::int64_t* out) const = 0;
+  /// Random bits of that sample.
+  std::uint64_t key(std::int64_t step, std::int64_t index) const;
 
-  std::int64_t context_length_;
-  std::uint64_t seed_;
+  SampleRule rule_;
 };
 
 /// Throws Error if the source is not the one that the plan opened. `planned`: its content_hash(); 0
@@ -49,8 +62,10 @@ class DataSource {
 void check_planned(const DataSource& source, const DataConfig& config, std::uint64_t planned);
 
 /// Opens the source. Throws ConfigError if a file is missing, empty, too short for one sample, not
-/// UTF-8, or holds a token that is not below vocab_size.
+/// UTF-8, or holds a token that is not below vocab_size. `global_batch`: samples a step, without
+/// which data in an order other than random can be opened, but not read.
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
-                                      std::int64_t context_length, std::uint64_t seed);
+                                      std::int64_t context_length, std::uint64_t seed,
+                                      std::int64_t global_batch = 0);
 
 }  // namespace ddprun

@@ -17,11 +17,16 @@ constexpr auto choice_names(DataKind) { return std::array{"text", "tokens", "ran
 enum class TokenType { uint16, uint32 };
 constexpr auto choice_names(TokenType) { return std::array{"uint16", "uint32"}; }
 
+/// `data.order`: which windows of the files the samples of a step are.
+enum class DataOrder { random, shuffled, sequential };
+constexpr auto choice_names(DataOrder) { return std::array{"random", "shuffled", "sequential"}; }
+
 struct DataConfig {
   DataKind source = DataKind::random;
   /// Files or folders (text), files (tokens); relative to the YAML file.
   std::vector<std::string> path = {};
   TokenType token_type = TokenType::uint16;
+  DataOrder order = DataOrder::random;
 };
 
 void declare_options(Options& options, DataConfig& config);

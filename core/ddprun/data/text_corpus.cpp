@@ -70,8 +70,13 @@ void TextCorpus::add_file(const std::string& path) {
   const std::size_t valid = valid_utf8_prefix(text);
   if (valid != text.size())
     throw unreadable_text(path, "no UTF-8 at byte offset " + std::to_string(valid));
+  add(path, text);
+}
+
+void TextCorpus::add(const std::string& path, const std::string& text) {
   bytes_ += text;
-  ++files_;
+  paths_.push_back(path);
+  ends_.push_back(size());
 }
 
 void TextCorpus::add_folder(const std::string& path) {
@@ -90,8 +95,7 @@ void TextCorpus::add_folder(const std::string& path) {
       ++skipped_binaries_;
       continue;
     }
-    bytes_ += text;
-    ++files_;
+    add(file, text);
   }
 }
 
@@ -111,6 +115,15 @@ std::uint64_t TextCorpus::content_hash() const { return hash64(bytes_); }
 void TextCorpus::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(bytes_.data()) + begin;
   std::copy(bytes, bytes + count, out);
+}
+
+std::vector<FilePiece> TextCorpus::pieces(std::int64_t begin, std::int64_t count) const {
+  std::vector<FilePiece> out;
+  for_each_piece(ends_, begin, count,
+                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
+                   out.push_back({paths_[file], first, here});
+                 });
+  return out;
 }
 
 }  // namespace ddprun

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/data/file_piece.h"
+
 namespace ddprun {
 
 /// The bytes of all files, in memory. A folder is read recursively in the order of its sorted
@@ -17,7 +19,7 @@ class TextCorpus {
   explicit TextCorpus(const std::vector<std::string>& paths);
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
-  std::int64_t files() const { return files_; }
+  std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
   /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was skipped.
   std::string skipped() const;
 
@@ -27,13 +29,17 @@ class TextCorpus {
 
   /// Writes bytes [begin, begin + count) as tokens to out.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+  /// Which files hold bytes [begin, begin + count).
+  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const;
 
  private:
   void add_file(const std::string& path);
   void add_folder(const std::string& path);
+  void add(const std::string& path, const std::string& text);
 
   std::string bytes_;
-  std::int64_t files_ = 0;
+  std::vector<std::string> paths_;  ///< of each file
+  std::vector<std::int64_t> ends_;  ///< number of bytes up to and with each file
   std::int64_t skipped_links_ = 0;
   std::int64_t skipped_binaries_ = 0;
 };

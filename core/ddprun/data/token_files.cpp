@@ -239,16 +239,21 @@ void TokenFiles<Token>::copy_from(const File& file, std::int64_t begin, std::int
 
 template <class Token>
 void TokenFiles<Token>::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const {
-  auto file = std::ranges::upper_bound(ends_, begin) - ends_.begin();
-  while (count > 0) {
-    const std::int64_t file_begin = file == 0 ? 0 : ends_[file - 1];
-    const std::int64_t here = std::min(count, ends_[file] - begin);
-    copy_from(files_[file], begin - file_begin, here, out);
-    out += here;
-    begin += here;
-    count -= here;
-    ++file;
-  }
+  for_each_piece(ends_, begin, count,
+                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
+                   copy_from(files_[file], first, here, out);
+                   out += here;
+                 });
+}
+
+template <class Token>
+std::vector<FilePiece> TokenFiles<Token>::pieces(std::int64_t begin, std::int64_t count) const {
+  std::vector<FilePiece> out;
+  for_each_piece(ends_, begin, count,
+                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
+                   out.push_back({files_[file].path, first, here});
+                 });
+  return out;
 }
 
 template <class Token>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/base/regular_file.h"
+#include "ddprun/data/file_piece.h"
 
 namespace ddprun {
 
@@ -30,6 +31,9 @@ class TokenFiles {
   /// Writes tokens [begin, begin + count) to out, from as many files as it takes. Throws Error if
   /// a file does not hold them any more.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+
+  /// Which files hold tokens [begin, begin + count).
+  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const;
 
   /// Throws Error if a file was written to, or cut, since it was opened.
   void check_unchanged() const;

@@ -135,6 +135,8 @@ TEST_F(ExperimentCheck, OptionsWithoutEffectAreRefused) {
   EXPECT_EQ(what("optimizer: {schedule: {min_lr: 1e-5}}"),
             "optimizer.schedule.min_lr has no effect with optimizer.schedule.name constant");
   EXPECT_EQ(what("data: {path: a.txt}"), "data.path has no effect with data.source random");
+  EXPECT_EQ(what("data: {order: shuffled}"), "data.order has no effect with data.source random");
+  EXPECT_EQ(what("data: {order: sequential}"), "data.order has no effect with data.source random");
   EXPECT_EQ(what("data: {source: text, path: a, token_type: uint32}"),
             "data.token_type has no effect with data.source text");
 }

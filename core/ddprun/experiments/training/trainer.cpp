@@ -59,6 +59,12 @@ std::optional<double> finite_quotient(double above, double below) {
 
 }  // namespace
 
+std::unique_ptr<DataSource> open_training_data(const Experiment& experiment) {
+  const TrainingConfig& config = training(experiment);
+  return open_data(config.data, config.model.vocab_size, config.model.context_length,
+                   static_cast<std::uint64_t>(config.train.seed), global_batch(experiment));
+}
+
 Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup& group,
                  const Beginning& beginning)
     : experiment_(experiment),
@@ -69,11 +75,8 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       plugins_(std::move(plugins)),
       model_(config_.model, *plugins_.attention, static_cast<std::uint64_t>(config_.train.seed),
              device_.torch_device()),
-      data_(device_.torch_device().is_meta()
-                ? nullptr
-                : open_data(config_.data, config_.model.vocab_size, config_.model.context_length,
-                            static_cast<std::uint64_t>(config_.train.seed))),
-      micro_batches_(global_batch(experiment) / (group.size() * micro_batch(experiment))),
+      data_(device_.torch_device().is_meta() ? nullptr : open_training_data(experiment)),
+      micro_batches_(micro_batches(experiment, group.size())),
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   if (group.rank() == 0) write_weights(beginning);
@@ -109,7 +112,8 @@ void Trainer::load_inputs(std::int64_t index) {
       inputs_[micro_batch] = {ids, at::empty_like(ids)};
       continue;
     }
-    const std::int64_t first = (group_.rank() * micro_batches_ + micro_batch) * count;
+    const std::int64_t first =
+        first_sample(experiment_, {group_.rank(), group_.size()}, micro_batch);
     Batch batch = data_->batch(index, first, count);
     if (device.is_cpu()) {
       inputs_[micro_batch] = std::move(batch);

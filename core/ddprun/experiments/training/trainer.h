@@ -29,6 +29,9 @@ struct Beginning {
   std::function<void(const std::vector<NamedTensor>& parameters)> load = {};
 };
 
+/// The data that the experiment trains on. Throws Error.
+std::unique_ptr<DataSource> open_training_data(const Experiment& experiment);
+
 /// Training::run_rank() and verify_rank() call it step by step. Use it on the training thread only.
 class Trainer {
  public:

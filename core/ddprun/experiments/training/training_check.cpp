@@ -173,6 +173,7 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
             .hint = "raise model.vocab_size"});
   }
   refuse_unused(e, random && !c.data.path.empty(), "data.path", source);
+  refuse_unused(e, random && c.data.order != DataOrder::random, "data.order", source);
   const bool types = c.data.source == DataKind::tokens;
   refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",
                 source);

@@ -99,6 +99,7 @@ StepSpan steps_from(std::int64_t first, const TrainConfig& train) {
 DataConfig TrainingConfig::eval_data() const {
   DataConfig held_out = data;
   held_out.path = train.eval.path;
+  held_out.order = DataOrder::random;  // runs that differ in their order are judged alike
   return held_out;
 }
 
@@ -114,6 +115,15 @@ std::int64_t micro_batch(const Experiment& experiment) {
 
 std::int64_t global_batch(const Experiment& experiment) {
   return batch_per_rank(experiment) * experiment.world.size;
+}
+
+std::int64_t micro_batches(const Experiment& experiment, std::int64_t ranks) {
+  return global_batch(experiment) / (ranks * micro_batch(experiment));
+}
+
+std::int64_t first_sample(const Experiment& experiment, RankOf rank, std::int64_t micro_batch) {
+  return (rank.rank * micro_batches(experiment, rank.ranks) + micro_batch) *
+         ddprun::micro_batch(experiment);
 }
 
 std::uint64_t planned_hash(const Experiment& experiment, const char* key) {

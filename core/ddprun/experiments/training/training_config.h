@@ -106,6 +106,14 @@ inline TrainingConfig& training(Experiment& e) { return e.as<TrainingConfig>(); 
 std::int64_t batch_per_rank(const Experiment& experiment);  ///< sequences of one rank per step
 std::int64_t micro_batch(const Experiment& experiment);     ///< sequences of one forward
 std::int64_t global_batch(const Experiment& experiment);
+/// A rank among those that share the global batch.
+struct RankOf {
+  std::int64_t rank = 0, ranks = 1;
+};
+/// Of each of so many ranks per step.
+std::int64_t micro_batches(const Experiment& experiment, std::int64_t ranks);
+/// The sample of the global batch with which a micro-batch of the rank begins.
+std::int64_t first_sample(const Experiment& experiment, RankOf rank, std::int64_t micro_batch);
 
 /// The keys of Experiment::contents.
 inline constexpr const char* kDataPath = "data.path";
