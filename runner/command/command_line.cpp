@@ -37,10 +37,11 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 10> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 11> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
+                                                {"data", data_command},
                                                 {"list", list_command},
                                                 {"describe", describe_command},
                                                 {"verify", verify_command},
@@ -68,6 +69,7 @@ Examples:
   ddprun my.yaml --format json | jq .table       the same figures for other programs
   ddprun validate my.yaml                        check it without running anything
   ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
+  ddprun data my.yaml --step 3                   which tokens of its files each rank reads then
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml

@@ -146,6 +146,13 @@ void declare_commands(CLI::App& app, Request& request) {
   add_files(*account, request);
   add_account_options(*account, request);
 
+  CLI::App* data = app.add_subcommand(
+      "data", "Say which tokens of which file each rank reads in a step, without running it");
+  add_files(*data, request);
+  data->add_option("--step", request.step, "Which step, counted from 0 (default: 0)")
+      ->type_name("N");
+  add_experiment_options(*data, request);
+
   add_common_options(
       *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),
       request);

@@ -1,5 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
-// Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp verify_command.cpp
+// Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp data_command.cpp
+// Family: verify_command.cpp
 #pragma once
 
 #include <string>
@@ -25,6 +26,8 @@ int quickstart_command(const Request& request);
 int validate_command(const Request& request);
 /// Prints what the experiments would hold and send, and runs nothing.
 int account_command(const Request& request);
+/// Prints what each rank would read in a step, and runs nothing.
+int data_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
 /// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.

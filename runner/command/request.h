@@ -25,6 +25,7 @@ struct Request {
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
+  std::int64_t step = 0;                      ///< --step of `data`
   AccountWords account;                       ///< of `account`
   CheckpointAction checkpoint_action = CheckpointAction::inspect;  ///< of `checkpoint`
   std::int64_t max_restarts = 0;                                   ///< --max-restarts of `run`

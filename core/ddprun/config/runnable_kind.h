@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddprun/config/run_context.h"
+#include "ddprun/config/sample_read.h"
 #include "ddprun/plugin/plugin.h"
 #include "ddprun/result/account.h"
 #include "ddprun/result/experiment_kind.h"
@@ -75,6 +76,12 @@ class RunnableKind : public ExperimentKind {
                                          std::int64_t ranks_per_host = 0) const;
   /// What is read into Experiment::contents when the run is planned.
   virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
+  /// What the ranks of the experiment read in step `step`, by rank and in the order in which they
+  /// read it. Nothing: the kind reads no data. Throws ConfigError if there is no such step.
+  virtual std::optional<std::vector<SampleRead>> reads(const Experiment& /*experiment*/,
+                                                       std::int64_t /*step*/) const {
+    return {};
+  }
   /// What all ranks do together in one step: Run::work. check_plugins() has passed.
   virtual nlohmann::json work(const Experiment& experiment,
                               const PluginRegistry& registry) const = 0;

@@ -1,7 +1,9 @@
 // What training asks of plugins and machine, and what its ranks do.
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/data/data.h"
 #include "ddprun/device/device_library.h"
@@ -10,6 +12,7 @@
 #include "ddprun/experiments/training/resumption.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/run_saver.h"
+#include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training/verify_rank.h"
 #include "ddprun/model/model_parameters.h"
@@ -57,6 +60,37 @@ KindContent content(const char* key, const DataConfig& data, const ModelConfig& 
                                        std::to_string(model.context_length)};
   identity.insert(identity.end(), data.path.begin(), data.path.end());
   return {key, std::move(identity), [data, model] { return hash_of(data, model); }};
+}
+
+std::string place_of(const std::vector<FilePiece>& pieces) {
+  std::string place;
+  for (const auto& [path, first, count] : pieces) {
+    place += fmt::format("{}{} {}..{}", place.empty() ? "" : ", ", path, first, first + count - 1);
+  }
+  return place.empty() ? "random tokens" : place;
+}
+
+/// Input and last target of the only sample of a batch, whose tokens are bytes.
+std::string bytes_of(const Batch& batch) {
+  std::string bytes;
+  const auto add = [&](const at::Tensor& tokens) {
+    const auto* const begin = tokens.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < tokens.numel(); ++i) bytes += static_cast<char>(begin[i]);
+  };
+  add(batch.ids);
+  add(batch.targets.narrow(1, batch.targets.size(1) - 1, 1));
+  return bytes;
+}
+
+void check_step(const Experiment& experiment, std::int64_t step) {
+  const std::int64_t steps = training(experiment).train.all_steps();
+  if (step >= 0 && step < steps) return;
+  throw ConfigError(
+      {.what = "the run has no such step",
+       .where = "--step",
+       .got = std::to_string(step),
+       .expected = fmt::format("0 to {}: train.warmup_steps + train.steps = {}", steps - 1, steps),
+       .hint = "steps count from 0, warm-up steps included"});
 }
 
 KindFile file_of_training() {
@@ -129,6 +163,25 @@ class TrainingKind final : public Training {
       out.push_back({kResumeFrom, {resumed->folder().string()}, [hash = hash_of(resumed->state())] {
                        return hash;
                      }});
+    }
+    return out;
+  }
+
+  std::optional<std::vector<SampleRead>> reads(const Experiment& experiment,
+                                               std::int64_t step) const override {
+    check_step(experiment, step);
+    const auto data = open_training_data(experiment);
+    const bool text = training(experiment).data.source == DataKind::text;
+    const std::int64_t ranks = experiment.world.size;
+    std::vector<SampleRead> out;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      for (std::int64_t part = 0; part < micro_batches(experiment, ranks); ++part) {
+        const std::int64_t first = first_sample(experiment, {rank, ranks}, part);
+        for (std::int64_t sample = first; sample < first + micro_batch(experiment); ++sample) {
+          out.push_back({rank, part, sample, place_of(data->pieces(step, sample)),
+                         text ? bytes_of(data->batch(step, sample, 1)) : ""});
+        }
+      }
     }
     return out;
   }

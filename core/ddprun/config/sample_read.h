@@ -1,0 +1,17 @@
+// What a rank reads for one sample of a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun {
+
+struct SampleRead {
+  std::int64_t rank = 0;
+  std::int64_t micro_batch = 0;  ///< of the rank's step
+  std::int64_t sample = 0;       ///< of the global batch
+  std::string place = {};        ///< "a.txt 96..99, b.txt 0..4": tokens of files, the last included
+  std::string bytes = {};        ///< of data whose tokens are bytes: all of the sample
+};
+
+}  // namespace ddprun

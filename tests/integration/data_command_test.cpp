@@ -1,0 +1,151 @@
+// `ddprun data`: which tokens of which file each rank reads, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+/// Two ranks, two micro-batches each of one sample of 17 tokens.
+class DataCommand : public testing::Test {
+ protected:
+  DataCommand() { folder_.write("e.yaml", tiny_experiment()); }
+
+  CommandResult data(const std::string& section, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"data",  "e.yaml",         "--set", "train.accumulate=2",
+                                      "--set", "data=" + section};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_ddprun(folder_, words);
+  }
+  /// The lines of the output, with one space where there are several.
+  static std::vector<std::string> lines(const CommandResult& result) {
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::vector<std::string> out;
+    std::istringstream text(result.out);
+    for (std::string line; std::getline(text, line);) {
+      out.push_back(std::regex_replace(std::regex_replace(line, std::regex(" +"), " "),
+                                       std::regex("^ | $"), ""));
+    }
+    return out;
+  }
+  std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DataCommand, SaysWhereTextIsReadAndHowItBegins) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "line " + std::to_string(100 + i) + "\n";  // 9 bytes each
+  folder_.write("a.txt", text);
+  const std::string a = at("a.txt");
+  EXPECT_THAT(lines(data("{source: text, path: a.txt, order: sequential}", {"--step", "1"})),
+              ElementsAre("e: step 1", "rank micro-batch sample tokens begins",
+                          "0 0 0 " + a + " 64..80 \"ine 107\\nline 108\\n\"",
+                          "0 1 1 " + a + " 80..96 \"\\nline 109\\nline 11\"",
+                          "1 0 2 " + a + " 96..112 \"10\\nline 111\\nline \"",
+                          "1 1 3 " + a + " 112..128 \" 112\\nline 113\\nlin\""));
+}
+
+TEST_F(DataCommand, SaysWhichTokenFilesASampleTakes) {
+  const auto tokens = [&](const std::string& name, int count) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) bytes += {static_cast<char>(i), '\0'};
+    folder_.write(name, bytes);
+  };
+  tokens("1.bin", 40);
+  tokens("2.bin", 60);
+  const std::string section = "{source: tokens, path: [1.bin, 2.bin], order: sequential}";
+  EXPECT_THAT(lines(data(section)),
+              ElementsAre("e: step 0", "rank micro-batch sample tokens",
+                          "0 0 0 " + at("1.bin") + " 0..16", "0 1 1 " + at("1.bin") + " 16..32",
+                          "1 0 2 " + at("1.bin") + " 32..39, " + at("2.bin") + " 0..8",
+                          "1 1 3 " + at("2.bin") + " 8..24"));
+  // 6 windows: the second epoch begins in this step.
+  EXPECT_THAT(lines(data(section, {"--step", "1", "--set", "world.size=1", "--set",
+                                   "train.batch_per_rank=4", "--set", "train.accumulate=1"})),
+              ElementsAre("e: step 1", "rank micro-batch sample tokens",
+                          "0 0 0 " + at("2.bin") + " 24..40", "0 0 1 " + at("2.bin") + " 40..56",
+                          "0 0 2 " + at("1.bin") + " 0..16", "0 0 3 " + at("1.bin") + " 16..32"));
+}
+
+TEST_F(DataCommand, ShowsFortyCharactersEscaped) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "\xC3\xA9";
+  folder_.write("a.txt", text);
+  const CommandResult shown =
+      data("{source: text, path: a.txt, order: sequential}", {"--set", "model.context_length=128"});
+  std::string expected;
+  for (int i = 0; i < 40; ++i) expected += "\xC3\xA9";
+  EXPECT_THAT(shown.out, HasSubstr(" \"" + expected + "\"\n"));
+}
+
+TEST_F(DataCommand, EachRowOfASweepHasItsOwn) {
+  folder_.write("a.txt", std::string(500, 'x'));
+  folder_.write("e.yaml", tiny_experiment("sweep: {data.order: [random, shuffled]}\n"));
+  const CommandResult shown = run_ddprun(
+      folder_, {"data", "e.yaml", "--set", "data.source=text", "--set", "data.path=a.txt"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("random: step 0\n"));
+  EXPECT_THAT(shown.out, HasSubstr("shuffled: step 0\n"));
+}
+
+TEST_F(DataCommand, RandomTokensHaveNoPlace) {
+  EXPECT_THAT(lines(data("{source: random}")), SizeIs(6));
+  EXPECT_THAT(data("{source: random}").out, HasSubstr("random tokens\n"));
+}
+
+TEST_F(DataCommand, RefusesWhatIsNotRead) {
+  const CommandResult late = data("{source: random}", {"--step", "4"});  // 1 of warm-up and 3
+  EXPECT_EQ(late.status, 2);
+  EXPECT_THAT(late.err, HasSubstr("the run has no such step"));
+  EXPECT_EQ(data("{source: random}", {"--step", "-1"}).status, 2);
+  EXPECT_EQ(data("{source: random}", {"--step", "3"}).status, 0);
+  const CommandResult order = data("{source: random, order: shuffled}");
+  EXPECT_EQ(order.status, 2);
+  EXPECT_THAT(order.err, HasSubstr("data.order has no effect with data.source random"));
+  folder_.write("e.yaml",
+                "experiment: collectives\nworld: {size: 2, backend: gloo}\n"
+                "collectives: {bytes: 1000}\n");
+  const CommandResult other = run_ddprun(folder_, {"data", "e.yaml"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("this kind of experiment reads no data"));
+  EXPECT_THAT(other.out, IsEmpty());
+}
+
+/// What is read together by all ranks, one after another, whatever shares it.
+TEST_F(DataCommand, TheStepReadsTheSameOnAnyNumberOfRanks) {
+  folder_.write("a.txt", [] {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += std::to_string(i * i) + " ";
+    return text;
+  }());
+  const auto read = [&](const std::string& ranks, const std::string& accumulate) {
+    const auto all = lines(run_ddprun(
+        folder_,
+        {"data", "e.yaml", "--step", "2", "--set",
+         "data={source: text, path: a.txt, order: shuffled}", "--set",
+         "train={global_batch: 8, warmup_steps: 1, steps: 3, accumulate: " + accumulate + "}",
+         "--set", "world.size=" + ranks}));
+    std::vector<std::string> samples;  // without rank and micro-batch
+    for (std::size_t i = 2; i < all.size(); ++i) {
+      samples.push_back(std::regex_replace(all[i], std::regex("^[0-9]+ [0-9]+ "), ""));
+    }
+    return samples;
+  };
+  const auto alone = read("1", "1");
+  EXPECT_THAT(alone, SizeIs(8));
+  EXPECT_EQ(read("2", "1"), alone);
+  EXPECT_EQ(read("4", "2"), alone);
+  EXPECT_EQ(read("1", "8"), alone);
+}
+
+}  // namespace
+}  // namespace ddprun::test
