@@ -101,12 +101,13 @@ class Checkpoint : public testing::Test {
 };
 
 TEST_F(Checkpoint, ARunThatGoesOnEndsAsTheOneThatWasNotCut) {
-  const CommandResult whole = run({save_});
+  const std::string shuffled = "data={source: text, path: text.txt, order: shuffled}";
+  const CommandResult whole = run({save_, shuffled});
   ASSERT_EQ(whole.status, 0) << whole.err;
   EXPECT_THAT(whole.out, AllOf(HasSubstr("4 of 4 checkpoints of e were saved, each of "),
                                HasSubstr("saved/step-00000008")));
   const json expected = last_row(folder_);
-  const CommandResult rest = run({from_4_});
+  const CommandResult rest = run({from_4_, shuffled});
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_THAT(rest.out, HasSubstr("proved in 1 of 1 rows: resumed, "));
   const json row = last_row(folder_);
@@ -127,6 +128,7 @@ TEST_F(Checkpoint, GoesOnOnOtherRanksWithAnotherStrategyAndSaysSo) {
     const json row = last_row(folder_);
     EXPECT_THAT(detail_of(row, "resumed"),
                 AllOf(HasSubstr("step 4 of 2 ranks"), HasSubstr("strategy.name zero2, now ")));
+    EXPECT_THAT(detail_of(row, "resumed"), Not(HasSubstr("global batch")));
     const CommandResult verified = checkpoint({"verify", saved(4)});
     EXPECT_EQ(verified.status, 0) << verified.err;
     const std::map<std::int64_t, double> losses = losses_of(row);
@@ -135,6 +137,12 @@ TEST_F(Checkpoint, GoesOnOnOtherRanksWithAnotherStrategyAndSaysSo) {
       EXPECT_NEAR(loss, expected.at(step), 1e-5 * expected.at(step)) << other << ", step " << step;
     }
   }
+}
+
+TEST_F(Checkpoint, AnotherGlobalBatchIsSaid) {
+  ASSERT_EQ(run({save_}).status, 0);
+  ASSERT_EQ(run({from_4_, "world.size=3"}).status, 0);
+  EXPECT_THAT(detail_of(last_row(folder_), "resumed"), HasSubstr("a global batch of 4, now 6"));
 }
 
 TEST_F(Checkpoint, WhatAStrategyCarriesIsOfItsRanks) {

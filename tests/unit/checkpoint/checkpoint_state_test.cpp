@@ -20,6 +20,7 @@ CheckpointState some_state() {
       .step = 200,
       .updates = 198,
       .ranks = 2,
+      .global_batch = 8,
       .strategy = "zero2",
       .precision = "fp32",
       .optimizer = "adamw",
