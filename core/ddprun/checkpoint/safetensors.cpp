@@ -26,7 +26,8 @@ using nlohmann::json;
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMostHeader = 100'000'000;
-constexpr int kMostDepth = 3;  // the header, a tensor, its shape
+constexpr std::int64_t kVisitedBytes = 1 << 20;  // which a processor's cache holds
+constexpr int kMostDepth = 3;                    // the header, a tensor, its shape
 
 constexpr std::array kDtypes = {std::pair{"F64", at::kDouble}, std::pair{"F32", at::kFloat},
                                 std::pair{"F16", at::kHalf},   std::pair{"BF16", at::kBFloat16},
@@ -202,20 +203,19 @@ const TensorSpec* SafetensorsFile::find(const std::string& name) const {
   return place == places_.end() ? nullptr : &tensors_[place->second.index];
 }
 
-at::Tensor SafetensorsFile::read(const std::string& name, std::int64_t begin,
-                                 std::int64_t count) const {
+void SafetensorsFile::read_into(const std::string& name, std::int64_t begin,
+                                const at::Tensor& values) const {
   const Place& place = places_.at(name);
   const TensorSpec& tensor = tensors_[place.index];
   const auto size = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
-  const std::int64_t elements = elements_of(tensor);
-  if (begin < 0 || count < 0 || begin > elements - count) {
+  const std::int64_t elements = elements_of(tensor), count = values.numel();
+  if (begin < 0 || begin > elements - count) {
     throw Error({.what = "elements that a tensor of a checkpoint does not have",
                  .where = path_.string() + ": " + name,
                  .got = fmt::format("[{}, {})", begin, begin + count),
                  .expected = fmt::format("within {} elements", elements),
                  .hint = "the checkpoint is of another model"});
   }
-  at::Tensor values = at::empty({count}, at::TensorOptions().dtype(tensor.dtype));
   std::int64_t got = 0;
   try {
     got = file_.read(place.offset + begin * size, values.mutable_data_ptr(), count * size);
@@ -223,7 +223,26 @@ at::Tensor SafetensorsFile::read(const std::string& name, std::int64_t begin,
     refuse_file(path_, error.what());
   }
   if (got != count * size) refuse_file(path_, "fewer bytes than when it was opened");
+}
+
+at::Tensor SafetensorsFile::read(const std::string& name, std::int64_t begin,
+                                 std::int64_t count) const {
+  at::Tensor values = at::empty({count}, find(name)->dtype);
+  read_into(name, begin, values);
   return values;
+}
+
+void SafetensorsFile::visit(const std::string& name, std::int64_t begin, std::int64_t count,
+                            const std::function<void(const at::Tensor& part)>& visitor) const {
+  const at::ScalarType dtype = find(name)->dtype;
+  const auto size = static_cast<std::int64_t>(c10::elementSize(dtype));
+  const at::Tensor buffer = at::empty({std::min(count, kVisitedBytes / size)}, dtype);
+  for (std::int64_t done = 0; done < count;) {
+    const at::Tensor part = buffer.narrow(0, 0, std::min(count - done, buffer.numel()));
+    read_into(name, begin + done, part);
+    visitor(part);
+    done += part.numel();
+  }
 }
 
 at::Tensor SafetensorsFile::read(const std::string& name) const {

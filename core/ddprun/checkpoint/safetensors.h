@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ class SafetensorsFile {
   /// Elements [begin, begin + count) of a tensor that is there, (count,), on the CPU. Throws Error
   /// if the range leaves the tensor, or the file cannot be read.
   at::Tensor read(const std::string& name, std::int64_t begin, std::int64_t count) const;
+  /// The same part by part, (n,), in memory that the next part takes again.
+  void visit(const std::string& name, std::int64_t begin, std::int64_t count,
+             const std::function<void(const at::Tensor& part)>& visitor) const;
   /// A whole tensor, in its shape.
   at::Tensor read(const std::string& name) const;
 
@@ -46,6 +50,7 @@ class SafetensorsFile {
     std::int64_t offset = 0;  // from the begin of the file
   };
   void read_header();
+  void read_into(const std::string& name, std::int64_t begin, const at::Tensor& values) const;
 
   std::filesystem::path path_;
   RegularFile file_;

@@ -10,10 +10,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "ddprun/base/child_process.h"
 #include "ddprun/base/descriptor.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/json.h"
+#include "ddprun/checkpoint/direct_file.h"
 #include "ddprun/checkpoint/safetensors.h"
 
 namespace ddprun {
@@ -21,9 +23,6 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kAlignment = 8;
-constexpr std::int64_t kAtOnce = std::int64_t{64} << 20;
 
 const char* dtype_name(const TensorSpec& tensor) {
   if (const char* const name = safetensors_dtype(tensor.dtype)) return name;
@@ -57,26 +56,20 @@ Descriptor open_or_throw(const fs::path& path, int flags) {
   return file;
 }
 
-/// Returns 0, or the error number.
-int write_at(int fd, std::int64_t offset, const char* data, std::int64_t bytes) {
-  while (bytes > 0) {
-    const auto part = static_cast<std::size_t>(std::min(bytes, kAtOnce));
-    const ssize_t written = ::pwrite(fd, data, part, offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return written < 0 ? errno : ENOSPC;
-    data += written;
-    offset += written;
-    bytes -= written;
-  }
-  return 0;
+/// Returns 0, or the error number. A full disk shows now, where the file system can tell.
+int make_room(int fd, std::int64_t bytes) {
+  if (::fallocate(fd, 0, 0, bytes) == 0) return 0;
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+  return ::ftruncate(fd, bytes) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
 TensorFileLayout::TensorFileLayout(std::vector<TensorSpec> tensors) {
-  // So that each begins at a multiple of its elements' size.
-  std::ranges::stable_sort(tensors, std::greater(),
-                           [](const TensorSpec& tensor) { return c10::elementSize(tensor.dtype); });
+  // Whole blocks first, so that these begin at one; then each at a multiple of its elements' size.
+  std::ranges::stable_sort(tensors, std::greater(), [](const TensorSpec& tensor) {
+    return std::pair(bytes_of(tensor) % DirectFile::kBlock == 0, c10::elementSize(tensor.dtype));
+  });
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   std::int64_t end = 0;
   for (const TensorSpec& tensor : tensors) {
@@ -94,7 +87,9 @@ TensorFileLayout::TensorFileLayout(std::vector<TensorSpec> tensors) {
     end += bytes;
   }
   std::string text = json_text(header);
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  // With its length of 8 bytes the header is whole blocks.
+  const std::size_t beyond = (text.size() + sizeof(std::uint64_t)) % DirectFile::kBlock;
+  text.append((DirectFile::kBlock - beyond) % DirectFile::kBlock, ' ');
   begin_ = length_of(text) + text;
   for (auto& [name, offset] : offsets_) offset += static_cast<std::int64_t>(begin_.size());
   bytes_ = static_cast<std::int64_t>(begin_.size()) + end;
@@ -102,14 +97,14 @@ TensorFileLayout::TensorFileLayout(std::vector<TensorSpec> tensors) {
 
 void create_tensor_file(const fs::path& path, const TensorFileLayout& layout) {
   const Descriptor file = open_or_throw(path, O_WRONLY | O_CREAT | O_TRUNC);
-  int error = write_at(file.get(), 0, layout.begin().data(), std::ssize(layout.begin()));
-  if (error == 0 && ::ftruncate(file.get(), layout.bytes()) != 0) error = errno;
+  int error = write_all(file.get(), layout.begin());
+  if (error == 0) error = make_room(file.get(), layout.bytes());
   if (error != 0) throw_cannot_write(path, error);
 }
 
 FileHashes write_parts(const fs::path& path, const TensorFileLayout& layout,
                        const std::vector<TensorPart>& parts) {
-  const Descriptor file = open_or_throw(path, O_WRONLY);
+  DirectFile file(path);
   FileHashes hashes{.header = hash64(layout.begin())};
   for (const TensorPart& part : parts) {
     if (!part.writes) continue;
@@ -120,12 +115,12 @@ FileHashes write_parts(const fs::path& path, const TensorFileLayout& layout,
     const char* const data = static_cast<const char*>(values.const_data_ptr());
     const std::int64_t offset =
         layout.offset(part.name) + part.begin * static_cast<std::int64_t>(values.element_size());
-    if (const int error = write_at(file.get(), offset, data, bytes))
-      throw_cannot_write(path, error);
-    hashes_of_tensor.push_back(
-        {part.begin, values.numel(), hash64({data, static_cast<std::size_t>(bytes)})});
+    Hash64 hash;
+    file.write(offset, data, bytes, hash);
+    hashes_of_tensor.push_back({part.begin, values.numel(), hash.value()});
   }
-  if (::fsync(file.get()) != 0) throw_cannot_write(path, errno);
+  file.sync();
+  if (file.error() != 0) throw_cannot_write(path, file.error());
   return hashes;
 }
 

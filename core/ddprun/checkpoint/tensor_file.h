@@ -12,7 +12,8 @@
 
 namespace ddprun {
 
-/// What lies where in a file of these tensors: in their order, but the largest elements first.
+/// What lies where in a file of these tensors: in their order, but those of whole blocks
+/// (DirectFile) and then the largest elements first.
 class TensorFileLayout {
  public:
   /// Throws Error if a name comes twice, or the format has no such dtype.
