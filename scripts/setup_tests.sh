@@ -15,6 +15,19 @@ fish            fish
 TABLE
 }
 
+readonly kSafetensors=0.5.3 # Hugging Face's library, whose format checkpoints have
+
+have_safetensors() { [[ -f $deps/safetensors-site/safetensors/__init__.py ]]; }
+
+# Where it cannot be fetched, its test is skipped.
+install_safetensors() {
+  if have_safetensors || $check_only; then return; fi
+  mkdir -p "$deps"
+  if ! (find_python >/dev/null && pip_install safetensors-site "safetensors==$kSafetensors"); then
+    say "not fetched here, so its test will be skipped: safetensors"
+  fi
+}
+
 # Where it cannot be installed, it says which tests will be skipped, and set-up goes on.
 install_for_tests() {
   local packages
