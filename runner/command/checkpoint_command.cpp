@@ -1,7 +1,6 @@
 // ddprun checkpoint: what is in one, whether it is what was saved, what differs, and its weights
 // for others.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <iostream>
@@ -50,7 +49,7 @@ TextTable tensors_of(const fs::path& folder, const CheckpointState& state) {
       table.lines.push_back(
           {{{fmt::format("{}: {}", name, tensor.name)},
             {safetensors_dtype(tensor.dtype)},
-            {fmt::format("[{}]", fmt::join(tensor.sizes, ", "))},
+            {shape_text(tensor.sizes)},
             {with_thousands(bytes_of(tensor))},
             {found == hashes.tensors.end() ? "none" : hash_words(found->second)}}});
     }

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -60,7 +59,7 @@ std::set<std::string> files_in(const fs::path& folder) {
 }
 
 std::string shape_of(const TensorSpec& tensor) {
-  return fmt::format("{} [{}]", safetensors_dtype(tensor.dtype), fmt::join(tensor.sizes, ", "));
+  return fmt::format("{} {}", safetensors_dtype(tensor.dtype), shape_text(tensor.sizes));
 }
 
 /// Empty: they are the same, bit for bit.

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -163,6 +164,10 @@ std::int64_t elements_of(const TensorSpec& tensor) {
 
 std::int64_t bytes_of(const TensorSpec& tensor) {
   return elements_of(tensor) * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+}
+
+std::string shape_text(at::IntArrayRef sizes) {
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 const char* safetensors_dtype(at::ScalarType dtype) {

@@ -124,4 +124,10 @@ FileHashes write_parts(const fs::path& path, const TensorFileLayout& layout,
   return hashes;
 }
 
+FileHashes write_tensor_file(const fs::path& path, const SharedTensors& tensors) {
+  const TensorFileLayout layout(tensors.all);
+  create_tensor_file(path, layout);
+  return write_parts(path, layout, tensors.own);
+}
+
 }  // namespace ddprun

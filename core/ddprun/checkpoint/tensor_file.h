@@ -49,5 +49,7 @@ void create_tensor_file(const std::filesystem::path& path, const TensorFileLayou
 /// is on the disk. Throws Error.
 FileHashes write_parts(const std::filesystem::path& path, const TensorFileLayout& layout,
                        const std::vector<TensorPart>& parts);
+/// Both, of a file that this rank alone writes.
+FileHashes write_tensor_file(const std::filesystem::path& path, const SharedTensors& tensors);
 
 }  // namespace ddprun

@@ -30,4 +30,15 @@ void for_each_piece(const std::vector<std::int64_t>& ends, std::int64_t begin, s
   }
 }
 
+/// Those tokens, with the file's path by its number.
+template <class PathOf>
+std::vector<FilePiece> pieces_of(const std::vector<std::int64_t>& ends, std::int64_t begin,
+                                 std::int64_t count, const PathOf& path_of) {
+  std::vector<FilePiece> out;
+  for_each_piece(ends, begin, count, [&](std::int64_t file, std::int64_t first, std::int64_t here) {
+    out.push_back({path_of(file), first, here});
+  });
+  return out;
+}
+
 }  // namespace ddprun

@@ -118,12 +118,7 @@ void TextCorpus::copy(std::int64_t begin, std::int64_t count, std::int64_t* out)
 }
 
 std::vector<FilePiece> TextCorpus::pieces(std::int64_t begin, std::int64_t count) const {
-  std::vector<FilePiece> out;
-  for_each_piece(ends_, begin, count,
-                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
-                   out.push_back({paths_[file], first, here});
-                 });
-  return out;
+  return pieces_of(ends_, begin, count, [this](std::int64_t file) { return paths_[file]; });
 }
 
 }  // namespace ddprun

@@ -248,12 +248,7 @@ void TokenFiles<Token>::copy(std::int64_t begin, std::int64_t count, std::int64_
 
 template <class Token>
 std::vector<FilePiece> TokenFiles<Token>::pieces(std::int64_t begin, std::int64_t count) const {
-  std::vector<FilePiece> out;
-  for_each_piece(ends_, begin, count,
-                 [&](std::int64_t file, std::int64_t first, std::int64_t here) {
-                   out.push_back({files_[file].path, first, here});
-                 });
-  return out;
+  return pieces_of(ends_, begin, count, [this](std::int64_t file) { return files_[file].path; });
 }
 
 template <class Token>

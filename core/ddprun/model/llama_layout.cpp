@@ -166,10 +166,7 @@ void write_llama(const SafetensorsFile& weights, const ModelConfig& config,
   const fs::path hidden = folder.parent_path() / ("." + folder.filename().string());
   fs::remove_all(hidden);
   fs::create_directories(hidden);
-  const SharedTensors tensors = llama_tensors(weights, config);
-  const TensorFileLayout layout(tensors.all);
-  create_tensor_file(hidden / kModelFile, layout);
-  write_parts(hidden / kModelFile, layout, tensors.own);
+  write_tensor_file(hidden / kModelFile, llama_tensors(weights, config));
   if (const int error = write_durably(hidden / kLlamaConfig, llama_config(config))) {
     throw std::system_error(error, std::generic_category(), (hidden / kLlamaConfig).string());
   }

@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,6 +11,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/hash.h"
 #include "ddprun/base/regular_file.h"
+#include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/model/llama_layout.h"
 #include "ddprun/model/model_parameters.h"
 
@@ -21,12 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-
-std::string shape(const std::vector<std::int64_t>& sizes) {
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
 
 [[noreturn]] void refuse_weights(const fs::path& path, const std::string& what,
                                  const std::string& got) {
@@ -61,8 +56,8 @@ std::string misfit(const ModelConfig& config,
     const TensorSpec* const found = find(parameter.name);
     if (found == nullptr) return parameter.name + " is not there";
     if (found->sizes == parameter.sizes) continue;
-    return fmt::format("{} {}, and {} is needed", parameter.name, shape(found->sizes),
-                       shape(parameter.sizes));
+    return fmt::format("{} {}, and {} is needed", parameter.name, shape_text(found->sizes),
+                       shape_text(parameter.sizes));
   }
   return {};
 }
@@ -84,7 +79,7 @@ void PretrainedWeights::open(const fs::path& path) {
   if (fs::exists(index)) {
     for (const std::string& name : files_of_index(index)) files_.emplace_back(path / name);
   } else {
-    files_.emplace_back(fs::is_directory(path) ? path / kWeights : path);
+    files_.emplace_back(fs::is_directory(path) ? path / kModelFile : path);
   }
   for (std::size_t i = 0; i < files_.size(); ++i) {
     for (const TensorSpec& tensor : files_[i].tensors()) {

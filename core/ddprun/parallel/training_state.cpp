@@ -3,7 +3,6 @@
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -44,8 +43,8 @@ void check_order(const FlatBuffers& buffers, int index) {
   if (given.is_contiguous()) return;
   throw Error({.what = "a parameter does not lie in memory in the order of its elements",
                .where = buffers.name(index),
-               .got = fmt::format("shape [{}], strides [{}]", fmt::join(given.sizes(), ", "),
-                                  fmt::join(given.strides(), ", ")),
+               .got = fmt::format("shape {}, strides {}", shape_text(given.sizes()),
+                                  shape_text(given.strides())),
                .expected = "a contiguous tensor",
                .hint = "give DataParallel parameter.contiguous()"});
 }
@@ -87,8 +86,7 @@ void read_into(const std::string& name, const at::Tensor& place, const at::Tenso
     return;
   }
   const auto words = [](const at::Tensor& tensor) {
-    return fmt::format("{} [{}]", at::toString(tensor.scalar_type()),
-                       fmt::join(tensor.sizes(), ", "));
+    return fmt::format("{} {}", at::toString(tensor.scalar_type()), shape_text(tensor.sizes()));
   };
   throw Error({.what = "a checkpoint does not fit what the rank carries from step to step",
                .where = name,

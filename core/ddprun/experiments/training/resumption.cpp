@@ -1,7 +1,6 @@
 // What fits, what is read, and the proof that it was.
 #include "ddprun/experiments/training/resumption.h"
 
-#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +12,6 @@
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
-#include "ddprun/base/hash.h"
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
 #include "ddprun/checkpoint/safetensors.h"

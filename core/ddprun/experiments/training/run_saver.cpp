@@ -181,13 +181,15 @@ void RunSaver::after_step(std::int64_t index) {
 std::string RunSaver::save(std::int64_t step) {
   const fs::path hidden = hidden_path(folder_, step);
   const bool first = group_.rank() == 0;
+  std::vector<SharedFile> shared;
   std::string failure = words_of_failure([&] {
-    if (first) create_files(hidden);
+    shared = shared_files();
+    if (first) create_files(hidden, shared);
   });
   failure = first_of_all(group_, failure);
   if (!failure.empty()) return failure;
   CheckpointState own;
-  failure = words_of_failure([&] { own.files = write_own(hidden); });
+  failure = words_of_failure([&] { own.files = write_own(hidden, shared); });
   const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
   failure = first_of_all(group_, failure);
   if (!failure.empty()) return failure;
@@ -197,26 +199,32 @@ std::string RunSaver::save(std::int64_t step) {
   return first_of_all(group_, failure);
 }
 
-void RunSaver::create_files(const fs::path& hidden) {
+std::vector<RunSaver::SharedFile> RunSaver::shared_files() {
   DataParallel& data_parallel = trainer_.data_parallel();
-  fs::remove_all(hidden);
-  fs::create_directory(hidden);
-  create_tensor_file(hidden / kModelFile, TensorFileLayout(shared_parameters(data_parallel).all));
-  create_tensor_file(hidden / kOptimizerFile, TensorFileLayout(shared_moments(data_parallel).all));
+  std::vector<SharedFile> out;
+  const auto add = [&](const char* name, SharedTensors tensors) {
+    out.push_back({name, TensorFileLayout(std::move(tensors.all)), std::move(tensors.own)});
+  };
+  add(kModelFile, shared_parameters(data_parallel));
+  add(kOptimizerFile, shared_moments(data_parallel));
+  return out;
 }
 
-std::map<std::string, FileHashes> RunSaver::write_own(const fs::path& hidden) {
-  DataParallel& data_parallel = trainer_.data_parallel();
+void RunSaver::create_files(const fs::path& hidden, const std::vector<SharedFile>& shared) {
+  fs::remove_all(hidden);
+  fs::create_directory(hidden);
+  for (const SharedFile& file : shared) create_tensor_file(hidden / file.name, file.layout);
+}
+
+std::map<std::string, FileHashes> RunSaver::write_own(const fs::path& hidden,
+                                                      const std::vector<SharedFile>& shared) {
   std::map<std::string, FileHashes> hashes;
-  const auto write = [&](const std::string& file, const SharedTensors& tensors, bool alone) {
-    const TensorFileLayout layout(tensors.all);
-    if (alone) create_tensor_file(hidden / file, layout);
-    hashes[file] = write_parts(hidden / file, layout, tensors.own);
-  };
-  write(kModelFile, shared_parameters(data_parallel), false);
-  write(kOptimizerFile, shared_moments(data_parallel), false);
-  const SharedTensors alone = as_file(own_state(data_parallel));
-  if (!alone.all.empty()) write(rank_file(group_.rank()), alone, true);
+  for (const SharedFile& file : shared) {
+    hashes[file.name] = write_parts(hidden / file.name, file.layout, file.own);
+  }
+  const SharedTensors alone = as_file(own_state(trainer_.data_parallel()));
+  const std::string name = rank_file(group_.rank());
+  if (!alone.all.empty()) hashes[name] = write_tensor_file(hidden / name, alone);
   return hashes;
 }
 

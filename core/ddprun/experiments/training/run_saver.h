@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddprun/base/descriptor.h"
+#include "ddprun/checkpoint/tensor_file.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/result/rank_result.h"
 
@@ -40,9 +41,18 @@ class RunSaver {
   void begin(const std::filesystem::path& resumed);
   /// Returns what failed on the first rank where something did, in words.
   std::string save(std::int64_t step);
+  /// A file into which all ranks write; `own`: what this one has of it.
+  struct SharedFile {
+    const char* name;
+    TensorFileLayout layout;
+    std::vector<TensorPart> own;
+  };
+  std::vector<SharedFile> shared_files();
   /// On rank 0.
-  void create_files(const std::filesystem::path& hidden);
-  std::map<std::string, FileHashes> write_own(const std::filesystem::path& hidden);
+  static void create_files(const std::filesystem::path& hidden,
+                           const std::vector<SharedFile>& shared);
+  std::map<std::string, FileHashes> write_own(const std::filesystem::path& hidden,
+                                              const std::vector<SharedFile>& shared);
   void complete(const std::filesystem::path& hidden, std::int64_t step,
                 const std::vector<std::string>& hashes);
   void prune(std::int64_t step);
