@@ -163,7 +163,9 @@ void write_llama(const SafetensorsFile& weights, const ModelConfig& config,
                        .expected = "a new folder",
                        .hint = "name another one, or remove it"});
   }
-  const fs::path hidden = folder.parent_path() / ("." + folder.filename().string());
+  // A name that nobody else gives: what stands there is of an export that was cut short.
+  const fs::path hidden =
+      folder.parent_path() / ("." + folder.filename().string() + ".ddprun-unfinished");
   fs::remove_all(hidden);
   fs::create_directories(hidden);
   write_tensor_file(hidden / kModelFile, llama_tensors(weights, config));

@@ -144,6 +144,12 @@ TEST_F(PretrainedWeightsTest, LlamasFormulasGiveOurLossOfWhatIsExported) {
               model_.loss(ids, targets).item<double>(), 1e-6);
 }
 
+TEST_F(PretrainedWeightsTest, AreExportedBesideAHiddenFolderOfTheSameName) {
+  folder_.write(".llama/mine", "kept");
+  export_weights();
+  EXPECT_EQ(folder_.read(".llama/mine"), "kept");
+}
+
 TEST_F(PretrainedWeightsTest, AreReadInBothLayoutsBitForBit) {
   export_weights();
   for (const fs::path& from : {path("own.safetensors"), path("llama")}) {

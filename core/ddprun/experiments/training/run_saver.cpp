@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kUnfinished = ".unfinished";
+constexpr std::string_view kUnfinished = ".unfinished";
 
 [[noreturn]] void throw_cannot_save(const fs::path& path, const std::string& why) {
   throw Error({.what = "checkpoints cannot be saved there",
@@ -64,13 +65,17 @@ SharedTensors as_file(const std::vector<NamedTensor>& tensors) {
 }
 
 fs::path hidden_path(const fs::path& folder, std::int64_t step) {
-  return folder / ("." + checkpoint_name(step) + kUnfinished);
+  return folder / fmt::format(".{}{}", checkpoint_name(step), kUnfinished);
 }
 
 void remove_unfinished(const fs::path& folder) {
   std::vector<fs::path> unfinished;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().ends_with(kUnfinished)) unfinished.push_back(entry.path());
+    const std::string name = entry.path().filename();
+    const bool ours = name.starts_with('.') && name.ends_with(kUnfinished);
+    if (ours && checkpoint_step(name.substr(1, name.size() - 1 - kUnfinished.size())) >= 0) {
+      unfinished.push_back(entry.path());
+    }
   }
   for (const fs::path& path : unfinished) fs::remove_all(path);
 }
