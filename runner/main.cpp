@@ -10,8 +10,8 @@
 #include <iostream>
 #include <string_view>
 
-#include "runner/command/command_line.h"
 #include "runner/command/request.h"
+#include "runner/command_line/command_line.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
 #include "ddprun/checkpoint/safetensors.h"
-#include "ddprun/config/options_io.h"
 #include "ddprun/model/llama_layout.h"
+#include "runner/command/checkpoint_paths.h"
 #include "runner/command/commands.h"
 #include "runner/report/text_table.h"
 
@@ -19,17 +19,6 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The checkpoint at a path, or the latest in that folder.
-fs::path checkpoint_at(const std::string& path) {
-  fs::path found = find_checkpoint(path);
-  if (!found.empty()) return found;
-  throw ConfigError({.what = "there is no checkpoint",
-                     .where = path,
-                     .got = fs::exists(path) ? "a folder without one" : "nothing of that name",
-                     .expected = "a checkpoint, or a folder of them",
-                     .hint = "train.checkpoint in a YAML file says where a run saves them"});
-}
 
 /// "3f2a41c0", or "3f2a... of 4 parts".
 std::string hash_words(const std::vector<PartHash>& parts) {
@@ -92,19 +81,10 @@ int diff(const fs::path& first, const fs::path& second) {
   return found.empty() ? kExitDone : kExitFailed;
 }
 
-ModelConfig model_of(const CheckpointState& state, const fs::path& folder) {
-  const ConfigNode document = parse_yaml(state.config, (folder / kStateFile).string());
-  const ConfigNode* const model = document.find("model");
-  ModelConfig config;
-  read_options(model == nullptr ? ConfigNode() : *model, "model",
-               [&](Options& options) { declare_options(options, config); });
-  return config;
-}
-
 int export_hf(const fs::path& folder, const fs::path& target) {
   const CheckpointState state = read_state(folder);
   if (verify(folder) != kExitDone) return kExitFailed;
-  write_llama(SafetensorsFile(folder / kModelFile), model_of(state, folder),
+  write_llama(SafetensorsFile(folder / kModelFile), model_of(experiment_of(state, folder)),
               fs::absolute(target).lexically_normal());
   std::cout << printable_line(target.string()) << ": the weights in Llama's layout\n";
   return kExitDone;

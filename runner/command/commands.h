@@ -1,6 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp data_command.cpp
-// Family: verify_command.cpp
+// Family: sample_command.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -32,6 +32,8 @@ int list_command(const Request& request);
 int describe_command(const Request& request);
 /// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.
 int checkpoint_command(const Request& request);
+/// Prints the prompt, and what the model of a checkpoint goes on with.
+int sample_command(const Request& request);
 int verify_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/model/sampling.h"
 #include "runner/command/account_options.h"
 #include "runner/command/checkpoint_action.h"
 #include "runner/command/shell.h"
@@ -26,6 +27,8 @@ struct Request {
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   std::int64_t step = 0;                      ///< --step of `data`
+  std::string prompt;                         ///< --prompt of `sample`
+  Sampling sampling;                          ///< of `sample`
   AccountWords account;                       ///< of `account`
   CheckpointAction checkpoint_action = CheckpointAction::inspect;  ///< of `checkpoint`
   std::int64_t max_restarts = 0;                                   ///< --max-restarts of `run`

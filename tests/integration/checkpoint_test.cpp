@@ -362,5 +362,22 @@ TEST_F(Checkpoint, WeightsBeginAnotherRunInEitherLayout) {
   EXPECT_EQ(checkpoint({"export", "saved", "llama"}).status, 2) << "it is there already";
 }
 
+TEST_F(Checkpoint, WritesTheTextThatItsRunWrote) {
+  ASSERT_EQ(run({save_, "train.sample={every: 8, prompt: word, tokens: 30}"}).status, 0);
+  const std::string text = last_row(folder_)["ranks"][0]["texts"].back()["text"];
+  const auto sample = [this](std::vector<std::string> words) {
+    words.insert(words.begin(), "sample");
+    return run_ddprun(folder_, words);
+  };
+  const std::string seed = std::to_string(0x6576616c756174);  // train.sample's
+  EXPECT_EQ(sample({"saved", "--prompt", "word", "--tokens", "30", "--seed", seed}).out,
+            text + "\n");
+  EXPECT_NE(sample({"saved", "--prompt", "word", "--tokens", "30", "--seed", "1"}).out,
+            text + "\n");
+  EXPECT_THAT(sample({"saved", "--prompt", ""}).err, HasSubstr("there is nothing to go on with"));
+  EXPECT_THAT(sample({"nowhere", "--prompt", "a"}).err, HasSubstr("there is no checkpoint"));
+  EXPECT_EQ(sample({"saved", "saved", "--prompt", "a"}).status, 2);
+}
+
 }  // namespace
 }  // namespace ddprun::test

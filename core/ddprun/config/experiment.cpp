@@ -113,47 +113,6 @@ void make_absolute(std::string& path, const std::filesystem::path& folder) {
   if (!path.empty()) path = (folder / path).lexically_normal().string();
 }
 
-PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
-                         const std::filesystem::path& file) {
-  const std::string word = to_string(kind);
-  const std::string usage = word + ": NAME, or " + word + ": {name: NAME, ...its options}";
-  const std::string hint = "`ddprun list` shows what is installed";
-  const ConfigNode* node = document.find(word);
-  if (node == nullptr) {
-    throw ConfigError({.what = word + " is missing",
-                       .where = file.string(),
-                       .got = "no key `" + word + "`",
-                       .expected = usage,
-                       .hint = hint});
-  }
-
-  PluginChoice choice;
-  choice.kind = kind;
-  choice.options = *node;
-  if (node->kind == ConfigNode::Kind::scalar) {
-    choice.options = ConfigNode{};
-    choice.options.kind = ConfigNode::Kind::map;
-    choice.options.origin = node->origin;
-    choice.options.key_origin = node->key_origin;
-    choice.options.map.emplace_back("name", *node);
-  }
-  if (choice.options.find("name") == nullptr) {
-    throw ConfigError({.what = word + " has no name",
-                       .where = node->origin,
-                       .got = compact(*node),
-                       .expected = usage,
-                       .hint = hint});
-  }
-  ConfigNode ours = choice.options;  // the other keys are the plugin's
-  std::erase_if(ours.map,
-                [](const auto& pair) { return pair.first != "name" && pair.first != "path"; });
-  read_options(ours, word, [&](Options& o) {
-    o.option("name", &choice.name, "name of a plugin; `ddprun list` shows them");
-    o.option("path", &choice.path, "its library, relative to the file's folder");
-  });
-  return choice;
-}
-
 void join_launch(Experiment& experiment, int world_size) {
   if (world_size == 0) return;
   const ConfigNode* world = experiment.document.find("world");
@@ -205,6 +164,47 @@ ConfigNode choice_node(const PluginChoice& choice) {
 }
 
 }  // namespace
+
+PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
+                         const std::filesystem::path& file) {
+  const std::string word = to_string(kind);
+  const std::string usage = word + ": NAME, or " + word + ": {name: NAME, ...its options}";
+  const std::string hint = "`ddprun list` shows what is installed";
+  const ConfigNode* node = document.find(word);
+  if (node == nullptr) {
+    throw ConfigError({.what = word + " is missing",
+                       .where = file.string(),
+                       .got = "no key `" + word + "`",
+                       .expected = usage,
+                       .hint = hint});
+  }
+
+  PluginChoice choice;
+  choice.kind = kind;
+  choice.options = *node;
+  if (node->kind == ConfigNode::Kind::scalar) {
+    choice.options = ConfigNode{};
+    choice.options.kind = ConfigNode::Kind::map;
+    choice.options.origin = node->origin;
+    choice.options.key_origin = node->key_origin;
+    choice.options.map.emplace_back("name", *node);
+  }
+  if (choice.options.find("name") == nullptr) {
+    throw ConfigError({.what = word + " has no name",
+                       .where = node->origin,
+                       .got = compact(*node),
+                       .expected = usage,
+                       .hint = hint});
+  }
+  ConfigNode ours = choice.options;  // the other keys are the plugin's
+  std::erase_if(ours.map,
+                [](const auto& pair) { return pair.first != "name" && pair.first != "path"; });
+  read_options(ours, word, [&](Options& o) {
+    o.option("name", &choice.name, "name of a plugin; `ddprun list` shows them");
+    o.option("path", &choice.path, "its library, relative to the file's folder");
+  });
+  return choice;
+}
 
 Experiment::Experiment(const RunnableKind& its_kind) : kind(&its_kind), own(its_kind.file().own) {
   for (const PluginKind plugin : its_kind.file().plugins) plugins.push_back({.kind = plugin});

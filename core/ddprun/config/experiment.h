@@ -77,6 +77,11 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, const Kinds& kinds,
                                 int world_size = 0);
 
+/// Which plugin of a kind a document names; the path of its library is as it stands there. Messages
+/// call the document `file` where it names none. Throws ConfigError.
+PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
+                         const std::filesystem::path& file);
+
 /// The resolved experiment, with every default written out. Loading it gives the same experiment.
 /// Plugin options are written as they stand in `options` of each choice. A caller that knows the
 /// plugin sets those to write_options(plugin) before.

@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
@@ -20,15 +21,20 @@ double drawn(std::uint64_t seed, std::uint64_t number) {
   return std::ldexp(static_cast<double>(counter_hash(seed, number) >> 11), -53);
 }
 
-/// `logits`: (V,), of any floating dtype, on any device.
-std::int64_t next_token(const at::Tensor& logits, double temperature, double draw) {
+/// `logits`: (V,), of any floating dtype, on any device. `draw`: in [0, 1).
+std::int64_t next_token(const at::Tensor& logits, const Sampling& sampling, double draw) {
   const at::Tensor wide = logits.to(at::kDouble).cpu();
-  if (temperature == 0) return wide.argmax().item<std::int64_t>();
-  const at::Tensor sums = at::softmax(wide / temperature, -1).cumsum(-1);
+  if (sampling.temperature == 0) return wide.argmax().item<std::int64_t>();
+  const auto [chances, tokens] = at::sort(at::softmax(wide / sampling.temperature, -1),
+                                          /*stable=*/true, /*dim=*/-1, /*descending=*/true);
+  const at::Tensor sums = chances.cumsum(-1);
   const double* const begin = sums.const_data_ptr<double>();
-  const double* const end = begin + sums.numel();
-  // Rounding may leave the last sum below 1.
-  return std::min(std::upper_bound(begin, end, draw * end[-1]), end - 1) - begin;
+  const double* const last = begin + sums.numel() - 1;
+  const auto place_of = [&](double share) {  // rounding may leave the last sum below 1
+    return std::min(std::upper_bound(begin, last + 1, share), last);
+  };
+  const double* const nucleus_end = std::min(std::lower_bound(begin, last, sampling.top_p), last);
+  return tokens.const_data_ptr<std::int64_t>()[place_of(draw * *nucleus_end) - begin];
 }
 
 }  // namespace
@@ -44,10 +50,21 @@ std::vector<std::int64_t> generate(const std::function<at::Tensor(const at::Tens
     const at::Tensor ids =
         at::tensor(at::ArrayRef<std::int64_t>(text).slice(text.size() - seen, seen), at::kLong);
     const at::Tensor last = logits(ids.unsqueeze(0)).select(0, 0).select(0, -1);
-    text.push_back(next_token(last, sampling.temperature,
-                              drawn(sampling.seed, static_cast<std::uint64_t>(i))));
+    text.push_back(next_token(last, sampling, drawn(sampling.seed, static_cast<std::uint64_t>(i))));
   }
   return {text.begin() + begin, text.end()};
+}
+
+std::vector<std::int64_t> byte_tokens(const std::string& text) {
+  std::vector<std::int64_t> out;
+  for (const char byte : text) out.push_back(static_cast<unsigned char>(byte));
+  return out;
+}
+
+std::string byte_text(const std::vector<std::int64_t>& tokens) {
+  std::string out;
+  for (const std::int64_t token : tokens) out += token < 256 ? static_cast<char>(token) : '?';
+  return out;
 }
 
 }  // namespace ddprun

@@ -5,15 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
-namespace ddprun {
+#include "ddprun/model/sampling.h"
 
-struct Sampling {
-  std::int64_t tokens = 200;
-  double temperature = 0.8;  ///< logits are divided by it; 0: the likeliest token
-  std::uint64_t seed = 0;    ///< of the draws, which depend on nothing else
-};
+namespace ddprun {
 
 /// Returns `tokens` tokens that follow the prompt, which has one at least. `logits` takes ids (1,
 /// T) int64, T at most `context_length`, and returns (1, T, V): the last position's are used. It is
@@ -21,5 +18,10 @@ struct Sampling {
 std::vector<std::int64_t> generate(const std::function<at::Tensor(const at::Tensor& ids)>& logits,
                                    std::vector<std::int64_t> prompt, std::int64_t context_length,
                                    const Sampling& sampling);
+
+/// What models of bytes read and write. A vocabulary may have more than the 256 bytes; those are
+/// "?".
+std::vector<std::int64_t> byte_tokens(const std::string& text);
+std::string byte_text(const std::vector<std::int64_t>& tokens);
 
 }  // namespace ddprun

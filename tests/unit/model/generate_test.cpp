@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace ddprun::generate_test {
 namespace {
@@ -40,6 +41,19 @@ TEST(Generate, DrawsAsOftenAsTheModelSays) {
   };
   EXPECT_NEAR(share(1.0), 0.5, 0.03);        // four standard deviations
   EXPECT_NEAR(share(0.5), 16.0 / 20, 0.03);  // 4^2 of 4^2 + 4
+}
+
+TEST(Generate, DrawsFromTheNucleusAlone) {
+  const auto drawn = [](double top_p) {
+    return generate(successor, {0}, 1, {.tokens = 400, .temperature = 1, .top_p = top_p});
+  };
+  EXPECT_EQ(drawn(0.5), generate(successor, {0}, 1, {.tokens = 400, .temperature = 0}));
+  std::set<std::int64_t> after_zero;  // 1, and the first of those with 1/8
+  const auto few = drawn(0.6);
+  for (std::size_t i = 1; i < few.size(); ++i) {
+    if (few[i - 1] == 0) after_zero.insert(few[i]);
+  }
+  EXPECT_EQ(after_zero.size(), 2u);
 }
 
 TEST(Generate, SeesNoMoreThanTheContext) {

@@ -1,5 +1,5 @@
 // The words of completion, and that a shell reads them as they are.
-#include "runner/command/completion.h"
+#include "runner/command_line/completion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

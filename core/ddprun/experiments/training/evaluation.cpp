@@ -1,7 +1,6 @@
 // When held-out data is evaluated, and on which samples.
 #include "ddprun/experiments/training/evaluation.h"
 
-#include <utility>
 #include <vector>
 
 #include "ddprun/experiments/training/training_config.h"
@@ -48,16 +47,11 @@ std::optional<std::string> Evaluation::text_after_step(std::int64_t index) {
   const TrainingConfig& config = training(experiment_);
   const SampleConfig& sample = config.train.sample;
   if (!follows(index, sample.every)) return std::nullopt;
-  std::vector<std::int64_t> prompt;
-  for (const char byte : sample.prompt) prompt.push_back(static_cast<unsigned char>(byte));
   const std::vector<std::int64_t> tokens =
-      generate([this](const at::Tensor& ids) { return trainer_.logits_of(ids); }, std::move(prompt),
-               config.model.context_length,
+      generate([this](const at::Tensor& ids) { return trainer_.logits_of(ids); },
+               byte_tokens(sample.prompt), config.model.context_length,
                {.tokens = sample.tokens, .temperature = sample.temperature, .seed = kSeed});
-  std::string text = sample.prompt;
-  // A vocabulary may have more than the 256 bytes.
-  for (const std::int64_t token : tokens) text += token < 256 ? static_cast<char>(token) : '?';
-  return text;
+  return sample.prompt + byte_text(tokens);
 }
 
 void Evaluation::check_unchanged() const {

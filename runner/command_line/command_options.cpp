@@ -1,5 +1,5 @@
 // One function a group of options; commands are made of these.
-#include "runner/command/command_options.h"
+#include "runner/command_line/command_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,7 @@
 
 #include "ddprun/base/choice.h"
 #include "runner/command/commands.h"
-#include "runner/command/completion.h"
+#include "runner/command_line/completion.h"
 
 namespace ddprun {
 
@@ -114,6 +114,42 @@ void add_account_options(CLI::App& command, Request& request) {
   add_format_options(command, request);
 }
 
+void add_checkpoint(CLI::App& command, Request& request) {
+  command
+      .add_option("path", request.paths,
+                  "A checkpoint, or a folder of them, of which the latest is taken")
+      ->type_name(kFolderValue)
+      ->expected(1)
+      ->required();
+  add_common_options(command, request);
+}
+
+void add_sampling(CLI::App& command, Request& request) {
+  Sampling& sampling = request.sampling;
+  command.add_option("--prompt", request.prompt, "What the model goes on with")
+      ->type_name("TEXT")
+      ->required();
+  command.add_option("--tokens", sampling.tokens, "How many tokens it writes")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000).description(""));
+  command
+      .add_option("--temperature", sampling.temperature,
+                  "Logits are divided by it before a token is drawn; 0: the likeliest token")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6).description(""));
+  command
+      .add_option("--top-p", sampling.top_p,
+                  "Draw among the fewest tokens that have this probability together")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0).description(""));
+  command.add_option("--seed", sampling.seed, "Of the draws")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void declare_commands(CLI::App& app, Request& request) {
@@ -193,6 +229,11 @@ void declare_commands(CLI::App& app, Request& request) {
       ->required();
   add_columns(*checkpoint, request);
   add_common_options(*checkpoint, request);
+
+  CLI::App* sample =
+      app.add_subcommand("sample", "Print text that the model of a checkpoint writes");
+  add_checkpoint(*sample, request);
+  add_sampling(*sample, request);
 
   CLI::App* doctor = app.add_subcommand(
       "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");

@@ -1,5 +1,5 @@
 // Parses the command line, and calls the command that it names.
-#include "runner/command/command_line.h"
+#include "runner/command_line/command_line.h"
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -20,11 +20,12 @@
 #include "ddprun/base/text.h"
 #include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/comm/launch/mpi_library.h"
-#include "runner/command/command_options.h"
+#include "ddprun/config/options_io.h"
 #include "runner/command/commands.h"
-#include "runner/command/completion.h"
 #include "runner/command/doctor.h"
 #include "runner/command/request.h"
+#include "runner/command_line/command_options.h"
+#include "runner/command_line/completion.h"
 #include "runner/launch/memory_words.h"
 
 namespace ddprun {
@@ -37,7 +38,7 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 11> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 12> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
@@ -46,6 +47,7 @@ constexpr std::array<Command, 11> kCommands = {{{"quickstart", quickstart_comman
                                                 {"describe", describe_command},
                                                 {"verify", verify_command},
                                                 {"checkpoint", checkpoint_command},
+                                                {"sample", sample_command},
                                                 {"doctor", doctor_command},
                                                 {"completion", completion_command}}};
 
@@ -70,6 +72,7 @@ Examples:
   ddprun validate my.yaml                        check it without running anything
   ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
   ddprun data my.yaml --step 3                   which tokens of its files each rank reads then
+  ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml

@@ -1,6 +1,6 @@
 // The scripts. What bash and zsh choose from is written alike for both; how they offer it is each
 // one's own. Of fish every word is a rule.
-#include "runner/command/completion.h"
+#include "runner/command_line/completion.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,7 +8,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/experiments/kinds.h"
-#include "runner/command/completion.h"
+#include "runner/command_line/completion.h"
 
 namespace ddprun {
 

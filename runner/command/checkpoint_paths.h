@@ -1,0 +1,22 @@
+// Checkpoints that a command line names.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "ddprun/checkpoint/checkpoint_state.h"
+#include "ddprun/config/config_node.h"
+#include "ddprun/model/model_config.h"
+
+namespace ddprun {
+
+/// The checkpoint at a path, or the latest in that folder. Throws ConfigError if there is none.
+std::filesystem::path checkpoint_at(const std::string& path);
+
+/// The experiment that wrote it, resolved. Throws ConfigError.
+ConfigNode experiment_of(const CheckpointState& state, const std::filesystem::path& folder);
+
+/// Its section `model:`. Throws ConfigError.
+ModelConfig model_of(const ConfigNode& experiment);
+
+}  // namespace ddprun
