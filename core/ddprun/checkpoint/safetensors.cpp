@@ -195,7 +195,7 @@ void SafetensorsFile::read_header() {
   header_hash_ = hash64(text);
   const json header = parse_header(std::string_view(text).substr(kLengthBytes));
   if (const auto found = header.find("__metadata__"); found != header.end()) {
-    metadata_ = found->get<std::map<std::string, std::string>>();
+    found->get<std::map<std::string, std::string>>();  // of texts alone
   }
   for (Entry& entry : entries_of(header, file_.size() - begin)) {
     places_[entry.tensor.name] = {tensors_.size(), begin + entry.begin};

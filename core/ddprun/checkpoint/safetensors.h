@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddprun/base/regular_file.h"
-#include "ddprun/checkpoint/shared_tensors.h"
+#include "ddprun/checkpoint/weights_file.h"
 
 namespace ddprun {
 
@@ -19,7 +19,7 @@ namespace ddprun {
 const char* safetensors_dtype(at::ScalarType dtype);
 
 /// One file, open for reading. Values are read where they are asked for.
-class SafetensorsFile {
+class SafetensorsFile : public WeightsFile {
  public:
   /// Reads the header. Throws ConfigError unless the file keeps the format's rules: a header of at
   /// most 100 MB within the file, JSON in UTF-8 without a name that comes twice, known dtypes, and
@@ -27,13 +27,10 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  /// In the order in which they lie in the file.
-  const std::vector<TensorSpec>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   /// XXH3 of the header and its length.
   std::uint64_t header_hash() const { return header_hash_; }
-  /// Null: the file has no tensor of that name.
-  const TensorSpec* find(const std::string& name) const;
+  const TensorSpec* find(const std::string& name) const override;
 
   /// Elements [begin, begin + count) of a tensor that is there, (count,), on the CPU. Throws Error
   /// if the range leaves the tensor, or the file cannot be read.
@@ -41,8 +38,7 @@ class SafetensorsFile {
   /// The same part by part, (n,), in memory that the next part takes again.
   void visit(const std::string& name, std::int64_t begin, std::int64_t count,
              const std::function<void(const at::Tensor& part)>& visitor) const;
-  /// A whole tensor, in its shape.
-  at::Tensor read(const std::string& name) const;
+  at::Tensor read(const std::string& name) const override;
 
  private:
   struct Place {
@@ -55,7 +51,6 @@ class SafetensorsFile {
   std::filesystem::path path_;
   RegularFile file_;
   std::vector<TensorSpec> tensors_;
-  std::map<std::string, std::string> metadata_;
   std::uint64_t header_hash_ = 0;
   std::map<std::string, Place> places_;
 };

@@ -123,10 +123,10 @@ void declare_options(Options& options, ModelConfig& config) {
   options.option(
       "frozen", &config.frozen,
       "names of parameters that are not trained, with wildcards, in quotes: \"layers.0.*\"");
-  options.option(
-      "init_from", &config.init_from,
-      "weights to begin with: a checkpoint, a safetensors file, or a folder with a Llama "
-      "of Hugging Face; empty: drawn");
+  options.option("init_from", &config.init_from,
+                 "weights to begin with: a checkpoint, a file of safetensors or torch.save, or a "
+                 "folder with a Llama "
+                 "of Hugging Face; empty: drawn");
   declare_option(options, config.recompute);
   options.option("unit", &config.unit,
                  "what sharding strategies gather and send at a time: a block, or its attention "

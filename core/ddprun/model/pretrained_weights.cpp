@@ -77,12 +77,13 @@ PretrainedWeights::PretrainedWeights(const fs::path& path, const ModelConfig& co
 void PretrainedWeights::open(const fs::path& path) {
   const fs::path index = path / kIndex;
   if (fs::exists(index)) {
-    for (const std::string& name : files_of_index(index)) files_.emplace_back(path / name);
+    for (const std::string& name : files_of_index(index))
+      files_.push_back(open_weights(path / name));
   } else {
-    files_.emplace_back(fs::is_directory(path) ? path / kModelFile : path);
+    files_.push_back(open_weights(fs::is_directory(path) ? path / kModelFile : path));
   }
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    for (const TensorSpec& tensor : files_[i].tensors()) {
+    for (const TensorSpec& tensor : files_[i]->tensors()) {
       if (places_.emplace(tensor.name, i).second) continue;
       refuse_weights(path, "two files of weights have the same tensor", tensor.name);
     }
@@ -92,13 +93,13 @@ void PretrainedWeights::open(const fs::path& path) {
 void PretrainedWeights::check_fits(const fs::path& path) const {
   std::set<std::string> used;
   const std::string lacking = misfit(config_, [&](const std::string& name) -> const TensorSpec* {
-    const SafetensorsFile* const file = file_of(name);
+    const WeightsFile* const file = file_of(name);
     if (file == nullptr) return nullptr;
     used.insert(name_there(name));
     const TensorSpec* const tensor = file->find(name_there(name));
     if (!at::isFloatingType(tensor->dtype)) {
       refuse_weights(path, "weights are no floating-point numbers",
-                     fmt::format("{} of {}", name, safetensors_dtype(tensor->dtype)));
+                     fmt::format("{} of {}", name, c10::toString(tensor->dtype)));
     }
     return tensor;
   });
@@ -118,9 +119,9 @@ std::string PretrainedWeights::name_there(const std::string& name) const {
   return llama_ ? llama_name(name).value_or("") : name;
 }
 
-const SafetensorsFile* PretrainedWeights::file_of(const std::string& name) const {
+const WeightsFile* PretrainedWeights::file_of(const std::string& name) const {
   const auto found = places_.find(name_there(name));
-  return found == places_.end() ? nullptr : &files_[found->second];
+  return found == places_.end() ? nullptr : files_[found->second].get();
 }
 
 std::uint64_t PretrainedWeights::hash() const { return load({}); }

@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "ddprun/checkpoint/safetensors.h"
+#include "ddprun/checkpoint/weights_file.h"
 #include "ddprun/model/model_config.h"
 #include "ddprun/optim/named_tensor.h"
 
@@ -19,8 +20,8 @@ namespace ddprun {
 std::string misfit(const ModelConfig& config,
                    const std::function<const TensorSpec*(const std::string& name)>& find);
 
-/// The parameters of a model in safetensors files, under the course's names or in Llama's layout
-/// (llama_layout.h). Values are read where they are asked for.
+/// The parameters of a model in files of safetensors or torch.save, under the course's names or in
+/// Llama's layout (llama_layout.h). Values are read where they are asked for.
 class PretrainedWeights {
  public:
   /// `path`: such a file, or a folder with `model.safetensors`, or with
@@ -35,14 +36,14 @@ class PretrainedWeights {
 
  private:
   /// What the files have of our parameter.
-  const SafetensorsFile* file_of(const std::string& name) const;
+  const WeightsFile* file_of(const std::string& name) const;
   std::string name_there(const std::string& name) const;
   void open(const std::filesystem::path& path);
   void check_fits(const std::filesystem::path& path) const;
 
   ModelConfig config_;
   bool llama_ = false;
-  std::vector<SafetensorsFile> files_;
+  std::vector<std::unique_ptr<WeightsFile>> files_;
   std::map<std::string, std::size_t> places_;  ///< files by the names in them
 };
 

@@ -208,7 +208,7 @@ TEST_F(PretrainedWeightsTest, OfAnotherModelAreRefusedByName) {
   parameters[0].tensor = integers;
   write_weights(path("integers.safetensors"), parameters);
   EXPECT_THAT(refusal(path("integers.safetensors"), config_),
-              HasSubstr("token_embeddings.weight of I32"));
+              HasSubstr("token_embeddings.weight of Int"));
 }
 
 TEST_F(PretrainedWeightsTest, WhatConfigJsonSaysMustHold) {
