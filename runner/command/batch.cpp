@@ -36,17 +36,16 @@ class Batch {
         ProgressDisplay& display)
       : request_(request), files_(std::move(files)), executor_(executor), display_(display) {
     for (const PlannedFile& file : files_) {
-      for (const PlannedRun& planned : file.runs) {
-        for (std::int64_t run = 1; run <= file.report.repeats; ++run) {
-          rows_.push_back({unrun_row(file, planned, executor.launcher(), run), &file, &planned});
-        }
+      for (const PlannedTurn& turn : turns_of(file)) {
+        rows_.push_back({unrun_row(file, turn, executor.launcher()), &file, turn.run});
+        rows_.back().last_in_round = turn.last_in_round;
       }
       if (!file.error.empty()) rows_.push_back({refused_row(file), &file, nullptr});
     }
     const std::vector<std::string> names = run_names(TableLines(plain(rows_)));
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].name = names[i];
-    // Elsewhere a row is predicted when it has run, which then takes no time of it. A process that
-    // has run one itself has threads, beside which no step can be taken in a child.
+    // Elsewhere a row is predicted when it has run, which then takes no time of it. A process with
+    // threads of a run cannot take a step in a child.
     if (!executor_.joined() || !executor_.reports()) return;
     for (BatchRow& each : rows_) {
       if (each.planned != nullptr) each.row.predicted = account_of(*each.planned);
@@ -123,12 +122,13 @@ class Batch {
     }
   }
 
-  /// Rows in the order in which they run: the first runs of all, then the second ones, so that what
-  /// changes with time is the same for all.
+  /// Rows as they run: round by round, so that what changes with time is the same for all.
   static std::vector<BatchRow*> in_turns(std::span<BatchRow> rows) {
     std::vector<BatchRow*> order;
     for (BatchRow& each : rows) order.push_back(&each);
-    std::ranges::stable_sort(order, {}, [](const BatchRow* each) { return each->row.repetition; });
+    std::ranges::stable_sort(order, {}, [](const BatchRow* each) {
+      return std::pair(each->row.round, each->last_in_round);
+    });
     return order;
   }
 
@@ -142,8 +142,8 @@ class Batch {
     return nullptr;
   }
 
-  /// Whether the row makes the batch fail. One that met the memory limit of its file does not, nor
-  /// do the further runs that it then did not get.
+  /// Whether the row makes the batch fail; not one that met its file's memory limit, nor its next
+  /// runs.
   bool fails(const BatchRow& each) const {
     const Row& row = each.row;
     if (row.ok() || row.status == RowStatus::not_here) return false;
@@ -178,8 +178,7 @@ class Batch {
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].earlier = std::move(earlier[i]);
   }
 
-  /// Runs rows again that were taken over, as long as what runs now finds other conditions. Returns
-  /// whether one was.
+  /// Runs taken over rows again while those of now find other conditions; returns whether one was.
   bool run_outdated(FileResult& file) {
     bool any = false;
     while (interrupted_ == 0 && !failed_in_joined_launch_) {
@@ -191,7 +190,8 @@ class Batch {
         BatchRow& each = file.rows[i];
         each.earlier.reset();
         const auto predicted = std::move(each.row.predicted);
-        each.row = unrun_row(*each.file, *each.planned, executor_.launcher(), each.row.repetition);
+        each.row = unrun_row(*each.file, {each.planned, each.row.repetition, each.row.round},
+                             executor_.launcher());
         each.row.predicted = predicted;
         run_row(file, each);
         any = any || interrupted_ == 0;
@@ -210,6 +210,7 @@ class Batch {
     row.conditions = earlier.conditions;
     row.predicted = earlier.predicted;
     row.occasion = earlier.occasion;
+    row.round = earlier.round;
     row.taken_from = earlier.taken_from;
     if (!request_.quiet && executor_.reports())
       display_.message(place(each) + ": taken over from " + row.taken_from);
@@ -270,8 +271,8 @@ class Batch {
                              each.row.restarts);
   }
 
-  /// The disk may be full, or gone: that costs files, and neither the rows that follow nor the
-  /// table. Returns whether all is written.
+  /// A full disk costs files, and neither the rows that follow nor the table. Returns whether all
+  /// is written.
   bool write_whatever_happens(const std::function<void()>& write) {
     try {
       write();
@@ -283,8 +284,8 @@ class Batch {
     }
   }
 
-  /// The complete result that has all rows of the file, or an empty path. A row that did not run,
-  /// as it cannot here, or as an earlier run of it failed, did not run there either.
+  /// The complete result that has all rows of the file, or an empty path. What did not run, as it
+  /// cannot here or failed before, did not run there either.
   fs::path found_whole(const FileResult& file) const {
     fs::path whole;
     for (const BatchRow& each : file.rows) {

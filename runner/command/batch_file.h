@@ -21,6 +21,7 @@ struct BatchRow {
   const PlannedFile* file;
   const PlannedRun* planned;  ///< null: the file was refused
   std::string name = {};
+  bool last_in_round = false;              ///< PlannedTurn's
   std::optional<EarlierRow> earlier = {};  ///< with --resume
 
   /// The complete result that it was taken from, or an empty path.

@@ -28,8 +28,8 @@ bool stopped_by_proof(Row& row) {
 
 }  // namespace
 
-Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::string& launcher,
-              std::int64_t run) {
+Row unrun_row(const PlannedFile& file, const PlannedTurn& turn, const std::string& launcher) {
+  const PlannedRun& planned = *turn.run;
   const Experiment& e = planned.experiment;
   Row row;
   row.kind = e.kind;
@@ -40,7 +40,8 @@ Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::str
   row.baseline_words = file.baseline_words;
   row.config = to_json(planned.resolved);
   row.fingerprint = planned.fingerprint;
-  row.repetition = run;
+  row.repetition = turn.repetition;
+  row.round = turn.round;
   row.world_size = e.world.size;
   row.emulated = e.world.emulated();
   row.work = planned.work;

@@ -9,9 +9,8 @@
 
 namespace ddprun {
 
-/// A row whose ranks have not started yet. `launcher`: who starts them. `run`: Row::repetition.
-Row unrun_row(const PlannedFile& file, const PlannedRun& planned, const std::string& launcher,
-              std::int64_t run);
+/// A row whose ranks have not started yet. `launcher`: who starts them.
+Row unrun_row(const PlannedFile& file, const PlannedTurn& turn, const std::string& launcher);
 
 /// The row of a file whose YAML was refused.
 Row refused_row(const PlannedFile& file);

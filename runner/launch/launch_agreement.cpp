@@ -135,6 +135,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
     const std::string prefix = several ? file.name + ": " : "";
     plan[prefix + "name"] = file.name;
     plan[prefix + "report.repeats"] = file.report.repeats;
+    plan[prefix + "report.aa"] = file.report.aa;
     if (!file.error.empty()) plan[prefix + "refused"] = file.error;
     for (std::size_t row = 0; row < file.runs.size(); ++row) {
       const std::string place =

@@ -24,6 +24,7 @@
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/environment_variables.h"
 #include "ddprun/rank/emulated_ranks.h"
+#include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
 #include "runner/launch/shipped_configs.h"
@@ -224,6 +225,31 @@ nlohmann::json process_conditions() {
     return out;
   }();
   return the_conditions;
+}
+
+namespace {
+
+/// Whether another row is compared with that one.
+bool is_base(const PlannedFile& plan, const PlannedRun& run) {
+  return std::ranges::any_of(plan.runs, [&run](const PlannedRun& other) {
+    return other.baseline == run.fingerprint && other.fingerprint != run.fingerprint;
+  });
+}
+
+}  // namespace
+
+std::vector<PlannedTurn> turns_of(const PlannedFile& plan) {
+  const bool tested = plan.report.repeats >= static_cast<std::int64_t>(Comparison::kLeastRuns);
+  std::vector<PlannedTurn> turns;
+  for (const PlannedRun& run : plan.runs) {
+    const bool twice = plan.report.aa && tested && is_base(plan, run);
+    std::int64_t repetition = 0;
+    for (std::int64_t round = 1; round <= plan.report.repeats; ++round) {
+      turns.push_back({&run, ++repetition, round});
+      if (twice) turns.push_back({&run, ++repetition, round, true});
+    }
+  }
+  return turns;
 }
 
 std::string obstacles(const PlannedFile& plan) {

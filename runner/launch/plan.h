@@ -51,6 +51,15 @@ struct PlannedFile {
 /// software, and the environment, but for variables that ranks have of their own.
 nlohmann::json process_conditions();
 
+/// The runs of the file's rows, row by row: of each row as many as report.repeats says. With
+/// report.aa a row that others are compared with runs twice in each round.
+struct PlannedTurn {
+  const PlannedRun* run;
+  std::int64_t repetition = 1, round = 1;  ///< as in Run
+  bool last_in_round = false;              ///< the second of a row that runs twice
+};
+std::vector<PlannedTurn> turns_of(const PlannedFile& plan);
+
 /// Why this machine cannot run the whole file: its error, or else what is not here for one or more
 /// of its runs, each reason once. Empty: it can.
 std::string obstacles(const PlannedFile& plan);

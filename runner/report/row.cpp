@@ -54,6 +54,7 @@ void for_plain_fields(AnyRow& row, const Visit& visit) {
   visit("config", row.config);
   visit("fingerprint", row.fingerprint);
   visit("repetition", row.repetition);
+  visit("round", row.round);
   visit("baseline", row.baseline);
   visit("baseline_words", row.baseline_words);
   visit("conditions", row.conditions);

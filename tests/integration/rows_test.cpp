@@ -196,7 +196,7 @@ TEST(Rows, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
   const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
-                                       "version 13"),
+                                       "version 14"),
                              HasSubstr("starting"), Not(HasSubstr("taken over"))));
 }
 
@@ -295,33 +295,39 @@ TEST(Repeats, RunsOfARowTakeTurnsAndMakeOneLine) {
   const CommandResult run = run_ddprun(folder, {"two.yaml"});
   ASSERT_EQ(run.status, 0) << run.err;
   std::size_t at = 0;
-  for (const char* next :
-       {"[1/6] naive, run 1 of 3: starting", "[4/6] flat, run 1 of 3: starting",
-        "[2/6] naive, run 2 of 3: starting", "[5/6] flat, run 2 of 3: starting",
-        "[3/6] naive, run 3 of 3: starting", "[6/6] flat, run 3 of 3: starting"}) {
+  for (const char* next : {"[1/9] naive, run 1 of 6: starting", "[7/9] flat, run 1 of 3: starting",
+                           "[2/9] naive, run 2 of 6: starting", "[3/9] naive, run 3 of 6: starting",
+                           "[8/9] flat, run 2 of 3: starting", "[4/9] naive, run 4 of 6: starting",
+                           "[5/9] naive, run 5 of 6: starting", "[9/9] flat, run 3 of 3: starting",
+                           "[6/9] naive, run 6 of 6: starting"}) {
     at = run.err.find(next, at);
     ASSERT_NE(at, std::string::npos) << next << "\n" << run.err;
   }
-  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 6 of 6 runs"), HasSubstr("p = "),
-                             HasSubstr("means over up to 3 runs"), HasSubstr("s/1M tokens")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("proved in 9 of 9 runs"), HasSubstr("95 %: "),
+                             HasSubstr("naive, which ran twice in each of 3 rounds, "),
+                             HasSubstr("means over up to 6 runs"), HasSubstr("s/1M tokens")));
   const json result = result_of(folder, "two");
-  ASSERT_EQ(result["rows"].size(), 6u);
-  EXPECT_EQ(result["rows"][4]["repetition"], 2);
+  ASSERT_EQ(result["rows"].size(), 9u);
+  EXPECT_EQ(result["rows"][7]["repetition"], 2);
+  EXPECT_EQ(result["rows"][3]["round"], 2);
   ASSERT_EQ(result["table"].size(), 2u);
   double sum = 0;
-  for (const int i : {3, 4, 5}) {
+  for (const int i : {6, 7, 8}) {
     sum += result["rows"][i]["statistics"]["step_ms"]["median"].get<double>();
   }
   EXPECT_NEAR(result["table"][1]["figures"]["step_ms"].get<double>(), sum / 3, 1e-9 * sum);
-  EXPECT_EQ(result["table"][1]["first_row"], 4);
+  EXPECT_EQ(result["table"][1]["first_row"], 7);
 
   const CommandResult again = run_ddprun(folder, {"two.yaml", "--resume"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, AllOf(Not(HasSubstr("starting")), HasSubstr("run 3 of 3: taken over")));
+  const CommandResult once =
+      run_ddprun(folder, {"two.yaml", "--set", "report.aa=false", "--output", "once"});
+  EXPECT_THAT(once.out, AllOf(HasSubstr("proved in 6 of 6 runs"), Not(HasSubstr("ran twice"))));
   const CommandResult more =
       run_ddprun(folder, {"two.yaml", "--resume", "--set", "report.repeats=4"});
   EXPECT_EQ(more.status, 0) << more.err;
-  EXPECT_THAT(more.err, AllOf(HasSubstr("[8/8] flat, run 4 of 4: starting"),
+  EXPECT_THAT(more.err, AllOf(HasSubstr("[12/12] flat, run 4 of 4: starting"),
                               Not(HasSubstr("run 3 of 4: starting"))));
 }
 

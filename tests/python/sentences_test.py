@@ -41,15 +41,27 @@ def half_a_digit(text):
     return 0.5 * 10 ** -digits * 10 ** int(text.split("e")[1] if "e" in text else 0)
 
 
-def welch_p(a, b):
-    """Two-sided, by the trapezoidal rule over Student's density."""
-    errors = variance(a) / len(a), variance(b) / len(b)
-    t = abs(mean(a) - mean(b)) / math.sqrt(sum(errors))
-    freedom = sum(errors) ** 2 / (errors[0] ** 2 / (len(a) - 1) + errors[1] ** 2 / (len(b) - 1))
+def paired_p(own, base):
+    """Two-sided, of the logarithms of the rounds' ratios: Student's t, by the trapezoidal rule over its density."""
+    logs = [math.log(a / b) for a, b in zip(own, base)]
+    t, freedom = abs(mean(logs)) / math.sqrt(variance(logs) / len(logs)), len(logs) - 1
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
     steps = 200_000
     density = [scale * (1 + (t * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)]
     return 1 - 2 * t / steps * (sum(density) - (density[0] + density[-1]) / 2)
+
+
+def ratio_of(own, base):
+    return math.exp(mean(math.log(a / b) for a, b in zip(own, base)))
+
+
+def holm(values):
+    """Each p among all of them (Holm 1979)."""
+    out, least = [0.0] * len(values), 0.0
+    for rank, i in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
+        least = max(least, values[i] * (len(values) - rank))
+        out[i] = min(1.0, least)
+    return out
 
 
 def waited_on_link(calls, link):
@@ -105,6 +117,16 @@ class Result:
     def step_ms(self, line):
         return self.figures(line, "step_ms", max)
 
+    def by_round(self, line, figures):
+        """Those of the runs of a line, of each round their mean."""
+        rounds = {}
+        for row, figure in zip(self.lines[line], figures):
+            rounds.setdefault(self.data["rows"][row - 1]["round"], []).append(figure)
+        return [mean(rounds[each]) for each in sorted(rounds)]
+
+    def steps_by_round(self, line):
+        return self.by_round(line, self.step_ms(line))
+
 
 class Sentences(unittest.TestCase):
     @classmethod
@@ -142,45 +164,59 @@ class Sentences(unittest.TestCase):
         self.assertIn("is as fast as", words)
         return self.assertLess(abs(ratio - 1), 0.0006)
 
-    def says_p(self, words, own, base, chosen_from):
-        p = min(1, welch_p(own, base) * chosen_from)
+    def says_p(self, words, p):
         self.assertEqual("within noise" in words, p >= 0.05, f"{words}: {p}")
         if p < 0.0009:
             return self.assertIn("p < 0.001", words)
         match = re.search(rf"p = {NUMBER}", words)
         return self.says(match[1], p, 1e-4) if match else self.assertLess(p, 0.0011)
 
-    def test_1_speed_ratio_and_2_its_p(self):
-        result, finding = self.only("strategies", "fastest")
-        steps = [result.step_ms(line) for line in range(3)]
-        order = sorted(range(3), key=lambda line: mean(steps[line]))
+    def hidden(self, result):
+        """The finding of what overlap hides, both rows' rounds, and of how many candidates it was chosen."""
+        finding = self.only("strategies", "hidden_communication")[1]
         row, base = result.line_of(finding["row"]), result.line_of(finding["base"])
-        self.assertEqual(base, 0)  # the sweep's first value
-        self.assertEqual(row, order[0] if order[0] != 0 else order[1])
-        self.assertIn("the shortest of 3", finding["text"])
-        words = finding["text"].split("; it ")
-        self.says_ratio(words[0], mean(steps[row]) / mean(steps[base]))
-        self.says_p(words[0], steps[row], steps[base], 2)
-        if len(words) == 2:  # the next one: all pairs
-            self.says_ratio(words[1], mean(steps[order[0]]) / mean(steps[order[1]]))
-            self.says_p(words[1], steps[order[0]], steps[order[1]], 3)
-
-    def test_3_hidden_communication(self):
-        result, finding = self.only("strategies", "hidden_communication")
-        row, base = result.line_of(finding["row"]), result.line_of(finding["base"])
-        exposed = [result.figures(line, "exposed_ms") for line in (row, base)]
+        exposed = [result.by_round(line, result.figures(line, "exposed_ms")) for line in (row, base)]
         overlapped = [mean(result.figures(line, "overlapped_ms", over_steps=mean)) for line in range(3)]
         whole = [mean(result.figures(line, "communication_ms", over_steps=mean)) for line in range(3)]
         candidates = [line for line in range(3) if overlapped[line] >= 0.01 * whole[line]]
         self.assertIn(row, candidates)
         self.assertNotIn(base, candidates)
-        match = re.search(rf"hides {NUMBER} % of the communication", finding["text"])
-        ratio = mean(exposed[0]) / mean(exposed[1])
+        return finding, exposed, len(candidates)
+
+    def test_1_speed_ratio_2_its_p_and_3_hidden_communication(self):
+        result, finding = self.only("strategies", "fastest")
+        order = sorted(range(3), key=lambda line: mean(result.step_ms(line)))
+        steps = [result.steps_by_round(line) for line in range(3)]
+        row, base = result.line_of(finding["row"]), result.line_of(finding["base"])
+        self.assertEqual(base, 0)  # the sweep's first value
+        self.assertEqual(row, order[0] if order[0] != 0 else order[1])
+        self.assertIn("the shortest of 3", finding["text"])
+        words = finding["text"].split("; it ")
+        pairs = [(steps[row], steps[base], 2), (steps[order[0]], steps[order[1]], 3)][:len(words)]  # the next one: all pairs
+        hides, exposed, candidates = self.hidden(result)
+        tests = [min(1, paired_p(own, other) * chosen) for own, other, chosen in (*pairs, (*exposed, candidates))]
+        tests = holm(tests)
+        for text, (own, other, _), p in zip(words, pairs, tests):
+            self.says_ratio(text, ratio_of(own, other))
+            self.says_p(text, p)
+        match = re.search(rf"hides {NUMBER} % of the communication", hides["text"])
+        ratio = ratio_of(*exposed)
         if match:
             self.says(match[1], (1 - ratio) * 100)
         else:
             self.assertGreaterEqual(ratio, 1)
-        self.says_p(finding["text"], *exposed, len(candidates))
+        self.says_p(hides["text"], tests[-1])
+
+    def test_14_chance(self):
+        result, finding = self.only("strategies", "calibration")
+        figures = result.step_ms(0)
+        first, second = figures[::2], figures[1::2]
+        self.assertEqual(len(first), 3)
+        match = re.match(rf"naive, which ran twice in each of 3 rounds, (.+) itself(.*): of tables of such chance alone {NUMBER} %",
+                         finding["text"])
+        self.assertTrue(match, finding["text"])
+        self.says_ratio(match[1], ratio_of(first, second))
+        self.says_p(match[2], paired_p(first, second))
 
     def exposed_of(self, ranks, step):
         """By the records of a step: what the rank that waits least waits for each collective, and for all else."""
@@ -266,11 +302,13 @@ class Sentences(unittest.TestCase):
 
     def test_9_scaling_and_10_what_repeats(self):
         result, finding = self.only("scaled", "strong_scaling")
-        one, two = (result.step_ms(line) for line in (0, 1))
+        one, two = (result.steps_by_round(line) for line in (0, 1))
         match = re.search(rf"have {NUMBER} % of the efficiency of one", finding["text"])
-        self.says(match[1], 100 * mean(one) / (2 * mean(two)))
-        self.says_p(finding["text"], one, [2 * each for each in two], 1)
-        differs = [(max(runs) - min(runs)) / mean(runs) for runs in (one, two)]
+        self.says(match[1], 100 * ratio_of(one, two) / 2)
+        p = holm([paired_p(two, one), paired_p(one, [2 * each for each in two])])
+        self.says_p(self.only("scaled", "fastest")[1]["text"], p[0])
+        self.says_p(finding["text"], p[1])
+        differs = [(max(runs) - min(runs)) / mean(runs) for runs in (result.step_ms(line) for line in (0, 1))]
         match = re.search(rf"runs of one row differ by up to {NUMBER} % in their step", self.only("scaled", "between_runs")[1]["text"])
         self.says(match[1], 100 * max(differs))
 

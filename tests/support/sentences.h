@@ -22,7 +22,7 @@ inline std::vector<Row> runs_of(const std::string& label, const std::vector<doub
   std::vector<Row> rows;
   for (const double step_ms : steps_ms) {
     Row row = known_row(label);
-    row.repetition = static_cast<std::int64_t>(rows.size()) + 1;
+    row.repetition = row.round = static_cast<std::int64_t>(rows.size()) + 1;
     row.config = {{"strategy", label}, {"precision", "fp32"}, {"world", {{"size", 2}}}};
     set_all(row, training().step_ms, step_ms);
     set_all(row, training().exposed_ms, 10);

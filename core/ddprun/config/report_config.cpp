@@ -104,6 +104,9 @@ void declare_options(Options& o, ReportConfig& c) {
            "runs of each row, which take turns with those of the others; from 3 on their "
            "differences are tested",
            {.min = 1, .max = 1000});
+  o.option("aa", &c.aa,
+           "from 3 runs on: rows that others are compared with run twice in each turn, which shows "
+           "what chance alone does");
   o.option("columns", &c.columns,
            "columns of summary.md, summary.tex and --format markdown, by title or key, besides "
            "the rows' names; empty: all, of summary.tex what fits a page");

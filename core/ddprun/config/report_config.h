@@ -24,6 +24,9 @@ struct PivotConfig {
 struct ReportConfig {
   /// Runs of each row, which take turns: first of all rows once, then of all once more.
   std::int64_t repeats = 1;
+  /// Whether rows that others are compared with run twice in each round, to see what chance alone
+  /// does, from Comparison::kLeastRuns repeats on.
+  bool aa = true;
   /// Titles, for Markdown and LaTeX; empty: of Markdown all, of LaTeX what fits a page.
   std::vector<std::string> columns;
   /// Numbers of rows of the table, 1 is the first; empty: those that communicate, as far as they

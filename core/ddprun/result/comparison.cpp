@@ -20,6 +20,38 @@ std::string p_text(double p) {
   return p < 0.001 ? "p < 0.001" : fmt::format("p = {:.{}f}", p, p < 0.1 ? 3 : 2);
 }
 
+/// How words_of_times() says a ratio.
+enum class Scale { saved, longer, times_faster, times_longer };
+Scale scale_of(double ratio) {
+  if (ratio <= 2.0 / 3) return Scale::times_faster;
+  if (ratio < 1) return Scale::saved;
+  return ratio < 1.5 ? Scale::longer : Scale::times_longer;
+}
+
+std::string interval_text(const Comparison& comparison) {
+  const auto [low, high] = *comparison.interval;
+  const auto percent = [](double a, double b) {
+    return fmt::format("{:.1f} to {:.1f} %", a * 100, b * 100);
+  };
+  if (comparison.told == Told::share) return percent(low, high);
+  if (comparison.told == Told::less) return percent(1 - high, 1 - low);
+  switch (scale_of(comparison.ratio)) {
+    case Scale::saved:
+      return percent(1 - high, 1 - low);
+    case Scale::longer:
+      return percent(low - 1, high - 1);
+    case Scale::times_faster:
+      return fmt::format("{:.2f} to {:.2f} times", 1 / high, 1 / low);
+    case Scale::times_longer:
+      return fmt::format("{:.2f} to {:.2f} times", low, high);
+  }
+  return {};
+}
+
+bool all_positive(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [](double value) { return value > 0; });
+}
+
 }  // namespace
 
 Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from,
@@ -30,23 +62,51 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
   out.untested = std::move(untested);
   if (!out.untested.empty()) return out;
   if (std::min(out.own.size(), out.base.size()) < Comparison::kLeastRuns) return out;
-  if (const auto p = welch_p(out.own, out.base)) out.p = std::min(1.0, *p * out.chosen_from);
+  if (const auto p = welch_p(out.own, out.base)) {
+    out.p = std::min(1.0, *p * out.chosen_from);
+    out.test = "Welch's t";
+  }
+  return out;
+}
+
+Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from) {
+  Comparison out = compare(std::move(own), std::move(base), chosen_from, "a run without any");
+  if (!all_positive(out.own) || !all_positive(out.base)) return out;
+  out.untested.clear();
+  std::vector<double> logs;
+  for (std::size_t i = 0; i < out.own.size(); ++i) {
+    logs.push_back(std::log(out.own[i] / out.base[i]));
+  }
+  out.ratio = std::exp(summarize(logs).mean);
+  const auto test = test_of_rounds(logs);
+  if (!test) return out;
+  out.p = std::min(1.0, test->p * out.chosen_from);
+  out.interval = Bounds{std::exp(test->interval.low), std::exp(test->interval.high)};
+  out.test = test->name;
   return out;
 }
 
 std::string words_of_times(const Comparison& comparison) {
   const double ratio = comparison.ratio;
   if (std::abs(ratio - 1) < kEqual) return "is as fast as";
-  if (ratio <= 2.0 / 3) return fmt::format("is {:.2f} times as fast as", 1 / ratio);
-  if (ratio < 1) return fmt::format("is {:.1f} % faster than", (1 - ratio) * 100);
-  if (ratio < 1.5) return fmt::format("takes {:.1f} % longer than", (ratio - 1) * 100);
+  switch (scale_of(ratio)) {
+    case Scale::saved:
+      return fmt::format("is {:.1f} % faster than", (1 - ratio) * 100);
+    case Scale::longer:
+      return fmt::format("takes {:.1f} % longer than", (ratio - 1) * 100);
+    case Scale::times_faster:
+      return fmt::format("is {:.2f} times as fast as", 1 / ratio);
+    case Scale::times_longer:
+      break;
+  }
   return fmt::format("takes {:.2f} times as long as", ratio);
 }
 
 std::string verdict(const Comparison& comparison) {
   if (comparison.p) {
-    return fmt::format("{} ({})", comparison.within_noise() ? ", within noise" : "",
-                       p_text(*comparison.p));
+    return fmt::format("{} ({}{})", comparison.within_noise() ? ", within noise" : "",
+                       p_text(*comparison.p),
+                       comparison.interval ? "; 95 %: " + interval_text(comparison) : "");
   }
   if (!comparison.untested.empty()) return fmt::format(" ({}, not tested)", comparison.untested);
   const std::size_t runs = std::min(comparison.own.size(), comparison.base.size());
@@ -55,13 +115,18 @@ std::string verdict(const Comparison& comparison) {
 }
 
 nlohmann::json to_json(const Comparison& comparison) {
-  return {{"runs", comparison.own},
-          {"base_runs", comparison.base},
-          {"ratio", comparison.ratio},
-          {"p", comparison.p ? nlohmann::json(*comparison.p) : nlohmann::json(nullptr)},
-          {"test", comparison.p ? "Welch's t" : "none"},
-          {"untested", comparison.untested},
-          {"chosen_from", comparison.chosen_from}};
+  nlohmann::json out = {{"runs", comparison.own},
+                        {"base_runs", comparison.base},
+                        {"ratio", comparison.ratio},
+                        {"p", nullptr},
+                        {"interval", nullptr},
+                        {"test", comparison.test},
+                        {"untested", comparison.untested},
+                        {"chosen_from", comparison.chosen_from},
+                        {"family", comparison.family}};
+  if (comparison.p) out["p"] = *comparison.p;
+  if (comparison.interval) out["interval"] = {comparison.interval->low, comparison.interval->high};
+  return out;
 }
 
 }  // namespace ddprun

@@ -6,20 +6,36 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/result/paired_test.h"
+
 namespace ddprun {
+
+/// How a sentence says a ratio.
+enum class Told {
+  times,  ///< of times, as words_of_times()
+  less,   ///< "34 % of ..." that is gone: 1 - ratio
+  share   ///< "87 % of ...": the ratio
+};
 
 /// A figure of each run of a row, and of the row that it is compared with.
 struct Comparison {
   std::vector<double> own, base;
-  /// Mean of `own` / mean of `base`.
+  /// Of runs that took turns, the geometric mean of the rounds' ratios; else mean of `own` / mean
+  /// of `base`.
   double ratio = 1;
-  /// Of Welch's t-test of the two, times the number of comparisons that this one was chosen from
-  /// (Bonferroni), at most 1. Nothing if one of them has fewer than kLeastRuns.
+  std::optional<Bounds> interval = {};  ///< of the ratio, 95 %
+  /// Two-sided, times the number of comparisons that this one was chosen from (Bonferroni), and,
+  /// once settle() was called, corrected with all tests of a report (Holm). Nothing if one of them
+  /// has fewer than kLeastRuns.
   std::optional<double> p = {};
+  std::string test = "none";
   /// How many this one was chosen from, for being the largest.
   int chosen_from = 1;
+  /// How many tests it was corrected with, itself included.
+  int family = 1;
   /// Why a test would say nothing; empty: it would.
   std::string untested = {};
+  Told told = Told::times;
 
   static constexpr std::size_t kLeastRuns = 3;
   /// A difference with a larger p is within noise.
@@ -28,16 +44,21 @@ struct Comparison {
   bool within_noise() const { return p && *p >= kNoise; }
 };
 
-/// Both have a figure at least, and the mean of `base` is not 0.
+/// Of independent runs, by Welch's t-test. Both have a figure at least, and the mean of `base` is
+/// not 0.
 Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from = 1,
                    std::string untested = {});
+
+/// Of runs that took turns, by test_of_rounds() of the logarithms of the rounds' ratios: both have
+/// one figure of each round.
+Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from = 1);
 
 /// "is 1.9 % faster than", of times: the share of the base's time that is saved. From half as much
 /// again on it is a factor: "is 2.10 times as fast as".
 std::string words_of_times(const Comparison& comparison);
 
-/// " (p = 0.012)", ", within noise (p = 0.31)", or why there is none:
-/// " (one run, not tested)".
+/// " (p = 0.012; 95 %: 1.2 to 2.6 %)", ", within noise (p = 0.31; ...)", or why there is none:
+/// " (one run, not tested)". The interval is of what the sentence says.
 std::string verdict(const Comparison& comparison);
 
 /// The numbers of the sentence.

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 namespace ddprun {
 
@@ -82,6 +83,52 @@ std::string not_in_turn(const RowRuns& one, const RowRuns& other) {
     if (!(run->run().occasion == one.front()->run().occasion)) return "measured at different times";
   }
   return {};
+}
+
+namespace {
+
+/// The figures of each round, in the order of the runs.
+std::map<std::int64_t, std::vector<double>> by_round(const RowRuns& row, const RunFigure& figure) {
+  std::map<std::int64_t, std::vector<double>> out;
+  for (const RunStatistics* run : row) {
+    if (const auto value = figure(*run)) out[run->run().round].push_back(*value);
+  }
+  return out;
+}
+
+std::vector<double> all_of(const std::map<std::int64_t, std::vector<double>>& rounds) {
+  std::vector<double> out;
+  for (const auto& [round, values] : rounds) out.insert(out.end(), values.begin(), values.end());
+  return out;
+}
+
+}  // namespace
+
+Comparison compare_rows(const RowRuns& own, const RowRuns& base, const RunFigure& figure,
+                        std::size_t chosen_from) {
+  const auto own_rounds = by_round(own, figure), base_rounds = by_round(base, figure);
+  const auto chosen = static_cast<int>(chosen_from);
+  std::string why = not_in_turn(own, base);
+  std::vector<double> own_means, base_means;
+  for (const auto& [round, values] : own_rounds) {
+    const auto other = base_rounds.find(round);
+    if (other == base_rounds.end()) continue;
+    own_means.push_back(summarize(values).mean);
+    base_means.push_back(summarize(other->second).mean);
+  }
+  if (why.empty() && own_means.empty()) why = "no round with both";
+  if (!why.empty()) return compare(all_of(own_rounds), all_of(base_rounds), chosen, why);
+  return compare_in_turns(std::move(own_means), std::move(base_means), chosen);
+}
+
+Comparison compare_twins(const RowRuns& row, const RunFigure& figure) {
+  std::vector<double> first, second;
+  for (const auto& [round, values] : by_round(row, figure)) {
+    if (values.size() < 2) continue;
+    first.push_back(values[0]);
+    second.push_back(values[1]);
+  }
+  return compare_in_turns(std::move(first), std::move(second));
 }
 
 }  // namespace ddprun

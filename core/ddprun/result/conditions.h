@@ -1,7 +1,10 @@
 // Under which conditions runs were measured, and whether their figures may be compared.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,12 +47,13 @@ std::vector<Difference> unasked_differences(const Run& first, const Run& second)
 /// their difference from one of the times; empty: they did.
 std::string not_in_turn(const RowRuns& one, const RowRuns& other);
 
-/// compare() of the figures of two rows; not tested where not_in_turn() has words.
-template <class Figures>
-Comparison compare_rows(const RowRuns& own, const RowRuns& base, const Figures& figures,
-                        std::size_t chosen_from = 1) {
-  return compare(figures(own), figures(base), static_cast<int>(chosen_from),
-                 not_in_turn(own, base));
-}
+/// A figure of a run; nothing: it has none.
+using RunFigure = std::function<std::optional<double>(const RunStatistics& run)>;
+/// The figures of two rows, round by round (compare_in_turns()), where one has several runs in a
+/// round by their mean. Not tested where not_in_turn() has words.
+Comparison compare_rows(const RowRuns& own, const RowRuns& base, const RunFigure& figure,
+                        std::size_t chosen_from = 1);
+/// The row beside itself: its first run of each round beside its second, of rounds that have both.
+Comparison compare_twins(const RowRuns& row, const RunFigure& figure);
 
 }  // namespace ddprun

@@ -36,6 +36,9 @@ struct Run {
   /// Which run of its row of the table it is; 1 is the first. The runs of a row have one
   /// fingerprint.
   std::int64_t repetition = 1;
+  /// In which turn of all rows it ran; 1 is the first. The row that others are compared with may
+  /// run twice in each.
+  std::int64_t round = 1;
   /// Whether the ranks shared a GPU, so that its times mean nothing.
   bool emulated = false;
   /// What it was measured under (conditions.h).

@@ -66,16 +66,23 @@ TEST(Findings, TheFastestRowStandsBesideItsBase) {
   EXPECT_TRUE(value["p"].is_null());
 }
 
-TEST(Findings, TheUnitOfTheTestIsTheRun) {
+TEST(Findings, TheUnitOfTheTestIsTheRoundOfRuns) {
   const auto rows = table_of(
-      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
-  EXPECT_THAT(sentences(rows), ElementsAre("flat is 3.0 % faster than naive (p = 0.021)",
-                                           "runs of one row differ by up to 2.0 % in their step "
-                                           "(largest - smallest, of the mean)"));
+      {runs_of("strategy=naive", {102, 100, 101}), runs_of("strategy=flat", {97, 98, 99})});
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("flat is 3.0 % faster than naive, within noise (p = 0.095; "
+                          "95 %: -1.3 to 7.1 %)",
+                          "runs of one row differ by up to 2.0 % in their step "
+                          "(largest - smallest, of the mean)"));
   EXPECT_EQ(findings_of(TableLines(rows)).front().value["runs"], (nlohmann::json{97, 98, 99}));
+  const auto together = table_of(
+      {runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99})});
+  EXPECT_EQ(sentences(together).front(),
+            "flat is 3.0 % faster than naive (p < 0.001; 95 %: 2.9 to 3.0 %)")
+      << "what slowed a round slowed both";
   const auto noisy =
       table_of({runs_of("strategy=naive", {100, 110, 90}), runs_of("strategy=flat", {97, 98, 99})});
-  EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.7"));
+  EXPECT_THAT(sentences(noisy).front(), HasSubstr("faster than naive, within noise (p = 0.8"));
 }
 
 TEST(Findings, WhatDidNotTakeTurnsIsNotTested) {
@@ -100,16 +107,36 @@ TEST(Findings, OtherConditionsAreNoFindingOfTheExperiments) {
   for (const std::size_t i : {3, 4, 5}) {  // asked for
     rows[i].config["world"]["backend"] = rows[i].conditions["ranks"]["backend"] = "gloo";
   }
-  EXPECT_THAT(sentences(rows).front(), HasSubstr("p = "));
+  EXPECT_THAT(sentences(rows).front(), HasSubstr("(p < 0.001"));
 }
 
 TEST(Findings, TheShortestOfManyIsHeldAgainstAll) {
   const auto rows =
-      table_of({runs_of("strategy=naive", {100, 101, 102}), runs_of("strategy=flat", {97, 98, 99}),
-                runs_of("strategy=overlap", {99, 100, 101})});
+      table_of({runs_of("strategy=naive", {102, 100, 101}), runs_of("strategy=flat", {97, 98, 99}),
+                runs_of("strategy=overlap", {101, 99, 100})});
   EXPECT_THAT(sentences(rows).front(),
-              "flat, whose step is the shortest of 3, is 3.0 % faster than naive (p = 0.043); it "
-              "is 2.0 % faster than overlap, the next, within noise (p = 0.21)");
+              "flat, whose step is the shortest of 3, is 3.0 % faster than naive, within noise "
+              "(p = 0.38; 95 %: -1.3 to 7.1 %); it is 2.0 % faster than overlap, the next, within "
+              "noise (p = 0.55; 95 %: -2.4 to 6.2 %)")
+      << "two of two pairs, three of three, then both sentences together";
+}
+
+TEST(Findings, ARowThatRanTwiceInEachRoundSaysWhatChanceDoes) {
+  auto base = runs_of("strategy=naive", {100, 101, 103, 102, 99, 100});
+  for (std::size_t i = 0; i < base.size(); ++i)
+    base[i].round = static_cast<std::int64_t>(i / 2) + 1;
+  const auto rows = table_of({base, runs_of("strategy=flat", {97, 98, 99})});
+  const auto found = findings_of(TableLines(rows));
+  const Finding& chance = found.back();
+  EXPECT_EQ(chance.value["finding"], "calibration");
+  EXPECT_THAT(chance.text,
+              AllOf(HasSubstr("naive, which ran twice in each of 3 rounds, is 0.3 % faster than "
+                              "itself, within noise (p = 0.66; 95 %: "),
+                    HasSubstr(": of tables of such chance alone "), HasSubstr("in 4 of 5")));
+  EXPECT_EQ(chance.value["of_tests"], 1);
+  EXPECT_LT(chance.value["false_alarms"].get<double>(), 0.15);
+  EXPECT_GT(chance.value["smallest"].get<double>(), 0.01);
+  EXPECT_EQ(found.front().value["base_runs"], (nlohmann::json{100.5, 102.5, 99.5}));
 }
 
 TEST(Findings, WhereTheBaseIsTheFastestItSaysSo) {
@@ -123,7 +150,8 @@ TEST(Findings, WhereTheBaseIsTheFastestItSaysSo) {
 TEST(Findings, TiesAreAsFast) {
   const auto rows = table_of(
       {runs_of("strategy=naive", {100, 100, 100}), runs_of("strategy=flat", {100, 100, 100})});
-  EXPECT_THAT(sentences(rows).front(), "flat is as fast as naive, within noise (p = 1.00)");
+  EXPECT_THAT(sentences(rows).front(),
+              "flat is as fast as naive, within noise (p = 1.00; 95 %: 0.0 to 0.0 %)");
 }
 
 TEST(Findings, AControlIsNoCandidate) {
@@ -169,7 +197,8 @@ TEST(Findings, HiddenCommunicationIsOfWhatIsExposedWithoutOverlap) {
     set_all(rows[i + 3], training().overlapped_ms, 4);
   }
   EXPECT_THAT(sentences(rows), testing::Contains("overlap hides 85 % of the communication that "
-                                                 "naive exposes (p < 0.001)"));
+                                                 "naive exposes (p < 0.001; "
+                                                 "95 %: 85.0 to 85.0 %)"));
   for (Row& row : rows) set_all(row, training().overlapped_ms, 0);
   EXPECT_THAT(sentences(rows), testing::Each(Not(HasSubstr("hides"))));
 }
@@ -231,7 +260,8 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(101 / 126.0, 1e-12))));
   EXPECT_THAT(report_table(TableLines(weak)).markdown(), Not(HasSubstr("strong eff.")));
   EXPECT_THAT(sentences(weak), testing::Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
-                                                 "of the efficiency of one (p < 0.001)"));
+                                                 "of the efficiency of one (p < 0.001; "
+                                                 "95 %: 79.8 to 80.5 %)"));
 }
 
 TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {

@@ -35,6 +35,13 @@ bool scales_to(const RunStatistics& run, const RunStatistics& other, Scaling sca
          line_of(run) == line_of(other);
 }
 
+/// Over the runs of a row.
+double mean_cost_ms(const RowRuns& row, Scaling scaling) {
+  double sum = 0;
+  for (const RunStatistics* run : row) sum += cost_ms(*run, scaling);
+  return sum / static_cast<double>(row.size());
+}
+
 }  // namespace
 
 json config_without(const RunStatistics& run, std::initializer_list<const char*> keys) {
@@ -77,15 +84,14 @@ Figure efficiency(const RunStatistics& run, const std::vector<const RunStatistic
     return equal_ranks(run, *other) && scales_to(run, *other, scaling);
   });
   if (!compared) return {};
-  const double own = summarize(costs_ms(row_of(run, runs), scaling)).mean;
-  const double least = summarize(costs_ms(row_of(*base, runs), scaling)).mean;
+  const double own = mean_cost_ms(row_of(run, runs), scaling);
+  const double least = mean_cost_ms(row_of(*base, runs), scaling);
   return own > 0 ? Figure{least / own} : Figure{};
 }
 
-std::vector<double> costs_ms(const RowRuns& row, Scaling scaling) {
-  std::vector<double> costs = run_figures(row, training().step_ms);
-  for (double& cost : costs) cost *= scaling == Scaling::strong ? ranks_of(*row.front()) : 1;
-  return costs;
+double cost_ms(const RunStatistics& run, Scaling scaling) {
+  const double step = run.figure(training().step_ms).value.value_or(0);
+  return step * (scaling == Scaling::strong ? ranks_of(run) : 1);
 }
 
 }  // namespace ddprun

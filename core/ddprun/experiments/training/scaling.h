@@ -28,8 +28,8 @@ bool equal_ranks(const RunStatistics& a, const RunStatistics& b);
 Figure efficiency(const RunStatistics& run, const std::vector<const RunStatistics*>& runs,
                   Scaling scaling);
 
-/// What one rank has of the machine's time for the base's share of work, in ms, of each run of the
-/// row: step x ranks (strong), or step (weak). The efficiency is the quotient of two of them.
-std::vector<double> costs_ms(const RowRuns& row, Scaling scaling);
+/// What one rank has of the machine's time for the base's share of work, in ms: step x ranks
+/// (strong), or step (weak). The efficiency is the quotient of two of them.
+double cost_ms(const RunStatistics& run, Scaling scaling);
 
 }  // namespace ddprun

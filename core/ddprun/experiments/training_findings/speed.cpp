@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/experiments/training/scaling.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
+#include "ddprun/result/calibration.h"
 #include "ddprun/result/conditions.h"
 
 namespace ddprun::training_findings {
@@ -17,17 +19,20 @@ using nlohmann::json;
 
 double tokens_of(const RowRuns& row) { return run_of(row).work.at("tokens").get<double>(); }
 
+RunFigure figure_by(const Quantity& quantity) {
+  return [&quantity](const RunStatistics& run) { return run.figure(quantity).value; };
+}
+
 Comparison compare_by(const Quantity& quantity, const RowRuns& row, const RowRuns& base,
                       std::size_t chosen_from) {
-  const auto figures = [&quantity](const RowRuns& of) { return run_figures(of, quantity); };
-  return compare_rows(row, base, figures, chosen_from);
+  return compare_rows(row, base, figure_by(quantity), chosen_from);
 }
 
 Finding compared(const char* what, const std::string& text, const RowRuns& row, const RowRuns& base,
                  const Comparison& comparison) {
-  json value = to_json(comparison);
-  value["base"] = name_of(base);
-  return finding(what, text, row, std::move(value));
+  Finding out = finding(what, text, row, {{"base", name_of(base)}});
+  out.tests.push_back(comparison);
+  return out;
 }
 
 /// Rows that are compared with one of them.
@@ -71,14 +76,15 @@ std::vector<Family> families_by_precision(const Rows& rows) {
   return families;
 }
 
-/// How a row stands to the one that is next to it in time.
-std::string beside_next(const RowRuns& fastest, const Family& family, const Rows& candidates) {
-  if (candidates.size() < 2) return {};
+/// Adds how the fastest row stands to the one that is next to it in time.
+void add_next(Finding& finding, const Family& family, const Rows& candidates) {
+  if (candidates.size() < 2) return;
   const RowRuns& next = candidates[1];
-  if (run_of(next).fingerprint == run_of(family.base).fingerprint) return {};
+  if (run_of(next).fingerprint == run_of(family.base).fingerprint) return;
   const std::size_t pairs = candidates.size() * (candidates.size() - 1) / 2;
-  const Comparison c = compare_by(training().step_ms, fastest, next, pairs);
-  return fmt::format("; it {} {}, the next{}", words_of_times(c), name_of(next), verdict(c));
+  finding.tests.push_back(compare_by(training().step_ms, candidates[0], next, pairs));
+  finding.text += fmt::format("; it {} {}, the next{}", words_of_times(finding.tests.back()),
+                              name_of(next), kVerdictHere);
 }
 
 /// The fastest row of a family beside its base. What does other work is no candidate.
@@ -108,9 +114,9 @@ Finding fastest_of(const Family& family, const char* what) {
   if (base_wins && candidates.size() > 2) {
     text += fmt::format(", whose step is the shortest of {}", candidates.size());
   }
-  text += verdict(c);
-  if (!base_wins) text += beside_next(row, family, candidates);
-  return compared(what, text, row, family.base, c);
+  Finding out = compared(what, text + kVerdictHere, row, family.base, c);
+  if (!base_wins) add_next(out, family, candidates);
+  return out;
 }
 
 std::vector<Finding> fastest(const std::vector<Family>& families, const char* what) {
@@ -135,12 +141,13 @@ Finding hidden_of(const Rows& rows) {
     if (best == nullptr || exposed_of(row) < exposed_of(*best)) best = &row;
   }
   if (open == nullptr || best == nullptr || exposed_of(*open) <= 0) return {};
-  const Comparison c = compare_by(training().exposed_ms, *best, *open, candidates);
+  Comparison c = compare_by(training().exposed_ms, *best, *open, candidates);
+  c.told = Told::less;
   const std::string text =
       c.ratio < 1 ? fmt::format("{} hides {:.0f} % of the communication that {} exposes{}",
-                                name_of(*best), (1 - c.ratio) * 100, name_of(*open), verdict(c))
+                                name_of(*best), (1 - c.ratio) * 100, name_of(*open), kVerdictHere)
                   : fmt::format("{} overlaps communication, and exposes no less of it than {}{}",
-                                name_of(*best), name_of(*open), verdict(c));
+                                name_of(*best), name_of(*open), kVerdictHere);
   return compared("hidden_communication", text, *best, *open, c);
 }
 
@@ -170,11 +177,13 @@ Finding scaling_of(const RowRuns& row, const Runs& runs, Scaling scaling) {
                     base->run().ranks.front().threads, base->name())};
   }
   const RowRuns base_row = row_of(*base, runs);
-  const Comparison c =
-      compare_rows(base_row, row, [scaling](const RowRuns& of) { return costs_ms(of, scaling); });
+  Comparison c = compare_rows(base_row, row, [scaling](const RunStatistics& of) {
+    return std::optional(cost_ms(of, scaling));
+  });
+  c.told = Told::share;
   const std::string text = fmt::format(
       "{} scaling: {} ranks ({}) have {:.0f} % of the efficiency of {}{}", name, ranks,
-      name_of(row), c.ratio * 100, fewest == 1 ? "one" : std::to_string(fewest), verdict(c));
+      name_of(row), c.ratio * 100, fewest == 1 ? "one" : std::to_string(fewest), kVerdictHere);
   return compared((name + "_scaling").c_str(), text, row, base_row, c);
 }
 
@@ -183,6 +192,32 @@ std::vector<Finding> scaling(const Rows& rows, const Runs& runs) {
   for (const Scaling each : {Scaling::strong, Scaling::weak}) {
     for (const RowRuns& row : rows) out.push_back(scaling_of(row, runs, each));
   }
+  return out;
+}
+
+/// What chance alone does to a row that ran twice in each round, and what a table of so many tests
+/// sees beyond it.
+Finding calibration_of(const RowRuns& row, std::size_t tests) {
+  const Comparison twins = compare_twins(row, figure_by(training().step_ms));
+  if (!twins.p) return {};
+  std::vector<double> logs;
+  for (std::size_t i = 0; i < twins.own.size(); ++i) {
+    logs.push_back(std::log(twins.own[i] / twins.base[i]));
+  }
+  const Calibration found = calibrate(logs, tests);
+  const std::string smallest = found.smallest ? fmt::format("of {:.1f} %", *found.smallest * 100)
+                                              : "of twice the time is not";
+  Finding out = finding(
+      "calibration",
+      fmt::format("{}, which ran twice in each of {} rounds, {} itself{}: of tables of such chance "
+                  "alone {:.1f} % would name a difference, and one {} would be named in 4 of 5",
+                  name_of(row), logs.size(), words_of_times(twins), kVerdictHere,
+                  found.false_alarms * 100, smallest),
+      row,
+      {{"false_alarms", found.false_alarms},
+       {"smallest", found.smallest ? json(*found.smallest) : json(nullptr)},
+       {"of_tests", tests}});
+  out.tests.push_back(twins);
   return out;
 }
 
@@ -221,6 +256,12 @@ Sorts of_speed(const Rows& rows, const Runs& runs) {
   return {fastest(families_by_base(rows, runs), "fastest"),
           fastest(families_by_precision(rows), "precision"), hidden(rows), scaling(rows, runs),
           repeated(rows)};
+}
+
+Sorts of_chance(const Rows& rows, std::size_t tests) {
+  std::vector<Finding> out;
+  for (const RowRuns& row : rows) out.push_back(calibration_of(row, tests));
+  return {out};
 }
 
 }  // namespace ddprun::training_findings

@@ -67,7 +67,9 @@ Finding finding(const char* what, const std::string& text, const RowRuns& row,
   value.update(
       {{"kind", training().name()}, {"finding", what}, {"row", name_of(row)}, {"text", text}});
   const nlohmann::json& config = run_of(row).config;
-  return {text, std::move(value), config.is_object() ? config.value("name", "") : ""};
+  return {.text = text,
+          .value = std::move(value),
+          .experiment = config.is_object() ? config.value("name", "") : ""};
 }
 
 }  // namespace training_findings
@@ -84,6 +86,12 @@ std::vector<Finding> Training::findings(const std::vector<const RunStatistics*>&
                                  of::of_trends(rows), of::of_conduct(rows)}) {
     for (const std::vector<Finding>& found : sorts) add(out, found);
   }
+  const std::size_t tests = settle(out);
+  if (tests == 0) return out;
+  std::vector<Finding> chance;
+  for (const std::vector<Finding>& found : of::of_chance(rows, tests)) add(chance, found);
+  settle(chance);
+  out.insert(out.end(), chance.begin(), chance.end());
   return out;
 }
 

@@ -21,6 +21,8 @@ using Sorts = std::vector<std::vector<Finding>>;
 /// Which row is the fastest, what a precision gains, what overlap hides, how rows scale, and what
 /// repeats.
 Sorts of_speed(const Rows& rows, const Runs& runs);
+/// What chance alone does, of rows that ran twice in a round, beside `tests` tests.
+Sorts of_chance(const Rows& rows, std::size_t tests);
 /// What limits each row: the link, gradients that come late, a slow rank.
 Sorts of_limits(const Rows& rows);
 /// Of rows that expose much communication: what would help, by the numbers of this table.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 Record = dict[str, Any]
 
 
