@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -76,6 +77,7 @@ class OwnProgress {
 Executor::Executor(std::optional<RankInfo> joined, ProgressDisplay& display)
     : joined_(std::move(joined)), display_(display) {
   if (joined_) {
+    std::signal(SIGUSR1, SIG_IGN);  // until a run is there that saves
     board_ = new LaunchBoard(joined_->world_size);
   } else {
     signals_ = std::make_unique<SignalWatch>();
@@ -119,12 +121,14 @@ Outcome Executor::run_in_place(const RankBody& body, const std::string& run_id,
   return agree_on_failure(*joined_, run_id, last ? kLastAgreementS : limit_s, failure);
 }
 
-Outcome Executor::run_forked(const RankBody& body, const WorldConfig& world) {
+Outcome Executor::run_forked(const RankBody& body, const Experiment& experiment) {
+  const WorldConfig& world = experiment.world;
   const auto on_log = [this](int rank, const std::string& level, const std::string& text) {
     display_.message("[rank " + std::to_string(rank) + "] [" + level + "] " + text);
   };
   try {
-    return run_ranks(world, body, *signals_, {shown_progress(), on_log});
+    return run_ranks(world, body, *signals_, {shown_progress(), on_log},
+                     experiment.kind->end_grace_s(experiment));
   } catch (const std::exception& error) {
     return not_started(error, world.size);
   }
@@ -140,7 +144,7 @@ Outcome Executor::execute(const Experiment& experiment, const RankBody& body,
   };
   seen_ = {};
   Outcome outcome =
-      joined_ ? run_in_place(limited, run_id, world, last) : run_forked(limited, world);
+      joined_ ? run_in_place(limited, run_id, world, last) : run_forked(limited, experiment);
   if (outcome.status == Outcome::Status::out_of_memory) {
     outcome.reason += "\n  hint: " + experiment.kind->words().memory_hint;
   }

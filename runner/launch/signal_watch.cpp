@@ -25,7 +25,7 @@ SignalWatch::SignalWatch() {
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     if (!ignored(signal)) sigaddset(&watched, signal);
   }
   sigprocmask(SIG_BLOCK, &watched, &previous_mask_);
@@ -38,13 +38,15 @@ SignalWatch::~SignalWatch() {
   sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
-int SignalWatch::take() {
-  int stop = 0;
+SignalWatch::Taken SignalWatch::take() {
+  Taken taken;
   signalfd_siginfo info;
   while (read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    if (info.ssi_signo != SIGCHLD) stop = static_cast<int>(info.ssi_signo);
+    const auto signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGUSR1) taken.save = true;
+    if (signal != SIGUSR1 && signal != SIGCHLD) taken.stop = signal;
   }
-  return stop;
+  return taken;
 }
 
 void SignalWatch::leave_to_parent() {
@@ -53,6 +55,7 @@ void SignalWatch::leave_to_parent() {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGUSR1, SIG_IGN);  // until a run is there that saves
   sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 

@@ -32,8 +32,10 @@ constexpr std::int64_t kLookNs = 500'000'000;
 
 class Supervisor {
  public:
-  Supervisor(const WorldConfig& world, SignalWatch& signals, const RankObserver& observer)
+  Supervisor(const WorldConfig& world, SignalWatch& signals, const RankObserver& observer,
+             double end_grace_s)
       : timeout_s_(world.comm.timeout_s),
+        end_grace_ns_(static_cast<std::int64_t>(end_grace_s * 1e9)),
         signals_(signals),
         observer_(observer),
         board_(static_cast<int>(world.size)),
@@ -111,14 +113,15 @@ class Supervisor {
   }
 
   void handle_signals() {
-    const int signal = signals_.take();
+    const auto [signal, save] = signals_.take();
+    if (save) signal_ranks(SIGUSR1);
     if (signal == 0) return;
     if (interrupted_by_ != 0) {
       signal_ranks(SIGKILL);  // asked twice: at once
       return;
     }
     interrupted_by_ = signal;
-    terminate();
+    terminate(end_grace_ns_);
   }
 
   void read_events(Rank& rank) {
@@ -274,9 +277,9 @@ class Supervisor {
 
   bool terminating() const { return kill_deadline_ns_ != 0; }
 
-  void terminate() {
+  void terminate(std::int64_t grace_ns = kTerminateGraceNs) {
     grace_deadline_ns_ = 0;
-    kill_deadline_ns_ = now_ns() + kTerminateGraceNs;
+    kill_deadline_ns_ = now_ns() + grace_ns;
     signal_ranks(SIGTERM);
     for (const Rank& rank : ranks_) {
       if (rank.stopped_by != 0) kill(rank.pid, SIGKILL);  // nothing else ends it
@@ -336,6 +339,7 @@ class Supervisor {
   }
 
   const double timeout_s_;
+  const std::int64_t end_grace_ns_;
   SignalWatch& signals_;
   const RankObserver& observer_;
   LaunchBoard board_;
@@ -355,8 +359,8 @@ class Supervisor {
 }  // namespace
 
 Outcome run_ranks(const WorldConfig& world, const RankBody& body, SignalWatch& signals,
-                  const RankObserver& observer) {
-  return Supervisor(world, signals, observer).run(body);
+                  const RankObserver& observer, double end_grace_s) {
+  return Supervisor(world, signals, observer, end_grace_s).run(body);
 }
 
 }  // namespace ddprun

@@ -30,6 +30,9 @@ struct RankObserver {
 /// single-threaded and must not have run a tensor operation, because a child of a process with a
 /// thread pool hangs in it.
 ///
+/// A signal that this process gets ends the run: the ranks get SIGTERM, and SIGKILL `end_grace_s`
+/// seconds later, or at once with a second signal. SIGUSR1 goes on to the ranks.
+///
 /// The first rank that fails ends the run: the others get SIGTERM, and SIGKILL two seconds later. A
 /// rank that fails only because a peer is gone or late (CommError) is not blamed at once. It waits
 /// half a second for the peer's own failure to show. Then the run's reason names the rank that the
@@ -40,6 +43,6 @@ struct RankObserver {
 /// seconds more if a rank is stopped, or waits longer than that. A rank's own work is limited by
 /// world.progress_timeout_s (ProgressWatch).
 Outcome run_ranks(const WorldConfig& world, const RankBody& body, SignalWatch& signals,
-                  const RankObserver& observer);
+                  const RankObserver& observer, double end_grace_s = 2);
 
 }  // namespace ddprun

@@ -26,7 +26,7 @@ strategy: {strategy}
 precision: fp32
 attention: flash
 optimizer: {{name: adamw, lr: 1e-4}}
-train: {{batch_per_rank: 1, warmup_steps: 0, steps: 2, checkpoint: {{every: 2, path: {path}}}}}
+train: {{batch_per_rank: 1, warmup_steps: 0, steps: {steps}, checkpoint: {{every: {steps}, path: {path}}}}}
 """
 
 
@@ -36,16 +36,17 @@ def timed(command):
     return time.monotonic() - begin
 
 
-def save(program, folder, strategy):
-    """Seconds of the slowest rank, and bytes."""
+def save(program, folder, strategy, beside=False):
+    """The last save of each rank that trained on after it; `beside`: written beside training, and the second one, which has its memory."""
     file = folder / "speed.yaml"
-    file.write_text(FILE.format(strategy=strategy, path=folder / "saved"))
-    subprocess.run([program, file, "--quiet", "--output", folder], check=True, stdout=subprocess.DEVNULL)
+    file.write_text(FILE.format(strategy=strategy, path=folder / "saved", steps=2))
+    sets = ["--set", "train.checkpoint.async=true", "--set", "train.steps=9", "--set", "train.checkpoint.every=4"] if beside else []
+    subprocess.run([program, file, "--quiet", "--output", folder, *sets], check=True, stdout=subprocess.DEVNULL)
     row = json.loads((folder / "speed/latest/result.json").read_text())["rows"][0]
-    saved = [rank["checkpoints"][0] for rank in row["ranks"]]
+    saved = [rank["checkpoints"][1 if beside else 0] for rank in row["ranks"]]
     if any(each["failure"] for each in saved):
         sys.exit(f"checkpoint_speed: not saved: {saved[0]['failure']}")
-    return max(each["seconds"] for each in saved), saved[0]["bytes"]
+    return {key: max(each[key] for each in saved) for key in ("seconds", "stall_seconds", "bytes")}
 
 
 def dcp(python, folder, bytes_of_all):
@@ -57,8 +58,9 @@ def dcp(python, folder, bytes_of_all):
 
 def one_round(args, folder, sides, size):
     written = folder / "dd"
-    seconds, size = save(args.program, folder, args.strategy)
-    sides.setdefault("ddprun save", []).append(seconds)
+    saved = save(args.program, folder, args.strategy)
+    size = saved["bytes"]
+    sides.setdefault("ddprun save", []).append(saved["seconds"])
     sides.setdefault("dd write", []).append(timed(["dd", "if=/dev/zero", f"of={written}", "bs=4M", f"count={size // (4 << 20) + 1}", "conv=fsync"]))
     sides.setdefault("ddprun verify", []).append(timed([args.program, "checkpoint", "verify", folder / "saved"]))
     sides.setdefault("dd read", []).append(timed(["dd", f"if={written}", "of=/dev/null", "bs=4M"]))
@@ -66,6 +68,10 @@ def one_round(args, folder, sides, size):
         peer = dcp(args.python, folder, size)
         sides.setdefault("DCP save", []).append(peer["save_s"])
         sides.setdefault("DCP load", []).append(peer["load_s"])
+        sides.setdefault("one copy", []).append(peer["copy_s"])
+        sides.setdefault("DCP async: stall", []).append(peer["async_stall_s"])
+    shutil.rmtree(folder / "saved")
+    sides.setdefault("ddprun async: stall", []).append(save(args.program, folder, args.strategy, beside=True)["stall_seconds"])
     for name in ("saved", "dcp", "speed"):
         shutil.rmtree(folder / name, ignore_errors=True)
     written.unlink()
@@ -93,6 +99,8 @@ def main():
     print(f"save: {median['dd write'] / median['ddprun save']:.2f} of the rate of dd")
     if args.python:
         print(f"save: {median['ddprun save'] / median['DCP save']:.2f} of DCP's time")
+        print(f"async: training stands {median['ddprun async: stall'] / median['one copy']:.2f} of one copy, "
+              f"{median['ddprun async: stall'] / median['DCP async: stall']:.2f} of DCP's async_save")
 
 
 if __name__ == "__main__":

@@ -50,11 +50,12 @@ class Setting:
     strategy: str
     ranks: int
     backend: str
+    writes_beside: bool  # train.checkpoint.async
 
     def command(self, program, experiment, folder):
         sets = [f"strategy={self.strategy}", f"world={{size: {self.ranks}, backend: {self.backend}, threads_per_rank: 1, timeout_s: 4}}",
                 f"train={{batch_per_rank: 2, warmup_steps: 1, steps: {STEPS - 1}, resume_from: latest, "
-                f"checkpoint: {{every: 2, path: {folder}/saved}}}}"]
+                f"checkpoint: {{every: 2, async: {str(self.writes_beside).lower()}, path: {folder}/saved}}}}"]
         return [program, str(experiment), "--output", f"{folder}/results", *(word for each in sets for word in ("--set", each))]
 
 
@@ -156,7 +157,7 @@ class Driver:
             if self.counts["kills"] >= self.args.kills:
                 return
         dice = random.Random(f"{self.args.seed}/{index}")
-        setting = Setting(dice.choice(STRATEGIES), dice.choice((2, 3)), dice.choice(("gloo", "shm")))
+        setting = Setting(dice.choice(STRATEGIES), dice.choice((2, 3)), dice.choice(("gloo", "shm")), dice.choice((False, True)))
         seconds, expected = self.undisturbed(setting)
         with tempfile.TemporaryDirectory(prefix="ddprun-kills-", ignore_cleanup_errors=True) as folder:
             hits = 0

@@ -40,7 +40,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, step, begin_ns, phases, units, 
                                    collectives)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors, categories, unexplained_bytes,
                                    resident_bytes, saved, saved_again, tokens)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedCheckpoint, step, seconds, bytes, folder, failure)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedCheckpoint, step, seconds, stall_seconds, steps_beside,
+                                   bytes, folder, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WrittenText, step, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperatorRow, phase, unit, part, name, dtype, calls, ns, flops,
                                    bytes)

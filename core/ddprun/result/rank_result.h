@@ -45,11 +45,14 @@ struct PeakMemory {
 
 /// A checkpoint of the run, or one that failed.
 struct SavedCheckpoint {
-  std::int64_t step = 0;     ///< steps that it has
-  double seconds = 0;        ///< that the rank spent, outside of every time that is measured
-  std::int64_t bytes = 0;    ///< of all ranks' files
-  std::string folder = {};   ///< empty: it was not saved
-  std::string failure = {};  ///< why
+  std::int64_t step = 0;  ///< steps that it has
+  double seconds = 0;     ///< from its begin until it was whole on the disk
+  /// Of these, how long training stood, outside of every time that is measured.
+  double stall_seconds = 0;
+  std::int64_t steps_beside = 0;  ///< steps that were made meanwhile
+  std::int64_t bytes = 0;         ///< of all ranks' files
+  std::string folder = {};        ///< empty: it was not saved
+  std::string failure = {};       ///< why
 };
 
 /// What the model wrote.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Saves and loads tensors by PyTorch's distributed checkpoint on two gloo ranks; prints the slower rank's seconds as JSON."""
+"""Saves and loads tensors by PyTorch's distributed checkpoint on two gloo ranks, also while the program goes on, and copies them;
+prints the slower rank's seconds as JSON."""
 import argparse
 import json
 import os
@@ -38,6 +39,21 @@ def run(rank, args):
         begin = time.monotonic()
         work(state, checkpoint_id=args.folder)
         result[name] = slowest(time.monotonic() - begin)
+    copies = {name: torch.empty_like(value) for name, value in state.items()}
+    for name, value in state.items():  # touches the pages
+        copies[name].copy_(value)
+    dist.barrier()
+    begin = time.monotonic()
+    for name, value in list(state.items())[rank::RANKS]:  # each rank a part, as with a save
+        copies[name].copy_(value)
+    result["copy_s"] = slowest(time.monotonic() - begin)
+    for _ in range(2):  # the first one starts a process
+        shutil.rmtree(args.folder, ignore_errors=True)
+        dist.barrier()
+        begin = time.monotonic()
+        under_way = dcp.async_save(state, checkpoint_id=args.folder)
+        result["async_stall_s"] = slowest(time.monotonic() - begin)
+        under_way.result()
     if rank == 0:
         print(json.dumps(result), flush=True)
     dist.destroy_process_group()

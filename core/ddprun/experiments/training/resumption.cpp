@@ -60,7 +60,8 @@ constexpr std::array kOfNoMatter = {"name",
                                     "train.checkpoint",
                                     "train.resume_from",
                                     "train.proof_seed",
-                                    "train.eval"};
+                                    "train.eval",
+                                    "train.sample"};
 
 /// Adds what differs, as in "optimizer.lr 0.001, now 0.003".
 void add_changes(const std::string& path, const ConfigNode& then, const ConfigNode& now,

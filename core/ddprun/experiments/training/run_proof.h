@@ -55,6 +55,9 @@ class RunProof {
   /// CPU time of the rank's threads meanwhile.
   std::int64_t cpu_ns() const { return cpu_ns_; }
 
+  /// Whether all checks follow step `step`.
+  bool looks_at(std::int64_t step) const;
+
  private:
   /// Adds to took_ns_ and cpu_ns_ until it goes.
   class Timed;
@@ -67,7 +70,6 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
-  bool looks_at(std::int64_t step) const;
   void check_unchanged(const std::string& when);
   void check_parameters(const std::string& when);
   Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }

@@ -92,6 +92,7 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       rank.measuring_ends();
       result.device_memory = device.memory();
     }
+    if (proof.looks_at(index)) saver.wait_until_written();  // it looks for threads that work on
     proof.after_step(index, loss);
     const std::int64_t between_begin_ns = process_cpu_ns();
     if (index == steps.first) result.link = measure_link(rank.group(), trainer.last_records());

@@ -1,25 +1,24 @@
 // A checkpoint in three parts: rank 0 makes the files, all ranks write, rank 0 names the folder.
 #include "ddprun/experiments/training/run_saver.h"
 
-#include <fcntl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <functional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
-#include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
+#include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
@@ -29,16 +28,6 @@ namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kUnfinished = ".unfinished";
-
-[[noreturn]] void throw_cannot_save(const fs::path& path, const std::string& why) {
-  throw Error({.what = "checkpoints cannot be saved there",
-               .where = path.string(),
-               .got = why,
-               .expected = "a folder that can be written, which all ranks see",
-               .hint = "train.checkpoint.path says where"});
-}
 
 /// Returns the words of what `work` threw, on one line; a peer that is gone is no such failure.
 std::string words_of_failure(const std::function<void()>& work) {
@@ -64,61 +53,12 @@ SharedTensors as_file(const std::vector<NamedTensor>& tensors) {
   return out;
 }
 
-fs::path hidden_path(const fs::path& folder, std::int64_t step) {
-  return folder / fmt::format(".{}{}", checkpoint_name(step), kUnfinished);
-}
-
-void remove_unfinished(const fs::path& folder) {
-  std::vector<fs::path> unfinished;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    const bool ours = name.starts_with('.') && name.ends_with(kUnfinished);
-    if (ours && checkpoint_step(name.substr(1, name.size() - 1 - kUnfinished.size())) >= 0) {
-      unfinished.push_back(entry.path());
-    }
-  }
-  for (const fs::path& path : unfinished) fs::remove_all(path);
-}
-
-/// Takes away what stands at the place of a checkpoint: of a run that was gone on from before it,
-/// it gets another name. One that `latest` has never named is the same, of a save that was cut
-/// short.
-void make_room(const fs::path& folder, std::int64_t step) {
-  const fs::path named = folder / checkpoint_name(step);
-  const fs::path latest = find_checkpoint(folder);
-  if (latest != named && checkpoint_step(latest.filename()) < step) {
-    fs::rename(named, hidden_path(folder, step + 1));
-    fs::remove_all(hidden_path(folder, step + 1));
-    return;
-  }
-  fs::path aside;
-  for (int number = 1; aside.empty() || fs::exists(aside); ++number) {
-    aside = fmt::format("{}.replaced-{}", named.string(), number);
-  }
-  fs::rename(named, aside);
-}
-
 std::int64_t bytes_of_files(const fs::path& folder) {
   std::int64_t bytes = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     bytes += static_cast<std::int64_t>(entry.file_size());
   }
   return bytes;
-}
-
-/// Open and locked until it goes, with the process if need be.
-Descriptor lock(const fs::path& folder) {
-  const fs::path file = folder / ".lock";
-  Descriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (opened.get() < 0) throw_cannot_save(file, std::strerror(errno));
-  if (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error({.what = "another run saves its checkpoints there",
-                 .where = folder.string(),
-                 .got = "a lock that a running process holds",
-                 .expected = "a folder for each run",
-                 .hint = "end that run, or set another train.checkpoint.path"});
-  }
-  return opened;
 }
 
 }  // namespace
@@ -134,7 +74,7 @@ fs::path checkpoint_folder(const Experiment& experiment) {
 
 void check_checkpoint_folder(const Experiment& experiment, const fs::path& resumed) {
   const fs::path folder = checkpoint_folder(experiment);
-  if (training(experiment).train.checkpoint.every == 0 || !fs::exists(folder)) return;
+  if (!training(experiment).train.checkpoint.saves() || !fs::exists(folder)) return;
   const auto there = checkpoints_in(folder);
   if (there.empty()) return;
   std::error_code ignored;
@@ -149,59 +89,91 @@ void check_checkpoint_folder(const Experiment& experiment, const fs::path& resum
 
 RunSaver::RunSaver(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
                    const fs::path& resumed)
-    : experiment_(experiment), trainer_(trainer), group_(group) {
-  if (training(experiment).train.checkpoint.every == 0) return;
-  folder_ = checkpoint_folder(experiment);
-  if (group.rank() == 0) begin(resumed);
+    : experiment_(experiment), trainer_(trainer), group_(group), last_ns_(now_ns()) {
+  const CheckpointConfig& config = training(experiment).train.checkpoint;
+  if (!config.saves()) return;
+  path_ = checkpoint_folder(experiment);
+  if (config.on_signal) signals_.emplace();
+  if (group.rank() != 0) return;
+  folder_.emplace(path_);
+  check_checkpoint_folder(experiment_, resumed);
 }
 
-void RunSaver::begin(const fs::path& resumed) {
-  try {
-    fs::create_directories(folder_);
-    lock_ = lock(folder_);
-    check_checkpoint_folder(experiment_, resumed);
-    remove_unfinished(folder_);
-  } catch (const fs::filesystem_error& error) {
-    throw_cannot_save(folder_, error.code().message());
-  }
+RunSaver::Asked RunSaver::ask_all() {
+  const CheckpointConfig& config = training(experiment_).train.checkpoint;
+  if (config.minutes == 0 && !signals_ && !pending_) return {};
+  const double minutes = static_cast<double>(now_ns() - last_ns_) * 1e-9 / 60;
+  const bool time = group_.rank() == 0 && config.minutes > 0 && minutes >= config.minutes;
+  const bool save = signals_ && signals_->take_save();
+  const bool end = signals_ && signals_->to_end();
+  const bool writes = pending_ && !pending_->written;
+  at::Tensor votes = at::tensor(std::vector<float>{time || save ? 1.0F : 0.0F, end ? 1.0F : 0.0F,
+                                                   writes ? 1.0F : 0.0F})
+                         .to(group_.device().torch_device());
+  group_.all_reduce(votes, ReduceOp::sum, "checkpoint").wait();
+  votes = votes.cpu();
+  const float* const sums = votes.const_data_ptr<float>();
+  return {.save = sums[0] > 0, .end = sums[1] > 0, .all_written = sums[2] == 0};
+}
+
+bool RunSaver::due(std::int64_t step, const Asked& asked) const {
+  const std::int64_t every = training(experiment_).train.checkpoint.every;
+  return asked.save || asked.end || (every > 0 && step % every == 0) ||
+         step == trainer_.steps().end;
 }
 
 void RunSaver::after_step(std::int64_t index) {
-  if (folder_.empty()) return;
-  const std::int64_t step = index + 1, every = training(experiment_).train.checkpoint.every;
-  if (step % every != 0 && step != trainer_.steps().end) return;
-  const std::int64_t begin_ns = now_ns();
-  const std::string failure = save(step);
-  SavedCheckpoint saved{.step = step, .seconds = to_ms(now_ns() - begin_ns) * 1e-3};
-  saved.failure = failure;
-  if (failure.empty()) {
-    saved.folder = (folder_ / checkpoint_name(step)).string();
-    saved.bytes = bytes_of_files(saved.folder);
-  } else if (group_.rank() == 0) {
-    spdlog::warn("the checkpoint of step {} was not saved: {}", step, failure);
-  }
-  saved_.push_back(std::move(saved));
+  if (path_.empty()) return;
+  const std::int64_t step = index + 1;
+  if (pending_) ++pending_->steps_beside;
+  const Asked asked = ask_all();
+  const bool now = due(step, asked);
+  if (pending_ && (now || asked.all_written)) finish();
+  if (!now) return;
+  begin(step);
+  const bool goes_on = !asked.end && step != trainer_.steps().end;
+  if (!training(experiment_).train.checkpoint.async || !goes_on) finish();
+  if (!asked.end) return;
+  const bool good = saved_.back().failure.empty();
+  if (group_.rank() == 0 && good)
+    spdlog::warn("saved as {}, as SIGTERM asked", saved_.back().folder);
+  throw Error({.what = "the run was asked to end",
+               .where = "SIGTERM",
+               .got = fmt::format("{} of {} steps done, {}", step, trainer_.steps().end,
+                                  good ? "saved as " + saved_.back().folder : "not saved"),
+               .expected = "to end, with train.checkpoint.on_signal after a save",
+               .hint = "train.resume_from: latest goes on"});
 }
 
-std::string RunSaver::save(std::int64_t step) {
-  const fs::path hidden = hidden_path(folder_, step);
-  const bool first = group_.rank() == 0;
-  std::vector<SharedFile> shared;
-  std::string failure = words_of_failure([&] {
-    shared = shared_files();
-    if (first) create_files(hidden, shared);
+void RunSaver::begin(std::int64_t step) {
+  pending_ = std::make_unique<Pending>();
+  Pending& pending = *pending_;
+  pending.step = step;
+  pending.updates = trainer_.data_parallel().optimizer().updates();
+  pending.begin_ns = last_ns_ = now_ns();
+  const std::string failure = words_of_failure([&] {
+    pending.shared = shared_files();
+    pending.alone = as_file(own_state(trainer_.data_parallel()));
+    if (!folder_) return;
+    folder_->begin(step);
+    for (const SharedFile& file : pending.shared) {
+      create_tensor_file(hidden_checkpoint(path_, step) / file.name, file.layout);
+    }
   });
-  failure = first_of_all(group_, failure);
-  if (!failure.empty()) return failure;
-  CheckpointState own;
-  failure = words_of_failure([&] { own.files = write_own(hidden, shared); });
-  const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
-  failure = first_of_all(group_, failure);
-  if (!failure.empty()) return failure;
-  failure = words_of_failure([&] {
-    if (first) complete(hidden, step, hashes);
-  });
-  return first_of_all(group_, failure);
+  pending.refused = first_of_all(group_, failure);
+  const auto write = [this, &pending] {
+    pending.failure = words_of_failure([&] { write_own(pending); });
+    pending.written = true;
+  };
+  if (!pending.refused.empty()) {
+    pending.written = true;
+  } else if (training(experiment_).train.checkpoint.async) {
+    copy_state(pending);
+    pending.writer = std::jthread(write);
+  } else {
+    write();
+  }
+  pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
 }
 
 std::vector<RunSaver::SharedFile> RunSaver::shared_files() {
@@ -215,28 +187,71 @@ std::vector<RunSaver::SharedFile> RunSaver::shared_files() {
   return out;
 }
 
-void RunSaver::create_files(const fs::path& hidden, const std::vector<SharedFile>& shared) {
-  fs::remove_all(hidden);
-  fs::create_directory(hidden);
-  for (const SharedFile& file : shared) create_tensor_file(hidden / file.name, file.layout);
+void RunSaver::copy_state(Pending& pending) {
+  const c10::NoGradGuard no_grad;
+  std::size_t number = 0;
+  const auto copy = [&](TensorPart& part) {
+    if (!part.writes) return;
+    if (number == copies_.size()) {
+      copies_.push_back(at::empty_like(part.values, at::TensorOptions(at::kCPU)));
+    }
+    part.values = copies_[number++].copy_(part.values);
+  };
+  for (SharedFile& file : pending.shared) std::ranges::for_each(file.own, copy);
+  std::ranges::for_each(pending.alone.own, copy);
 }
 
-std::map<std::string, FileHashes> RunSaver::write_own(const fs::path& hidden,
-                                                      const std::vector<SharedFile>& shared) {
-  std::map<std::string, FileHashes> hashes;
-  for (const SharedFile& file : shared) {
-    hashes[file.name] = write_parts(hidden / file.name, file.layout, file.own);
+void RunSaver::write_own(Pending& pending) const {
+  const fs::path hidden = hidden_checkpoint(path_, pending.step);
+  for (const SharedFile& file : pending.shared) {
+    pending.hashes[file.name] = write_parts(hidden / file.name, file.layout, file.own);
   }
-  const SharedTensors alone = as_file(own_state(trainer_.data_parallel()));
   const std::string name = rank_file(group_.rank());
-  if (!alone.all.empty()) hashes[name] = write_tensor_file(hidden / name, alone);
-  return hashes;
+  if (!pending.alone.all.empty()) {
+    pending.hashes[name] = write_tensor_file(hidden / name, pending.alone);
+  }
 }
 
-void RunSaver::complete(const fs::path& hidden, std::int64_t step,
-                        const std::vector<std::string>& hashes) {
-  CheckpointState state{.step = step,
-                        .updates = trainer_.data_parallel().optimizer().updates(),
+void RunSaver::finish() {
+  Pending& pending = *pending_;
+  const std::int64_t begin_ns = now_ns();
+  wait_until_written();
+  CheckpointState own;
+  own.files = pending.hashes;
+  const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
+  std::string failure = first_of_all(group_, pending.failure);
+  if (!pending.refused.empty()) failure = pending.refused;
+  if (failure.empty()) {
+    const CheckpointConfig& config = training(experiment_).train.checkpoint;
+    failure = first_of_all(group_, words_of_failure([&] {
+                             if (!folder_) return;
+                             folder_->complete(state_of(pending, hashes));
+                             folder_->prune(pending.step, config.keep, config.keep_every);
+                           }));
+  }
+  SavedCheckpoint saved{.step = pending.step,
+                        .seconds = to_ms(now_ns() - pending.begin_ns) * 1e-3,
+                        .stall_seconds = pending.stall_s + to_ms(now_ns() - begin_ns) * 1e-3,
+                        .steps_beside = pending.steps_beside,
+                        .failure = failure};
+  if (failure.empty()) {
+    saved.folder = (path_ / checkpoint_name(pending.step)).string();
+    saved.bytes = bytes_of_files(saved.folder);
+  } else if (group_.rank() == 0) {
+    spdlog::warn("the checkpoint of step {} was not saved: {}", pending.step, failure);
+  }
+  saved_.push_back(std::move(saved));
+  pending_.reset();
+}
+
+void RunSaver::wait_until_written() {
+  if (pending_ && pending_->writer.joinable()) pending_->writer.join();
+}
+
+CheckpointState RunSaver::state_of(const Pending& pending,
+                                   const std::vector<std::string>& hashes) const {
+  CheckpointState state{.step = pending.step,
+                        .updates = pending.updates,
                         .ranks = group_.size(),
                         .global_batch = global_batch(experiment_),
                         .strategy = experiment_.plugin(PluginKind::strategy).name,
@@ -256,30 +271,7 @@ void RunSaver::complete(const fs::path& hidden, std::int64_t step,
       }
     }
   }
-  const auto check = [](int error, const fs::path& path) {
-    if (error != 0) throw_cannot_save(path, std::strerror(error));
-  };
-  check(write_durably(hidden / kStateFile, to_json_text(state)), hidden);
-  const fs::path named = folder_ / checkpoint_name(step);
-  if (fs::exists(named)) make_room(folder_, step);
-  fs::rename(hidden, named);
-  check(sync_to_disk(folder_), folder_);
-  check(write_durably(folder_ / kLatestFile, checkpoint_name(step) + "\n"), folder_);
-  prune(step);
-}
-
-void RunSaver::prune(std::int64_t step) {
-  const std::int64_t keep = training(experiment_).train.checkpoint.keep;
-  if (keep == 0) return;
-  auto there = checkpoints_in(folder_);
-  there.erase(there.upper_bound(step), there.end());
-  while (std::ssize(there) > keep) {
-    const fs::path& oldest = there.begin()->second;
-    const fs::path hidden = hidden_path(folder_, there.begin()->first);
-    fs::rename(oldest, hidden);  // it is whole, or it is not there
-    fs::remove_all(hidden);
-    there.erase(there.begin());
-  }
+  return state;
 }
 
 }  // namespace ddprun

@@ -1,14 +1,20 @@
-// Saves the state of a run every few steps, outside measured time.
+// Saves the state of a run, outside measured time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "ddprun/base/descriptor.h"
+#include "ddprun/checkpoint/checkpoint_folder.h"
 #include "ddprun/checkpoint/tensor_file.h"
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/rank/asked_by_signal.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {
@@ -24,7 +30,8 @@ void check_checkpoint_folder(const Experiment& experiment, const std::filesystem
 /// Every rank writes what it owns into files that rank 0 has made, in a hidden folder. Once all of
 /// it is on the disk that folder gets its name. So a checkpoint is there whole, or not at all. A
 /// save that fails leaves those before, and training goes on. All ranks call it alike, between
-/// steps.
+/// steps. With train.checkpoint.async a thread writes a copy while training goes on, and the
+/// folder gets its name between later steps.
 class RunSaver {
  public:
   /// All outlive this object. `resumed`: the checkpoint that the run goes on from, if any. Throws
@@ -32,37 +39,60 @@ class RunSaver {
   RunSaver(const Experiment& experiment, Trainer& trainer, ProcessGroup& group,
            const std::filesystem::path& resumed);
 
-  /// After step `index`: saves if it is time to.
+  /// After step `index`: saves if it is time to. Throws Error, when it has saved, if a signal asked
+  /// the run to end.
   void after_step(std::int64_t index);
+  /// Returns when nothing is written beside training.
+  void wait_until_written();
   /// What was saved, in order.
   const std::vector<SavedCheckpoint>& saved() const { return saved_; }
 
  private:
-  void begin(const std::filesystem::path& resumed);
-  /// Returns what failed on the first rank where something did, in words.
-  std::string save(std::int64_t step);
   /// A file into which all ranks write; `own`: what this one has of it.
   struct SharedFile {
     const char* name;
     TensorFileLayout layout;
     std::vector<TensorPart> own;
   };
+  /// A save that has begun.
+  struct Pending {
+    std::int64_t step = 0, updates = 0, begin_ns = 0;
+    double stall_s = 0;
+    std::int64_t steps_beside = 0;
+    std::vector<SharedFile> shared = {};
+    SharedTensors alone = {};  ///< what this rank alone has
+    std::map<std::string, FileHashes> hashes = {};
+    std::string refused = {};  ///< why nothing is written; the same on all ranks
+    std::string failure = {};  ///< this rank's
+    std::atomic<bool> written = false;
+    std::jthread writer = {};  ///< only with async; ends before what it uses
+  };
+  /// What ranks know together between two steps.
+  struct Asked {
+    bool save = false, end = false, all_written = false;
+  };
+
+  Asked ask_all();
+  bool due(std::int64_t step, const Asked& asked) const;
+  void begin(std::int64_t step);
   std::vector<SharedFile> shared_files();
-  /// On rank 0.
-  static void create_files(const std::filesystem::path& hidden,
-                           const std::vector<SharedFile>& shared);
-  std::map<std::string, FileHashes> write_own(const std::filesystem::path& hidden,
-                                              const std::vector<SharedFile>& shared);
-  void complete(const std::filesystem::path& hidden, std::int64_t step,
-                const std::vector<std::string>& hashes);
-  void prune(std::int64_t step);
+  /// Takes copies, in memory that the next save takes again.
+  void copy_state(Pending& pending);
+  void write_own(Pending& pending) const;
+  /// Waits until it is written, and names it.
+  void finish();
+  CheckpointState state_of(const Pending& pending, const std::vector<std::string>& hashes) const;
 
   const Experiment& experiment_;
   Trainer& trainer_;
   ProcessGroup& group_;
-  std::filesystem::path folder_;  ///< empty: nothing is saved
-  Descriptor lock_;               ///< rank 0's
+  std::filesystem::path path_;              ///< empty: nothing is saved
+  std::optional<CheckpointFolder> folder_;  ///< rank 0's
+  std::optional<AskedBySignal> signals_;
+  std::int64_t last_ns_ = 0;  ///< when the last save began, or the run
+  std::vector<at::Tensor> copies_;
   std::vector<SavedCheckpoint> saved_;
+  std::unique_ptr<Pending> pending_;
 };
 
 }  // namespace ddprun

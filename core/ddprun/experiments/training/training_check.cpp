@@ -345,32 +345,6 @@ void check_sample(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
-// What is saved, and what a run goes on from.
-void check_checkpoints(const Experiment& e, const TrainingConfig& c) {
-  const CheckpointConfig& checkpoint = c.train.checkpoint;
-  const bool saves = checkpoint.every > 0, resumes = !c.train.resume_from.empty();
-  const std::string never = said("train.checkpoint.every", "0");
-  refuse_unused(e, !saves && checkpoint.keep != CheckpointConfig().keep, "train.checkpoint.keep",
-                never);
-  const std::string measure = said("train.measure", name_of(c.train.measure));
-  const bool trains = c.train.measure == StepExtent::step;
-  refuse_unused(e, saves && !trains, "train.checkpoint.every", measure);
-  refuse_unused(e, resumes && !trains, "train.resume_from", measure);
-  if (checkpoint.path.empty() && (saves || c.train.resume_from == kLatest)) {
-    refuse(e, saves ? "train.checkpoint.every" : "train.resume_from",
-           {.what = "checkpoints need a folder",
-            .got = "no train.checkpoint.path",
-            .expected = "train.checkpoint.path, which outlives the run",
-            .hint = "train: {checkpoint: {every: 100, path: checkpoints/NAME}}"});
-  }
-  if (c.execution.mode != ExecutionMode::cuda_graph || (!saves && !resumes)) return;
-  refuse(e, "execution.mode",
-         {.what = "checkpoints of captured steps are not there yet",
-          .got = said("execution.mode", name_of(c.execution.mode)),
-          .expected = "execution.mode eager",
-          .hint = "nobody has resumed a captured step: remove one of them"});
-}
-
 // Without gradients nothing is exchanged, so that no strategy could be told from another.
 void check_forward_alone(const Experiment& e, const TrainingConfig& c) {
   if (c.train.measure != StepExtent::forward || e.world.size == 1) return;

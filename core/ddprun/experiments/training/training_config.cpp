@@ -54,18 +54,28 @@ void declare_options(Options& o, TrainConfig& c) {
                   "logits are divided by it before a token is drawn; 0: the likeliest token",
                   {.min = 0.0, .max = 1e6});
   });
-  o.section("checkpoint", "the state of training on disk, saved outside measured time",
-            [&c](Options& checkpoint) {
-              checkpoint.option("every", &c.checkpoint.every,
-                                "steps from one to the next; one follows the last step; 0: none",
-                                {.min = 0, .max = kManySteps});
-              checkpoint.option("keep", &c.checkpoint.keep,
-                                "how many stay, the latest ones; 0: all",
-                                {.min = 0, .max = kManySteps});
-              checkpoint.option("path", &c.checkpoint.path,
-                                "the folder that they go to, seen from the current directory; of a "
-                                "sweep a folder of its own for each point");
-            });
+  o.section(
+      "checkpoint", "the state of training on disk, saved outside measured time",
+      [&c](Options& checkpoint) {
+        checkpoint.option("every", &c.checkpoint.every,
+                          "steps from one to the next; 0: not by steps. One follows the last "
+                          "step if there are any",
+                          {.min = 0, .max = kManySteps});
+        checkpoint.option("minutes", &c.checkpoint.minutes,
+                          "the same by the clock; 0: not by the clock", {.min = 0.0, .max = 1e6});
+        checkpoint.option("on_signal", &c.checkpoint.on_signal,
+                          "SIGUSR1 saves after the step under way; SIGTERM saves and ends");
+        checkpoint.option("keep", &c.checkpoint.keep, "how many stay, the latest ones; 0: all",
+                          {.min = 0, .max = kManySteps});
+        checkpoint.option("keep_every", &c.checkpoint.keep_every,
+                          "those of every so many steps stay too; 0: none",
+                          {.min = 0, .max = kManySteps});
+        checkpoint.option("async", &c.checkpoint.async,
+                          "training goes on while a copy of the state is written");
+        checkpoint.option("path", &c.checkpoint.path,
+                          "the folder that they go to, seen from the current directory; of a "
+                          "sweep a folder of its own for each point");
+      });
   o.option("resume_from", &c.resume_from,
            "go on from this checkpoint, or the latest of this folder; `latest`: the latest of "
            "train.checkpoint.path, or step 0 if there is none");

@@ -32,9 +32,15 @@ struct SampleConfig {
 
 /// `train.checkpoint:`
 struct CheckpointConfig {
-  std::int64_t every = 0;  ///< steps; 0: never
-  std::int64_t keep = 2;   ///< the latest ones; 0: all
-  std::string path = {};   ///< the folder
+  std::int64_t every = 0;       ///< steps; 0: not by steps
+  double minutes = 0;           ///< 0: not by the clock
+  bool on_signal = false;       ///< SIGUSR1 saves, SIGTERM saves and ends
+  std::int64_t keep = 2;        ///< the latest ones; 0: all
+  std::int64_t keep_every = 0;  ///< those of every so many steps stay; 0: none
+  bool async = false;           ///< written while training goes on
+  std::string path = {};        ///< the folder
+
+  bool saves() const { return every > 0 || minutes > 0 || on_signal; }
 };
 
 /// `train:`. Exactly one of global_batch and batch_per_rank is given in YAML.
@@ -124,5 +130,8 @@ inline constexpr const char* kResumeFrom = "train.resume_from";
 inline constexpr const char* kLatest = "latest";
 /// The hash of that content when the run was planned; 0: random, or it was never opened.
 std::uint64_t planned_hash(const Experiment& experiment, const char* key);
+
+/// Throws ConfigError if what is saved, and what the run goes on from, contradicts the rest.
+void check_checkpoints(const Experiment& experiment, const TrainingConfig& config);
 
 }  // namespace ddprun

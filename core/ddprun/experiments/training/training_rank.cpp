@@ -204,9 +204,14 @@ class TrainingKind final : public Training {
   }
 
   std::uint64_t saved(const Experiment& experiment) const override {
-    if (training(experiment).train.checkpoint.every == 0) return 0;
+    if (!training(experiment).train.checkpoint.saves()) return 0;
     const auto latest = find_checkpoint(checkpoint_folder(experiment));
     return latest.empty() ? 0 : hash_of(read_state(latest));
+  }
+
+  double end_grace_s(const Experiment& experiment) const override {
+    const bool saves_first = training(experiment).train.checkpoint.on_signal;
+    return saves_first ? experiment.world.comm.timeout_s : Training::end_grace_s(experiment);
   }
 
   void go_on(Experiment& experiment) const override {

@@ -110,7 +110,8 @@ Finding saves_of(const RowRuns& row) {
   const Run& run = run_of(row);
   std::size_t saved = 0;
   std::string failure;
-  double seconds = 0;
+  double seconds = 0, stalls = 0;
+  std::int64_t beside = 0;
   const SavedCheckpoint* last = nullptr;
   for (const SavedCheckpoint& each : run.ranks.front().checkpoints) {
     if (each.folder.empty()) {
@@ -119,6 +120,8 @@ Finding saves_of(const RowRuns& row) {
     }
     ++saved;
     seconds += each.seconds;
+    stalls += each.stall_seconds;
+    beside += each.steps_beside;
     last = &each;
   }
   if (run.ranks.front().checkpoints.empty()) return {};
@@ -127,10 +130,14 @@ Finding saves_of(const RowRuns& row) {
   }
   const double each_s = seconds / static_cast<double>(saved);
   const double mb = static_cast<double>(last->bytes) * 1e-6;
+  const std::string how =
+      beside == 0 ? "between two steps"
+                  : fmt::format("of which training stood {:.3g} s; {} steps ran beside them",
+                                stalls / static_cast<double>(saved), beside);
   return {fmt::format(
       "{} of {} checkpoints of {} were saved, each of {:.1f} MB in {:.3g} s ({:.0f} "
-      "MB/s) between two steps; the last is {}{}",
-      saved, run.ranks.front().checkpoints.size(), name_of(row), mb, each_s, mb / each_s,
+      "MB/s), {}; the last is {}{}",
+      saved, run.ranks.front().checkpoints.size(), name_of(row), mb, each_s, mb / each_s, how,
       last->folder, failure.empty() ? "" : "; one that was not: " + failure)};
 }
 

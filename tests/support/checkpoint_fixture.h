@@ -1,0 +1,102 @@
+// Runs that save, and what they left.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// The row of the latest run of e.yaml.
+inline json last_row(const TemporaryFolder& folder) {
+  return json::parse(read_file(folder.path() / "results/e/latest/result.json"))["rows"][0];
+}
+
+inline std::set<std::string> hashes_of(const json& row) {
+  std::set<std::string> out;
+  for (const json& rank : row["ranks"]) out.insert(rank["parameter_hash"]);
+  return out;
+}
+
+/// Losses of the global batch by step.
+inline std::map<std::int64_t, double> losses_of(const json& row) {
+  std::map<std::int64_t, double> out;
+  for (const json& rank : row["ranks"]) {
+    const json& samples = rank["samples"];
+    for (std::size_t i = 0; i < samples["step"].size(); ++i) {
+      out[samples["step"][i]] +=
+          samples["loss"][i].get<double>() / static_cast<double>(row["ranks"].size());
+    }
+  }
+  return out;
+}
+
+inline std::string detail_of(const json& row, const std::string& check) {
+  for (const json& each : row["ranks"][0]["checks"]) {
+    if (each["name"] == check) return each["detail"];
+  }
+  return "absent";
+}
+
+inline void flip_byte(const fs::path& file, std::int64_t from_end) {
+  std::fstream in(file, std::ios::binary | std::ios::in | std::ios::out);
+  in.seekg(-from_end, std::ios::end);
+  const char byte = static_cast<char>(in.get() ^ 1);
+  in.seekp(-from_end, std::ios::end);
+  in.put(byte);
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  Checkpoint() {
+    folder_.write("text.txt", [] {
+      std::string text;
+      for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i * i) + " ";
+      return text;
+    }());
+    folder_.write("e.yaml", tiny_experiment("", 7));
+  }
+
+  /// Of 8 steps, on what changes from step to step.
+  CommandResult run(const std::vector<std::string>& more,
+                    const std::vector<std::string>& launcher = {}) {
+    return run_ddprun(folder_, words_of(more), launcher);
+  }
+  static std::vector<std::string> words_of(const std::vector<std::string>& more) {
+    std::vector<std::string> sets = {
+        "data={source: text, path: text.txt}", "train.accumulate=2",
+        "optimizer={lr: 0.01, clip_norm: 0.5, schedule: {name: cosine, warmup_steps: 3}}"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    std::vector<std::string> words = {"e.yaml"};
+    for (const std::string& each : sets) {
+      if (!each.starts_with("-")) words.emplace_back("--set");
+      words.push_back(each);
+    }
+    return words;
+  }
+  CommandResult checkpoint(std::vector<std::string> words) {
+    words.insert(words.begin(), "checkpoint");
+    return run_ddprun(folder_, words);
+  }
+  fs::path saved(int step) const {
+    return folder_.path() / ("saved/step-0000000" + std::to_string(step));
+  }
+
+  const std::string save_ = "train.checkpoint={every: 2, keep: 0, path: saved}";
+  const std::string from_4_ = "train.resume_from=saved/step-00000004";
+  TemporaryFolder folder_;
+};
+
+}  // namespace ddprun::test
