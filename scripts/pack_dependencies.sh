@@ -11,11 +11,11 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 carried=$repo/.deps/carried
 readonly kLimitKb=$((25 * 1024))
 # Debian's source packages of what is compiled; cmake/carried/CMakeLists.txt builds them.
-readonly kSources=(fmtlib spdlog yaml-cpp highway libsodium benchmark googletest)
+readonly kSources=(fmtlib spdlog yaml-cpp highway libsodium pcre2 benchmark googletest)
 # Folders of these that no library is built from.
 readonly kLeftOut=(bench bindings debian doc docs example examples g3doc samples test)
 # What of setup.sh's table the pack stands for: compiled, as installed headers, and in part.
-readonly kBuilt=(libyaml-cpp-dev libspdlog-dev libhwy-dev libsodium-dev libgtest-dev libgmock-dev libbenchmark-dev)
+readonly kBuilt=(libyaml-cpp-dev libspdlog-dev libhwy-dev libsodium-dev libpcre2-dev libgtest-dev libgmock-dev libbenchmark-dev)
 readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev libxxhash-dev)
 readonly kBoost=libboost-dev
 

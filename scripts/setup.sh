@@ -80,6 +80,7 @@ nlohmann-json3-dev        file    include/nlohmann/json.hpp
 libhwy-dev                file    include/hwy/highway.h
 libxxhash-dev             file    include/xxhash.h
 libsodium-dev             file    include/sodium.h
+libpcre2-dev              file    include/pcre2.h
 libgtest-dev              file    include/gtest/gtest.h
 libgmock-dev              file    include/gmock/gmock.h
 libbenchmark-dev          file    include/benchmark/benchmark.h
@@ -279,7 +280,7 @@ main() {
     return
   fi
   if report "${packages[@]}" >/dev/null; then
-    if $with_tests; then install_safetensors; fi
+    if $with_tests; then install_libraries_beside; fi
     say "nothing is missing; LibTorch $torch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
     return
   fi
@@ -301,7 +302,7 @@ main() {
   if $with_bench && ! have_bench; then install_bench; fi
   mapfile -t packages < <(missing_packages)
   report "${packages[@]}" || fail "still missing, see above and $log"
-  if $with_tests; then install_safetensors; fi
+  if $with_tests; then install_libraries_beside; fi
   say "ready in $SECONDS s; LibTorch $torch: ${LIBTORCH_DIR:-.deps/torch-site/torch}"
 }
 

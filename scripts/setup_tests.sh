@@ -15,16 +15,17 @@ fish            fish
 TABLE
 }
 
-readonly kSafetensors=0.5.3 # Hugging Face's library, whose format checkpoints have
+# Libraries in Python that tests hold ours against: Hugging Face's, whose formats checkpoints and tokenizers have, and tiktoken.
+readonly kBeside=(safetensors==0.5.3 tokenizers==0.21.4 tiktoken==0.9.0 regex==2024.11.6)
 
-have_safetensors() { [[ -f $deps/safetensors-site/safetensors/__init__.py ]]; }
+have_libraries_beside() { [[ -f $deps/beside-site/safetensors/__init__.py && -f $deps/beside-site/tiktoken/__init__.py ]]; }
 
-# Where it cannot be fetched, its test is skipped.
-install_safetensors() {
-  if have_safetensors || $check_only; then return; fi
+# Where they cannot be fetched, their tests are skipped.
+install_libraries_beside() {
+  if have_libraries_beside || $check_only; then return; fi
   mkdir -p "$deps"
-  if ! (find_python >/dev/null && pip_install safetensors-site "safetensors==$kSafetensors"); then
-    say "not fetched here, so its test will be skipped: safetensors"
+  if ! (find_python >/dev/null && pip_install beside-site "${kBeside[@]}"); then
+    say "not fetched here, so their tests will be skipped: ${kBeside[*]}"
   fi
 }
 

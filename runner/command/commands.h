@@ -1,6 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp data_command.cpp
-// Family: sample_command.cpp verify_command.cpp
+// Family: sample_command.cpp tokenizer_command.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -34,6 +34,10 @@ int describe_command(const Request& request);
 int checkpoint_command(const Request& request);
 /// Prints the prompt, and what the model of a checkpoint goes on with.
 int sample_command(const Request& request);
+/// Writes the tokens of texts into a file.
+int tokenize_command(const Request& request);
+/// Learns a vocabulary from texts.
+int tokenizer_command(const Request& request);
 int verify_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.

@@ -21,12 +21,17 @@ struct Request {
   Shell shell = Shell::bash;                  ///< of `completion`
   std::vector<std::string> overrides;         ///< --set
   std::vector<std::string> plugin_paths;      ///< --plugin-path
-  std::string output;                         ///< --output
+  std::string output;                         ///< --output, --out
   double bound = 1e-5;                        ///< --bound of `verify`
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   std::int64_t step = 0;                      ///< --step of `data`
+  std::string vocabulary;                     ///< --vocab of `tokenize`
+  std::string pattern;                        ///< --pattern of `tokenize` and `tokenizer`
+  std::string end_token;                      ///< --end of `tokenize`
+  std::vector<std::string> special;           ///< --special of `tokenizer`
+  std::int64_t vocabulary_size = 0;           ///< --size of `tokenizer`
   std::string prompt;                         ///< --prompt of `sample`
   Sampling sampling;                          ///< of `sample`
   AccountWords account;                       ///< of `account`

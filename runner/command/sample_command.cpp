@@ -1,14 +1,16 @@
 // `ddprun sample`: text that the model of a checkpoint writes.
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <iostream>
 #include <memory>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/config/experiment.h"
+#include "ddprun/config/options_io.h"
+#include "ddprun/data/text_codec.h"
 #include "ddprun/model/generate.h"
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/model/transformer.h"
@@ -30,13 +32,14 @@ std::shared_ptr<Attention> attention_of(const ConfigNode& experiment, const fs::
   return make_attention(registry, choice);
 }
 
-std::vector<std::int64_t> prompt_tokens(const Request& request, const ModelConfig& config) {
-  std::vector<std::int64_t> tokens = byte_tokens(request.prompt);
+std::vector<std::int64_t> prompt_tokens(const Request& request, const TextCodec& codec,
+                                        const ModelConfig& config) {
+  std::vector<std::int64_t> tokens = codec.encode(request.prompt);
   for (const std::int64_t token : tokens) {
     if (token < config.vocab_size) continue;
-    throw ConfigError({.what = "the prompt has a byte that the model does not know",
+    throw ConfigError({.what = "the prompt has a token that the model does not know",
                        .where = "--prompt",
-                       .got = fmt::format("byte {}", token),
+                       .got = fmt::format("token {}", token),
                        .expected = fmt::format("tokens below {}", config.vocab_size),
                        .hint = "write a prompt of other characters"});
   }
@@ -48,11 +51,19 @@ std::vector<std::int64_t> prompt_tokens(const Request& request, const ModelConfi
                      .hint = "--prompt 'The '"});
 }
 
-/// Whether tokens are bytes: token files may hold anything.
-bool is_of_text(const ConfigNode& experiment) {
+/// Of what its data was. Throws ConfigError if nobody says what tokens are.
+TextCodec codec_of(const ConfigNode& experiment, const fs::path& folder) {
   const ConfigNode* const data = experiment.find("data");
-  const ConfigNode* const source = data == nullptr ? nullptr : data->find("source");
-  return source != nullptr && source->scalar == "text";
+  DataConfig config;
+  read_options(data == nullptr ? ConfigNode() : *data, "data",
+               [&](Options& options) { declare_options(options, config); });
+  TextCodec codec(config);
+  if (codec.known()) return codec;
+  throw ConfigError({.what = "nobody says what the model's tokens are",
+                     .where = folder.string(),
+                     .got = std::string("data.source ") + name_of(config.source),
+                     .expected = "data.source text, or tokens with data.tokenizer",
+                     .hint = "go on from it for a step with data.tokenizer, and save"});
 }
 
 }  // namespace
@@ -63,7 +74,8 @@ int sample_command(const Request& request) {
   const CheckpointState state = read_state(folder);
   const ConfigNode experiment = experiment_of(state, folder);
   const ModelConfig config = model_of(experiment);
-  const std::vector<std::int64_t> prompt = prompt_tokens(request, config);
+  const TextCodec codec = codec_of(experiment, folder);
+  const std::vector<std::int64_t> prompt = prompt_tokens(request, codec, config);
   const std::shared_ptr<Attention> attention = attention_of(experiment, folder, request);
   const Transformer model(config, *attention, 0);
   PretrainedWeights(folder / kModelFile, config).load(model.parameters());
@@ -71,11 +83,7 @@ int sample_command(const Request& request) {
   const std::vector<std::int64_t> tokens =
       generate([&](const at::Tensor& ids) { return model.logits(ids); }, prompt,
                config.context_length, request.sampling);
-  if (is_of_text(experiment)) {
-    std::cout << printable(request.prompt + byte_text(tokens)) << "\n";
-  } else {
-    std::cout << fmt::format("{}\n", fmt::join(tokens, " "));
-  }
+  std::cout << printable(request.prompt + codec.decode(tokens)) << "\n";
   return kExitDone;
 }
 

@@ -38,7 +38,7 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 12> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 14> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
@@ -48,6 +48,8 @@ constexpr std::array<Command, 12> kCommands = {{{"quickstart", quickstart_comman
                                                 {"verify", verify_command},
                                                 {"checkpoint", checkpoint_command},
                                                 {"sample", sample_command},
+                                                {"tokenize", tokenize_command},
+                                                {"tokenizer", tokenizer_command},
                                                 {"doctor", doctor_command},
                                                 {"completion", completion_command}}};
 
@@ -73,6 +75,7 @@ Examples:
   ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
   ddprun data my.yaml --step 3                   which tokens of its files each rank reads then
   ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
+  ddprun tokenizer train --size 10000 --out t.json *.txt; ddprun tokenize --vocab t.json --out t.bin *.txt
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml

@@ -124,6 +124,21 @@ void add_checkpoint(CLI::App& command, Request& request) {
   add_common_options(command, request);
 }
 
+void add_texts(CLI::App& command, Request& request) {
+  command
+      .add_option("--pattern", request.pattern,
+                  "How text is split: gpt2, cl100k, o200k or a regular expression; a "
+                  "tokenizer.json has its own")
+      ->type_name("NAME");
+  command.add_option("--out", request.output, "The file to write")
+      ->type_name(kFileValue)
+      ->required();
+  command.add_option("texts", request.paths, "Texts, one after another")
+      ->type_name(kFileValue)
+      ->required();
+  add_common_options(command, request);
+}
+
 void add_sampling(CLI::App& command, Request& request) {
   Sampling& sampling = request.sampling;
   command.add_option("--prompt", request.prompt, "What the model goes on with")
@@ -234,6 +249,37 @@ void declare_commands(CLI::App& app, Request& request) {
       app.add_subcommand("sample", "Print text that the model of a checkpoint writes");
   add_checkpoint(*sample, request);
   add_sampling(*sample, request);
+
+  CLI::App* tokenize = app.add_subcommand(
+      "tokenize", "Write texts as a file of tokens, by a tokenizer's vocabulary");
+  tokenize
+      ->add_option("--vocab", request.vocabulary,
+                   "Hugging Face's tokenizer.json, or tiktoken's ranks")
+      ->type_name(kFileValue)
+      ->required();
+  tokenize
+      ->add_option("--end", request.end_token,
+                   "A special token behind each input, as in '<|endoftext|>'")
+      ->type_name("TEXT");
+  add_texts(*tokenize, request);
+
+  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Learn a vocabulary from texts");
+  tokenizer
+      ->add_option_function<std::string>(
+          "action", [](const std::string&) {}, "What to do")
+      ->type_name("train")
+      ->check(CLI::IsMember({"train"}).description(""))
+      ->required();
+  tokenizer->add_option("--size", request.vocabulary_size, "How many tokens it has in all")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24).description(""))
+      ->required();
+  tokenizer
+      ->add_option("--special", request.special,
+                   "A text that is a token of its own and never joined (repeatable)")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  add_texts(*tokenizer, request);
 
   CLI::App* doctor = app.add_subcommand(
       "doctor", "Check this machine: processor, memory, backends, plugins, GPUs");

@@ -91,7 +91,7 @@ TEST(Declared, TheModelWritesTextWhateverTheStrategyKeepsOfIt) {
   }
   const CommandResult random = run_ddprun(folder, {"e.yaml", "--set", "train.sample.every=7"});
   EXPECT_EQ(random.status, 2);
-  EXPECT_THAT(random.err, HasSubstr("train.sample writes bytes, behind a prompt"));
+  EXPECT_THAT(random.err, HasSubstr("train.sample writes text, behind a prompt"));
 }
 
 TEST(Declared, VerifyRefusesWhatItCannotCompare) {

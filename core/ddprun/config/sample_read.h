@@ -11,7 +11,7 @@ struct SampleRead {
   std::int64_t micro_batch = 0;  ///< of the rank's step
   std::int64_t sample = 0;       ///< of the global batch
   std::string place = {};        ///< "a.txt 96..99, b.txt 0..4": tokens of files, the last included
-  std::string bytes = {};        ///< of data whose tokens are bytes: all of the sample
+  std::string bytes = {};        ///< of data whose tokens are text: all of the sample
 };
 
 }  // namespace ddprun

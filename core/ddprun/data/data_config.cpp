@@ -10,6 +10,9 @@ void declare_options(Options& o, DataConfig& c) {
   o.option("path", &c.path,
            "files or folders of text, or files of tokens, relative to the file's folder");
   o.option("token_type", &c.token_type, "of token files, little-endian");
+  o.option("tokenizer", &c.tokenizer,
+           "the tokenizer.json of token files, relative to the file's folder: for text that the "
+           "model writes, and bits per byte");
   o.option("order", &c.order,
            "windows at random places; or the windows that the files are cut into, each once in an "
            "epoch, in an order drawn for the epoch, or one after another");

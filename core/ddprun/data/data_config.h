@@ -27,6 +27,8 @@ struct DataConfig {
   std::vector<std::string> path = {};
   TokenType token_type = TokenType::uint16;
   DataOrder order = DataOrder::random;
+  /// What the tokens of token files are: a tokenizer.json; empty: nobody says.
+  std::string tokenizer = {};
 };
 
 void declare_options(Options& options, DataConfig& config);

@@ -55,16 +55,4 @@ std::vector<std::int64_t> generate(const std::function<at::Tensor(const at::Tens
   return {text.begin() + begin, text.end()};
 }
 
-std::vector<std::int64_t> byte_tokens(const std::string& text) {
-  std::vector<std::int64_t> out;
-  for (const char byte : text) out.push_back(static_cast<unsigned char>(byte));
-  return out;
-}
-
-std::string byte_text(const std::vector<std::int64_t>& tokens) {
-  std::string out;
-  for (const std::int64_t token : tokens) out += token < 256 ? static_cast<char>(token) : '?';
-  return out;
-}
-
 }  // namespace ddprun

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ddprun/model/sampling.h"
@@ -18,10 +17,5 @@ namespace ddprun {
 std::vector<std::int64_t> generate(const std::function<at::Tensor(const at::Tensor& ids)>& logits,
                                    std::vector<std::int64_t> prompt, std::int64_t context_length,
                                    const Sampling& sampling);
-
-/// What models of bytes read and write. A vocabulary may have more than the 256 bytes; those are
-/// "?".
-std::vector<std::int64_t> byte_tokens(const std::string& text);
-std::string byte_text(const std::vector<std::int64_t>& tokens);
 
 }  // namespace ddprun

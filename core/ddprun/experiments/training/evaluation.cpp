@@ -1,6 +1,7 @@
 // When held-out data is evaluated, and on which samples.
 #include "ddprun/experiments/training/evaluation.h"
 
+#include <numbers>
 #include <vector>
 
 #include "ddprun/experiments/training/training_config.h"
@@ -16,12 +17,31 @@ constexpr std::uint64_t kSeed = 0x6576616c756174;
 }  // namespace
 
 Evaluation::Evaluation(const Experiment& experiment, Trainer& trainer, const ProcessGroup& group)
-    : experiment_(experiment), trainer_(trainer), group_(group) {
+    : experiment_(experiment), trainer_(trainer), group_(group), codec_(training(experiment).data) {
   const TrainingConfig& config = training(experiment);
   if (config.train.eval.every == 0) return;
   data_ =
       open_data(config.eval_data(), config.model.vocab_size, config.model.context_length, kSeed);
   check_planned(*data_, config.eval_data(), planned_hash(experiment, kEvalPath));
+  if (codec_.known()) bytes_per_token_ = find_bytes_per_token();
+}
+
+double Evaluation::find_bytes_per_token() const {
+  if (training(experiment_).data.source == DataKind::text) return 1;
+  double bytes = 0, tokens = 0;
+  for (std::int64_t batch = 0; batch < training(experiment_).train.eval.batches; ++batch) {
+    const at::Tensor targets =
+        data_->batch(batch, 0, global_batch(experiment_)).targets.contiguous();
+    const auto* const begin = targets.const_data_ptr<std::int64_t>();
+    bytes += static_cast<double>(codec_.decode({begin, begin + targets.numel()}).size());
+    tokens += static_cast<double>(targets.numel());
+  }
+  return bytes / tokens;
+}
+
+std::optional<double> Evaluation::bits_per_byte(double loss) const {
+  if (bytes_per_token_ == 0) return std::nullopt;
+  return loss / std::numbers::ln2 / bytes_per_token_;
 }
 
 bool Evaluation::follows(std::int64_t index, std::int64_t every) const {
@@ -49,9 +69,9 @@ std::optional<std::string> Evaluation::text_after_step(std::int64_t index) {
   if (!follows(index, sample.every)) return std::nullopt;
   const std::vector<std::int64_t> tokens =
       generate([this](const at::Tensor& ids) { return trainer_.logits_of(ids); },
-               byte_tokens(sample.prompt), config.model.context_length,
+               codec_.encode(sample.prompt), config.model.context_length,
                {.tokens = sample.tokens, .temperature = sample.temperature, .seed = kSeed});
-  return sample.prompt + byte_text(tokens);
+  return sample.prompt + codec_.decode(tokens);
 }
 
 void Evaluation::check_unchanged() const {

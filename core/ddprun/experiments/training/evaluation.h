@@ -9,6 +9,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/data/data.h"
+#include "ddprun/data/text_codec.h"
 #include "ddprun/experiments/training/trainer.h"
 
 namespace ddprun {
@@ -23,6 +24,8 @@ class Evaluation {
 
   /// The mean loss over this rank's share of the samples, if `train.eval` follows step `index`.
   std::optional<double> after_step(std::int64_t index);
+  /// The loss in bits of a byte of the samples' text; nothing: nobody says what tokens are.
+  std::optional<double> bits_per_byte(double loss) const;
   /// What the model writes, bytes, if `train.sample` follows step `index`.
   std::optional<std::string> text_after_step(std::int64_t index);
   /// Throws Error if a file from which samples are read changed.
@@ -34,6 +37,11 @@ class Evaluation {
   const Experiment& experiment_;
   Trainer& trainer_;
   const ProcessGroup& group_;
+  /// Of all ranks' samples; 0: it is not known.
+  double find_bytes_per_token() const;
+
+  TextCodec codec_;
+  double bytes_per_token_ = 0;
   std::unique_ptr<DataSource> data_;  ///< none: there is no evaluation
 };
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <numbers>
 #include <optional>
 
 #include "ddprun/base/clock.h"
@@ -104,8 +103,8 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
     cpu_end_ns += process_cpu_ns() - between_begin_ns;
     if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
-      if (training(experiment).data.source == DataKind::text) {
-        result.samples.back()[training().bits_per_byte] = *held_out / std::numbers::ln2;
+      if (const auto bits = evaluation.bits_per_byte(*held_out)) {
+        result.samples.back()[training().bits_per_byte] = *bits;
       }
       if (context.info.rank == 0) {
         spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);

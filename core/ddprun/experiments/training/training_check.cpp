@@ -177,6 +177,7 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
   const bool types = c.data.source == DataKind::tokens;
   refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",
                 source);
+  refuse_unused(e, !types && !c.data.tokenizer.empty(), "data.tokenizer", source);
 }
 
 // Held-out data.
@@ -328,6 +329,10 @@ void check_update(const Experiment& e, const TrainingConfig& c) {
   }
 }
 
+bool is_text(const DataConfig& data) {
+  return data.source == DataKind::text || !data.tokenizer.empty();
+}
+
 // Text that the model writes.
 void check_sample(const Experiment& e, const TrainingConfig& c) {
   const SampleConfig& sample = c.train.sample;
@@ -335,13 +340,13 @@ void check_sample(const Experiment& e, const TrainingConfig& c) {
     const std::string never = said("train.sample.every", "0");
     refuse_unused(e, sample.prompt != SampleConfig().prompt, "train.sample.prompt", never);
     refuse_unused(e, sample.tokens != SampleConfig().tokens, "train.sample.tokens", never);
-  } else if (c.data.source != DataKind::text || sample.prompt.empty()) {
+  } else if (!is_text(c.data) || sample.prompt.empty()) {
     refuse(e, "train.sample",
-           {.what = "train.sample writes bytes, behind a prompt",
+           {.what = "train.sample writes text, behind a prompt",
             .got = said("data.source", name_of(c.data.source)) + ", a prompt of " +
                    std::to_string(sample.prompt.size()) + " bytes",
-            .expected = "data.source text, and a prompt",
-            .hint = "other tokens need a tokenizer, which is not there yet"});
+            .expected = "data.source text, or tokens with data.tokenizer, and a prompt",
+            .hint = "data.tokenizer names the tokenizer.json of token files"});
   }
 }
 

@@ -6,6 +6,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/data/data.h"
+#include "ddprun/data/text_codec.h"
 #include "ddprun/device/device_library.h"
 #include "ddprun/experiments/training/dry_step.h"
 #include "ddprun/experiments/training/memory_check.h"
@@ -70,16 +71,30 @@ std::string place_of(const std::vector<FilePiece>& pieces) {
   return place.empty() ? "random tokens" : place;
 }
 
-/// Input and last target of the only sample of a batch, whose tokens are bytes.
-std::string bytes_of(const Batch& batch) {
-  std::string bytes;
-  const auto add = [&](const at::Tensor& tokens) {
-    const auto* const begin = tokens.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < tokens.numel(); ++i) bytes += static_cast<char>(begin[i]);
+/// Input and last target of the only sample of a batch.
+std::string text_of(const Batch& batch, const TextCodec& codec) {
+  if (!codec.known()) return {};
+  std::vector<std::int64_t> tokens;
+  const auto add = [&](const at::Tensor& of) {
+    const auto* const begin = of.const_data_ptr<std::int64_t>();
+    tokens.insert(tokens.end(), begin, begin + of.numel());
   };
   add(batch.ids);
   add(batch.targets.narrow(1, batch.targets.size(1) - 1, 1));
-  return bytes;
+  return codec.decode(tokens);
+}
+
+/// Throws ConfigError if data.tokenizer has tokens that the model does not.
+void check_tokenizer(const Experiment& experiment) {
+  const TrainingConfig& config = training(experiment);
+  const TextCodec codec(config.data);
+  if (!codec.known() || codec.size() <= config.model.vocab_size) return;
+  throw ConfigError(
+      {.what = "the tokenizer has more tokens than the model",
+       .where = origin_of(experiment.document, "data.tokenizer"),
+       .got = fmt::format("{} tokens", codec.size()),
+       .expected = fmt::format("model.vocab_size {} at most", config.model.vocab_size),
+       .hint = fmt::format("model: {{vocab_size: {}}}", codec.size())});
 }
 
 void check_step(const Experiment& experiment, std::int64_t step) {
@@ -117,7 +132,9 @@ class TrainingKind final : public Training {
     for (auto* paths : {&config.data.path, &config.train.eval.path}) {
       for (std::string& path : *paths) out.push_back(&path);
     }
-    if (!config.model.init_from.empty()) out.push_back(&config.model.init_from);
+    for (std::string* path : {&config.model.init_from, &config.data.tokenizer}) {
+      if (!path->empty()) out.push_back(path);
+    }
     return out;
   }
 
@@ -131,6 +148,7 @@ class TrainingKind final : public Training {
 
   std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
                                        std::int64_t local_ranks) const override {
+    check_tokenizer(experiment);
     const auto resumed = Resumption::find(experiment);
     check_checkpoint_folder(experiment, resumed ? resumed->folder() : "");
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
@@ -171,7 +189,7 @@ class TrainingKind final : public Training {
                                                std::int64_t step) const override {
     check_step(experiment, step);
     const auto data = open_training_data(experiment);
-    const bool text = training(experiment).data.source == DataKind::text;
+    const TextCodec codec(training(experiment).data);
     const std::int64_t ranks = experiment.world.size;
     std::vector<SampleRead> out;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -179,7 +197,7 @@ class TrainingKind final : public Training {
         const std::int64_t first = first_sample(experiment, {rank, ranks}, part);
         for (std::int64_t sample = first; sample < first + micro_batch(experiment); ++sample) {
           out.push_back({rank, part, sample, place_of(data->pieces(step, sample)),
-                         text ? bytes_of(data->batch(step, sample, 1)) : ""});
+                         text_of(data->batch(step, sample, 1), codec)});
         }
       }
     }

@@ -1,0 +1,66 @@
+// Byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019): text to numbers and
+// back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ddprun/tokenizer/pair_map.h"
+#include "ddprun/tokenizer/split_pattern.h"
+
+namespace ddprun {
+
+/// What a tokenizer is made of. Tokens are numbered by their places; an empty one is a number that
+/// no text has.
+struct Vocabulary {
+  std::vector<std::string> tokens = {};  ///< bytes, special tokens' texts included
+  /// Which tokens are joined, the first ones first, and to which.
+  struct Join {
+    std::int32_t left = 0, right = 0, token = 0;
+  };
+  std::vector<Join> joins = {};
+  std::vector<std::int32_t> special = {};  ///< tokens that stand for their own text alone
+  std::string pattern = kGpt2Pattern;
+  /// Whether a piece that is a token is that token, whatever joins would make of it.
+  bool whole_pieces_first = false;
+};
+
+/// Encodes and decodes. Any thread.
+class Tokenizer {
+ public:
+  /// Throws ConfigError, with `where`, if a byte is no token, or a join or a special token is of
+  /// tokens that are not there.
+  Tokenizer(Vocabulary vocabulary, const std::string& where);
+
+  /// Appends the tokens of a text. Texts of special tokens become these, the longest one first, if
+  /// `with_special`. Bytes that are no UTF-8 are tokens of their own.
+  void encode(std::string_view text, std::vector<std::int32_t>& out,
+              bool with_special = true) const;
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The bytes of tokens; of a number that is none, nothing.
+  std::string decode(const std::vector<std::int64_t>& tokens) const;
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  std::int64_t size() const { return std::ssize(vocabulary_.tokens); }
+  /// Throws ConfigError if there is no special token of that text.
+  std::int32_t special(const std::string& text) const;
+  /// As SplitPattern::cut(), of tokens.
+  std::size_t cut(std::string_view text, std::size_t limit) const;
+
+ private:
+  class Piece;
+  void encode_plain(std::string_view text, std::vector<std::int32_t>& out) const;
+
+  Vocabulary vocabulary_;
+  SplitPattern pattern_;
+  PairMap merges_;
+  std::vector<std::int32_t> bytes_;  ///< the token of each byte
+  std::unordered_map<std::string_view, std::int32_t> whole_;
+  std::vector<std::int32_t> special_;  ///< the longest text first
+};
+
+}  // namespace ddprun

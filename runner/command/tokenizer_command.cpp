@@ -1,0 +1,156 @@
+// `ddprun tokenize` and `ddprun tokenizer train`: token files from text, and vocabularies.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <iostream>
+#include <thread>
+
+#include "ddprun/base/clock.h"
+#include "ddprun/base/durable_file.h"
+#include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
+#include "ddprun/tokenizer/text_chunks.h"
+#include "ddprun/tokenizer/tokenizer_file.h"
+#include "ddprun/tokenizer/train_tokenizer.h"
+#include "runner/command/commands.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kUint16Tokens = 1 << 16;
+
+std::size_t threads() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+/// Writes OUT by write_durably(). Throws Error.
+void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
+  if (const int error = write_durably(fs::absolute(out), tell); error != 0) {
+    throw Error({.what = "cannot write a file",
+                 .where = out,
+                 .got = std::strerror(error),
+                 .expected = "a file in a folder that is there, and room on its disk",
+                 .hint = "--out names it"});
+  }
+}
+
+std::int64_t bytes_of(const std::vector<std::string>& paths) {
+  std::int64_t bytes = 0;
+  std::error_code ignored;  // whoever reads it says what is wrong
+  for (const std::string& path : paths) {
+    bytes +=
+        static_cast<std::int64_t>(fs::is_regular_file(path) ? fs::file_size(path, ignored) : 0);
+  }
+  return bytes;
+}
+
+std::string rate(std::int64_t bytes, std::int64_t begin_ns) {
+  const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  return fmt::format("{:.1f} MB/s", static_cast<double>(bytes) * 1e-6 / seconds);
+}
+
+/// Little-endian, as token files are.
+template <class Number>
+void append(const std::vector<std::int32_t>& tokens, std::string& out) {
+  for (const std::int32_t token : tokens) {
+    const auto number = static_cast<Number>(token);
+    out.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+}
+
+/// Encodes inputs, one after another.
+class Encoder {
+ public:
+  Encoder(const Request& request, const Tokenizer& tokenizer)
+      : request_(request), tokenizer_(tokenizer), wide_(tokenizer.size() > kUint16Tokens) {
+    if (!request.end_token.empty()) end_ = {tokenizer.special(request.end_token)};
+  }
+
+  void write(const TextSink& sink) {
+    const Cut cut = [this](std::string_view text, std::size_t limit) {
+      return tokenizer_.cut(text, limit);
+    };
+    for (const std::string& path : request_.paths) {
+      for_each_chunk(path, threads(), cut, [&](const auto& texts) { write(texts, sink); });
+      write(end_, sink);
+    }
+  }
+
+  std::int64_t tokens() const { return tokens_; }
+  const char* type() const { return wide_ ? "uint32" : "uint16"; }
+
+ private:
+  void write(const std::vector<std::string_view>& texts, const TextSink& sink) {
+    std::vector<std::vector<std::int32_t>> encoded(texts.size());
+    {
+      std::vector<std::jthread> workers;
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        workers.emplace_back([&, i] { tokenizer_.encode(texts[i], encoded[i]); });
+      }
+    }
+    for (const std::vector<std::int32_t>& each : encoded) write(each, sink);
+  }
+
+  void write(const std::vector<std::int32_t>& tokens, const TextSink& sink) {
+    std::string bytes;
+    if (wide_) {
+      append<std::uint32_t>(tokens, bytes);
+    } else {
+      append<std::uint16_t>(tokens, bytes);
+    }
+    tokens_ += std::ssize(tokens);
+    sink(bytes);
+  }
+
+  const Request& request_;
+  const Tokenizer& tokenizer_;
+  bool wide_;
+  std::vector<std::int32_t> end_;  ///< behind each input
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace
+
+int tokenize_command(const Request& request) {
+  const std::int64_t begin_ns = now_ns();
+  const Tokenizer tokenizer = read_tokenizer(request.vocabulary, request.pattern);
+  Encoder encoder(request, tokenizer);
+  write_out(request.output, [&](const TextSink& sink) { encoder.write(sink); });
+  const std::int64_t bytes = bytes_of(request.paths);
+  std::cout << fmt::format(
+      "{}: {} tokens of {} bytes, {:.2f} bytes a token, {}\n"
+      "data: {{source: tokens, path: {}, token_type: {}, tokenizer: {}}}\n"
+      "model: {{vocab_size: {}}}\n",
+      printable_line(request.output), with_thousands(encoder.tokens()), with_thousands(bytes),
+      static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, encoder.tokens())),
+      rate(bytes, begin_ns), printable_line(request.output), encoder.type(),
+      printable_line(request.vocabulary), tokenizer.size());
+  return kExitDone;
+}
+
+int tokenizer_command(const Request& request) {
+  const std::int64_t begin_ns = now_ns();
+  const std::string name = pattern_named(request.pattern.empty() ? "gpt2" : request.pattern);
+  const SplitPattern pattern(name);
+  const Cut cut = [&](std::string_view text, std::size_t limit) {
+    return pattern.cut(text, limit);
+  };
+  PieceCounts counts;
+  for (const std::string& path : request.paths) {
+    for_each_chunk(path, threads(), cut, [&](const auto& texts) {
+      count_pieces(texts, pattern, request.special, counts);
+    });
+  }
+  const Vocabulary vocabulary =
+      train_vocabulary(counts, request.vocabulary_size, name, request.special);
+  write_out(request.output, [&](const TextSink& sink) { sink(to_tokenizer_json(vocabulary)); });
+  const std::int64_t bytes = bytes_of(request.paths);
+  std::cout << fmt::format("{}: {} tokens, of {} bytes with {} different pieces, {}\n",
+                           printable_line(request.output),
+                           with_thousands(std::ssize(vocabulary.tokens)), with_thousands(bytes),
+                           with_thousands(std::ssize(counts)), rate(bytes, begin_ns));
+  return kExitDone;
+}
+
+}  // namespace ddprun

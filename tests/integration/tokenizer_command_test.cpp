@@ -1,0 +1,110 @@
+// ddprun tokenize and tokenizer train as a user meets them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test::tokenizer_command_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string text() {
+  std::string out;
+  for (int i = 0; i < 4000; ++i) out += "line " + std::to_string(i * i) + " of the text\n";
+  return out;
+}
+
+TEST(TokenizerCommand, AVocabularyATokenFileAndARun) {
+  const TemporaryFolder folder;
+  folder.write("text", text());
+  const CommandResult trained = run_ddprun(
+      folder,
+      {"tokenizer", "train", "--size", "400", "--special", "<|end|>", "--out", "v.json", "text"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("v.json: 400 tokens, of "));
+  const CommandResult encoded = run_ddprun(folder, {"tokenize", "--vocab", "v.json", "--end",
+                                                    "<|end|>", "--out", "t.bin", "text", "text"});
+  ASSERT_EQ(encoded.status, 0) << encoded.err;
+  EXPECT_THAT(encoded.out, AllOf(HasSubstr("t.bin: "), HasSubstr("model: {vocab_size: 400}")));
+  const std::string bytes = read_file(folder.path() / "t.bin");
+  std::vector<std::uint16_t> tokens(bytes.size() / 2);
+  std::memcpy(tokens.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 399), 2) << "one behind each input";
+  EXPECT_EQ(tokens.back(), 399);
+}
+
+TEST(TokenizerCommand, ARunOfItsTokensReadsAndWritesText) {
+  const TemporaryFolder folder;
+  folder.write("text", text());
+  ASSERT_EQ(
+      run_ddprun(folder, {"tokenizer", "train", "--size", "400", "--out", "v.json", "text"}).status,
+      0);
+  ASSERT_EQ(run_ddprun(folder, {"tokenize", "--vocab", "v.json", "--out", "t.bin", "text"}).status,
+            0);
+  folder.write("e.yaml", tiny_experiment());
+  const std::vector<std::string> sets = {
+      "--set", "data={source: tokens, path: t.bin, tokenizer: v.json, order: sequential}",
+      "--set", "model.vocab_size=400",
+      "--set", "train.eval={every: 4, batches: 2, path: t.bin}",
+      "--set", "train.sample={every: 4, prompt: line, tokens: 12}",
+      "--set", "train.checkpoint={every: 4, path: saved}"};
+  std::vector<std::string> words = {"e.yaml"};
+  words.insert(words.end(), sets.begin(), sets.end());
+  const CommandResult run = run_ddprun(folder, words);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto row = result_of(folder, "e")["rows"][0];
+  const auto& last = row["ranks"][0]["samples"];
+  const double loss = last["validation_loss"].back(), bits = last["bits_per_byte"].back();
+  const double bytes_a_token = loss / std::log(2.0) / bits;
+  EXPECT_GT(bytes_a_token, 1.5) << "tokens are words and digits";
+  EXPECT_LT(bytes_a_token, 10);
+  const std::string written = row["ranks"][0]["texts"].back()["text"];
+  EXPECT_TRUE(written.starts_with("line"));
+  const CommandResult sample =
+      run_ddprun(folder, {"sample", "saved", "--prompt", "line", "--tokens", "12", "--seed",
+                          std::to_string(0x6576616c756174)});
+  EXPECT_EQ(sample.out, written + "\n") << sample.err;
+  words.insert(words.begin(), "data");
+  EXPECT_THAT(run_ddprun(folder, words).out,
+              HasSubstr("\"line 0 of the text\\nline 1 of the text"));
+  const CommandResult small = run_ddprun(
+      folder,
+      {"validate", "e.yaml", "--set", "data={source: tokens, path: t.bin, tokenizer: v.json}"});
+  EXPECT_THAT(small.err + small.out, HasSubstr("the tokenizer has more tokens than the model"));
+}
+
+TEST(TokenizerCommand, WhatIsWrongIsSaidAndNothingIsWritten) {
+  const TemporaryFolder folder;
+  folder.write("text", text());
+  const auto refused = [&](const std::vector<std::string>& words) {
+    const CommandResult result = run_ddprun(folder, words);
+    EXPECT_NE(result.status, 0);
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "out"));
+    return result.err;
+  };
+  EXPECT_THAT(refused({"tokenize", "--vocab", "text", "--out", "out", "text"}),
+              HasSubstr("not a tokenizer that is known here"));
+  ASSERT_EQ(
+      run_ddprun(folder, {"tokenizer", "train", "--size", "300", "--out", "v", "text"}).status, 0);
+  EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--end", "<eos>", "--out", "out", "text"}),
+              HasSubstr("there is no such special token"));
+  EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--out", "out", "text", "absent"}),
+              HasSubstr("cannot read the text"));
+  EXPECT_THAT(refused({"tokenizer", "train", "--size", "9", "--out", "out", "text"}),
+              HasSubstr("the vocabulary is too small"));
+  EXPECT_THAT(refused({"tokenizer", "learn", "--size", "300", "--out", "out", "text"}),
+              HasSubstr("train"));
+  EXPECT_THAT(refused({"tokenize", "--vocab", "v", "--out", "no/out", "text"}),
+              HasSubstr("cannot write a file"));
+}
+
+}  // namespace
+}  // namespace ddprun::test::tokenizer_command_test
