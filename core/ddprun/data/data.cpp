@@ -15,6 +15,8 @@
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
+#include "ddprun/data/matching_files.h"
+#include "ddprun/data/mixture.h"
 #include "ddprun/data/permutation.h"
 #include "ddprun/data/text_corpus.h"
 #include "ddprun/data/token_files.h"
@@ -52,62 +54,135 @@ class RandomTokens final : public DataSource {
 
 // A finite sequence of tokens. At random a sample may start wherever context_length + 1 tokens
 // follow. Otherwise it is one of the windows of so many tokens that overlap by one.
-template <class Tokens>
-class FiniteTokens final : public DataSource {
+class FiniteTokens {
  public:
-  FiniteTokens(Tokens tokens, std::string description, const SampleRule& rule)
-      : DataSource(rule), tokens_(std::move(tokens)), description_(std::move(description)) {}
+  explicit FiniteTokens(const SampleRule& rule) : rule_(rule) {}
+  virtual ~FiniteTokens() = default;
+  virtual std::int64_t size() const = 0;
+  virtual std::uint64_t content_hash() const = 0;
+  virtual void check_unchanged() const = 0;
+  virtual void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const = 0;
+  virtual std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const = 0;
 
-  std::int64_t tokens() const override { return tokens_.size(); }
-  std::string description() const override { return description_; }
-  std::uint64_t content_hash() const override { return tokens_.content_hash(); }
-  void check_unchanged() const override { tokens_.check_unchanged(); }
-  std::vector<FilePiece> pieces(std::int64_t step, std::int64_t index) const override {
-    return tokens_.pieces(begin(step, index), rule_.context_length + 1);
+  // The first token of the sample that is number `number` of the run, or has these random bits.
+  std::int64_t begin(std::int64_t number, std::uint64_t key) const {
+    if (rule_.order == DataOrder::random) {
+      const auto starts = static_cast<std::uint64_t>(size() - rule_.context_length);
+      return static_cast<std::int64_t>(key % starts);
+    }
+    return window(number) * rule_.context_length;
   }
 
  private:
-  void sample(std::int64_t step, std::int64_t index, std::int64_t* out) const override {
-    tokens_.copy(begin(step, index), rule_.context_length + 1, out);
-  }
-
-  // The first token of a sample.
-  std::int64_t begin(std::int64_t step, std::int64_t index) const {
-    if (rule_.order == DataOrder::random) {
-      const auto starts = static_cast<std::uint64_t>(tokens_.size() - rule_.context_length);
-      return static_cast<std::int64_t>(key(step, index) % starts);
-    }
-    return window(step, index) * rule_.context_length;
-  }
-
-  std::int64_t window(std::int64_t step, std::int64_t index) const {
-    TORCH_CHECK(rule_.global_batch > 0, "data in order is opened with its global batch");
-    const std::int64_t windows = (tokens_.size() - 1) / rule_.context_length;
-    const std::int64_t of_run = step * rule_.global_batch + index;
-    const std::int64_t of_epoch = of_run % windows;
+  std::int64_t window(std::int64_t number) const {
+    const std::int64_t windows = (size() - 1) / rule_.context_length;
+    const std::int64_t of_epoch = number % windows;
     if (rule_.order == DataOrder::sequential) return of_epoch;
-    const auto epoch = static_cast<std::uint64_t>(of_run / windows);
+    const auto epoch = static_cast<std::uint64_t>(number / windows);
     return static_cast<std::int64_t>(permuted(static_cast<std::uint64_t>(of_epoch),
                                               static_cast<std::uint64_t>(windows),
                                               counter_hash(rule_.seed, epoch)));
   }
 
+  SampleRule rule_;
+};
+
+template <class Tokens>
+class TokensOf final : public FiniteTokens {
+ public:
+  TokensOf(Tokens tokens, const SampleRule& rule)
+      : FiniteTokens(rule), tokens_(std::move(tokens)) {}
+  std::int64_t size() const override { return tokens_.size(); }
+  std::uint64_t content_hash() const override { return tokens_.content_hash(); }
+  void check_unchanged() const override { tokens_.check_unchanged(); }
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override {
+    tokens_.copy(begin, count, out);
+  }
+  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const override {
+    return tokens_.pieces(begin, count);
+  }
+
+ private:
   Tokens tokens_;
+};
+
+// One sequence of tokens, or several that are mixed by their weights.
+class FileData final : public DataSource {
+ public:
+  FileData(std::vector<std::unique_ptr<FiniteTokens>> parts, const std::vector<double>& weights,
+           std::string description, const SampleRule& rule)
+      : DataSource(rule),
+        parts_(std::move(parts)),
+        mixture_(weights.empty() ? std::vector<double>{1} : weights),
+        description_(std::move(description)) {}
+
+  std::int64_t tokens() const override {
+    std::int64_t sum = 0;
+    for (const auto& part : parts_) sum += part->size();
+    return sum;
+  }
+  std::string description() const override { return description_; }
+  std::uint64_t content_hash() const override {
+    std::uint64_t hash = parts_.front()->content_hash();
+    for (std::size_t i = 1; i < parts_.size(); ++i) {
+      hash = counter_hash(hash, parts_[i]->content_hash());
+    }
+    return hash;
+  }
+  void check_unchanged() const override {
+    for (const auto& part : parts_) part->check_unchanged();
+  }
+  std::vector<FilePiece> pieces(std::int64_t step, std::int64_t index) const override {
+    const auto [part, begin] = place(step, index);
+    return part->pieces(begin, rule_.context_length + 1);
+  }
+
+ private:
+  void sample(std::int64_t step, std::int64_t index, std::int64_t* out) const override {
+    const auto [part, begin] = place(step, index);
+    part->copy(begin, rule_.context_length + 1, out);
+  }
+
+  std::pair<const FiniteTokens*, std::int64_t> place(std::int64_t step, std::int64_t index) const {
+    const bool counted = rule_.order != DataOrder::random || parts_.size() > 1;
+    TORCH_CHECK(!counted || rule_.global_batch > 0,
+                "data in order is opened with its global batch");
+    const std::int64_t number = step * rule_.global_batch + index;
+    const Mixture::Dealt dealt =
+        parts_.size() > 1 ? mixture_.of(number) : Mixture::Dealt{0, number};
+    const FiniteTokens& part = *parts_[dealt.source];
+    return {&part, part.begin(dealt.number, key(step, index))};
+  }
+
+  std::vector<std::unique_ptr<FiniteTokens>> parts_;
+  Mixture mixture_;
   std::string description_;
 };
 
 template <class Tokens>
-std::unique_ptr<DataSource> make_finite(Tokens tokens, const DataConfig& config,
-                                        std::string description, const SampleRule& rule) {
+std::unique_ptr<FiniteTokens> make_finite(Tokens tokens, const std::string& where,
+                                          const SampleRule& rule) {
   if (tokens.size() <= rule.context_length) {
     throw ConfigError({.what = "the data is too short for one sample",
-                       .where = fmt::format("{}", fmt::join(config.path, ", ")),
+                       .where = where,
                        .got = with_thousands(tokens.size()) + " tokens",
                        .expected = "at least model.context_length + 1 = " +
                                    with_thousands(rule.context_length + 1),
                        .hint = "add data, or lower model.context_length"});
   }
-  return std::make_unique<FiniteTokens<Tokens>>(std::move(tokens), std::move(description), rule);
+  return std::make_unique<TokensOf<Tokens>>(std::move(tokens), rule);
+}
+
+// What is one sequence: all paths, or with weights each by itself.
+std::vector<std::vector<std::string>> sequences_of(const DataConfig& config) {
+  if (config.weights.empty()) return {matching_files(config.path)};
+  std::vector<std::vector<std::string>> out;
+  for (const std::string& path : config.path) out.push_back(matching_files(path));
+  return out;
+}
+
+std::string paths_of(const DataConfig& config) {
+  return fmt::format("{}", fmt::join(config.path, ", "));
 }
 
 void check_paths(const DataConfig& config) {
@@ -137,21 +212,38 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
                        .expected = ">= 256",
                        .hint = "raise model.vocab_size"});
   }
-  TextCorpus text(config.path);
-  std::string description = fmt::format("text: {} bytes of {} file{} under {}",
-                                        with_thousands(text.size()), with_thousands(text.files()),
-                                        text.files() == 1 ? "" : "s", fmt::join(config.path, ", "));
-  if (!text.skipped().empty()) description += " (skipped: " + text.skipped() + ")";
-  return make_finite(std::move(text), config, std::move(description), rule);
+  std::vector<std::unique_ptr<FiniteTokens>> parts;
+  std::int64_t bytes = 0, files = 0;
+  std::string skipped;
+  for (const std::vector<std::string>& paths : sequences_of(config)) {
+    TextCorpus text(paths);
+    bytes += text.size();
+    files += text.files();
+    if (!text.skipped().empty()) skipped += " (skipped: " + text.skipped() + ")";
+    parts.push_back(make_finite(std::move(text), fmt::format("{}", fmt::join(paths, ", ")), rule));
+  }
+  return std::make_unique<FileData>(
+      std::move(parts), config.weights,
+      fmt::format("text: {} bytes of {} file{} under {}{}", with_thousands(bytes),
+                  with_thousands(files), files == 1 ? "" : "s", paths_of(config), skipped),
+      rule);
 }
 
 template <class Token>
 std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,
                                         const SampleRule& rule) {
-  TokenFiles<Token> tokens(config.path, vocab_size);
-  std::string description = fmt::format("tokens: {} {} of {}", with_thousands(tokens.size()),
-                                        name_of(config.token_type), fmt::join(config.path, ", "));
-  return make_finite(std::move(tokens), config, std::move(description), rule);
+  std::vector<std::unique_ptr<FiniteTokens>> parts;
+  std::int64_t count = 0;
+  for (const std::vector<std::string>& paths : sequences_of(config)) {
+    TokenFiles<Token> tokens(paths, vocab_size);
+    count += tokens.size();
+    parts.push_back(
+        make_finite(std::move(tokens), fmt::format("{}", fmt::join(paths, ", ")), rule));
+  }
+  return std::make_unique<FileData>(std::move(parts), config.weights,
+                                    fmt::format("tokens: {} {} of {}", with_thousands(count),
+                                                name_of(config.token_type), paths_of(config)),
+                                    rule);
 }
 
 }  // namespace

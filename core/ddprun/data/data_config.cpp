@@ -8,7 +8,12 @@ namespace ddprun {
 void declare_options(Options& o, DataConfig& c) {
   o.option("source", &c.source, "text files read as bytes, token files, or random tokens");
   o.option("path", &c.path,
-           "files or folders of text, or files of tokens, relative to the file's folder");
+           "files or folders of text, or files of tokens, relative to the file's folder; wildcards "
+           "(*, ?, [...]) match files");
+  o.option("weights", &c.weights,
+           "what share of the samples each path has, in any unit; without them all paths are one "
+           "sequence",
+           {.min = 1e-9, .max = 1e9});
   o.option("token_type", &c.token_type, "of token files, little-endian");
   o.option("tokenizer", &c.tokenizer,
            "the tokenizer.json of token files, relative to the file's folder: for text that the "

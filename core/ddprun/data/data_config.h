@@ -25,6 +25,8 @@ struct DataConfig {
   DataKind source = DataKind::random;
   /// Files or folders (text), files (tokens); relative to the YAML file.
   std::vector<std::string> path = {};
+  /// What share of the samples is of each path; empty: the paths are one sequence.
+  std::vector<double> weights = {};
   TokenType token_type = TokenType::uint16;
   DataOrder order = DataOrder::random;
   /// What the tokens of token files are: a tokenizer.json; empty: nobody says.

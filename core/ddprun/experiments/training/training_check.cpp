@@ -173,6 +173,14 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
             .hint = "raise model.vocab_size"});
   }
   refuse_unused(e, random && !c.data.path.empty(), "data.path", source);
+  if (!c.data.weights.empty() && c.data.weights.size() != c.data.path.size()) {
+    refuse(e, "data.weights",
+           {.what = "data.weights has not one number for each path",
+            .got = std::to_string(c.data.weights.size()) + " weights of " +
+                   std::to_string(c.data.path.size()) + " paths",
+            .expected = "as many weights as data.path has entries",
+            .hint = "a path with wildcards is one entry"});
+  }
   refuse_unused(e, random && c.data.order != DataOrder::random, "data.order", source);
   const bool types = c.data.source == DataKind::tokens;
   refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",

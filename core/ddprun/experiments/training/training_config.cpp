@@ -109,6 +109,7 @@ StepSpan steps_from(std::int64_t first, const TrainConfig& train) {
 DataConfig TrainingConfig::eval_data() const {
   DataConfig held_out = data;
   held_out.path = train.eval.path;
+  held_out.weights = {};
   held_out.order = DataOrder::random;  // runs that differ in their order are judged alike
   return held_out;
 }

@@ -60,6 +60,7 @@ KindContent content(const char* key, const DataConfig& data, const ModelConfig& 
                                        std::to_string(model.vocab_size),
                                        std::to_string(model.context_length)};
   identity.insert(identity.end(), data.path.begin(), data.path.end());
+  for (const double weight : data.weights) identity.push_back(fmt::format("{}", weight));
   return {key, std::move(identity), [data, model] { return hash_of(data, model); }};
 }
 

@@ -1,0 +1,42 @@
+// glob(3), whose order is that of the bytes here.
+#include "ddprun/data/matching_files.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "ddprun/base/error.h"
+
+namespace ddprun {
+
+std::vector<std::string> matching_files(const std::string& path) {
+  if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path)) {
+    return {path};
+  }
+  glob_t found = {};
+  const int status = ::glob(path.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> out(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status != 0 || out.empty()) {
+    throw ConfigError(
+        {.what = "no file matches",
+         .where = path,
+         .got = status == GLOB_NOMATCH ? "nothing of that pattern" : "a folder that cannot be read",
+         .expected = "a file at least",
+         .hint = "paths in data: are relative to the YAML file's folder"});
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+std::vector<std::string> matching_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const std::string& path : paths) {
+    const std::vector<std::string> found = matching_files(path);
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
+}  // namespace ddprun
