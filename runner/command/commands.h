@@ -1,6 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
-// Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp data_command.cpp
-// Family: sample_command.cpp tokenizer_command.cpp verify_command.cpp
+// Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
+// Family: data_command.cpp sample_command.cpp tokenizer_command.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -28,6 +28,10 @@ int validate_command(const Request& request);
 int account_command(const Request& request);
 /// Prints what each rank would read in a step, and runs nothing.
 int data_command(const Request& request);
+/// Compares results of different times; the status is 3 if a row is slower than --threshold.
+int compare_command(const Request& request);
+/// Prints the table and the sentences of results that are there.
+int explain_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
 /// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.

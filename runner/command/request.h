@@ -21,6 +21,7 @@ struct Request {
   Shell shell = Shell::bash;                  ///< of `completion`
   std::vector<std::string> overrides;         ///< --set
   std::vector<std::string> plugin_paths;      ///< --plugin-path
+  std::string threshold;                      ///< --threshold of `compare`
   std::string output;                         ///< --output, --out
   double bound = 1e-5;                        ///< --bound of `verify`
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`

@@ -38,11 +38,13 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 14> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 16> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
                                                 {"data", data_command},
+                                                {"compare", compare_command},
+                                                {"explain", explain_command},
                                                 {"list", list_command},
                                                 {"describe", describe_command},
                                                 {"verify", verify_command},
@@ -74,6 +76,7 @@ Examples:
   ddprun validate my.yaml                        check it without running anything
   ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
   ddprun data my.yaml --step 3                   which tokens of its files each rank reads then
+  ddprun compare results/before results/after --threshold 3%   has it become slower
   ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
   ddprun tokenizer train --size 10000 --out t.json *.txt; ddprun tokenize --vocab t.json --out t.bin *.txt
   ddprun verify my.yaml                          compare with one process, parameter by parameter
@@ -81,7 +84,7 @@ Examples:
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
 
 Exit status: 0 done; 1 a run or its proof failed; 2 bad usage or configuration, nothing ran;
-130 after Ctrl-C (128 + the signal).
+3 of `compare`: a row is slower than --threshold; 130 after Ctrl-C (128 + the signal).
 )";
 
 /// The help of no command: what to type first, then what there is.

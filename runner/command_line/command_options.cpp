@@ -74,6 +74,17 @@ void add_format_options(CLI::App& command, Request& request) {
   add_columns(command, request);
 }
 
+void add_results(CLI::App& command, Request& request) {
+  command
+      .add_option("results", request.paths,
+                  "Result folders, their result.json, or folders of results, of which the latest "
+                  "is taken")
+      ->type_name(kFolderValue)
+      ->required();
+  add_format_options(command, request);
+  add_common_options(command, request);
+}
+
 void add_run_options(CLI::App& command, Request& request) {
   add_experiment_options(command, request);
   command.add_flag("--resume", request.resume, "Take over rows that an earlier result already has");
@@ -203,6 +214,16 @@ void declare_commands(CLI::App& app, Request& request) {
   data->add_option("--step", request.step, "Which step, counted from 0 (default: 0)")
       ->type_name("N");
   add_experiment_options(*data, request);
+
+  CLI::App* compare = app.add_subcommand(
+      "compare", "Compare results of different times or machines with the first one");
+  add_results(*compare, request);
+  compare
+      ->add_option("--threshold", request.threshold,
+                   "The status is 3 if a row is slower by more than that, as in 3%, beyond noise")
+      ->type_name("SHARE");
+
+  add_results(*app.add_subcommand("explain", "Print what a result that is there says"), request);
 
   add_common_options(
       *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),

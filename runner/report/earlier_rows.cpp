@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/regular_file.h"
 #include "ddprun/result/conditions.h"
@@ -172,6 +173,31 @@ json experiment_of(const Row& row) {
 }
 
 }  // namespace
+
+std::vector<Row> result_rows(const fs::path& file) {
+  std::string why;
+  try {
+    const json result = read_json(file);
+    const int version = result.at("schema_version");
+    if (version != kResultSchemaVersion) {
+      throw std::runtime_error(fmt::format("schema version {}", version));
+    }
+    std::vector<Row> rows;
+    for (const json& in : result.at("rows")) {
+      rows.push_back(in.at("status").get<RowStatus>() == RowStatus::ok ? checked_row(in)
+                                                                       : row_from_json(in));
+    }
+    return rows;
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  throw ConfigError(
+      {.what = "not a result that this ddprun wrote",
+       .where = file.string(),
+       .got = why,
+       .expected = fmt::format("a whole result.json of schema version {}", kResultSchemaVersion),
+       .hint = "measure again with this version"});
+}
 
 std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const fs::path& folder) {
   Reader reader;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <utility>
 
@@ -52,6 +53,24 @@ bool all_positive(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double value) { return value > 0; });
 }
 
+/// Of the ratio of two means, by its logarithm (the delta method), with Satterthwaite's degrees of
+/// freedom.
+std::optional<Bounds> interval_of_independent(const std::vector<double>& own,
+                                              const std::vector<double>& base) {
+  if (!all_positive(own) || !all_positive(base)) return {};
+  const Summary a = summarize(own), b = summarize(base);
+  const auto squared_error = [](const Summary& of) {
+    return of.std * of.std / (of.mean * of.mean * of.count);
+  };
+  const double of_a = squared_error(a), of_b = squared_error(b), sum = of_a + of_b;
+  const double middle = std::log(a.mean / b.mean);
+  if (sum <= 0) return Bounds{std::exp(middle), std::exp(middle)};
+  const boost::math::students_t distribution(
+      sum * sum / (of_a * of_a / (a.count - 1) + of_b * of_b / (b.count - 1)));
+  const double half = boost::math::quantile(distribution, 0.975) * std::sqrt(sum);
+  return Bounds{std::exp(middle - half), std::exp(middle + half)};
+}
+
 }  // namespace
 
 Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from,
@@ -65,6 +84,7 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
   if (const auto p = welch_p(out.own, out.base)) {
     out.p = std::min(1.0, *p * out.chosen_from);
     out.test = "Welch's t";
+    out.interval = interval_of_independent(out.own, out.base);
   }
   return out;
 }

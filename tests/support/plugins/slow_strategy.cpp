@@ -1,5 +1,6 @@
 // A strategy that is right, and slow in a way that its options plant: tests of what limits a row.
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,12 @@
 #include "ddprun/plugin/strategy.h"
 
 namespace ddprun::slow {
+
+/// What no experiment says: as if the program had become slower.
+double extra_ms() {
+  const char* const text = std::getenv("SLOW_EXTRA_MS");
+  return text == nullptr ? 0 : std::atof(text);
+}
 
 /// One all-reduce for each gradient, asked for when the gradient is final. A rank sleeps in
 /// backward, just before its last gradient.
@@ -34,7 +41,8 @@ class Slow final : public Strategy {
     if (index != late_) start(index);
     const bool here = rank_ < 0 || rank_ == context_->group().rank();
     if (seen_ + 1 == context_->layout().count() && here && step_ >= first_) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms_));
+      std::this_thread::sleep_for(
+          std::chrono::duration<double, std::milli>(sleep_ms_ + extra_ms()));
     }
   }
 
@@ -57,7 +65,8 @@ class Slow final : public Strategy {
                                                   ReduceOp::avg, layout.name(index)));
   }
 
-  std::int64_t sleep_ms_ = 0, rank_ = -1, first_ = 0, late_ = -1;
+  double sleep_ms_ = 0;
+  std::int64_t rank_ = -1, first_ = 0, late_ = -1;
   std::int64_t step_ = 0, seen_ = 0;  // gradients of this step
   std::vector<Work> works_;
 };

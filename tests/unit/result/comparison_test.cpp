@@ -1,12 +1,15 @@
 // Comparisons of two rows' runs in words, from numbers made up for them.
 #include "ddprun/result/comparison.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 namespace ddprun {
 namespace {
+
+using testing::StartsWith;
 
 std::string words(double own, double base) { return words_of_times(compare({own}, {base})); }
 
@@ -27,13 +30,22 @@ TEST(Comparison, OneRunIsNotTested) {
 
 TEST(Comparison, TheVerdictIsThatOfTheTest) {
   // p = 0.0213: as in the test of welch_p.
-  EXPECT_EQ(verdict(compare({1, 2, 3}, {4, 5, 6})), " (p = 0.021)");
-  EXPECT_EQ(verdict(compare({1, 2, 3}, {2, 4, 6})), ", within noise (p = 0.22)");
-  EXPECT_EQ(verdict(compare({1, 1.0001, 1.0002}, {4, 4.0001, 4.0002})), " (p < 0.001)");
+  EXPECT_THAT(verdict(compare({1, 2, 3}, {4, 5, 6})), StartsWith(" (p = 0.021; 95 %: "));
+  EXPECT_THAT(verdict(compare({1, 2, 3}, {2, 4, 6})), StartsWith(", within noise (p = 0.22; "));
+  EXPECT_EQ(verdict(compare({1, 1.0001, 1.0002}, {4, 4.0001, 4.0002})),
+            " (p < 0.001; 95 %: 4.00 to 4.00 times)");
+}
+
+TEST(Comparison, IndependentRunsHaveAnIntervalToo) {
+  // By the same formula in SciPy: stats.t.ppf of Satterthwaite's degrees of freedom.
+  const Comparison c = compare({103, 104, 105}, {100, 101, 99.5});
+  EXPECT_NEAR(c.interval->low, 1.0176282203069942, 1e-6);
+  EXPECT_NEAR(c.interval->high, 1.0593295650614007, 1e-6);
+  EXPECT_EQ(c.test, "Welch's t");
 }
 
 TEST(Comparison, TheLargestOfSeveralIsHeldAgainstAllOfThem) {
-  EXPECT_EQ(verdict(compare({1, 2, 3}, {4, 5, 6}, 5)), ", within noise (p = 0.11)");
+  EXPECT_THAT(verdict(compare({1, 2, 3}, {4, 5, 6}, 5)), StartsWith(", within noise (p = 0.11; "));
   EXPECT_DOUBLE_EQ(compare({1, 2, 3}, {2, 4, 6}, 100).p.value(), 1);
 }
 

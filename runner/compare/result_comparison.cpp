@@ -1,0 +1,175 @@
+// What differs is said first, then how far times are apart.
+#include "runner/compare/result_comparison.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ddprun/base/error.h"
+#include "ddprun/base/text.h"
+#include "runner/report/table_lines.h"
+#include "runner/report/text_table.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+const TableLine* line_of(const TableLines& table, const std::string& fingerprint) {
+  for (const TableLine& line : table.lines()) {
+    if (table.rows()[line.first].fingerprint == fingerprint) return &line;
+  }
+  return nullptr;
+}
+
+/// Why the row's times do not count; empty: they do.
+std::string flaw_of(const Row& row) {
+  if (!row.ok()) return fmt::format("{}: {}", name_of(row.status), first_line(row.reason));
+  return row.emulated ? "its ranks shared a GPU" : "";
+}
+
+std::string flaw_of(const TableLines& table, const TableLine& line) {
+  for (std::size_t i = line.first; i < line.first + line.count; ++i) {
+    if (std::string flaw = flaw_of(table.rows()[i]); !flaw.empty()) return flaw;
+  }
+  return {};
+}
+
+ComparedRow compared(const TableLines& first, const TableLine& own, const TableLines& second,
+                     const TableLine& other) {
+  const ExperimentKind& kind = *first.rows()[own.first].kind;
+  const Quantity& time = kind.quantities().front();
+  ComparedRow out{.name = first.in_sentence(own), .figure = time.title};
+  for (const auto& [table, line, which] :
+       {std::tuple(&first, &own, "first"), std::tuple(&second, &other, "second")}) {
+    const std::string flaw = flaw_of(*table, *line);
+    if (!flaw.empty()) out.reason = fmt::format("the {} one is not ok ({})", which, flaw);
+  }
+  if (out.reason.empty()) {
+    out.comparison = compare(run_figures(other.runs, time), run_figures(own.runs, time));
+  }
+  return out;
+}
+
+void add_conditions(const Row& first, const Row& second, std::vector<Difference>& out) {
+  for (Difference& each : differences(first.conditions, second.conditions)) {
+    const bool known = std::ranges::any_of(out, [&each](const Difference& other) {
+      return std::tie(each.name, each.first, each.second) ==
+             std::tie(other.name, other.first, other.second);
+    });
+    if (!known) out.push_back(std::move(each));
+  }
+}
+
+std::vector<std::string> lacking(const TableLines& table, const TableLines& other) {
+  std::vector<std::string> out;
+  for (const TableLine& line : table.lines()) {
+    if (line_of(other, table.rows()[line.first].fingerprint) == nullptr) {
+      out.push_back(table.in_sentence(line));
+    }
+  }
+  return out;
+}
+
+TextTable table_of(const ResultComparison& of) {
+  TextTable table;
+  table.columns = {{"row", false}, {"first ms"}, {"second ms"}, {"second", false}};
+  for (const ComparedRow& row : of.rows) {
+    if (!row.comparison) {
+      table.lines.push_back({{{row.name}}, {"not compared: " + row.reason}});
+      continue;
+    }
+    const Comparison& c = *row.comparison;
+    const auto mean = [](const std::vector<double>& values) {
+      return fmt::format("{:.2f}", summarize(values).mean);
+    };
+    table.lines.push_back({{{row.name},
+                            {mean(c.base)},
+                            {mean(c.own)},
+                            {words_of_times(c) + " the first" + verdict(c)}}});
+  }
+  return table;
+}
+
+std::string conditions_text(const ResultComparison& of) {
+  if (of.conditions.empty()) return "Both were measured under the same conditions.\n";
+  std::string out = "What differs, so that it may be the cause:\n";
+  for (const auto& [name, first, second] : of.conditions) {
+    out += fmt::format("- {}: {}, and {}\n", printable_line(name), printable_line(first),
+                       printable_line(second));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<const ComparedRow*> ResultComparison::slower_than(double threshold) const {
+  std::vector<const ComparedRow*> out;
+  for (const ComparedRow& row : rows) {
+    const bool slower =
+        row.comparison && row.comparison->interval && row.comparison->interval->low > 1 + threshold;
+    if (slower) out.push_back(&row);
+  }
+  return out;
+}
+
+ResultComparison compare_results(const StoredResult& first, const StoredResult& second) {
+  const TableLines own(first.rows), other(second.rows);
+  ResultComparison out{.first = first.name, .second = second.name};
+  for (const TableLine& line : own.lines()) {
+    const Row& row = first.rows[line.first];
+    const TableLine* const found = line_of(other, row.fingerprint);
+    if (row.kind == nullptr || found == nullptr) continue;
+    out.rows.push_back(compared(own, line, other, *found));
+    add_conditions(row, second.rows[found->first], out.conditions);
+  }
+  out.only_first = lacking(own, other);
+  out.only_second = lacking(other, own);
+  if (!out.rows.empty()) return out;
+  throw ConfigError({.what = "the results have no row in common",
+                     .where = first.name + ", " + second.name,
+                     .got = fmt::format("{} and {} rows of other experiments", own.lines().size(),
+                                        other.lines().size()),
+                     .expected = "rows of the same experiment: all keys but output and plugin_path",
+                     .hint = "`ddprun explain RESULT` shows what is in one"});
+}
+
+std::string comparison_text(const ResultComparison& of, bool markdown, int width) {
+  const TextTable table = table_of(of);
+  std::string out = fmt::format("{}{}, then {}\n\n", markdown ? "### " : "",
+                                printable_line(of.first), printable_line(of.second));
+  out += conditions_text(of) + "\n";
+  out += markdown ? table.markdown() : table.render(width, false);
+  for (const auto& [names, which] :
+       {std::pair(&of.only_first, "first"), std::pair(&of.only_second, "second")}) {
+    if (!names->empty()) {
+      out += fmt::format("\nonly the {} has: {}\n", which, fmt::join(*names, ", "));
+    }
+  }
+  return out;
+}
+
+json to_json(const ResultComparison& of) {
+  json conditions = json::array(), rows = json::array();
+  for (const auto& [name, first, second] : of.conditions) {
+    conditions.push_back({{"name", name}, {"first", first}, {"second", second}});
+  }
+  for (const ComparedRow& row : of.rows) {
+    json each = row.comparison ? to_json(*row.comparison) : json::object();
+    each["row"] = row.name;
+    each["figure"] = row.figure;
+    if (!row.reason.empty()) each["reason"] = row.reason;
+    rows.push_back(std::move(each));
+  }
+  return {{"first", of.first},
+          {"second", of.second},
+          {"conditions", std::move(conditions)},
+          {"rows", std::move(rows)},
+          {"only_first", of.only_first},
+          {"only_second", of.only_second}};
+}
+
+}  // namespace ddprun

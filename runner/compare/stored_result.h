@@ -1,0 +1,22 @@
+// Results that are on the disk.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runner/report/row.h"
+
+namespace ddprun {
+
+struct StoredResult {
+  std::string name;  ///< as the user named it
+  std::filesystem::path file;
+  std::vector<Row> rows;
+};
+
+/// Reads a result.json, that of a result folder, or the latest of a folder of results. Throws
+/// ConfigError if there is none, it is of another schema, or this ddprun could not have written it.
+StoredResult stored_result(const std::string& path);
+
+}  // namespace ddprun

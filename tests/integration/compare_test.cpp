@@ -1,0 +1,124 @@
+// ddprun compare and explain, of results that runs wrote.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test::compare_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Three runs of a row, whose strategy sleeps so long in each step.
+class Compare : public testing::Test {
+ protected:
+  static constexpr const char* kStrategy = "strategy={name: slow, sleep_ms: 4}";
+
+  void measure(const std::string& output, const std::vector<std::string>& sets = {},
+               const std::vector<std::string>& launcher = {}) {
+    folder_.write("e.yaml", tiny_experiment("report: {repeats: 3}\n", 6));
+    std::vector<std::string> words = {"e.yaml",        "--quiet",
+                                      "--output",      output,
+                                      "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow",
+                                      "--set",         kStrategy};
+    for (const std::string& each : sets) words.insert(words.end(), {"--set", each});
+    const CommandResult result = run_ddprun(folder_, words, launcher);
+    ASSERT_EQ(result.status, 0) << result.err;
+  }
+  /// The result with each step so many times as long: as a slower program would have written it.
+  void write_slower(const std::string& from, const std::string& to, double times) {
+    json result = json::parse(read_file(folder_.path() / from / "e/latest/result.json"));
+    fs::create_directories(folder_.path() / to);
+    for (json& row : result["rows"]) {
+      row["occasion"]["time"] = "2026-01-31T12-00-00Z";
+      for (json& rank : row["ranks"]) {
+        for (json& step : rank["samples"]["step_ms"]) step = step.get<double>() * times;
+      }
+    }
+    folder_.write(to + "/result.json", result.dump());
+  }
+  CommandResult compare(std::vector<std::string> words) {
+    words.insert(words.begin(), "compare");
+    return run_ddprun(folder_, words);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Compare, TheSameProgramIsNotSlowerAndConditionsThatDifferAreNamed) {
+  measure("first");
+  measure("second", {"world.threads_per_rank=1"});
+  const CommandResult other = compare({"first/e", "second/e"});
+  EXPECT_EQ(other.status, 2) << "another experiment";
+  EXPECT_THAT(other.err, HasSubstr("the results have no row in common"));
+  measure("third");
+  const CommandResult same =
+      compare({"first/e", "third/e/latest/result.json", "--threshold", "100%", "--columns", "0"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.out, AllOf(HasSubstr("first/e, then third/e/latest/result.json"),
+                              HasSubstr("Both were measured under the same conditions"),
+                              HasSubstr("the first"), HasSubstr("95 %: ")));
+}
+
+TEST_F(Compare, ASlowerOneIsStatusThree) {
+  measure("first");
+  measure("slower", {}, {"/usr/bin/env", "SLOW_EXTRA_MS=8"});
+  const CommandResult slower = compare({"first/e", "slower/e", "--threshold", "10%"});
+  EXPECT_EQ(slower.status, 3) << slower.out;
+  EXPECT_THAT(slower.err, HasSubstr("slower by more than 10 %: "));
+  const CommandResult faster = compare({"slower/e", "first/e", "--threshold", "10%"});
+  EXPECT_EQ(faster.status, 0) << faster.out;
+  EXPECT_EQ(compare({"first/e", "slower/e"}).status, 0) << "no threshold";
+  const json told = json::parse(compare({"first/e", "slower/e", "--format", "json"}).out).front();
+  EXPECT_GT(told["rows"][0]["ratio"], 1.5);
+  EXPECT_GT(told["rows"][0]["interval"][0], 1.1);
+  EXPECT_THAT(compare({"first/e", "slower/e", "--format", "markdown"}).out,
+              HasSubstr("### first/e, then slower/e"));
+  // Written by hand, so its statistics do not agree: what no run can have written is refused.
+  write_slower("first", "forged", 2);
+  const CommandResult forged = compare({"first/e", "forged"});
+  EXPECT_EQ(forged.status, 2);
+  EXPECT_THAT(forged.err, AllOf(HasSubstr("not a result that this ddprun wrote"),
+                                HasSubstr("does not agree with the rest")));
+}
+
+TEST_F(Compare, WhatIsNoResultIsRefused) {
+  folder_.write("empty/x", "");
+  folder_.write("damaged/result.json", "{\"schema_version\": 14, \"rows\": [");
+  folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
+  const auto refusal = [this](const std::string& path) {
+    const CommandResult result = run_ddprun(folder_, {"explain", path});
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_THAT(refusal("absent"), HasSubstr("there is no result"));
+  EXPECT_THAT(refusal("empty"), HasSubstr("a folder without a result.json"));
+  EXPECT_THAT(refusal("damaged"), HasSubstr("not a result that this ddprun wrote"));
+  EXPECT_THAT(refusal("old"), HasSubstr("schema version 3"));
+  EXPECT_THAT(compare({"absent"}).err, HasSubstr("there is nothing to compare with"));
+  EXPECT_THAT(compare({"a", "b", "--threshold", "much"}).err,
+              HasSubstr("--threshold needs a share"));
+}
+
+TEST_F(Compare, ExplainSaysWhatTheRunSaid) {
+  folder_.write("e.yaml",
+                tiny_experiment("sweep: {strategy: [naive, flat]}\nreport: {repeats: 3}\n", 6));
+  const CommandResult run = run_ddprun(folder_, {"e.yaml", "--quiet", "--columns", "0"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const CommandResult told = run_ddprun(folder_, {"explain", "results/e", "--columns", "0"});
+  ASSERT_EQ(told.status, 0) << told.err;
+  const std::string sentence = run.out.substr(run.out.find("naive, which ran twice"));
+  EXPECT_THAT(told.out, HasSubstr(sentence.substr(0, sentence.find('\n'))));
+  EXPECT_THAT(run_ddprun(folder_, {"explain", "results/e", "--format", "csv"}).out,
+              HasSubstr(",flat,all,step_ms,ms,"));
+}
+
+}  // namespace
+}  // namespace ddprun::test::compare_test
