@@ -200,13 +200,16 @@ TEST_F(Checkpoint, AFolderIsOfOneRun) {
 TEST_F(Checkpoint, ADiskThatIsFullCostsTheCheckpointAndNotTheRun) {
   // Results are smaller than a checkpoint. Who ignores the signal gets the error, as of a full
   // disk.
-  const CommandResult full =
-      run({save_, "model.d_ff=8192", "model.kernels=reference"},
-          {"/usr/bin/env", "--ignore-signal=XFSZ", "/usr/bin/prlimit", "--fsize=1000000"});
-  EXPECT_EQ(full.status, 0) << full.err;
-  EXPECT_THAT(full.out, AllOf(HasSubstr("✓ proved"), HasSubstr("no checkpoint of e was saved")));
-  EXPECT_THAT(full.err, HasSubstr("File too large"));
-  EXPECT_FALSE(fs::exists(folder_.path() / "saved/latest"));
+  for (const char* async : {"false", "true"}) {
+    const CommandResult full =
+        run({save_, std::string("train.checkpoint.async=") + async, "model.d_ff=8192",
+             "model.kernels=reference"},
+            {"/usr/bin/env", "--ignore-signal=XFSZ", "/usr/bin/prlimit", "--fsize=1000000"});
+    EXPECT_EQ(full.status, 0) << full.err;
+    EXPECT_THAT(full.out, AllOf(HasSubstr("✓ proved"), HasSubstr("no checkpoint of e was saved")));
+    EXPECT_THAT(full.err, HasSubstr("File too large"));
+    EXPECT_FALSE(fs::exists(folder_.path() / "saved/latest"));
+  }
 }
 
 TEST_F(Checkpoint, EachPointOfASweepHasItsOwn) {

@@ -50,7 +50,7 @@ struct SavedCheckpoint {
   /// Of these, how long training stood, outside of every time that is measured.
   double stall_seconds = 0;
   std::int64_t steps_beside = 0;  ///< steps that were made meanwhile
-  std::int64_t bytes = 0;         ///< of all ranks' files
+  std::int64_t bytes = 0;         ///< of all ranks' files; rank 0 knows
   std::string folder = {};        ///< empty: it was not saved
   std::string failure = {};       ///< why
 };

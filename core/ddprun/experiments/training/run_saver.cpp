@@ -17,6 +17,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/base/failure.h"
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training_config.h"
@@ -37,8 +38,8 @@ std::string words_of_failure(const std::function<void()>& work) {
     throw;
   } catch (const Error& error) {
     return fmt::format("{}: {}: {}", error.text().what, error.text().where, error.text().got);
-  } catch (const fs::filesystem_error& error) {
-    return error.what();
+  } catch (const std::exception& error) {  // memory, too
+    return first_line_of(error);
   }
   return {};
 }
@@ -165,13 +166,17 @@ void RunSaver::begin(std::int64_t step) {
     pending.failure = words_of_failure([&] { write_own(pending); });
     pending.written = true;
   };
+  const bool beside = training(experiment_).train.checkpoint.async;
   if (!pending.refused.empty()) {
     pending.written = true;
-  } else if (training(experiment_).train.checkpoint.async) {
-    copy_state(pending);
-    pending.writer = std::jthread(write);
-  } else {
+  } else if (!beside) {
     write();
+  } else {
+    pending.failure = words_of_failure([&] {
+      copy_state(pending);
+      pending.writer = std::jthread(write);
+    });
+    if (!pending.failure.empty()) pending.written = true;
   }
   pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
 }
@@ -192,10 +197,12 @@ void RunSaver::copy_state(Pending& pending) {
   std::size_t number = 0;
   const auto copy = [&](TensorPart& part) {
     if (!part.writes) return;
-    if (number == copies_.size()) {
-      copies_.push_back(at::empty_like(part.values, at::TensorOptions(at::kCPU)));
-    }
-    part.values = copies_[number++].copy_(part.values);
+    if (number == copies_.size()) copies_.emplace_back();
+    at::Tensor& place = copies_[number++];
+    const bool fits = place.defined() && place.sizes() == part.values.sizes() &&
+                      place.scalar_type() == part.values.scalar_type();
+    if (!fits) place = at::empty_like(part.values, at::TensorOptions(at::kCPU));
+    part.values = place.copy_(part.values);
   };
   for (SharedFile& file : pending.shared) std::ranges::for_each(file.own, copy);
   std::ranges::for_each(pending.alone.own, copy);
@@ -221,12 +228,14 @@ void RunSaver::finish() {
   const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
   std::string failure = first_of_all(group_, pending.failure);
   if (!pending.refused.empty()) failure = pending.refused;
+  std::int64_t bytes = 0;
   if (failure.empty()) {
     const CheckpointConfig& config = training(experiment_).train.checkpoint;
     failure = first_of_all(group_, words_of_failure([&] {
                              if (!folder_) return;
                              folder_->complete(state_of(pending, hashes));
                              folder_->prune(pending.step, config.keep, config.keep_every);
+                             bytes = bytes_of_files(path_ / checkpoint_name(pending.step));
                            }));
   }
   SavedCheckpoint saved{.step = pending.step,
@@ -236,7 +245,7 @@ void RunSaver::finish() {
                         .failure = failure};
   if (failure.empty()) {
     saved.folder = (path_ / checkpoint_name(pending.step)).string();
-    saved.bytes = bytes_of_files(saved.folder);
+    saved.bytes = bytes;
   } else if (group_.rank() == 0) {
     spdlog::warn("the checkpoint of step {} was not saved: {}", pending.step, failure);
   }
