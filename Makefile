@@ -16,7 +16,7 @@ help:
 	@echo 'make build        build everything; PRESET=release, debug, asan or tsan'
 	@echo 'make test-asan    unit and contract tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make test-tsan    the same under ThreadSanitizer'
-	@echo 'make test-sanitizers-short   kernels, communication and checkpoints under them, as CI does'
+	@echo 'make test-sanitizers-short   kernels, communication, checkpoints and tokenizers under them, as CI does'
 	@echo 'make test-faults  signals at random times, ranks that hang, plugins that are wrong, bad inputs; FAULTS=500 INPUTS=100000 KILLS=200 SEED=1'
 	@echo 'make test-gpu     the tests that need a GPU; each says why it was skipped where there is none'
 	@echo 'make test-distributions   quickstart and test on bare Debian and Ubuntu systems; NAMES="trixie" tries one'
@@ -79,7 +79,7 @@ test-tsan:
 
 # What computes on raw memory, and what passes it between threads and processes: a part that CI can afford.
 test-sanitizers-short:
-	@$(MAKE) --no-print-directory test-sanitizer-of PRESET=asan TARGETS='unit_kernels unit_comm unit_comm_forking unit_checkpoint'
+	@$(MAKE) --no-print-directory test-sanitizer-of PRESET=asan TARGETS='unit_kernels unit_comm unit_comm_forking unit_checkpoint unit_tokenizer'
 	@$(MAKE) --no-print-directory test-sanitizer-of PRESET=tsan TARGETS=unit_comm
 
 test-sanitizer-of: configure
