@@ -26,7 +26,7 @@ double threshold_of(const std::string& text) {
   } catch (const std::exception&) {
     read = 0;
   }
-  if (read != 0 && read == number.size() && value >= 0 && value <= (percent ? 1000 : 10)) {
+  if (read != 0 && read == number.size() && value >= 0 && value < (percent ? 1000 : 1)) {
     return percent ? value / 100 : value;
   }
   throw ConfigError({.what = "--threshold needs a share",
@@ -38,6 +38,12 @@ double threshold_of(const std::string& text) {
 
 /// Says which rows are slower than `threshold`. Returns the status.
 int judged(const ResultComparison& comparison, double threshold) {
+  for (const ComparedRow& row : comparison.rows) {
+    if (row.comparison && row.comparison->interval) continue;
+    std::cerr << fmt::format(
+        "not held against the threshold: {}: {}\n", row.name,
+        row.comparison ? "it takes 3 runs or more of each (report.repeats)" : row.reason);
+  }
   const auto slower = comparison.slower_than(threshold);
   for (const ComparedRow* row : slower) {
     std::cerr << fmt::format("slower by more than {:.3g} %: {}{}\n", threshold * 100, row->name,

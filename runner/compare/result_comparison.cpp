@@ -95,6 +95,7 @@ TextTable table_of(const ResultComparison& of) {
 }
 
 std::string conditions_text(const ResultComparison& of) {
+  if (of.same) return "Both are one and the same result.\n";
   if (of.conditions.empty()) return "Both were measured under the same conditions.\n";
   std::string out = "What differs, so that it may be the cause:\n";
   for (const auto& [name, first, second] : of.conditions) {
@@ -119,6 +120,8 @@ std::vector<const ComparedRow*> ResultComparison::slower_than(double threshold) 
 ResultComparison compare_results(const StoredResult& first, const StoredResult& second) {
   const TableLines own(first.rows), other(second.rows);
   ResultComparison out{.first = first.name, .second = second.name};
+  std::error_code ignored;
+  out.same = std::filesystem::equivalent(first.file, second.file, ignored);
   for (const TableLine& line : own.lines()) {
     const Row& row = first.rows[line.first];
     const TableLine* const found = line_of(other, row.fingerprint);

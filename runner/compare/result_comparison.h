@@ -23,6 +23,7 @@ struct ComparedRow {
 
 struct ResultComparison {
   std::string first, second;                ///< names of the results
+  bool same = false;                        ///< they are one file
   std::vector<Difference> conditions = {};  ///< that are not the same in them, each once
   std::vector<ComparedRow> rows = {};
   std::vector<std::string> only_first = {}, only_second = {};  ///< names of rows

@@ -30,15 +30,16 @@ fs::path result_in(const fs::path& folder) {
 }  // namespace
 
 StoredResult stored_result(const std::string& path) {
-  const fs::path file = fs::is_directory(path) ? result_in(path) : fs::path(path);
-  if (file.empty() || !fs::exists(file)) {
-    throw ConfigError(
-        {.what = "there is no result",
-         .where = path,
-         .got = fs::exists(path) ? "a folder without a result.json" : "nothing of that name",
-         .expected = "a result.json, a result's folder, or a folder of results",
-         .hint = "a run writes to results/NAME/TIME, and results/NAME/latest is the "
-                 "last"});
+  std::error_code ignored;  // what cannot be looked at is not there
+  const bool folder = fs::is_directory(path, ignored);
+  const fs::path file = folder ? result_in(path) : fs::path(path);
+  if (file.empty() || !fs::exists(file, ignored)) {
+    throw ConfigError({.what = "there is no result",
+                       .where = path,
+                       .got = folder ? "a folder without a result.json" : "nothing of that name",
+                       .expected = "a result.json, a result's folder, or a folder of results",
+                       .hint = "a run writes to results/NAME/TIME, and results/NAME/latest is the "
+                               "last"});
   }
   return {path, file, result_rows(file)};
 }

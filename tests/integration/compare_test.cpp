@@ -67,6 +67,15 @@ TEST_F(Compare, TheSameProgramIsNotSlowerAndConditionsThatDifferAreNamed) {
                               HasSubstr("the first"), HasSubstr("95 %: ")));
 }
 
+TEST_F(Compare, OneRunIsNotHeldAgainstAThresholdAndSaysSo) {
+  measure("first", {"report.repeats=1"});
+  measure("second", {"report.repeats=1"});
+  const CommandResult once = compare({"first/e", "second/e", "--threshold", "3%"});
+  EXPECT_EQ(once.status, 0);
+  EXPECT_THAT(once.err, HasSubstr("it takes 3 runs or more of each"));
+  EXPECT_THAT(compare({"first/e", "first/e"}).out, HasSubstr("Both are one and the same result"));
+}
+
 TEST_F(Compare, ASlowerOneIsStatusThree) {
   measure("first");
   measure("slower", {}, {"/usr/bin/env", "SLOW_EXTRA_MS=8"});
@@ -103,8 +112,12 @@ TEST_F(Compare, WhatIsNoResultIsRefused) {
   EXPECT_THAT(refusal("damaged"), HasSubstr("not a result that this ddprun wrote"));
   EXPECT_THAT(refusal("old"), HasSubstr("schema version 3"));
   EXPECT_THAT(compare({"absent"}).err, HasSubstr("there is nothing to compare with"));
-  EXPECT_THAT(compare({"a", "b", "--threshold", "much"}).err,
-              HasSubstr("--threshold needs a share"));
+  for (const char* share : {"much", "3", "-3%", "nan"}) {
+    EXPECT_THAT(compare({"a", "b", std::string("--threshold=") + share}).err,
+                HasSubstr("--threshold needs a share"))
+        << share;
+  }
+  EXPECT_THAT(refusal(std::string(300, 'x')), HasSubstr("there is no result"));
 }
 
 TEST_F(Compare, ExplainSaysWhatTheRunSaid) {
