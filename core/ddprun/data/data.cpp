@@ -52,64 +52,12 @@ class RandomTokens final : public DataSource {
   std::int64_t vocab_size_;
 };
 
-// A finite sequence of tokens. At random a sample may start wherever context_length + 1 tokens
-// follow. Otherwise it is one of the windows of so many tokens that overlap by one.
-class FiniteTokens {
- public:
-  explicit FiniteTokens(const SampleRule& rule) : rule_(rule) {}
-  virtual ~FiniteTokens() = default;
-  virtual std::int64_t size() const = 0;
-  virtual std::uint64_t content_hash() const = 0;
-  virtual void check_unchanged() const = 0;
-  virtual void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const = 0;
-  virtual std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const = 0;
-
-  // The first token of the sample that is number `number` of the run, or has these random bits.
-  std::int64_t begin(std::int64_t number, std::uint64_t key) const {
-    if (rule_.order == DataOrder::random) {
-      const auto starts = static_cast<std::uint64_t>(size() - rule_.context_length);
-      return static_cast<std::int64_t>(key % starts);
-    }
-    return window(number) * rule_.context_length;
-  }
-
- private:
-  std::int64_t window(std::int64_t number) const {
-    const std::int64_t windows = (size() - 1) / rule_.context_length;
-    const std::int64_t of_epoch = number % windows;
-    if (rule_.order == DataOrder::sequential) return of_epoch;
-    const auto epoch = static_cast<std::uint64_t>(number / windows);
-    return static_cast<std::int64_t>(permuted(static_cast<std::uint64_t>(of_epoch),
-                                              static_cast<std::uint64_t>(windows),
-                                              counter_hash(rule_.seed, epoch)));
-  }
-
-  SampleRule rule_;
-};
-
-template <class Tokens>
-class TokensOf final : public FiniteTokens {
- public:
-  TokensOf(Tokens tokens, const SampleRule& rule)
-      : FiniteTokens(rule), tokens_(std::move(tokens)) {}
-  std::int64_t size() const override { return tokens_.size(); }
-  std::uint64_t content_hash() const override { return tokens_.content_hash(); }
-  void check_unchanged() const override { tokens_.check_unchanged(); }
-  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override {
-    tokens_.copy(begin, count, out);
-  }
-  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const override {
-    return tokens_.pieces(begin, count);
-  }
-
- private:
-  Tokens tokens_;
-};
-
-// One sequence of tokens, or several that are mixed by their weights.
+// One sequence of tokens, or several that are mixed by their weights. At random a sample may start
+// wherever context_length + 1 tokens follow. Otherwise it is one of the windows of so many tokens
+// that overlap by one.
 class FileData final : public DataSource {
  public:
-  FileData(std::vector<std::unique_ptr<FiniteTokens>> parts, const std::vector<double>& weights,
+  FileData(std::vector<std::unique_ptr<TokenSequence>> parts, const std::vector<double>& weights,
            std::string description, const SampleRule& rule)
       : DataSource(rule),
         parts_(std::move(parts)),
@@ -143,34 +91,47 @@ class FileData final : public DataSource {
     part->copy(begin, rule_.context_length + 1, out);
   }
 
-  std::pair<const FiniteTokens*, std::int64_t> place(std::int64_t step, std::int64_t index) const {
+  // The sequence that a sample is of, and its first token there.
+  std::pair<const TokenSequence*, std::int64_t> place(std::int64_t step, std::int64_t index) const {
     const bool counted = rule_.order != DataOrder::random || parts_.size() > 1;
     TORCH_CHECK(!counted || rule_.global_batch > 0,
                 "data in order is opened with its global batch");
     const std::int64_t number = step * rule_.global_batch + index;
     const Mixture::Dealt dealt =
         parts_.size() > 1 ? mixture_.of(number) : Mixture::Dealt{0, number};
-    const FiniteTokens& part = *parts_[dealt.source];
-    return {&part, part.begin(dealt.number, key(step, index))};
+    const TokenSequence& part = *parts_[dealt.source];
+    if (rule_.order != DataOrder::random) {
+      return {&part, window(part, dealt.number) * rule_.context_length};
+    }
+    const auto starts = static_cast<std::uint64_t>(part.size() - rule_.context_length);
+    return {&part, static_cast<std::int64_t>(key(step, index) % starts)};
   }
 
-  std::vector<std::unique_ptr<FiniteTokens>> parts_;
+  // That of the sequence's sample `number`, counted over the run.
+  std::int64_t window(const TokenSequence& part, std::int64_t number) const {
+    const std::int64_t windows = (part.size() - 1) / rule_.context_length;
+    const std::int64_t of_epoch = number % windows;
+    if (rule_.order == DataOrder::sequential) return of_epoch;
+    const auto epoch = static_cast<std::uint64_t>(number / windows);
+    return static_cast<std::int64_t>(permuted(static_cast<std::uint64_t>(of_epoch),
+                                              static_cast<std::uint64_t>(windows),
+                                              counter_hash(rule_.seed, epoch)));
+  }
+
+  std::vector<std::unique_ptr<TokenSequence>> parts_;
   Mixture mixture_;
   std::string description_;
 };
 
-template <class Tokens>
-std::unique_ptr<FiniteTokens> make_finite(Tokens tokens, const std::string& where,
-                                          const SampleRule& rule) {
-  if (tokens.size() <= rule.context_length) {
-    throw ConfigError({.what = "the data is too short for one sample",
-                       .where = where,
-                       .got = with_thousands(tokens.size()) + " tokens",
-                       .expected = "at least model.context_length + 1 = " +
-                                   with_thousands(rule.context_length + 1),
-                       .hint = "add data, or lower model.context_length"});
-  }
-  return std::make_unique<TokensOf<Tokens>>(std::move(tokens), rule);
+void check_size(const TokenSequence& tokens, const std::vector<std::string>& paths,
+                const SampleRule& rule) {
+  if (tokens.size() > rule.context_length) return;
+  throw ConfigError(
+      {.what = "the data is too short for one sample",
+       .where = fmt::format("{}", fmt::join(paths, ", ")),
+       .got = with_thousands(tokens.size()) + " tokens",
+       .expected = "at least model.context_length + 1 = " + with_thousands(rule.context_length + 1),
+       .hint = "add data, or lower model.context_length"});
 }
 
 // What is one sequence: all paths, or with weights each by itself.
@@ -212,15 +173,16 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
                        .expected = ">= 256",
                        .hint = "raise model.vocab_size"});
   }
-  std::vector<std::unique_ptr<FiniteTokens>> parts;
+  std::vector<std::unique_ptr<TokenSequence>> parts;
   std::int64_t bytes = 0, files = 0;
   std::string skipped;
   for (const std::vector<std::string>& paths : sequences_of(config)) {
-    TextCorpus text(paths);
-    bytes += text.size();
-    files += text.files();
-    if (!text.skipped().empty()) skipped += " (skipped: " + text.skipped() + ")";
-    parts.push_back(make_finite(std::move(text), fmt::format("{}", fmt::join(paths, ", ")), rule));
+    auto text = std::make_unique<TextCorpus>(paths);
+    check_size(*text, paths, rule);
+    bytes += text->size();
+    files += text->files();
+    if (!text->skipped().empty()) skipped += " (skipped: " + text->skipped() + ")";
+    parts.push_back(std::move(text));
   }
   return std::make_unique<FileData>(
       std::move(parts), config.weights,
@@ -232,13 +194,12 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
 template <class Token>
 std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t vocab_size,
                                         const SampleRule& rule) {
-  std::vector<std::unique_ptr<FiniteTokens>> parts;
+  std::vector<std::unique_ptr<TokenSequence>> parts;
   std::int64_t count = 0;
   for (const std::vector<std::string>& paths : sequences_of(config)) {
-    TokenFiles<Token> tokens(paths, vocab_size);
-    count += tokens.size();
-    parts.push_back(
-        make_finite(std::move(tokens), fmt::format("{}", fmt::join(paths, ", ")), rule));
+    parts.push_back(std::make_unique<TokenFiles<Token>>(paths, vocab_size));
+    check_size(*parts.back(), paths, rule);
+    count += parts.back()->size();
   }
   return std::make_unique<FileData>(std::move(parts), config.weights,
                                     fmt::format("tokens: {} {} of {}", with_thousands(count),

@@ -5,32 +5,29 @@
 #include <string>
 #include <vector>
 
-#include "ddprun/data/file_piece.h"
+#include "ddprun/data/token_sequence.h"
 
 namespace ddprun {
 
 /// The bytes of all files, in memory. A folder is read recursively in the order of its sorted
 /// paths. Symbolic links, files that are not valid UTF-8 and files that hold a NUL are skipped;
 /// skipped() counts them.
-class TextCorpus {
+class TextCorpus final : public TokenSequence {
  public:
   /// Throws ConfigError if a path is missing, unreadable, empty or larger than memory, or if a path
   /// names a file that is not UTF-8, or no file at all but a pipe or a device.
   explicit TextCorpus(const std::vector<std::string>& paths);
 
-  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
   /// "2 symbolic links, 40 files that are not UTF-8 text"; empty if nothing was skipped.
   std::string skipped() const;
 
-  std::uint64_t content_hash() const;
+  std::uint64_t content_hash() const override;
   /// All bytes are in memory: what happens to the files now does not matter.
-  void check_unchanged() const {}
-
-  /// Writes bytes [begin, begin + count) as tokens to out.
-  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
-  /// Which files hold bytes [begin, begin + count).
-  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const;
+  void check_unchanged() const override {}
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override;
+  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const override;
 
  private:
   void add_file(const std::string& path);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ddprun/base/regular_file.h"
-#include "ddprun/data/file_piece.h"
+#include "ddprun/data/token_sequence.h"
 
 namespace ddprun {
 
@@ -15,7 +15,7 @@ namespace ddprun {
 /// stay on the disk and are read, not mapped: of a mapped file that is cut the access would kill
 /// the process.
 template <class Token>
-class TokenFiles {
+class TokenFiles final : public TokenSequence {
  public:
   /// Throws ConfigError if a file is missing or empty, if its size is no multiple of the token's,
   /// if its header does not fit it, or if a token is not below vocab_size. All tokens are read for
@@ -23,20 +23,11 @@ class TokenFiles {
   /// forks, unless a file was written to.
   TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size);
 
-  std::int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
-
-  /// Of all tokens, as they were when the files were opened.
-  std::uint64_t content_hash() const { return content_hash_; }
-
-  /// Writes tokens [begin, begin + count) to out, from as many files as it takes. Throws Error if
-  /// a file does not hold them any more.
-  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
-
-  /// Which files hold tokens [begin, begin + count).
-  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const;
-
-  /// Throws Error if a file was written to, or cut, since it was opened.
-  void check_unchanged() const;
+  std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::uint64_t content_hash() const override { return content_hash_; }
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override;
+  std::vector<FilePiece> pieces(std::int64_t begin, std::int64_t count) const override;
+  void check_unchanged() const override;
 
  private:
   struct File {

@@ -71,13 +71,18 @@ std::optional<Bounds> interval_of_independent(const std::vector<double>& own,
   return Bounds{std::exp(middle - half), std::exp(middle + half)};
 }
 
+Comparison of_means(std::vector<double> own, std::vector<double> base, int chosen_from) {
+  Comparison out{std::move(own), std::move(base)};
+  out.chosen_from = std::max(chosen_from, 1);
+  out.ratio = summarize(out.own).mean / summarize(out.base).mean;
+  return out;
+}
+
 }  // namespace
 
 Comparison compare(std::vector<double> own, std::vector<double> base, int chosen_from,
                    std::string untested) {
-  Comparison out{std::move(own), std::move(base)};
-  out.chosen_from = std::max(chosen_from, 1);
-  out.ratio = summarize(out.own).mean / summarize(out.base).mean;
+  Comparison out = of_means(std::move(own), std::move(base), chosen_from);
   out.untested = std::move(untested);
   if (!out.untested.empty()) return out;
   if (std::min(out.own.size(), out.base.size()) < Comparison::kLeastRuns) return out;
@@ -90,13 +95,12 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
 }
 
 Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from) {
-  Comparison out = compare(std::move(own), std::move(base), chosen_from, "a run without any");
-  if (!all_positive(out.own) || !all_positive(out.base)) return out;
-  out.untested.clear();
-  std::vector<double> logs;
-  for (std::size_t i = 0; i < out.own.size(); ++i) {
-    logs.push_back(std::log(out.own[i] / out.base[i]));
+  Comparison out = of_means(std::move(own), std::move(base), chosen_from);
+  if (!all_positive(out.own) || !all_positive(out.base)) {
+    out.untested = "a run without any";
+    return out;
   }
+  const std::vector<double> logs = log_ratios(out);
   out.ratio = std::exp(summarize(logs).mean);
   const auto test = test_of_rounds(logs);
   if (!test) return out;
@@ -104,6 +108,14 @@ Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, i
   out.interval = Bounds{std::exp(test->interval.low), std::exp(test->interval.high)};
   out.test = test->name;
   return out;
+}
+
+std::vector<double> log_ratios(const Comparison& comparison) {
+  const std::vector<double>&own = comparison.own, &base = comparison.base;
+  std::vector<double> logs;
+  if (!all_positive(own) || !all_positive(base)) return logs;
+  for (std::size_t i = 0; i < own.size(); ++i) logs.push_back(std::log(own[i] / base[i]));
+  return logs;
 }
 
 std::string words_of_times(const Comparison& comparison) {

@@ -53,6 +53,9 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
 /// one figure of each round.
 Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from = 1);
 
+/// ln(own / base) of each round, where all figures are above 0; else empty.
+std::vector<double> log_ratios(const Comparison& comparison);
+
 /// "is 1.9 % faster than", of times: the share of the base's time that is saved. From half as much
 /// again on it is a factor: "is 2.10 times as fast as".
 std::string words_of_times(const Comparison& comparison);

@@ -133,7 +133,7 @@ void RunSaver::after_step(std::int64_t index) {
   if (!now) return;
   begin(step);
   const bool goes_on = !asked.end && step != trainer_.steps().end;
-  if (!training(experiment_).train.checkpoint.async || !goes_on) finish();
+  if (pending_ && !(training(experiment_).train.checkpoint.async && goes_on)) finish();
   if (!asked.end) return;
   const bool good = saved_.back().failure.empty();
   if (group_.rank() == 0 && good)
@@ -161,22 +161,23 @@ void RunSaver::begin(std::int64_t step) {
       create_tensor_file(hidden_checkpoint(path_, step) / file.name, file.layout);
     }
   });
-  pending.refused = first_of_all(group_, failure);
+  if (const std::string refused = first_of_all(group_, failure); !refused.empty()) {
+    pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
+    end_save(refused, 0);
+    return;
+  }
   const auto write = [this, &pending] {
     pending.failure = words_of_failure([&] { write_own(pending); });
     pending.written = true;
   };
-  const bool beside = training(experiment_).train.checkpoint.async;
-  if (!pending.refused.empty()) {
-    pending.written = true;
-  } else if (!beside) {
-    write();
-  } else {
+  if (training(experiment_).train.checkpoint.async) {
     pending.failure = words_of_failure([&] {
       copy_state(pending);
       pending.writer = std::jthread(write);
     });
     if (!pending.failure.empty()) pending.written = true;
+  } else {
+    write();
   }
   pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
 }
@@ -227,7 +228,6 @@ void RunSaver::finish() {
   own.files = pending.hashes;
   const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
   std::string failure = first_of_all(group_, pending.failure);
-  if (!pending.refused.empty()) failure = pending.refused;
   std::int64_t bytes = 0;
   if (failure.empty()) {
     const CheckpointConfig& config = training(experiment_).train.checkpoint;
@@ -238,16 +238,21 @@ void RunSaver::finish() {
                              bytes = bytes_of_files(path_ / checkpoint_name(pending.step));
                            }));
   }
-  SavedCheckpoint saved{.step = pending.step,
-                        .seconds = to_ms(now_ns() - pending.begin_ns) * 1e-3,
-                        .stall_seconds = pending.stall_s + to_ms(now_ns() - begin_ns) * 1e-3,
-                        .steps_beside = pending.steps_beside,
+  pending.stall_s += to_ms(now_ns() - begin_ns) * 1e-3;
+  end_save(failure, bytes);
+}
+
+void RunSaver::end_save(const std::string& failure, std::int64_t bytes) {
+  SavedCheckpoint saved{.step = pending_->step,
+                        .seconds = to_ms(now_ns() - pending_->begin_ns) * 1e-3,
+                        .stall_seconds = pending_->stall_s,
+                        .steps_beside = pending_->steps_beside,
                         .failure = failure};
   if (failure.empty()) {
-    saved.folder = (path_ / checkpoint_name(pending.step)).string();
+    saved.folder = (path_ / checkpoint_name(pending_->step)).string();
     saved.bytes = bytes;
   } else if (group_.rank() == 0) {
-    spdlog::warn("the checkpoint of step {} was not saved: {}", pending.step, failure);
+    spdlog::warn("the checkpoint of step {} was not saved: {}", pending_->step, failure);
   }
   saved_.push_back(std::move(saved));
   pending_.reset();

@@ -62,7 +62,6 @@ class RunSaver {
     std::vector<SharedFile> shared = {};
     SharedTensors alone = {};  ///< what this rank alone has
     std::map<std::string, FileHashes> hashes = {};
-    std::string refused = {};  ///< why nothing is written; the same on all ranks
     std::string failure = {};  ///< this rank's
     std::atomic<bool> written = false;
     std::jthread writer = {};  ///< only with async; ends before what it uses
@@ -81,6 +80,8 @@ class RunSaver {
   void write_own(Pending& pending) const;
   /// Waits until it is written, and names it.
   void finish();
+  /// `failure`: why nothing was saved, the same on all ranks; else empty. `bytes`: on the disk.
+  void end_save(const std::string& failure, std::int64_t bytes);
   CheckpointState state_of(const Pending& pending, const std::vector<std::string>& hashes) const;
 
   const Experiment& experiment_;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -200,18 +199,14 @@ std::vector<Finding> scaling(const Rows& rows, const Runs& runs) {
 Finding calibration_of(const RowRuns& row, std::size_t tests) {
   const Comparison twins = compare_twins(row, figure_by(training().step_ms));
   if (!twins.p) return {};
-  std::vector<double> logs;
-  for (std::size_t i = 0; i < twins.own.size(); ++i) {
-    logs.push_back(std::log(twins.own[i] / twins.base[i]));
-  }
-  const Calibration found = calibrate(logs, tests);
+  const Calibration found = calibrate(log_ratios(twins), tests);
   const std::string smallest = found.smallest ? fmt::format("of {:.1f} %", *found.smallest * 100)
                                               : "of twice the time is not";
   Finding out = finding(
       "calibration",
       fmt::format("{}, which ran twice in each of {} rounds, {} itself{}: of tables of such chance "
                   "alone {:.1f} % would name a difference, and one {} would be named in 4 of 5",
-                  name_of(row), logs.size(), words_of_times(twins), kVerdictHere,
+                  name_of(row), twins.own.size(), words_of_times(twins), kVerdictHere,
                   found.false_alarms * 100, smallest),
       row,
       {{"false_alarms", found.false_alarms},
