@@ -1,5 +1,6 @@
 // eager: attention as CS336 section 3.5.4 writes it; the (time x time) scores are materialized.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
@@ -19,20 +20,24 @@ class Eager final : public ddprun::Attention {
     const double head_dim = static_cast<double>(q.size(-1));
     const double scale = options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(head_dim);
     at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale;  // (batch, heads, time, time)
-    if (options.causal) {
-      scores = scores.masked_fill(future(q, k), -std::numeric_limits<double>::infinity());
+    const double hidden = -std::numeric_limits<double>::infinity();
+    if (options.causal) scores = scores.masked_fill(future(q, k), hidden);
+    if (options.first_keys.defined()) {
+      scores = scores.masked_fill(before_document(options.first_keys, k), hidden);
     }
     return at::matmul(at::softmax(scores, -1), v).to(q.scalar_type());
   }
 
   bool takes_meta() const override { return true; }
+  bool takes_documents() const override { return true; }
 
   std::optional<ddprun::AttentionMemory> memory(
       const ddprun::AttentionSizes& sizes) const override {
     const double pairs = static_cast<double>(sizes.queries) * static_cast<double>(sizes.keys);
     const double scores = pairs * static_cast<double>(sizes.batch * sizes.heads) *
                           static_cast<double>(sizes.element_bytes);
-    const double mask = sizes.causal ? pairs : 0;  // a byte each
+    const double documents = sizes.documents ? pairs * static_cast<double>(sizes.batch) : 0;
+    const double mask = (sizes.causal ? pairs : 0) + documents;  // a byte each
     // Scores before and after masking, or after masking and after the softmax. Backward keeps the
     // latter, and computes their gradient and that of what the softmax was given.
     return ddprun::AttentionMemory{
@@ -40,6 +45,12 @@ class Eager final : public ddprun::Attention {
   }
 
  private:
+  // (batch, 1, queries, keys): true where a key lies before the query's document.
+  static at::Tensor before_document(const at::Tensor& first_keys, const at::Tensor& k) {
+    const at::Tensor keys = at::arange(k.size(-2), first_keys.options());
+    return (keys < first_keys.unsqueeze(-1)).unsqueeze(1);
+  }
+
   // True where a key lies after the query. It is kept between the layers, which all need the same
   // size.
   const at::Tensor& future(const at::Tensor& q, const at::Tensor& k) {

@@ -13,6 +13,10 @@ namespace {
 using namespace ddprun::kernels;
 using torch::autograd::variable_list;
 
+FlashMask mask_of(const ddprun::AttentionOptions& options) {
+  return {.causal = options.causal, .first_keys = options.first_keys};
+}
+
 struct FlashAttentionBackward final : ddprun::KernelNode {
   ddprun::AttentionOptions options;
 
@@ -23,7 +27,7 @@ struct FlashAttentionBackward final : ddprun::KernelNode {
   variable_list backward(variable_list&& gradients) override {
     const auto [q, k, v, log_sum_exp, out] = saved<5>();
     const auto [dq, dk, dv] =
-        flash_backward(gradients[0], q, k, v, {out, log_sum_exp}, options.causal, options.scale);
+        flash_backward(gradients[0], q, k, v, {out, log_sum_exp}, mask_of(options), options.scale);
     return {dq, dk, dv};
   }
 };
@@ -31,7 +35,7 @@ struct FlashAttentionBackward final : ddprun::KernelNode {
 FlashOutput forward_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const ddprun::AttentionOptions& options) {
   const ddprun::KernelGuard guard;
-  return flash_forward(q, k, v, options.causal, options.scale);
+  return flash_forward(q, k, v, mask_of(options), options.scale);
 }
 
 class Flash final : public ddprun::Attention {
@@ -64,6 +68,7 @@ class Flash final : public ddprun::Attention {
   }
 
   bool takes_meta() const override { return true; }
+  bool takes_documents() const override { return true; }
 
   std::optional<ddprun::AttentionMemory> memory(
       const ddprun::AttentionSizes& sizes) const override {

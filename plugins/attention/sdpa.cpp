@@ -1,6 +1,8 @@
 // sdpa: PyTorch's scaled_dot_product_attention, whose fused kernels never hold the whole score
 // matrix.
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <array>
@@ -76,18 +78,37 @@ class Sdpa final : public Attention {
     std::optional<OnlyBackend> only;
     if (backend_ != SdpaBackend::automatic) only.emplace(backend_);
     const auto scale = options.scale != 0.0 ? std::optional(options.scale) : std::nullopt;
-    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                            options.causal, scale);
+    const at::Tensor& first_keys = options.first_keys;
+    const bool causal = options.causal && !first_keys.defined();
+    return at::scaled_dot_product_attention(
+        q, k, v, first_keys.defined() ? seen(options, k) : std::optional<at::Tensor>(),
+        /*dropout_p=*/0.0, causal, scale);
   }
+
+  bool takes_documents() const override { return true; }
 
   std::optional<AttentionMemory> memory(const AttentionSizes& sizes) const override {
     if (backend_ == SdpaBackend::math) return {};
     // The log-sum-exp, in float32.
     const double sums = 4 * static_cast<double>(sizes.batch * sizes.heads * sizes.queries);
-    return AttentionMemory{.forward = sums, .saved = sums};
+    // A byte a pair, and PyTorch's kernel for the CPU takes it in the dtype of q.
+    const double pairs = static_cast<double>(sizes.batch * sizes.queries * sizes.keys);
+    const double mask =
+        sizes.documents ? pairs * (1 + static_cast<double>(sizes.element_bytes)) : 0;
+    return AttentionMemory{.forward = sums + mask, .saved = sums + mask};
   }
 
  private:
+  // (batch, 1, queries, keys): the keys of its document that a query sees. A mask says all of it,
+  // as PyTorch's kernels take either that or the word "causal".
+  static at::Tensor seen(const AttentionOptions& options, const at::Tensor& k) {
+    const at::Tensor keys = at::arange(k.size(-2), options.first_keys.options());
+    const at::Tensor of_document = keys >= options.first_keys.unsqueeze(-1);
+    const at::Tensor queries = at::arange(options.first_keys.size(1), keys.options());
+    return (options.causal ? of_document & (keys <= queries.unsqueeze(-1)) : of_document)
+        .unsqueeze(1);
+  }
+
   SdpaBackend backend_ = SdpaBackend::automatic;
 };
 

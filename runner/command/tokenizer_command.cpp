@@ -78,7 +78,13 @@ class Encoder {
   }
 
   std::int64_t tokens() const { return tokens_; }
-  const char* type() const { return wide_ ? "uint32" : "uint16"; }
+  /// The section `data:` of an experiment that trains on them.
+  std::string section() const {
+    return fmt::format("{{source: tokens, path: {}, token_type: {}, tokenizer: {}{}}}",
+                       printable_line(request_.output), wide_ ? "uint32" : "uint16",
+                       printable_line(request_.vocabulary),
+                       end_.empty() ? "" : fmt::format(", document_end: {}", end_.front()));
+  }
 
  private:
   void write(const std::vector<std::string_view>& texts, const TextSink& sink) {
@@ -120,12 +126,11 @@ int tokenize_command(const Request& request) {
   const std::int64_t bytes = bytes_of(request.paths);
   std::cout << fmt::format(
       "{}: {} tokens of {} bytes, {:.2f} bytes a token, {}\n"
-      "data: {{source: tokens, path: {}, token_type: {}, tokenizer: {}}}\n"
+      "data: {}\n"
       "model: {{vocab_size: {}}}\n",
       printable_line(request.output), with_thousands(encoder.tokens()), with_thousands(bytes),
       static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, encoder.tokens())),
-      rate(bytes, begin_ns), printable_line(request.output), encoder.type(),
-      printable_line(request.vocabulary), tokenizer.size());
+      rate(bytes, begin_ns), encoder.section(), tokenizer.size());
   return kExitDone;
 }
 

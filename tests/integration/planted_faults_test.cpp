@@ -35,6 +35,7 @@ class PlantedFault : public testing::TestWithParam<Planted> {
                   "train: {batch_per_rank: 2, warmup_steps: " +
                       std::to_string(kWarmup) + ", steps: " + std::to_string(kSteps - kWarmup) +
                       ", proof_seed: " + std::to_string(proof_seed()) + "}\n");
+    folder_.write("text.txt", std::string(400, 'a') + "one\ntwo\nthree four\nfive\n");
     std::vector<std::string> words = {command, "one.yaml", "--plugin-path",
                                       DDPRUN_BUILD_DIR "/tests/plugins/planted"};
     if (command == "verify") {  // bfloat16 rounds more than float32

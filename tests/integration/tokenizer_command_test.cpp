@@ -33,7 +33,8 @@ TEST(TokenizerCommand, AVocabularyATokenFileAndARun) {
   const CommandResult encoded = run_ddprun(folder, {"tokenize", "--vocab", "v.json", "--end",
                                                     "<|end|>", "--out", "t.bin", "text", "text"});
   ASSERT_EQ(encoded.status, 0) << encoded.err;
-  EXPECT_THAT(encoded.out, AllOf(HasSubstr("t.bin: "), HasSubstr("model: {vocab_size: 400}")));
+  EXPECT_THAT(encoded.out, AllOf(HasSubstr("t.bin: "),
+                                 HasSubstr("document_end: 399}\nmodel: {vocab_size: 400}")));
   const std::string bytes = read_file(folder.path() / "t.bin");
   std::vector<std::uint16_t> tokens(bytes.size() / 2);
   std::memcpy(tokens.data(), bytes.data(), bytes.size());

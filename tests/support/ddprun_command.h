@@ -20,12 +20,9 @@
 #include <thread>
 #include <vector>
 
-namespace ddprun::test {
+#include "support/temporary_folder.h"
 
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+namespace ddprun::test {
 
 /// Returns whether `condition` became true within `seconds`.
 inline bool eventually(double seconds, const std::function<bool()>& condition) {
@@ -36,28 +33,6 @@ inline bool eventually(double seconds, const std::function<bool()>& condition) {
   }
   return condition();
 }
-
-/// A new folder under the system's temporary folder, removed with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = std::filesystem::temp_directory_path() / "ddprun-test-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  std::string read(const std::string& name) const { return read_file(path_ / name); }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Runs ddprun in a process group of its own. Its output goes to files in `folder`.
 class DdprunProcess {

@@ -25,6 +25,8 @@ namespace ddprun {
 
 namespace {
 
+constexpr std::int64_t kNoTarget = -100;  // as PyTorch's cross_entropy has it
+
 class RandomTokens final : public DataSource {
  public:
   RandomTokens(std::int64_t vocab_size, const SampleRule& rule)
@@ -89,6 +91,11 @@ class FileData final : public DataSource {
   void sample(std::int64_t step, std::int64_t index, std::int64_t* out) const override {
     const auto [part, begin] = place(step, index);
     part->copy(begin, rule_.context_length + 1, out);
+  }
+
+  std::int64_t document_ends(std::int64_t step, std::int64_t index) const override {
+    const auto [part, begin] = place(step, index);
+    return part->document_ends(begin, rule_.context_length);
   }
 
   // The sequence that a sample is of, and its first token there.
@@ -164,6 +171,20 @@ void check_paths(const DataConfig& config) {
   }
 }
 
+void check_document_end(const DataConfig& config, std::int64_t vocab_size) {
+  const std::int64_t tokens =
+      config.source == DataKind::text ? std::min<std::int64_t>(256, vocab_size) : vocab_size;
+  if (config.document_end < tokens) return;
+  throw ConfigError(
+      {.what = "no document can end with a token that there is not",
+       .where = "data.document_end",
+       .got = std::to_string(config.document_end),
+       .expected = fmt::format(
+           "a token below {}: {}", tokens,
+           config.source == DataKind::text ? "of text a token is a byte" : "model.vocab_size"),
+       .hint = "ddprun tokenizer and ddprun tokenize say the token's number"});
+}
+
 std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t vocab_size,
                                       const SampleRule& rule) {
   if (vocab_size < 256) {
@@ -177,7 +198,7 @@ std::unique_ptr<DataSource> open_text(const DataConfig& config, std::int64_t voc
   std::int64_t bytes = 0, files = 0;
   std::string skipped;
   for (const std::vector<std::string>& paths : sequences_of(config)) {
-    auto text = std::make_unique<TextCorpus>(paths);
+    auto text = std::make_unique<TextCorpus>(paths, rule.document_end);
     check_size(*text, paths, rule);
     bytes += text->size();
     files += text->files();
@@ -197,7 +218,7 @@ std::unique_ptr<DataSource> open_tokens(const DataConfig& config, std::int64_t v
   std::vector<std::unique_ptr<TokenSequence>> parts;
   std::int64_t count = 0;
   for (const std::vector<std::string>& paths : sequences_of(config)) {
-    parts.push_back(std::make_unique<TokenFiles<Token>>(paths, vocab_size));
+    parts.push_back(std::make_unique<TokenFiles<Token>>(paths, vocab_size, rule.document_end));
     check_size(*parts.back(), paths, rule);
     count += parts.back()->size();
   }
@@ -227,7 +248,29 @@ Batch DataSource::batch(std::int64_t step, std::int64_t first, std::int64_t coun
     ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
     targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
   }
+  if (rule_.document_end >= 0) mark_documents(step, batch);
   return batch;
+}
+
+void DataSource::mark_documents(std::int64_t step, Batch& batch) const {
+  TORCH_CHECK(rule_.global_batch > 0, "data of documents is opened with its global batch");
+  batch.first_keys = at::empty(batch.ids.sizes(), at::kInt);
+  const auto* const ids = batch.ids.const_data_ptr<std::int64_t>();
+  auto* const targets = batch.targets.mutable_data_ptr<std::int64_t>();
+  auto* const first_keys = batch.first_keys.mutable_data_ptr<std::int32_t>();
+  std::int32_t first = 0;
+  for (std::int64_t i = 0; i < batch.ids.numel(); ++i) {
+    const auto place = static_cast<std::int32_t>(i % rule_.context_length);
+    if (place == 0) first = 0;
+    first_keys[i] = first;
+    if (ids[i] != rule_.document_end) continue;
+    targets[i] = kNoTarget;
+    first = place + 1;
+  }
+  std::int64_t all = rule_.global_batch * rule_.context_length;
+  for (std::int64_t i = 0; i < rule_.global_batch; ++i) all -= document_ends(step, i);
+  batch.divisor = static_cast<double>(std::max<std::int64_t>(all, 1) * batch.ids.size(0)) /
+                  static_cast<double>(rule_.global_batch);
 }
 
 void check_planned(const DataSource& source, const DataConfig& config, std::uint64_t planned) {
@@ -243,7 +286,8 @@ std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t voc
                                       std::int64_t context_length, std::uint64_t seed,
                                       std::int64_t global_batch) {
   check_paths(config);
-  const SampleRule rule = {context_length, seed, config.order, global_batch};
+  check_document_end(config, vocab_size);
+  const SampleRule rule = {context_length, seed, config.order, global_batch, config.document_end};
   switch (config.source) {
     case DataKind::random:
       return std::make_unique<RandomTokens>(vocab_size, rule);

@@ -14,10 +14,18 @@
 
 namespace ddprun {
 
-/// ids and targets: (samples, context_length) int64; targets are ids shifted by one.
+/// ids and targets: (samples, context_length) int64; targets are ids shifted by one. With
+/// data.document_end the first token of a document is nobody's target (-100).
 struct Batch {
   at::Tensor ids;
   at::Tensor targets;
+  /// (samples, context_length) int32: where in the sample the token's document begins; undefined
+  /// without data.document_end.
+  at::Tensor first_keys = {};
+  /// What the sum of the targets' losses is divided by: how many targets as many samples of the
+  /// step have on average, so that the mean over batches is that of the step's targets. 0 without
+  /// data.document_end: all are targets.
+  double divisor = 0;
 };
 
 /// Which samples a source gives.
@@ -25,7 +33,8 @@ struct SampleRule {
   std::int64_t context_length = 0;
   std::uint64_t seed = 0;
   DataOrder order = DataOrder::random;
-  std::int64_t global_batch = 0;  ///< samples a step; order random does without
+  std::int64_t global_batch = 0;  ///< samples a step; order random without documents needs none
+  std::int64_t document_end = -1;
 };
 
 /// A stream of tokens, cut into samples at positions that depend on SampleRule, the step and the
@@ -47,10 +56,17 @@ class DataSource {
   /// Throws Error if a file from which samples are read changed since it was opened.
   virtual void check_unchanged() const = 0;
 
+ private:
+  void mark_documents(std::int64_t step, Batch& batch) const;
+
  protected:
   explicit DataSource(const SampleRule& rule) : rule_(rule) {}
   /// Writes the context_length + 1 tokens of sample `index` of the global batch of `step` to out.
   virtual void sample(std::int64_t step, std::int64_t index, std::int64_t* out) const = 0;
+  /// How many of its first context_length tokens end a document.
+  virtual std::int64_t document_ends(std::int64_t /*step*/, std::int64_t /*index*/) const {
+    return 0;
+  }
   /// Random bits of that sample.
   std::uint64_t key(std::int64_t step, std::int64_t index) const;
 
@@ -63,7 +79,7 @@ void check_planned(const DataSource& source, const DataConfig& config, std::uint
 
 /// Opens the source. Throws ConfigError if a file is missing, empty, too short for one sample, not
 /// UTF-8, or holds a token that is not below vocab_size. `global_batch`: samples a step, without
-/// which data in an order other than random can be opened, but not read.
+/// which data in an order other than random, or of documents, can be opened, but not read.
 std::unique_ptr<DataSource> open_data(const DataConfig& config, std::int64_t vocab_size,
                                       std::int64_t context_length, std::uint64_t seed,
                                       std::int64_t global_batch = 0);

@@ -18,6 +18,10 @@ void declare_options(Options& o, DataConfig& c) {
   o.option("tokenizer", &c.tokenizer,
            "the tokenizer.json of token files, relative to the file's folder: for text that the "
            "model writes, and bits per byte");
+  o.option("document_end", &c.document_end,
+           "the token that ends a document: attention and loss do not go on behind it; -1: samples "
+           "are not cut into documents",
+           {.min = -1, .max = 4294967295.0});
   o.option("order", &c.order,
            "windows at random places; or the windows that the files are cut into, each once in an "
            "epoch, in an order drawn for the epoch, or one after another");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct DataConfig {
   DataOrder order = DataOrder::random;
   /// What the tokens of token files are: a tokenizer.json; empty: nobody says.
   std::string tokenizer = {};
+  /// The token behind which another document begins; -1: nobody says.
+  std::int64_t document_end = -1;
 };
 
 void declare_options(Options& options, DataConfig& config);

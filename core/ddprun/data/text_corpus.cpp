@@ -49,7 +49,7 @@ std::size_t valid_utf8_prefix(const std::string& text) {
   return text.size();
 }
 
-TextCorpus::TextCorpus(const std::vector<std::string>& paths) {
+TextCorpus::TextCorpus(const std::vector<std::string>& paths, std::int64_t document_end) {
   for (const std::string& path : paths) {
     const std::int64_t before = size();
     try {
@@ -63,6 +63,13 @@ TextCorpus::TextCorpus(const std::vector<std::string>& paths) {
     if (size() == before)
       throw unreadable_text(path, fs::is_directory(path) ? "no text in it" : "an empty file");
   }
+  if (document_end < 0) return;
+  auto ends = std::make_shared<std::vector<std::int64_t>>();
+  const auto end = static_cast<char>(document_end);
+  for (std::size_t at = bytes_.find(end); at != std::string::npos; at = bytes_.find(end, at + 1)) {
+    ends->push_back(static_cast<std::int64_t>(at));
+  }
+  ends_of_documents_ = std::move(ends);
 }
 
 void TextCorpus::add_file(const std::string& path) {

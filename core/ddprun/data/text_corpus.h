@@ -16,7 +16,8 @@ class TextCorpus final : public TokenSequence {
  public:
   /// Throws ConfigError if a path is missing, unreadable, empty or larger than memory, or if a path
   /// names a file that is not UTF-8, or no file at all but a pipe or a device.
-  explicit TextCorpus(const std::vector<std::string>& paths);
+  /// `document_end`: the byte that ends a document; -1: none does.
+  explicit TextCorpus(const std::vector<std::string>& paths, std::int64_t document_end = -1);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }

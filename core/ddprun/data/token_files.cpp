@@ -135,10 +135,55 @@ class ReadingWords {
   std::int64_t next_ns_ = now_ns() + kEveryNs;
 };
 
-// Reads the whole file once: checks its tokens, and adds them to the hash.
+/// What reading all tokens finds.
+struct Found {
+  std::uint64_t hash = 0;
+  std::shared_ptr<const std::vector<std::int64_t>> ends_of_documents = {};
+};
+
+/// Reads files one after another, each whole and once.
 template <class Token>
-void examine(const std::string& path, const RegularFile& file, std::int64_t header,
-             std::int64_t vocab_size, Hash64& hash) {
+class Examination {
+ public:
+  Examination(std::int64_t vocab_size, std::int64_t document_end)
+      : vocab_size_(vocab_size), document_end_(document_end) {}
+
+  /// Checks the file's tokens. Throws ConfigError.
+  void add(const std::string& path, const RegularFile& file, std::int64_t header) {
+    readable(path, [&] {
+      read(path, file, header);
+      return 0;
+    });
+  }
+  Found found() const {
+    return {hash_.value(), std::make_shared<const std::vector<std::int64_t>>(ends_)};
+  }
+
+ private:
+  void read(const std::string& path, const RegularFile& file, std::int64_t header);
+  void find_ends(std::span<const Token> tokens);
+
+  std::int64_t vocab_size_, document_end_;
+  Hash64 hash_;
+  std::vector<std::int64_t> ends_;
+  std::int64_t tokens_ = 0;  // so far
+};
+
+template <class Token>
+void Examination<Token>::find_ends(std::span<const Token> tokens) {
+  if (document_end_ >= 0) {
+    for (auto at = tokens.begin(); at != tokens.end(); ++at) {
+      at = std::find(at, tokens.end(), static_cast<Token>(document_end_));
+      if (at == tokens.end()) break;
+      ends_.push_back(tokens_ + (at - tokens.begin()));
+    }
+  }
+  tokens_ += static_cast<std::int64_t>(tokens.size());
+}
+
+template <class Token>
+void Examination<Token>::read(const std::string& path, const RegularFile& file,
+                              std::int64_t header) {
   std::vector<Token> chunk(kChunkBytes / kTokenSize<Token>);
   Scan<Token> scan;
   ReadingWords words;
@@ -147,9 +192,10 @@ void examine(const std::string& path, const RegularFile& file, std::int64_t head
     words.say(path, at, file.size());
     if (file.read(at, chunk.data(), bytes) != bytes)
       throw unreadable_tokens(path, "it ended early");
-    hash.add(chunk.data(), static_cast<std::size_t>(bytes));
-    scan.add(std::span(chunk).first(bytes / kTokenSize<Token>), (at - header) / kTokenSize<Token>,
-             vocab_size);
+    hash_.add(chunk.data(), static_cast<std::size_t>(bytes));
+    const auto tokens = std::span<const Token>(chunk).first(bytes / kTokenSize<Token>);
+    scan.add(tokens, (at - header) / kTokenSize<Token>, vocab_size_);
+    find_ends(tokens);
     at += bytes;
   }
   if (scan.bad_position < 0) return;
@@ -157,16 +203,16 @@ void examine(const std::string& path, const RegularFile& file, std::int64_t head
                      .where = path,
                      .got = "token " + std::to_string(scan.bad) + " at position " +
                             std::to_string(scan.bad_position),
-                     .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size),
+                     .expected = "tokens below model.vocab_size = " + std::to_string(vocab_size_),
                      .hint = "raise model.vocab_size to at least " +
                              std::to_string(scan.largest + std::int64_t{1}) +
                              ", or check data.token_type"});
 }
 
-/// The hashes of what was examined, by what it was. Forked ranks have those of the plan.
+/// What was found, by what was examined. Forked ranks have what the plan found.
 struct Examined {
   std::mutex mutex;
-  std::map<std::vector<std::int64_t>, std::uint64_t> hashes;
+  std::map<std::vector<std::int64_t>, Found> found;
 };
 
 Examined& examined() {
@@ -177,8 +223,9 @@ Examined& examined() {
 }  // namespace
 
 template <class Token>
-TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size)
-    : vocab_size_(vocab_size) {
+TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size,
+                              std::int64_t document_end)
+    : vocab_size_(vocab_size), document_end_(document_end) {
   for (const std::string& path : paths) {
     RegularFile file = open_file(path);
     if (file.size() % kTokenSize<Token> != 0) {
@@ -193,30 +240,31 @@ TokenFiles<Token>::TokenFiles(const std::vector<std::string>& paths, std::int64_
     ends_.push_back(size() + (file.size() - header) / kTokenSize<Token>);
     files_.push_back({path, std::move(file), header});
   }
-  content_hash_ = examine_once();
+  examine_once();
 }
 
 template <class Token>
-std::uint64_t TokenFiles<Token>::examine_once() const {
+void TokenFiles<Token>::examine_once() {
   const std::lock_guard lock(examined().mutex);
-  std::vector<std::int64_t> key = {kTokenSize<Token>, vocab_size_};
+  std::vector<std::int64_t> key = {kTokenSize<Token>, vocab_size_, document_end_};
   bool known = true;
   for (const File& each : files_) {
     const auto identity = each.file.identity();
     known = known && identity.has_value();
     if (known) key.insert(key.end(), identity->begin(), identity->end());
   }
-  const auto found = examined().hashes.find(key);
-  if (known && found != examined().hashes.end()) return found->second;
-  Hash64 hash;
-  for (const File& each : files_) {
-    readable(each.path, [&] {
-      examine<Token>(each.path, each.file, each.header, vocab_size_, hash);
-      return 0;
-    });
+  const auto earlier = examined().found.find(key);
+  Found found;
+  if (known && earlier != examined().found.end()) {
+    found = earlier->second;
+  } else {
+    Examination<Token> examination(vocab_size_, document_end_);
+    for (const File& each : files_) examination.add(each.path, each.file, each.header);
+    found = examination.found();
   }
-  if (known) examined().hashes[key] = hash.value();
-  return hash.value();
+  if (known) examined().found[key] = found;
+  content_hash_ = found.hash;
+  ends_of_documents_ = found.ends_of_documents;
 }
 
 template <class Token>

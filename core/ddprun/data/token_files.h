@@ -21,7 +21,9 @@ class TokenFiles final : public TokenSequence {
   /// if its header does not fit it, or if a token is not below vocab_size. All tokens are read for
   /// that, which is logged where it takes long; but not again, in this process and those that it
   /// forks, unless a file was written to.
-  TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size);
+  /// `document_end`: the token that ends a document; -1: none does.
+  TokenFiles(const std::vector<std::string>& paths, std::int64_t vocab_size,
+             std::int64_t document_end = -1);
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   std::uint64_t content_hash() const override { return content_hash_; }
@@ -35,12 +37,12 @@ class TokenFiles final : public TokenSequence {
     RegularFile file;
     std::int64_t header = 0;  ///< bytes before the first token
   };
-  std::uint64_t examine_once() const;
+  void examine_once();
   void copy_from(const File& file, std::int64_t begin, std::int64_t count, std::int64_t* out) const;
 
   std::vector<File> files_;
   std::vector<std::int64_t> ends_;  ///< number of tokens up to and with each file
-  std::int64_t vocab_size_;
+  std::int64_t vocab_size_, document_end_;
   std::uint64_t content_hash_ = 0;
 };
 

@@ -52,7 +52,8 @@ at::Tensor DryAttention::forward(const at::Tensor& q, const at::Tensor& k, const
                              .keys = k.size(2),
                              .head_dim = q.size(3),
                              .causal = options.causal,
-                             .element_bytes = static_cast<std::int64_t>(q.element_size())};
+                             .element_bytes = static_cast<std::int64_t>(q.element_size()),
+                             .documents = options.first_keys.defined()};
   const auto memory = ddprun::called(*of_, "memory()", [&] { return of_->memory(sizes); });
   if (!memory) {
     throw Error({.what = "the attention does not say what memory it takes",

@@ -61,11 +61,18 @@ struct HeadGradientMemory {
   }
 };
 
-/// The final RMSNorm, the head and the mean cross-entropy with targets (rows,) int64. Returns a
-/// float32 scalar. It computes in chunks of rows, each chunk's gradients right after its logits, so
-/// that the logits of all rows never exist at once. In no-grad mode it computes no gradient.
+/// Of rows: their targets (rows,) int64, negative for those that do not count, and what the sum of
+/// their cross-entropies is divided by.
+struct LossTargets {
+  at::Tensor ids;
+  double divisor;
+};
+
+/// The final RMSNorm, the head and the cross-entropy with the targets. Returns a float32 scalar. It
+/// computes in chunks of rows, each chunk's gradients right after its logits, so that the logits of
+/// all rows never exist at once. In no-grad mode it computes no gradient.
 at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
-                     const at::Tensor& targets, float norm_eps,
+                     const LossTargets& targets, float norm_eps,
                      const std::shared_ptr<HeadGradientMemory>& memory);
 
 }  // namespace ddprun::fused

@@ -91,14 +91,14 @@ struct HeadLossNode final : FusedNode {
   }
 };
 
-/// The gradients of the mean of the rows' losses, as HeadLossNode keeps them. What is undefined is
-/// not wanted.
+/// The gradients of the rows' losses over their divisor, as HeadLossNode keeps them. What is
+/// undefined is not wanted.
 struct LossGradients {
   at::Tensor dy, dhead;
 };
 
 /// Returns the sum of the rows' losses. It also computes `gradients`.
-double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tensor& targets,
+double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const LossTargets& targets,
                      const LossGradients& gradients) {
   const bool with_gradients = gradients.dy.defined();
   const std::int64_t rows = y.size(0);
@@ -110,8 +110,8 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
     const at::Tensor y_rows = y.narrow(0, begin, count);
     at::Tensor logits = memory.narrow(0, 0, count);
     linear_product_out(y_rows, head, logits);
-    sum += cross_entropy(logits, targets.narrow(0, begin, count), 1.0F / static_cast<float>(rows),
-                         with_gradients);
+    sum += cross_entropy(logits, targets.ids.narrow(0, begin, count),
+                         static_cast<float>(1 / targets.divisor), with_gradients);
     if (!with_gradients) continue;
     at::Tensor dhead = gradients.dhead;
     if (dhead.defined()) weight_gradient(logits, y_rows, /*add=*/begin > 0, dhead);
@@ -124,7 +124,7 @@ double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const at::Tens
 }  // namespace
 
 at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const ParameterSlot& head,
-                     const at::Tensor& targets, float norm_eps,
+                     const LossTargets& targets, float norm_eps,
                      const std::shared_ptr<HeadGradientMemory>& memory) {
   const auto node = make_node<HeadLossNode>(stream, norm.parameter, head.parameter);
   at::Tensor loss;
@@ -142,7 +142,7 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
       gradients = {at::empty_like(normed.y), node->dhead};
     }
     const double sum = sum_of_losses(normed.y, head.weight(), targets, gradients);
-    loss = at::scalar_tensor(sum / static_cast<double>(normed.y.size(0)), stream.options());
+    loss = at::scalar_tensor(sum / targets.divisor, stream.options());
     if (node) node->save({normed.x, normed.y, normed.inverse_rms, gradients.dy});
   }
   if (node) torch::autograd::set_history(loss, node);

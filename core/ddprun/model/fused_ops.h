@@ -39,8 +39,8 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch);
 /// gradient (vocab, width) += rows of dx (rows, width) at ids.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);
 
-/// Returns the sum over rows of the cross-entropy. If `with_gradient`, the gradient times `scale`
-/// replaces the logits.
+/// Returns the sum over rows of the cross-entropy; rows with a negative target do not count. If
+/// `with_gradient`, the gradient times `scale` replaces the logits.
 double cross_entropy(at::Tensor& logits, const at::Tensor& targets, float scale,
                      bool with_gradient);
 

@@ -51,12 +51,14 @@ at::Tensor Transformer::rotate(const at::Tensor& x) const {
   return at::view_as_real(turned).flatten(-2).to(x.scalar_type());
 }
 
-at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+at::Tensor Transformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& first_keys) const {
   const MemoryLabel label("attention");
-  return called_forward(attention_, q, k, v, {.causal = true});
+  return called_forward(attention_, q, k, v, {.causal = true, .first_keys = first_keys});
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x) const {
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x,
+                               const at::Tensor& first_keys) const {
   const auto heads = [&](const at::Tensor& y) {
     return y.unflatten(-1, {config_.heads, config_.head_dim()});
   };
@@ -78,7 +80,7 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x) const {
     k = turned(heads(from(block.k, block.k_bias))).transpose(1, 2);
     v = heads(from(block.v, block.v_bias)).transpose(1, 2);
   }
-  const at::Tensor mixed = mix(q, k, v);
+  const at::Tensor mixed = mix(q, k, v, first_keys);
   const MemoryLabel label("output");
   return project(mixed.transpose(1, 2).flatten(2), block.output, block.output_bias);
 }
@@ -104,14 +106,14 @@ at::Tensor Transformer::feed_forward(const Block& block, const at::Tensor& x) co
   return linear("w2", activated([&] { return gate * up; }), block.w2, block.w2_bias);
 }
 
-Transformer::Layers Transformer::reference_layers() const {
+Transformer::Layers Transformer::reference_layers(const at::Tensor& first_keys) const {
   const auto added = [](const at::Tensor& x, const at::Tensor& branch) {
     const MemoryLabel label("residual");
     return x + branch;
   };
   return {.attention =
-              [this, added](const at::Tensor& x, const Block& block) {
-                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias)));
+              [this, added, first_keys](const at::Tensor& x, const Block& block) {
+                return added(x, attend(block, norm(x, block.ln1, block.ln1_bias), first_keys));
               },
           .feed_forward =
               [this, added](const at::Tensor& x, const Block& block) {

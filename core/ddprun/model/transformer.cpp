@@ -230,7 +230,7 @@ at::Tensor Transformer::logits_of(const at::Tensor& x) const {
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers());
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers({}));
   return run_unit_(unit_of(config_.layers), [&] { return logits_of(x); });
 }
 
@@ -241,16 +241,34 @@ at::Tensor Transformer::embedded(const at::Tensor& ids) const {
   });
 }
 
-at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets) const {
-  if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets);
-  const at::Tensor x = through_blocks(embedded(ids), reference_layers());
+at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
+                             const Documents& documents) const {
+  if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets, documents);
+  const at::Tensor x = through_blocks(embedded(ids), reference_layers(documents.first_keys));
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");
-    return at::cross_entropy_loss(logits_of(x).to(at::kFloat).flatten(0, 1), targets.flatten());
+    const at::Tensor logits = logits_of(x).to(at::kFloat).flatten(0, 1);
+    if (documents.divisor == 0) return at::cross_entropy_loss(logits, targets.flatten());
+    return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum) /
+           documents.divisor;
   });
 }
 
-at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets) const {
+Transformer::Layers Transformer::fused_layers(const fused::Shape& shape,
+                                              const at::Tensor& first_keys) const {
+  return {.attention =
+              [this, shape, first_keys](const at::Tensor& stream, const Block& block) {
+                const auto [q, k, v] = fused::attention_input(stream, block, shape);
+                return fused::attention_output(stream, mix(q, k, v, first_keys), block, shape);
+              },
+          .feed_forward =
+              [shape](const at::Tensor& stream, const Block& block) {
+                return fused::feed_forward(stream, block, shape);
+              }};
+}
+
+at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targets,
+                                   const Documents& documents) const {
   if (at::autocast::is_autocast_enabled(at::kCPU) &&
       at::autocast::get_autocast_dtype(at::kCPU) != lm_head_.weight().scalar_type()) {
     throw ConfigError({.what = "the fused kernels do not follow autocast",
@@ -269,19 +287,13 @@ at::Tensor Transformer::fused_loss(const at::Tensor& ids, const at::Tensor& targ
     const MemoryLabel label({.unit = "token_embeddings", .operation = "embedding"});
     return fused::embedding(token_embeddings_, ids.flatten());
   });
-  const Layers layers = {.attention =
-                             [this, shape](const at::Tensor& stream, const Block& block) {
-                               const auto [q, k, v] = fused::attention_input(stream, block, shape);
-                               return fused::attention_output(stream, mix(q, k, v), block, shape);
-                             },
-                         .feed_forward =
-                             [shape](const at::Tensor& stream, const Block& block) {
-                               return fused::feed_forward(stream, block, shape);
-                             }};
-  const at::Tensor x = through_blocks(embedded, layers);  // (B * T, d_model)
+  // (B * T, d_model)
+  const at::Tensor x = through_blocks(embedded, fused_layers(shape, documents.first_keys));
+  const double divisor =
+      documents.divisor != 0 ? documents.divisor : static_cast<double>(targets.numel());
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1);
-    return fused::head_loss(x, ln_final_, lm_head_, targets.flatten(), shape.norm_eps,
+    return fused::head_loss(x, ln_final_, lm_head_, {targets.flatten(), divisor}, shape.norm_eps,
                             head_memory_);
   });
 }

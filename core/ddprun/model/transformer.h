@@ -21,6 +21,14 @@
 
 namespace ddprun {
 
+/// Where samples hold several documents.
+struct Documents {
+  /// As AttentionOptions has it; undefined: each sample is one document.
+  at::Tensor first_keys = {};
+  /// What the sum of the losses is divided by; 0: the number of targets, which then all count.
+  double divisor = 0;
+};
+
 /// Shapes: B batch, T time (<= context_length), V vocabulary. Used by one thread at a time.
 class Transformer {
  public:
@@ -68,9 +76,11 @@ class Transformer {
   /// `kernels` says.
   at::Tensor logits(const at::Tensor& ids) const;
 
-  /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar. Throws ConfigError if
-  /// fused kernels meet an autocast that use_memory() did not foresee.
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
+  /// Mean negative log-likelihood of targets (B, T) int64, a float32 scalar. With `documents`
+  /// attention stays within them, and targets of -100 do not count. Throws ConfigError if fused
+  /// kernels meet an autocast that use_memory() did not foresee.
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets,
+                  const Documents& documents = {}) const;
 
  private:
   /// The parameters of a block. Without biases these are undefined; where q, k and v are joint,
@@ -96,8 +106,9 @@ class Transformer {
                      const at::Tensor& bias) const;
   at::Tensor rotate(const at::Tensor& x) const;
   /// The attention plugin's forward.
-  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x) const;
+  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 const at::Tensor& first_keys) const;
+  at::Tensor attend(const Block& block, const at::Tensor& x, const at::Tensor& first_keys) const;
   at::Tensor feed_forward(const Block& block, const at::Tensor& x) const;
   /// The first unit of a block; of the block after the last, the head.
   int unit_of(std::int64_t block) const {
@@ -109,11 +120,13 @@ class Transformer {
   struct Layers {
     Layer attention, feed_forward;
   };
-  Layers reference_layers() const;
+  Layers reference_layers(const at::Tensor& first_keys) const;
   at::Tensor through_block(at::Tensor stream, std::int64_t block, const Layers& layers) const;
   bool trains_blocks(std::int64_t first, std::int64_t last) const;
   at::Tensor through_blocks(const at::Tensor& stream, const Layers& layers) const;
-  at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets) const;
+  Layers fused_layers(const fused::Shape& shape, const at::Tensor& first_keys) const;
+  at::Tensor fused_loss(const at::Tensor& ids, const at::Tensor& targets,
+                        const Documents& documents) const;
 
   ModelConfig config_;
   Attention& attention_;

@@ -1,4 +1,5 @@
-// The attention interface: softmax(q k^T * scale) v, causal or not, differentiable.
+// The attention interface: softmax(q k^T * scale) v, causal or not, within documents or across
+// them, differentiable.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,10 @@ namespace ddprun {
 struct AttentionOptions {
   bool causal = true;
   double scale = 0.0;  ///< factor of q k^T; 0 means 1/sqrt(head_dim)
+  /// (batch, time) int32, contiguous: the first key that each query sees, where a sequence holds
+  /// several documents. It is no later than the query, and does not fall from one query to the
+  /// next. Undefined: key 0. Only an attention with takes_documents() is given it.
+  at::Tensor first_keys = {};
 };
 
 /// An implementation of attention. There is one object per rank. forward() is called on the
@@ -39,6 +44,9 @@ class Attention : public Plugin {
   /// sizes and no values, as all of PyTorch's common operators do. Then a step's memory is known
   /// before it runs without memory().
   virtual bool takes_meta() const { return false; }
+
+  /// Whether forward() heeds AttentionOptions::first_keys. If not, data.document_end is refused.
+  virtual bool takes_documents() const { return false; }
 
   /// The core's: gradients of inputs that backward has begun to compute and that are not there yet.
   /// On a GPU autograd has threads of its own.

@@ -10,6 +10,7 @@ struct AttentionSizes {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, head_dim = 1;
   bool causal = true;
   std::int64_t element_bytes = 4;  ///< of q, k, v and the output
+  bool documents = false;          ///< AttentionOptions::first_keys is given
 };
 
 /// Bytes of tensors that one call and its backward allocate, by formula. Not among them: q, k, v,

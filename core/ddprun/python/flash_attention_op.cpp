@@ -62,7 +62,7 @@ Two forward_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
                    Scale scale) {
   check_inputs(q, k, v, scale);
   const auto [out, log_sum_exp] = ddprun::kernels::flash_forward(
-      with_heads(q), with_heads(k), with_heads(v), is_causal, scale.value_or(0.0));
+      with_heads(q), with_heads(k), with_heads(v), {is_causal}, scale.value_or(0.0));
   return {as_given(out, q), as_given(log_sum_exp, q)};
 }
 
@@ -85,7 +85,7 @@ Three backward_on_cpu(const at::Tensor& grad_out, at::TensorList saved, bool is_
               "log_sum_exp float32");
   const auto [dq, dk, dv] = ddprun::kernels::flash_backward(
       with_heads(grad_out), with_heads(q), with_heads(k), with_heads(v),
-      {with_heads(out), with_heads(log_sum_exp).contiguous()}, is_causal, scale.value_or(0.0));
+      {with_heads(out), with_heads(log_sum_exp).contiguous()}, {is_causal}, scale.value_or(0.0));
   return {as_given(dq, q), as_given(dk, k), as_given(dv, v)};
 }
 

@@ -29,6 +29,7 @@ enum class Fault {
   no_gradient_of_v,
   window,
   half_the_batch,
+  across_documents,
   reuse
 };
 constexpr auto choice_names(Fault) {
@@ -45,6 +46,7 @@ constexpr auto choice_names(Fault) {
                     "no_gradient_of_v",
                     "window",
                     "half_the_batch",
+                    "across_documents",
                     "reuse"};
 }
 
@@ -72,6 +74,8 @@ class PlantedAttention final : public Attention {
     if (fault_ == Fault::reuse) return last_of(out);
     return fault_ == Fault::output ? out + error_of(out) : out;
   }
+
+  bool takes_documents() const override { return fault_ == Fault::across_documents; }
 
  private:
   at::Tensor without_gradient(const at::Tensor& input, Fault fault) const {

@@ -3,7 +3,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/data/data.h"
 #include "ddprun/data/permutation.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun::order_test {
 namespace {
@@ -81,8 +81,6 @@ class DataOrderTest : public testing::Test {
   static constexpr std::int64_t kContext = 4, kWindows = 25, kGlobalBatch = 8;
 
   DataOrderTest() {
-    folder_ = fs::temp_directory_path() / ("ddprun_order_test_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
     std::ofstream text(folder_ / "a.txt", std::ios::binary);
     std::ofstream first(folder_ / "1.bin", std::ios::binary);
     std::ofstream second(folder_ / "2.bin", std::ios::binary);
@@ -91,7 +89,6 @@ class DataOrderTest : public testing::Test {
       (i < 50 ? first : second).write(reinterpret_cast<const char*>(&i), sizeof i);
     }
   }
-  ~DataOrderTest() override { fs::remove_all(folder_); }
 
   DataConfig config(DataKind source, DataOrder order) const {
     DataConfig out{.source = source, .order = order};
@@ -119,7 +116,8 @@ class DataOrderTest : public testing::Test {
     return out;
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder scratch_;
+  const fs::path folder_ = scratch_.path();
 };
 
 TEST_F(DataOrderTest, SequentialReadsWindowAfterWindow) {

@@ -18,6 +18,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/data/text_corpus.h"
 #include "support/error_of.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun {
 namespace {
@@ -25,20 +26,10 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A scratch folder, gone when the test is over.
 class DataTest : public ::testing::Test {
  protected:
-  DataTest() {
-    folder_ = fs::temp_directory_path() /
-              ("ddprun_data_test_" + std::to_string(::getpid()) + "_" +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  ~DataTest() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    scratch_.write(name, bytes);
     return (folder_ / name).string();
   }
   template <class Number>
@@ -47,7 +38,8 @@ class DataTest : public ::testing::Test {
                  {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder scratch_;
+  const fs::path folder_ = scratch_.path();
 };
 
 DataConfig text(std::vector<std::string> path) {

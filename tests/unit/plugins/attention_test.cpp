@@ -21,6 +21,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
 #include "ddprun/plugin/run_description.h"
+#include "ddprun/proof/attention/attention_proof.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
@@ -141,6 +142,36 @@ TEST_P(AttentionPlugin, LengthMayChangeBetweenCalls) {
   }
 }
 
+/// Where documents of 1, 2, 3 ... queries begin, and of sequence 1 one query later.
+at::Tensor first_keys_of(std::int64_t batch, std::int64_t queries) {
+  at::Tensor all = at::empty({batch, queries}, at::kInt);
+  auto* const first_keys = all.mutable_data_ptr<std::int32_t>();
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::int64_t begin = 0, length = 1 + b;
+    for (std::int64_t query = 0; query < queries; ++query) {
+      if (query == begin + length) begin = query, length += 7;
+      first_keys[b * queries + query] = static_cast<std::int32_t>(begin);
+    }
+  }
+  return all;
+}
+
+// Against float64, over many tiles of queries and of keys, on several threads.
+TEST_P(AttentionPlugin, KeepsDocumentsApart) {
+  const auto attention = test::load_plugin<Attention>("attention", GetParam());
+  ASSERT_TRUE(attention->takes_documents());
+  for (const auto type : {AttentionType::float32, AttentionType::bfloat16}) {
+    for (const auto& [length, keys] : {std::pair{300, 300}, {129, 200}, {64, 64}, {1, 1}}) {
+      const AttentionConfig config{
+          .batch = 2, .heads = 3, .length = length, .keys = keys, .head_dim = 24, .dtype = type};
+      EXPECT_EQ(find_wrong_attention(config, *attention, cpu_device(), error_bound(type) / 3, 1, {},
+                                     first_keys_of(config.batch, length)),
+                "")
+          << length << " queries, " << keys << " keys";
+    }
+  }
+}
+
 TEST_P(AttentionPlugin, RunsInAnySetup) {
   const auto attention = test::load_plugin<Attention>("attention", GetParam());
   EXPECT_EQ(words_of(attention->unsupported({})), "");
@@ -165,6 +196,7 @@ TEST(FlashAttentionNode, RunsBackwardAgainOverARetainedGraphAlone) {
 struct Sizes {
   std::int64_t batch, heads, queries, keys, head_dim;
   bool causal;
+  bool documents = false;
 };
 
 /// Whole tiles and not, one key, more queries than keys and fewer, widths padded inside.
@@ -191,7 +223,9 @@ std::vector<at::Tensor> outcome(Attention& attention, const Sizes& sizes, at::Sc
   const at::Tensor q = input(sizes.queries, 1).requires_grad_(true);
   const at::Tensor k = input(sizes.keys, 2).requires_grad_(true);
   const at::Tensor v = input(sizes.keys, 3).requires_grad_(true);
-  const at::Tensor y = attention.forward(q, k, v, {.causal = sizes.causal});
+  AttentionOptions options = {.causal = sizes.causal};
+  if (sizes.documents) options.first_keys = first_keys_of(sizes.batch, sizes.queries);
+  const at::Tensor y = attention.forward(q, k, v, options);
   y.backward(input(sizes.queries, 4));
   return {y.detach(), q.grad(), k.grad(), v.grad()};
 }
@@ -259,7 +293,9 @@ TEST_F(FlashAttention, IsAsCloseToDoubleAsPyTorchs) {
 // One head, too: its tiles are spread over the threads.
 TEST_F(FlashAttention, BitsDoNotDependOnThreads) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    for (const Sizes& sizes : {Sizes{1, 1, 700, 700, 16, true}, {1, 3, 300, 500, 16, false}}) {
+    for (const Sizes& sizes : {Sizes{1, 1, 700, 700, 16, true},
+                               {1, 3, 300, 500, 16, false},
+                               {2, 1, 700, 700, 16, true, true}}) {
       at::set_num_threads(1);
       const auto one = outcome(*flash_, sizes, dtype, dtype);
       at::set_num_threads(4);

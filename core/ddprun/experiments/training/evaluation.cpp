@@ -1,6 +1,8 @@
 // When held-out data is evaluated, and on which samples.
 #include "ddprun/experiments/training/evaluation.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numbers>
 #include <vector>
 
@@ -20,8 +22,8 @@ Evaluation::Evaluation(const Experiment& experiment, Trainer& trainer, const Pro
     : experiment_(experiment), trainer_(trainer), group_(group), codec_(training(experiment).data) {
   const TrainingConfig& config = training(experiment);
   if (config.train.eval.every == 0) return;
-  data_ =
-      open_data(config.eval_data(), config.model.vocab_size, config.model.context_length, kSeed);
+  data_ = open_data(config.eval_data(), config.model.vocab_size, config.model.context_length, kSeed,
+                    global_batch(experiment));
   check_planned(*data_, config.eval_data(), planned_hash(experiment, kEvalPath));
   if (codec_.known()) bytes_per_token_ = find_bytes_per_token();
 }
@@ -33,8 +35,11 @@ double Evaluation::find_bytes_per_token() const {
     const at::Tensor targets =
         data_->batch(batch, 0, global_batch(experiment_)).targets.contiguous();
     const auto* const begin = targets.const_data_ptr<std::int64_t>();
-    bytes += static_cast<double>(codec_.decode({begin, begin + targets.numel()}).size());
-    tokens += static_cast<double>(targets.numel());
+    std::vector<std::int64_t> counted;
+    std::copy_if(begin, begin + targets.numel(), std::back_inserter(counted),
+                 [](std::int64_t target) { return target >= 0; });
+    bytes += static_cast<double>(codec_.decode(counted).size());
+    tokens += static_cast<double>(counted.size());
   }
   return bytes / tokens;
 }

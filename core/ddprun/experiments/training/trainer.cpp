@@ -110,6 +110,10 @@ void Trainer::load_inputs(std::int64_t index) {
       const at::Tensor ids = at::empty({count, config_.model.context_length},
                                        at::TensorOptions(device).dtype(at::kLong));
       inputs_[micro_batch] = {ids, at::empty_like(ids)};
+      if (config_.data.document_end >= 0) {
+        inputs_[micro_batch].first_keys = at::empty_like(ids, at::kInt);
+        inputs_[micro_batch].divisor = static_cast<double>(ids.numel());
+      }
       continue;
     }
     const std::int64_t first =
@@ -120,20 +124,26 @@ void Trainer::load_inputs(std::int64_t index) {
       continue;
     }
     Batch& input = inputs_[micro_batch];
-    if (!input.ids.defined()) {
-      input = {at::empty_like(batch.ids, device), at::empty_like(batch.targets, device)};
-    }
+    input.divisor = batch.divisor;
     // Only from page-locked memory can a copy be under way while this thread goes on. Its allocator
     // keeps that memory until the copy is done.
-    input.ids.copy_(batch.ids.pin_memory(), /*non_blocking=*/true);
-    input.targets.copy_(batch.targets.pin_memory(), /*non_blocking=*/true);
+    const auto copy = [&](const at::Tensor& from, at::Tensor& to) {
+      if (!from.defined()) return;
+      if (!to.defined()) to = at::empty_like(from, device);
+      to.copy_(from.pin_memory(), /*non_blocking=*/true);
+    };
+    copy(batch.ids, input.ids);
+    copy(batch.targets, input.targets);
+    copy(batch.first_keys, input.first_keys);
   }
 }
 
 void Trainer::run_micro_batch(std::int64_t micro_batch) {
   const Batch& batch = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
-  const auto forward = [&] { return model_.loss(batch.ids, batch.targets); };
+  const auto forward = [&] {
+    return model_.loss(batch.ids, batch.targets, {batch.first_keys, batch.divisor});
+  };
   if (data_parallel_->extent() == StepExtent::forward) {
     enter_loss(data_parallel_->evaluate(forward));
     const Mark end = device_.mark();
@@ -245,7 +255,11 @@ std::optional<double> Trainer::error_feedback() const {
 double Trainer::loss_of(const Batch& batch) {
   const auto device = device_.torch_device();
   const at::Tensor ids = batch.ids.to(device), targets = batch.targets.to(device);
-  return data_parallel_->evaluate([&] { return model_.loss(ids, targets); }).item<double>();
+  const at::Tensor& first_keys = batch.first_keys;
+  const Documents documents = {first_keys.defined() ? first_keys.to(device) : first_keys,
+                               batch.divisor};
+  return data_parallel_->evaluate([&] { return model_.loss(ids, targets, documents); })
+      .item<double>();
 }
 
 at::Tensor Trainer::logits_of(const at::Tensor& ids) {

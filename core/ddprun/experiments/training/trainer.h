@@ -66,6 +66,8 @@ class Trainer {
   double loss_of(const Batch& batch);
   /// The same of the last step's micro-batches.
   double last_loss_again();
+  /// The last micro-batch of the last step.
+  const Batch& last_batch() const { return inputs_.back(); }
   /// The last step, whose number it does not know.
   StepTimeline timeline() const;
 

@@ -182,6 +182,15 @@ void check_data(const Experiment& e, const TrainingConfig& c) {
             .hint = "a path with wildcards is one entry"});
   }
   refuse_unused(e, random && c.data.order != DataOrder::random, "data.order", source);
+  const std::string document_end = "data.document_end";
+  refuse_unused(e, random && c.data.document_end >= 0, document_end, source);
+  if (c.data.document_end >= 0 && c.execution.mode == ExecutionMode::cuda_graph) {
+    refuse(e, document_end,
+           {.what = "a captured step cannot tell documents apart yet",
+            .got = "data.document_end beside execution.mode cuda_graph",
+            .expected = "execution.mode eager: how many targets count differs from step to step",
+            .hint = "execution: {mode: eager}"});
+  }
   const bool types = c.data.source == DataKind::tokens;
   refuse_unused(e, !types && c.data.token_type != DataConfig().token_type, "data.token_type",
                 source);

@@ -81,7 +81,8 @@ std::string text_of(const Batch& batch, const TextCodec& codec) {
     tokens.insert(tokens.end(), begin, begin + of.numel());
   };
   add(batch.ids);
-  add(batch.targets.narrow(1, batch.targets.size(1) - 1, 1));
+  const at::Tensor last = batch.targets.narrow(1, batch.targets.size(1) - 1, 1);
+  if (last.item<std::int64_t>() >= 0) add(last);
   return codec.decode(tokens);
 }
 
@@ -96,6 +97,16 @@ void check_tokenizer(const Experiment& experiment) {
        .got = fmt::format("{} tokens", codec.size()),
        .expected = fmt::format("model.vocab_size {} at most", config.model.vocab_size),
        .hint = fmt::format("model: {{vocab_size: {}}}", codec.size())});
+}
+
+/// Throws ConfigError if the attention would look beyond a document.
+void check_documents(const Experiment& experiment, const Attention& attention) {
+  if (training(experiment).data.document_end < 0 || attention.takes_documents()) return;
+  throw ConfigError({.what = "the attention does not keep documents apart",
+                     .where = origin_of(experiment.document, "data.document_end"),
+                     .got = "attention " + attention.called,
+                     .expected = "Attention::takes_documents(), as eager, sdpa and flash have it",
+                     .hint = "take another attention, or leave data.document_end out"});
 }
 
 void check_step(const Experiment& experiment, std::int64_t step) {
@@ -142,6 +153,7 @@ class TrainingKind final : public Training {
   void check_plugins(const Experiment& experiment, const PluginRegistry& registry) const override {
     const RunPlugins plugins = make_plugins(registry, experiment);
     ask_plugins(plugins, experiment, describe_run(experiment, *plugins.precision));
+    check_documents(experiment, *plugins.attention);
     if (!training(experiment).optimizer.overlap) return;
     check_overlap(plan_of(experiment, plugins), *plugins.precision,
                   origin_of(experiment.document, "optimizer.overlap"));

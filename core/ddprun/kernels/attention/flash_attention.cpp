@@ -31,8 +31,13 @@ Matrix<T> head_of(const AttentionShape& shape, std::int64_t time, const HeadsOf<
 template <class T>
 HeadInputs<T> inputs_of(const AttentionShape& shape, const AttentionInputs<T>& all,
                         std::int64_t head) {
-  return {head_of(shape, shape.queries, all.q, head), head_of(shape, shape.keys, all.k, head),
-          head_of(shape, shape.keys, all.v, head), shape.causal, shape.scale};
+  return {head_of(shape, shape.queries, all.q, head),
+          head_of(shape, shape.keys, all.k, head),
+          head_of(shape, shape.keys, all.v, head),
+          shape.causal,
+          shape.scale,
+          shape.first_keys == nullptr ? nullptr
+                                      : shape.first_keys + head / shape.heads * shape.queries};
 }
 
 /// Scratch memory from torch's allocator, which the account of memory sees: `bytes` for each of

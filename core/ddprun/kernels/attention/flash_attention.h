@@ -14,6 +14,9 @@ struct AttentionShape {
   std::int64_t width;  ///< of a query, key or value: a multiple of kAttentionWidthUnit
   bool causal;
   float scale;  ///< of the scores, positive
+  /// (batch, queries): the first key that each query sees, which does not fall from one query to
+  /// the next, and which it sees; null: key 0.
+  const std::int32_t* first_keys = nullptr;
 };
 
 constexpr std::int64_t kAttentionWidthUnit = 16;

@@ -55,22 +55,25 @@ HeadsOf<T> heads_of(const at::Tensor& tensor) {
           tensor.stride(1), tensor.stride(2)};
 }
 
-AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, bool causal, double scale) {
+AttentionShape shape_of(const at::Tensor& q, const at::Tensor& k, const FlashMask& mask,
+                        double scale) {
   const double factor = scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   return {q.size(0),
           q.size(1),
           q.size(2),
           k.size(2),
           padded(q.size(3)),
-          causal,
-          static_cast<float>(factor)};
+          mask.causal,
+          static_cast<float>(factor),
+          mask.first_keys.defined() && !q.is_meta() ? mask.first_keys.const_data_ptr<std::int32_t>()
+                                                    : nullptr};
 }
 
 }  // namespace
 
 FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-                          bool causal, double scale) {
-  const AttentionShape shape = shape_of(q_in, k_in, causal, scale);
+                          const FlashMask& mask, double scale) {
+  const AttentionShape shape = shape_of(q_in, k_in, mask, scale);
   const at::Tensor q = with_rows(q_in);
   const at::Tensor k = with_rows(k_in);
   const at::Tensor v = with_rows(v_in);
@@ -78,7 +81,7 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
   const at::Tensor log_sum_exp =
       at::empty({shape.batch, shape.heads, shape.queries}, q.options().dtype(at::kFloat));
   RECORD_FUNCTION("ddprun::flash_attention",
-                  std::vector<c10::IValue>({q_in, k_in, v_in, out, log_sum_exp, causal}));
+                  std::vector<c10::IValue>({q_in, k_in, v_in, out, log_sum_exp, mask.causal}));
   with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);
     flash_forward<S, decltype(multiplied)>(
@@ -90,8 +93,8 @@ FlashOutput flash_forward(const at::Tensor& q_in, const at::Tensor& k_in, const 
 
 FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
                               const at::Tensor& k_in, const at::Tensor& v_in,
-                              const FlashOutput& forward, bool causal, double scale) {
-  const AttentionShape shape = shape_of(q_in, k_in, causal, scale);
+                              const FlashOutput& forward, const FlashMask& mask, double scale) {
+  const AttentionShape shape = shape_of(q_in, k_in, mask, scale);
   const std::int64_t width = q_in.size(3);
   const at::Tensor q = with_rows(q_in);
   const at::Tensor k = with_rows(k_in);
@@ -102,8 +105,8 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
   const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
   RECORD_FUNCTION("ddprun::flash_attention_backward",
-                  std::vector<c10::IValue>(
-                      {dout_in, q_in, k_in, v_in, out, forward.log_sum_exp, dq, dk, dv, causal}));
+                  std::vector<c10::IValue>({dout_in, q_in, k_in, v_in, out, forward.log_sum_exp, dq,
+                                            dk, dv, mask.causal}));
   const float* const sums = forward.log_sum_exp.const_data_ptr<float>();
   with_types(q, [&](auto stored, auto multiplied) {
     using S = decltype(stored);

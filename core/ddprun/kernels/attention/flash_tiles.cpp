@@ -16,6 +16,9 @@ namespace ddprun::kernels {
 
 namespace {
 
+/// The largest score of no keys. Its exponential is 0 beside any score's.
+constexpr float kBelowAllScores = -1e30F;
+
 /// What the products of T sum over step by step.
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, float>, float, Pair>;
@@ -209,6 +212,24 @@ void wait_for(const std::atomic<std::int64_t>& turn, std::int64_t tile) {
   }
 }
 
+/// Some queries or keys, and how far apart their scores lie.
+struct Along {
+  std::int64_t first, count, stride;
+};
+
+/// Minus infinity for the scores of keys that lie before what a query sees.
+template <class S>
+void hide_before(const HeadInputs<S>& in, const Along& queries, const Along& keys, float* scores) {
+  if (in.first_key(queries.first + queries.count - 1) <= keys.first) return;
+  for (std::int64_t query = 0; query < queries.count; ++query) {
+    const std::int64_t hidden =
+        std::clamp<std::int64_t>(in.first_key(queries.first + query) - keys.first, 0, keys.count);
+    for (std::int64_t key = 0; key < hidden; ++key) {
+      scores[query * queries.stride + key * keys.stride] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
 /// A tile of keys in backward, with what stays the same for all tiles of queries.
 template <class S, class T>
 class KeyTile {
@@ -230,9 +251,9 @@ class KeyTile {
   }
 
   void run() {
-    const std::int64_t queries = in_.q.rows;
     const std::int64_t begin = in_.causal ? first_ / kPassingTile * kPassingTile : 0;
-    for (std::int64_t query = begin; query < queries; query += kPassingTile) {
+    const std::int64_t end = end_of_queries();
+    for (std::int64_t query = begin; query < end; query += kPassingTile) {
       const Matrix<const T> q = dense(in_.q.block(query, 0, kPassingTile, width_), memory_.q_rows);
       const Matrix<const T> dout =
           dense(gradients_.dout.block(query, 0, kPassingTile, width_), memory_.dout_rows);
@@ -241,12 +262,19 @@ class KeyTile {
       add_product(memory_.dscores, q, /*add=*/query > begin, memory_.dk);
       add_to_queries(query, q.rows);
     }
-    if (begin >= queries) clear();
+    if (begin >= end) clear();
     write_rows(of_width(memory_.dk), gradients_.dk.from(first_));
     write_rows(of_width(memory_.dv), gradients_.dv.from(first_));
   }
 
  private:
+  /// The queries from here on see later keys alone.
+  std::int64_t end_of_queries() const {
+    if (in_.first_keys == nullptr) return in_.q.rows;
+    const std::int32_t* const end = in_.first_keys + in_.q.rows;
+    return std::lower_bound(in_.first_keys, end, first_ + keys_) - in_.first_keys;
+  }
+
   /// The rows of this tile's keys. What is widened stays until the next call.
   Matrix<const T> of_keys(const Matrix<const S>& all) const {
     return multiplied(all.block(first_, 0, keys_, width_), memory_.widened);
@@ -257,6 +285,7 @@ class KeyTile {
   void compute_scores(std::int64_t query, const Matrix<const T>& q, const Matrix<const T>& dout) {
     tile_product(along_rows(q), k_, false, {memory_.scores, q.rows, kKeptTile, kKeptTile});
     tile_product(along_rows(dout), v_, false, {memory_.dscores, q.rows, kKeptTile, kKeptTile});
+    hide_before(in_, {query, q.rows, kKeptTile}, {first_, keys_, 1}, memory_.scores);
     const std::int64_t seen = in_.causal ? query - first_ + 1 : keys_;
     softmax_backward({q.rows, kKeptTile, keys_, seen, in_.scale}, gradients_.log_sum_exp + query,
                      gradients_.delta + query, memory_.scores, memory_.dscores);
@@ -276,9 +305,9 @@ class KeyTile {
         {memory_.dscores, rows, kKeptTile, kKeptTile}, keys_, memory_.rounded, T{});
     const Matrix<float> sums = gradients_.dq_sums.block(query, 0, rows, width_);
     std::atomic<std::int64_t>& turn = gradients_.turns[query / kPassingTile];
-    const std::int64_t tile = first_ / kKeptTile;
+    const std::int64_t tile = (first_ - in_.first_key(query) / kKeptTile * kKeptTile) / kKeptTile;
     wait_for(turn, tile);
-    tile_product(dscores, k_rows_, first_ > 0, sums);
+    tile_product(dscores, k_rows_, tile > 0, sums);
     if (is_last_of(query + rows - 1)) {
       write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
@@ -323,18 +352,22 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
   const std::int64_t end = in.causal ? std::min(first + q_rows.rows, in.k.rows) : in.k.rows;
   const auto q = row_a_lane(along_rows(multiplied(q_rows, memory.widened)), memory.q);
   const Matrix<float> sums = {memory.sums, width, kKeptTile, kKeptTile};
-  std::fill_n(memory.running.largest, kKeptTile, -std::numeric_limits<float>::infinity());
+  // Finite, since a query may see none of the first keys.
+  std::fill_n(memory.running.largest, kKeptTile, kBelowAllScores);
   std::fill_n(memory.running.sum, kKeptTile, 0.0F);
-  for (std::int64_t key = 0; key < end; key += kPassingTile) {
+  const std::int64_t begin = in.first_key(first) / kPassingTile * kPassingTile;
+  for (std::int64_t key = begin; key < end; key += kPassingTile) {
     const std::int64_t keys = std::min(kPassingTile, end - key);
     const Matrix<float> scores = {memory.scores, keys, kKeptTile, kKeptTile};
     tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q, false, scores);
+    hide_before(in, {first, q_rows.rows, 1}, {key, keys, kKeptTile}, memory.scores);
     const std::int64_t seen = in.causal ? first - key + 1 : keys;
     const bool grown = online_softmax({keys, kKeptTile, seen, in.scale}, memory.scores,
                                       memory.running, memory.factor);
-    if (grown && key > 0) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
+    if (grown && key > begin) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
     tile_product(down_columns(in.v.block(key, 0, keys, width), memory.v).transposed(),
-                 down_columns(Matrix<const float>(scores), memory.probabilities), key > 0, sums);
+                 down_columns(Matrix<const float>(scores), memory.probabilities), key > begin,
+                 sums);
   }
   finish_softmax(width, kKeptTile, in.scale, memory.running, memory.sums, memory.log_sum_exp);
   const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};

@@ -27,6 +27,12 @@ struct HeadInputs {
   Matrix<const S> q, k, v;
   bool causal;
   float scale;  ///< of the scores, positive
+  /// (queries,): the first key that each query sees, as AttentionShape has it; null: key 0.
+  const std::int32_t* first_keys;
+
+  std::int64_t first_key(std::int64_t query) const {
+    return first_keys == nullptr ? 0 : first_keys[query];
+  }
 };
 
 /// Bytes of scratch memory that a tile takes, whatever the lengths. It lies at a multiple of 64.
@@ -49,8 +55,8 @@ struct HeadGradients {
   const float* delta;     ///< (queries,): dout times out, by rows
   Matrix<float> dq_sums;  ///< (queries, width); may be dq
   Matrix<S> dq, dk, dv;
-  /// For each kPassingTile queries, how many tiles of keys have added to dq_sums: 0 at the
-  /// beginning.
+  /// For each kPassingTile queries, how many tiles of keys have added to dq_sums, beginning with
+  /// the first that one of them sees: 0 at the beginning.
   std::atomic<std::int64_t>* turns;
 };
 

@@ -2,6 +2,7 @@
 // exponentials and their sum, gradient.
 #include "ddprun/kernels/rows/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -60,6 +61,10 @@ double cross_entropy(std::int64_t rows, std::int64_t vocab, const L* logits,
     const L* const in = logits + row * vocab;
     G* const out = dlogits + row * vocab;
     const std::int64_t target = targets[row];
+    if (target < 0) {
+      if (dlogits != nullptr) std::fill_n(out, vocab, G{});
+      continue;
+    }
     const float max = max_of_row(vocab, in);
     const float above = static_cast<float>(in[target]) - max;  // read before out, which may be in
     const float sum = dlogits == nullptr ? sum_of_exponentials<false>(vocab, max, in, out)

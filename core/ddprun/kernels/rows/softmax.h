@@ -19,14 +19,14 @@ struct QueryLanes {
 
 /// What is known of each lane's softmax after some tiles (Milakov & Gimelshein 2018).
 struct RunningSoftmax {
-  float* largest;  ///< (lanes,) of the scores; minus infinity before the first tile
+  float* largest;  ///< (lanes,) of the scores; before the first tile far below all of them
   float* sum;      ///< (lanes,) of exp(scale * (score - largest)); 0 before the first tile
 };
 
-/// scores = exp(scale * (scores - largest)), or 0 where a lane does not see the key, with the
-/// largest of this tile and all before it, of which a lane sees at least one key. `running` takes
-/// them in. factor (lanes,) brings what was added up before to the new largest. Returns whether a
-/// factor is not 1.
+/// scores = exp(scale * (scores - largest)), or 0 where a lane does not see the key (or the score
+/// is minus infinity), with the largest of this tile and all before it. `running` takes them in.
+/// factor (lanes,) brings what was added up before to the new largest. Returns whether a factor is
+/// not 1.
 bool online_softmax(const QueryLanes& tile, float* scores, const RunningSoftmax& running,
                     float* factor);
 

@@ -41,9 +41,13 @@ Chunk chunk_of(const HeadInputs& head, const at::Tensor& index) {
   chunk.visible = head.causal ? std::min(keys, last + 1) : keys;
   chunk.q = head.q.index_select(0, index);
   at::Tensor scores = at::mm(chunk.q * scale_of(head), head.k.narrow(0, 0, chunk.visible).t());
-  if (head.causal) {
-    const at::Tensor hidden = at::arange(chunk.visible) > index.unsqueeze(1);
+  const auto hide = [&](const at::Tensor& hidden) {
     scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+  };
+  const at::Tensor places = at::arange(chunk.visible);
+  if (head.causal) hide(places > index.unsqueeze(1));
+  if (head.first_keys.defined()) {
+    hide(places < head.first_keys.index_select(0, index).unsqueeze(1));
   }
   chunk.p = at::softmax(scores, -1);
   if (!head.dout.defined()) return chunk;

@@ -9,10 +9,12 @@
 namespace ddprun {
 
 /// One head: q and dout (queries, width), k and v (keys, width), float64, on the CPU. dout is
-/// undefined if no gradient is wanted.
+/// undefined if no gradient is wanted. first_keys (queries,): the first key that each query sees,
+/// on the CPU; undefined: key 0.
 struct HeadInputs {
   at::Tensor q, k, v, dout;
   bool causal = true;
+  at::Tensor first_keys = {};
 };
 
 /// Rows of a result, (rows, width), and of each the size of its terms: an element is a sum, and

@@ -129,7 +129,12 @@ class Comparison {
     const auto wide = [&](const at::Tensor& x) {
       return x.defined() ? x[head / config_.heads][head % config_.heads].cpu().to(at::kDouble) : x;
     };
-    return {wide(inputs_.q), wide(inputs_.k), wide(inputs_.v), wide(inputs_.dout), config_.causal};
+    HeadInputs of_head = {wide(inputs_.q), wide(inputs_.k), wide(inputs_.v), wide(inputs_.dout),
+                          config_.causal};
+    if (inputs_.first_keys.defined()) {
+      of_head.first_keys = inputs_.first_keys[head / config_.heads].cpu();
+    }
+    return of_head;
   }
 
   const AttentionConfig& config_;
@@ -168,8 +173,9 @@ Check check_of(const ResultError& error, AttentionType type) {
 
 std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
                                  Device& device, double bound, std::uint64_t seed,
-                                 const std::function<void()>& between) {
-  AttentionTrial trial(config, attention, device, seed);
+                                 const std::function<void()>& between,
+                                 const at::Tensor& first_keys) {
+  AttentionTrial trial(config, attention, device, seed, first_keys);
   TrialMarks marks;
   const TrialResults results = trial.run(marks, between);
   for (const ResultError& each :

@@ -45,8 +45,10 @@ Check check_of(const ResultError& error, AttentionType type);
 
 /// Calls the attention once, on inputs and with rows drawn from `seed`, and returns what is wrong
 /// with its results beyond `bound`; empty: nothing. `between` is called when the output is there.
+/// `first_keys`: as AttentionOptions has it.
 std::string find_wrong_attention(const AttentionConfig& config, Attention& attention,
                                  Device& device, double bound, std::uint64_t seed,
-                                 const std::function<void()>& between);
+                                 const std::function<void()>& between,
+                                 const at::Tensor& first_keys = {});
 
 }  // namespace ddprun

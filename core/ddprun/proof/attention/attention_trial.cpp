@@ -26,11 +26,13 @@ TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::
 }
 
 AttentionTrial::AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
-                               std::uint64_t seed)
+                               std::uint64_t seed, const at::Tensor& first_keys)
     : config_(config),
       attention_(attention),
       device_(device),
-      inputs_(make_inputs(config, device.torch_device(), seed)) {}
+      inputs_(make_inputs(config, device.torch_device(), seed)) {
+  inputs_.first_keys = first_keys;
+}
 
 TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>& between) {
   const bool backward = config_.backward();
@@ -44,7 +46,8 @@ TrialResults AttentionTrial::run(TrialMarks& marks, const std::function<void()>&
   const at::Tensor v = leaf(inputs_.v);
   TrialResults results;
   marks.begin = device_.mark();
-  results.out = called_forward(attention_, q, k, v, {.causal = config_.causal});
+  results.out = called_forward(attention_, q, k, v,
+                               {.causal = config_.causal, .first_keys = inputs_.first_keys});
   marks.forward_end = device_.mark();
   marks.end = marks.forward_end;
   if (between) between();

@@ -16,6 +16,7 @@ namespace ddprun {
 /// head_dim), all contiguous.
 struct TrialInputs {
   at::Tensor q, k, v, dout;
+  at::Tensor first_keys = {};  ///< as AttentionOptions has it
 };
 TrialInputs make_inputs(const AttentionConfig& config, c10::Device device, std::uint64_t seed);
 
@@ -34,8 +35,9 @@ class AttentionTrial {
  public:
   static constexpr std::uint64_t kSeed = 12;  ///< of the inputs of each measured call
 
+  /// `first_keys`: as AttentionOptions has it.
   AttentionTrial(const AttentionConfig& config, Attention& attention, Device& device,
-                 std::uint64_t seed = kSeed);
+                 std::uint64_t seed = kSeed, const at::Tensor& first_keys = {});
 
   /// Calls attention, and runs backward if the configuration says so. `between` is called between
   /// them. What the attention throws names it (called.h).

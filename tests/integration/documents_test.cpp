@@ -1,0 +1,98 @@
+// data.document_end from outside: the same losses however the samples are spread, and what it
+// refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::documents_test {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class RunOfDocuments : public testing::Test {
+ protected:
+  /// Lines of 1 to 40 letters: of the samples of a step some have twice the targets of others.
+  RunOfDocuments() {
+    std::string text;
+    for (int line = 0; line < 400; ++line) {
+      for (int i = line * line % 40; i >= 0; --i) {
+        text += static_cast<char>('a' + (line * 7 + i * i) % 26);
+      }
+      text += "\n";
+    }
+    folder_.write("text.txt", text);
+    folder_.write("e.yaml", tiny_experiment("", 6));
+  }
+  CommandResult run(std::vector<std::string> more, const std::string& command = "") {
+    std::vector<std::string> words = {"e.yaml", "--set", kData};
+    if (!command.empty()) words.insert(words.begin(), command);
+    for (const std::string& each : more) words.insert(words.end(), {"--set", each});
+    return run_ddprun(folder_, words);
+  }
+  /// The mean over ranks of each step's loss.
+  std::vector<double> losses(const std::vector<std::string>& more) {
+    const CommandResult result = run(more);
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("proved"));
+    const std::filesystem::path folder = only_result(folder_, "e");
+    const json ranks = json::parse(read_file(folder / "result.json"))["rows"][0]["ranks"];
+    std::vector<double> out;
+    for (const json& rank : ranks) {
+      const json& own = rank["samples"]["loss"];
+      out.resize(own.size());
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        out[i] += own[i].get<double>() / static_cast<double>(ranks.size());
+      }
+    }
+    std::filesystem::remove_all(folder_.path() / "results");
+    return out;
+  }
+
+  const std::string kData = "data={source: text, path: text.txt, document_end: 10}";
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunOfDocuments, LearnsTheSameHoweverSamplesAreSpread) {
+  const std::vector<std::string> batch = {"train={global_batch: 4, warmup_steps: 1, steps: 6}"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), batch.begin(), batch.end());
+    return losses(more);
+  };
+  const std::vector<double> expected = with({"world.size=1"});
+  ASSERT_EQ(expected.size(), 7U);
+  for (const auto& spread : std::vector<std::vector<std::string>>{
+           {"world.size=4"},
+           {"train.accumulate=2", "strategy=fsdp"},
+           {"attention=flash", "strategy=overlap"},
+           {"attention=sdpa", "model.kernels=reference", "model.recompute=every_block"},
+           {"world.size=1", "train.accumulate=4"}}) {
+    EXPECT_THAT(with(spread), testing::Pointwise(testing::DoubleNear(2e-4), expected))
+        << testing::PrintToString(spread);
+  }
+}
+
+TEST_F(RunOfDocuments, IsAsInOneProcess) {
+  const CommandResult result = run({"attention=flash"}, "verify");
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+}
+
+TEST_F(RunOfDocuments, RefusesWhatCannotTellThemApart) {
+  const std::string random = "data={source: random, document_end: 10}";
+  EXPECT_THAT(run_ddprun(folder_, {"validate", "e.yaml", "--set", random}).err,
+              HasSubstr("data.document_end"));
+  EXPECT_THAT(run({"data.document_end=256"}, "validate").err,
+              HasSubstr("no document can end with a token that there is not"));
+  const CommandResult planted =
+      run_ddprun(folder_, {"validate", "e.yaml", "--set", kData, "--set", "attention=planted",
+                           "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted"});
+  EXPECT_EQ(planted.status, 2);
+  EXPECT_THAT(planted.err, HasSubstr("the attention does not keep documents apart"));
+}
+
+}  // namespace
+}  // namespace ddprun::documents_test
