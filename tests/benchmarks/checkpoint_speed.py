@@ -4,12 +4,13 @@
     tests/benchmarks/checkpoint_speed.py --program build/release/bin/ddprun [--runs 5] [--folder DIR] [--python PYTHON]
 
 Rounds in which the sides take turns: dd writes as many bytes and syncs them (conv=fsync), ddprun saves the state of laptop-70m (parameters
-and AdamW's moments, 2 ranks, --strategy), and, where --python has torch, DCP saves tensors of the same sizes on 2 gloo ranks. Then each reads:
-`dd` to nothing, `ddprun checkpoint verify`, DCP's load; from the page cache, as the machine has it. Medians, and ratios of medians.
+and AdamW's moments, 2 ranks, --strategy), and, where --python has torch, DCP saves tensors of the same sizes on 2 gloo ranks. Then each reads,
+from the page cache: `dd` to nothing, `ddprun checkpoint verify`, a run that goes on, DCP's load; these two read moments into new memory. Medians, and ratios of medians.
 """
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -49,6 +50,15 @@ def save(program, folder, strategy, beside=False):
     return {key: max(each[key] for each in saved) for key in ("seconds", "stall_seconds", "bytes")}
 
 
+def load(program, folder):
+    """Seconds in which a run that goes on from the checkpoint reads it, checks it, and makes the memory of the moments; of rank 0."""
+    sets = ["--set", "train.steps=3", "--set", "train.checkpoint.every=0", "--set", f"train.resume_from={folder / 'saved'}"]
+    subprocess.run([program, folder / "speed.yaml", "--quiet", "--output", folder, *sets], check=True, stdout=subprocess.DEVNULL)
+    checks = json.loads((folder / "speed/latest/result.json").read_text())["rows"][0]["proof"]["checks"]
+    detail = next(check["detail"] for check in checks if check["name"] == "resumed")
+    return float(re.search(r" in ([0-9.]+) s", detail)[1])
+
+
 def dcp(python, folder, bytes_of_all):
     """Seconds of a save and of a load by the peer, of the slower rank."""
     script = REPO / "tests/benchmarks/peer/pytorch_checkpoint.py"
@@ -63,6 +73,7 @@ def one_round(args, folder, sides, size):
     sides.setdefault("ddprun save", []).append(saved["seconds"])
     sides.setdefault("dd write", []).append(timed(["dd", "if=/dev/zero", f"of={written}", "bs=4M", f"count={size // (4 << 20) + 1}", "conv=fsync"]))
     sides.setdefault("ddprun verify", []).append(timed([args.program, "checkpoint", "verify", folder / "saved"]))
+    sides.setdefault("ddprun load", []).append(load(args.program, folder))
     sides.setdefault("dd read", []).append(timed(["dd", f"if={written}", "of=/dev/null", "bs=4M"]))
     if args.python:
         peer = dcp(args.python, folder, size)
@@ -99,6 +110,7 @@ def main():
     print(f"save: {median['dd write'] / median['ddprun save']:.2f} of the rate of dd")
     if args.python:
         print(f"save: {median['ddprun save'] / median['DCP save']:.2f} of DCP's time")
+        print(f"load: {median['ddprun load'] / median['DCP load']:.2f} of DCP's time")
         print(f"async: training stands {median['ddprun async: stall'] / median['one copy']:.2f} of one copy, "
               f"{median['ddprun async: stall'] / median['DCP async: stall']:.2f} of DCP's async_save")
 

@@ -32,7 +32,7 @@ struct Tail {
 
 Tail train_from_checkpoint(const Experiment& experiment, ProcessGroup& group) {
   at::set_num_threads(1);
-  const auto resumed = Resumption::find(experiment);
+  auto resumed = Resumption::find(experiment);
   const Beginning beginning = resumed ? resumed->beginning() : Beginning();
   Trainer trainer(experiment, make_plugins(registry(), experiment), group, beginning);
   RunSaver saver(experiment, trainer, group, resumed ? resumed->folder() : "");

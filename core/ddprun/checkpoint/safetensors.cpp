@@ -27,7 +27,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMostHeader = 100'000'000;
-constexpr std::int64_t kVisitedBytes = 1 << 20;  // which a processor's cache holds
+constexpr std::int64_t kVisitedBytes = 1 << 18;  // which a core's own cache holds
 constexpr int kMostDepth = 3;                    // the header, a tensor, its shape
 
 constexpr std::array kDtypes = {std::pair{"F64", at::kDouble}, std::pair{"F32", at::kFloat},
@@ -237,15 +237,25 @@ at::Tensor SafetensorsFile::read(const std::string& name, std::int64_t begin,
   return values;
 }
 
-void SafetensorsFile::visit(const std::string& name, std::int64_t begin, std::int64_t count,
-                            const std::function<void(const at::Tensor& part)>& visitor) const {
+void SafetensorsFile::read_to(const std::string& name, std::int64_t begin,
+                              const at::Tensor& values) const {
+  if (values.is_cpu() && values.is_contiguous() && values.scalar_type() == find(name)->dtype) {
+    read_into(name, begin, values);
+  } else {
+    values.copy_(read(name, begin, values.numel()).view(values.sizes()));
+  }
+}
+
+void SafetensorsFile::visit(
+    const std::string& name, std::int64_t begin, std::int64_t count,
+    const std::function<void(std::int64_t, const at::Tensor&)>& visitor) const {
   const at::ScalarType dtype = find(name)->dtype;
   const auto size = static_cast<std::int64_t>(c10::elementSize(dtype));
   const at::Tensor buffer = at::empty({std::min(count, kVisitedBytes / size)}, dtype);
   for (std::int64_t done = 0; done < count;) {
     const at::Tensor part = buffer.narrow(0, 0, std::min(count - done, buffer.numel()));
     read_into(name, begin + done, part);
-    visitor(part);
+    visitor(begin + done, part);
     done += part.numel();
   }
 }

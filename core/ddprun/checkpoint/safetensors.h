@@ -35,9 +35,12 @@ class SafetensorsFile : public WeightsFile {
   /// Elements [begin, begin + count) of a tensor that is there, (count,), on the CPU. Throws Error
   /// if the range leaves the tensor, or the file cannot be read.
   at::Tensor read(const std::string& name, std::int64_t begin, std::int64_t count) const;
-  /// The same part by part, (n,), in memory that the next part takes again.
+  /// The same into a tensor of any shape, dtype and device, straight if it can lie there.
+  void read_to(const std::string& name, std::int64_t begin, const at::Tensor& values) const;
+  /// The same part by part, (n,), in memory that the next part takes again. `first`: its first
+  /// element, counted in the tensor.
   void visit(const std::string& name, std::int64_t begin, std::int64_t count,
-             const std::function<void(const at::Tensor& part)>& visitor) const;
+             const std::function<void(std::int64_t first, const at::Tensor& part)>& visitor) const;
   at::Tensor read(const std::string& name) const override;
 
  private:

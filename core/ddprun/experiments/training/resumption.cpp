@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/checkpoint/checkpoint_files.h"
@@ -122,14 +124,16 @@ void Resumption::check_fits(const Experiment& experiment) const {
       "the parameters of `model:`", "the `model:` section must be that of the run that wrote it");
 }
 
-Beginning Resumption::beginning() const {
+Beginning Resumption::beginning() {
   return {.step = state_.step, .load = [this](const std::vector<NamedTensor>& parameters) {
             const c10::NoGradGuard no_grad;
+            const std::int64_t begin_ns = now_ns();
             const SafetensorsFile file(folder_ / kModelFile);
             for (const NamedTensor& parameter : parameters) {
               if (file.find(parameter.name) == nullptr) continue;  // tied to one that is there
-              parameter.tensor.copy_(file.read(parameter.name));
+              file.read_to(parameter.name, 0, parameter.tensor);
             }
+            read_ns_ += now_ns() - begin_ns;
           }};
 }
 
@@ -148,7 +152,7 @@ void Resumption::read_moments(DataParallel& data_parallel) const {
   const SafetensorsFile file(folder_ / kOptimizerFile);
   for (const TensorPart& part : shared_moments(data_parallel).own) {
     if (file.find(part.name) == nullptr) continue;  // a parameter that was frozen: from zero
-    part.values.copy_(file.read(part.name, part.begin, part.values.numel()));
+    file.read_to(part.name, part.begin, part.values);
   }
   data_parallel.optimizer().set_updates(state_.updates);
 }
@@ -205,10 +209,15 @@ std::int64_t Resumption::differing_parameters(DataParallel& data_parallel) const
   const SafetensorsFile file(folder_ / kModelFile);
   std::int64_t differing = 0;
   for (const TensorPart& part : shared_parameters(data_parallel).own) {
-    const at::Tensor saved = file.read(part.name, part.begin, part.values.numel());
     const at::Tensor values = part.values.detach().cpu();
-    if (saved.to(values.scalar_type()).equal(values)) continue;
-    differing += saved.to(values.scalar_type()).ne(values).sum().item<std::int64_t>();
+    file.visit(
+        part.name, part.begin, values.numel(), [&](std::int64_t first, const at::Tensor& in) {
+          const at::Tensor saved = in.to(values.scalar_type());
+          const at::Tensor own = values.narrow(0, first - part.begin, saved.numel());
+          if (std::memcmp(saved.const_data_ptr(), own.const_data_ptr(), saved.nbytes()) != 0) {
+            differing += saved.ne(own).sum().item<std::int64_t>();
+          }
+        });
   }
   return differing;
 }
@@ -223,8 +232,9 @@ void check_planned(const std::optional<Resumption>& resumed, const Experiment& e
                .hint = "run again when nothing else saves there"});
 }
 
-Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group) const {
+Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group) {
   const c10::NoGradGuard no_grad;
+  const std::int64_t begin_ns = now_ns();
   DataParallel& data_parallel = trainer.data_parallel();
   check_files(group);
   const std::int64_t differing = differing_parameters(data_parallel);  // before ranks differ
@@ -233,10 +243,12 @@ Check Resumption::read(const Experiment& experiment, Trainer& trainer, ProcessGr
   const std::string words = first_of_all(
       group, differing == 0 ? "" : with_thousands(differing) + " parameters differ from the file");
   if (!words.empty()) return make_check("resumed", false, words);
+  read_ns_ += now_ns() - begin_ns;
   const std::string changed = changes(experiment);
   return make_check("resumed", true,
-                    fmt::format("step {} of {} rank{}, bit for bit, from {}{}", state_.step,
-                                state_.ranks, state_.ranks == 1 ? "" : "s", folder_.string(),
+                    fmt::format("step {} of {} rank{}, bit for bit, from {} in {:.2f} s{}",
+                                state_.step, state_.ranks, state_.ranks == 1 ? "" : "s",
+                                folder_.string(), to_ms(read_ns_) * 1e-3,
                                 changed.empty() ? "" : "; what is not as it was: " + changed));
 }
 

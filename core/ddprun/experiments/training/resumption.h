@@ -28,11 +28,11 @@ class Resumption {
   const CheckpointState& state() const { return state_; }
 
   /// For Trainer: the step, and what writes the model's parameters. Outlived by this object.
-  Beginning beginning() const;
+  Beginning beginning();
   /// Once the trainer is there: reads moments and what plugins carry, compares all with their
   /// hashes, and the parameters that this rank owns with the file ("resumed"). All ranks call it.
   /// Throws Error if a file is damaged, or if what the strategy carries is of other ranks.
-  Check read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group) const;
+  Check read(const Experiment& experiment, Trainer& trainer, ProcessGroup& group);
 
  private:
   Resumption(std::filesystem::path folder, CheckpointState state)
@@ -49,6 +49,7 @@ class Resumption {
 
   std::filesystem::path folder_;
   CheckpointState state_;
+  std::int64_t read_ns_ = 0;  ///< how long this rank has read
 };
 
 }  // namespace ddprun

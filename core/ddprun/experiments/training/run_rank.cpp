@@ -122,7 +122,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
                                             const RunContext& context) const {
   const RankInfo& info = context.info;
   ConnectedRank rank(experiment, context);
-  const auto resumed = Resumption::find(experiment);
+  auto resumed = Resumption::find(experiment);
   check_planned(resumed, experiment);
   const Beginning beginning = resumed ? resumed->beginning() : Beginning();
   RunObserver observer(training(experiment).profile, rank.device(),

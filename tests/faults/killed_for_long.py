@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""A long run that loses a rank every minute: which share of its time was useful (ETTR), and whether it ends as if nothing had happened.
+
+    python3 tests/faults/killed_for_long.py --minutes 60 --every 60 --program build/release/bin/ddprun
+
+A short run says how long a step takes, and so how many make up the minutes. `ddprun --max-restarts` runs them on two ranks; every so many
+seconds one of them, drawn from the seed, gets SIGKILL. Then the same steps run undisturbed, unless --alone says that they need not, and the
+last checkpoints must be equal, bit for bit. Exit status: 0 if the run ended, and equal; 1 if not.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fault_driver import REPO
+
+EXPERIMENT = """
+name: long
+model: {preset: tiny, vocab_size: 256, context_length: 128}
+data: {source: random}
+world: {size: 2, timeout_s: 10}
+strategy: overlap
+precision: fp32
+attention: flash
+optimizer: {name: adamw, lr: 0.001}
+"""
+
+
+def command(args, folder, name, steps, save_every):
+    train = (f"train={{batch_per_rank: 1, warmup_steps: 0, steps: {steps}, resume_from: latest, "
+             f"checkpoint: {{every: {save_every}, keep: 2, async: true, path: {folder}/{name}}}}}")
+    return [args.program, str(folder / "long.yaml"), "--quiet", "--output", str(folder / "results" / name), "--set", train]
+
+
+def row_of(folder, name):
+    return json.loads((folder / "results" / name / "long" / "latest" / "result.json").read_text())["rows"][0]
+
+
+def ranks_of(parent):
+    """The ranks that `parent` has at this moment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split() if entry.name.isdigit() else []
+            if fields and int(fields[1]) == parent and b"rank" in (entry / "comm").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def step_seconds(args, folder):
+    subprocess.run(command(args, folder, "first", 300, 1000), check=True, stdout=subprocess.DEVNULL)
+    return row_of(folder, "first")["statistics"]["step_ms"]["median"] / 1000
+
+
+def run_killed(args, folder, steps, save_every):
+    """Returns how many ranks were killed."""
+    draw = random.Random(args.seed)
+    kills = 0
+    run = subprocess.Popen([*command(args, folder, "killed", steps, save_every), "--max-restarts", "100000"], stdout=subprocess.DEVNULL)
+    while True:
+        try:
+            run.wait(args.every)
+            break
+        except subprocess.TimeoutExpired:
+            ranks = ranks_of(run.pid)
+            if ranks:
+                os.kill(draw.choice(sorted(ranks)), signal.SIGKILL)
+                kills += 1
+    if run.returncode != 0:
+        sys.exit(f"killed_for_long: the run ended with status {run.returncode}")
+    return kills
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(REPO / "build/release/bin/ddprun"))
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--every", type=float, default=60, help="seconds from one kill to the next")
+    parser.add_argument("--save-s", type=float, default=1, help="seconds from one checkpoint to the next")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--alone", action="store_true", help="without the undisturbed run")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ddprun-long-") as name:
+        folder = Path(name)
+        (folder / "long.yaml").write_text(EXPERIMENT)
+        step_s = step_seconds(args, folder)
+        steps, save_every = int(args.minutes * 60 / step_s), max(1, int(args.save_s / step_s))
+        print(f"{steps} steps of {step_s * 1000:.1f} ms, a checkpoint every {save_every}", flush=True)
+        begin = time.monotonic()
+        kills = run_killed(args, folder, steps, save_every)
+        restarts = row_of(folder, "killed")["restarts"]
+        print(f"{kills} kills in {(time.monotonic() - begin) / 60:.1f} minutes, {len(restarts['reasons'])} starts again, {restarts['steps_again']} "
+              f"steps done twice, {restarts['all_s'] - restarts['useful_s']:.1f} s lost, "
+              f"{(restarts['all_s'] - restarts['useful_s']) / max(1, kills):.2f} s a kill: ETTR {restarts['ettr']:.4f}", flush=True)
+        if args.alone:
+            return
+        subprocess.run(command(args, folder, "quiet", steps, steps), check=True, stdout=subprocess.DEVNULL)
+        equal = subprocess.run([args.program, "checkpoint", "diff", folder / "killed", folder / "quiet"], check=False).returncode == 0
+        print("the last checkpoints are equal, bit for bit" if equal else "the last checkpoints differ")
+        sys.exit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()
