@@ -26,7 +26,7 @@ class Checkpoint final : public Target {
   }
   std::string name() const override { return "checkpoint"; }
   std::string file_name() const override { return "checkpoint.bin"; }
-  int share() const override { return 100; }
+  int share() const override { return 70; }
   std::size_t batch() const override { return 1000; }
 
   std::string make(Dice& dice) const override {

@@ -39,6 +39,7 @@ std::vector<std::unique_ptr<Target>> all_targets(const fs::path& source, const f
   targets.push_back(data_target());
   targets.push_back(result_target());
   targets.push_back(checkpoint_target(build));
+  targets.push_back(tokenizer_target());
   targets.push_back(plugin_target(build));
   return targets;
 }

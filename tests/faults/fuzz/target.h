@@ -47,6 +47,7 @@ std::unique_ptr<Target> data_target();
 std::unique_ptr<Target> result_target();
 /// It makes a good one in `build` first.
 std::unique_ptr<Target> checkpoint_target(const std::filesystem::path& build);
+std::unique_ptr<Target> tokenizer_target();
 std::unique_ptr<Target> plugin_target(const std::filesystem::path& build);
 
 std::string read(const std::filesystem::path& file);
