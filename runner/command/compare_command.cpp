@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
 #include "ddprun/base/text.h"
@@ -36,25 +37,18 @@ double threshold_of(const std::string& text) {
                      .hint = "the status is 3 if a row is slower than that beyond noise"});
 }
 
-/// Says which rows are slower than `threshold`. Returns the status.
-int judged(const ResultComparison& comparison, double threshold) {
-  for (const ComparedRow& row : comparison.rows) {
-    if (row.comparison && row.comparison->interval) continue;
-    std::cerr << fmt::format(
-        "not held against the threshold: {}: {}\n", row.name,
-        row.comparison ? "it takes 3 runs or more of each (report.repeats)" : row.reason);
+/// A row of which nobody can say whether it is slower does not pass for one that is not.
+int status_of(const std::vector<ResultComparison>& comparisons) {
+  int status = kExitDone;
+  for (const ResultComparison& each : comparisons) {
+    if (!each.threshold) continue;
+    if (each.held() == Held::slower) return kExitSlower;
+    if (each.held() == Held::untold) status = kExitFailed;
   }
-  const auto slower = comparison.slower_than(threshold);
-  for (const ComparedRow* row : slower) {
-    std::cerr << fmt::format("slower by more than {:.3g} %: {}{}\n", threshold * 100, row->name,
-                             verdict(*row->comparison));
-  }
-  return slower.empty() ? kExitDone : kExitSlower;
+  return status;
 }
 
-}  // namespace
-
-int compare_command(const Request& request) {
+void check_compared(const Request& request) {
   if (request.paths.size() < 2) {
     throw ConfigError({.what = "there is nothing to compare with",
                        .where = "the command line",
@@ -62,28 +56,51 @@ int compare_command(const Request& request) {
                        .expected = "two results or more: the first, and what came later",
                        .hint = "ddprun compare results/before results/after"});
   }
-  const double threshold = request.threshold.empty() ? -1 : threshold_of(request.threshold);
-  const StoredResult first = stored_result(request.paths.front());
-  nlohmann::json out = nlohmann::json::array();
-  int status = kExitDone;
-  for (std::size_t i = 1; i < request.paths.size(); ++i) {
-    const ResultComparison comparison = compare_results(first, stored_result(request.paths[i]));
-    if (request.format == ReportFormat::json) {
-      out.push_back(to_json(comparison));
-    } else {
-      const bool markdown = request.format == ReportFormat::markdown;
-      std::cout << (i > 1 ? "\n" : "")
-                << comparison_text(comparison, markdown, table_terminal(request.columns).width);
-    }
-    if (threshold >= 0) status = std::max(status, judged(comparison, threshold));
+  if (request.format == ReportFormat::csv) {
+    throw ConfigError({.what = "a comparison has no such format",
+                       .where = "--format",
+                       .got = name_of(request.format),
+                       .expected = "table, markdown or json",
+                       .hint = "json has the numbers of all rows"});
   }
-  if (request.format == ReportFormat::json) std::cout << json_text(out) << "\n";
+}
+
+}  // namespace
+
+int compare_command(const Request& request) {
+  check_compared(request);
+  std::optional<double> threshold;
+  if (!request.threshold.empty()) threshold = threshold_of(request.threshold);
+  const StoredResult first = stored_result(request.paths.front());
+  std::vector<ResultComparison> comparisons;
+  for (auto path = request.paths.begin() + 1; path != request.paths.end(); ++path) {
+    comparisons.push_back(compare_results(first, stored_result(*path), threshold));
+  }
+  const int status = status_of(comparisons);
+  if (request.format == ReportFormat::json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const ResultComparison& each : comparisons) all.push_back(to_json(each));
+    std::cout << json_text({{"comparisons", std::move(all)}, {"status", status}}) << "\n";
+    return status;
+  }
+  const bool markdown = request.format == ReportFormat::markdown;
+  for (const ResultComparison& each : comparisons) {
+    std::cout << (&each == comparisons.data() ? "" : "\n")
+              << comparison_text(each, markdown, table_terminal(request.columns).width);
+  }
   return status;
 }
 
 int explain_command(const Request& request) {
   for (const std::string& path : request.paths) {
     const StoredResult result = stored_result(path);
+    if (result.rows.empty()) {
+      throw ConfigError({.what = "the result has no rows",
+                         .where = result.file.string(),
+                         .got = "0 rows",
+                         .expected = "a run that measured something",
+                         .hint = "it was interrupted before its first row was done"});
+    }
     const TableLines lines(result.rows);
     ResultContext context;
     context.name = result.name;

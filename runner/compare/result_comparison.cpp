@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "runner/report/table_lines.h"
@@ -76,10 +77,10 @@ std::vector<std::string> lacking(const TableLines& table, const TableLines& othe
 
 TextTable table_of(const ResultComparison& of) {
   TextTable table;
-  table.columns = {{"row", false}, {"first ms"}, {"second ms"}, {"second", false}};
+  table.columns = {{"row", false}, {"figure", false}, {"first"}, {"second"}, {"the second", false}};
   for (const ComparedRow& row : of.rows) {
     if (!row.comparison) {
-      table.lines.push_back({{{row.name}}, {"not compared: " + row.reason}});
+      table.lines.push_back({{{row.name}, {row.figure}}, {"not compared: " + row.reason}});
       continue;
     }
     const Comparison& c = *row.comparison;
@@ -87,6 +88,7 @@ TextTable table_of(const ResultComparison& of) {
       return fmt::format("{:.2f}", summarize(values).mean);
     };
     table.lines.push_back({{{row.name},
+                            {row.figure},
                             {mean(c.base)},
                             {mean(c.own)},
                             {words_of_times(c) + " the first" + verdict(c)}}});
@@ -94,32 +96,72 @@ TextTable table_of(const ResultComparison& of) {
   return table;
 }
 
-std::string conditions_text(const ResultComparison& of) {
+/// In Markdown it can be folded away, and what would be markup is none.
+std::string conditions_text(const ResultComparison& of, bool markdown) {
   if (of.same) return "Both are one and the same result.\n";
   if (of.conditions.empty()) return "Both were measured under the same conditions.\n";
-  std::string out = "What differs, so that it may be the cause:\n";
+  const auto word = [markdown](const std::string& text) {
+    std::string line = printable_line(text);
+    if (!markdown) return line;
+    std::ranges::replace(line, '`', '\'');
+    return "`" + line + "`";
+  };
+  const std::string title = "What differs, so that it may be the cause";
+  std::string out =
+      markdown ? fmt::format("<details open><summary>{}</summary>\n\n", title) : title + ":\n";
   for (const auto& [name, first, second] : of.conditions) {
-    out += fmt::format("- {}: {}, and {}\n", printable_line(name), printable_line(first),
-                       printable_line(second));
+    out += fmt::format("- {}: {}, and {}\n", word(name), word(first), word(second));
   }
-  return out;
+  return out + (markdown ? "\n</details>\n" : "");
+}
+
+/// What the threshold says, a line each; empty: there is none.
+std::string threshold_text(const ResultComparison& of) {
+  if (!of.threshold) return {};
+  std::string out;
+  for (const ComparedRow& row : of.rows) {
+    const Held held = of.held(row);
+    if (held == Held::slower) {
+      out += fmt::format("slower by more than {:.3g} %: {}{}\n", *of.threshold * 100, row.name,
+                         verdict(*row.comparison));
+    } else if (held == Held::untold) {
+      out += fmt::format(
+          "not held against the threshold: {}: {}\n", row.name,
+          row.comparison ? "it takes 3 runs or more of each (report.repeats)" : row.reason);
+    }
+  }
+  for (const std::string& name : of.only_first) {
+    out += fmt::format("not held against the threshold: {}: the second result lacks it\n", name);
+  }
+  if (!out.empty()) return "\n" + out;
+  return fmt::format("\nNo row is slower by more than {:.3g} %, beyond noise.\n",
+                     *of.threshold * 100);
 }
 
 }  // namespace
 
-std::vector<const ComparedRow*> ResultComparison::slower_than(double threshold) const {
-  std::vector<const ComparedRow*> out;
+Held ResultComparison::held(const ComparedRow& row) const {
+  if (!threshold || !row.comparison) return Held::untold;
+  const double doubt = Comparison::kNoise / static_cast<double>(rows.size());
+  const auto interval = interval_of(*row.comparison, 1 - doubt);
+  if (!interval) return Held::untold;
+  return interval->low > 1 + *threshold ? Held::slower : Held::yes;
+}
+
+Held ResultComparison::held() const {
+  Held out = only_first.empty() ? Held::yes : Held::untold;
   for (const ComparedRow& row : rows) {
-    const bool slower =
-        row.comparison && row.comparison->interval && row.comparison->interval->low > 1 + threshold;
-    if (slower) out.push_back(&row);
+    const Held one = held(row);
+    if (one == Held::slower) return one;
+    if (one == Held::untold) out = one;
   }
   return out;
 }
 
-ResultComparison compare_results(const StoredResult& first, const StoredResult& second) {
+ResultComparison compare_results(const StoredResult& first, const StoredResult& second,
+                                 std::optional<double> threshold) {
   const TableLines own(first.rows), other(second.rows);
-  ResultComparison out{.first = first.name, .second = second.name};
+  ResultComparison out{.first = first.name, .second = second.name, .threshold = threshold};
   std::error_code ignored;
   out.same = std::filesystem::equivalent(first.file, second.file, ignored);
   for (const TableLine& line : own.lines()) {
@@ -144,7 +186,7 @@ std::string comparison_text(const ResultComparison& of, bool markdown, int width
   const TextTable table = table_of(of);
   std::string out = fmt::format("{}{}, then {}\n\n", markdown ? "### " : "",
                                 printable_line(of.first), printable_line(of.second));
-  out += conditions_text(of) + "\n";
+  out += conditions_text(of, markdown) + "\n";
   out += markdown ? table.markdown() : table.render(width, false);
   for (const auto& [names, which] :
        {std::pair(&of.only_first, "first"), std::pair(&of.only_second, "second")}) {
@@ -152,7 +194,7 @@ std::string comparison_text(const ResultComparison& of, bool markdown, int width
       out += fmt::format("\nonly the {} has: {}\n", which, fmt::join(*names, ", "));
     }
   }
-  return out;
+  return out + threshold_text(of);
 }
 
 json to_json(const ResultComparison& of) {
@@ -164,15 +206,21 @@ json to_json(const ResultComparison& of) {
     json each = row.comparison ? to_json(*row.comparison) : json::object();
     each["row"] = row.name;
     each["figure"] = row.figure;
+    if (of.threshold) each["held"] = name_of(of.held(row));
     if (!row.reason.empty()) each["reason"] = row.reason;
     rows.push_back(std::move(each));
   }
-  return {{"first", of.first},
-          {"second", of.second},
-          {"conditions", std::move(conditions)},
-          {"rows", std::move(rows)},
-          {"only_first", of.only_first},
-          {"only_second", of.only_second}};
+  json out = {{"first", of.first},
+              {"second", of.second},
+              {"conditions", std::move(conditions)},
+              {"rows", std::move(rows)},
+              {"only_first", of.only_first},
+              {"only_second", of.only_second}};
+  if (of.threshold) {
+    out["threshold"] = *of.threshold;
+    out["held"] = name_of(of.held());
+  }
+  return out;
 }
 
 }  // namespace ddprun

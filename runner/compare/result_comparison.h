@@ -1,6 +1,7 @@
 // Rows of one result beside the same rows of another one.
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,7 +13,11 @@
 
 namespace ddprun {
 
-/// A row that both have, by its fingerprint.
+/// Whether a row is slower than a threshold allows. `untold`: nobody can say.
+enum class Held { yes, slower, untold };
+constexpr auto choice_names(Held) { return std::array{"yes", "slower", "untold"}; }
+
+/// A row of the first result beside the same one, by its fingerprint, of the second.
 struct ComparedRow {
   std::string name;
   std::string figure;  ///< what is compared: "step ms"
@@ -27,14 +32,19 @@ struct ResultComparison {
   std::vector<Difference> conditions = {};  ///< that are not the same in them, each once
   std::vector<ComparedRow> rows = {};
   std::vector<std::string> only_first = {}, only_second = {};  ///< names of rows
+  std::optional<double> threshold = {};                        ///< 0.03: rows may be slower by 3 %
 
-  /// Rows whose second runs are slower than `threshold` (0.03: by 3 %) beyond noise: the interval
-  /// lies above it.
-  std::vector<const ComparedRow*> slower_than(double threshold) const;
+  /// slower: the interval of the row's ratio lies above the threshold, with a confidence of which
+  /// one row in twenty results that are not slower says so, however many rows there are
+  /// (Bonferroni). untold: fewer than three runs, or none that count.
+  Held held(const ComparedRow& row) const;
+  /// Of all rows, those that the second lacks included. A slower row counts most.
+  Held held() const;
 };
 
 /// Throws ConfigError if they have no row in common.
-ResultComparison compare_results(const StoredResult& first, const StoredResult& second);
+ResultComparison compare_results(const StoredResult& first, const StoredResult& second,
+                                 std::optional<double> threshold = {});
 
 /// In words and a table; Markdown as a comment on GitHub has it.
 std::string comparison_text(const ResultComparison& comparison, bool markdown, int width);

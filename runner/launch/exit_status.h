@@ -4,7 +4,7 @@
 namespace ddprun {
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;    ///< a run failed
+inline constexpr int kExitFailed = 1;    ///< a run failed; `compare`: nobody can say
 inline constexpr int kExitUsage = 2;     ///< bad usage or configuration; nothing ran
 inline constexpr int kExitSlower = 3;    ///< `compare`: a row is slower than the threshold
 inline constexpr int kExitSignal = 128;  ///< plus the signal: 130 after Ctrl-C

@@ -56,7 +56,7 @@ bool all_positive(const std::vector<double>& values) {
 /// Of the ratio of two means, by its logarithm (the delta method), with Satterthwaite's degrees of
 /// freedom.
 std::optional<Bounds> interval_of_independent(const std::vector<double>& own,
-                                              const std::vector<double>& base) {
+                                              const std::vector<double>& base, double confidence) {
   if (!all_positive(own) || !all_positive(base)) return {};
   const Summary a = summarize(own), b = summarize(base);
   const auto squared_error = [](const Summary& of) {
@@ -67,7 +67,7 @@ std::optional<Bounds> interval_of_independent(const std::vector<double>& own,
   if (sum <= 0) return Bounds{std::exp(middle), std::exp(middle)};
   const boost::math::students_t distribution(
       sum * sum / (of_a * of_a / (a.count - 1) + of_b * of_b / (b.count - 1)));
-  const double half = boost::math::quantile(distribution, 0.975) * std::sqrt(sum);
+  const double half = boost::math::quantile(distribution, (1 + confidence) / 2) * std::sqrt(sum);
   return Bounds{std::exp(middle - half), std::exp(middle + half)};
 }
 
@@ -89,7 +89,7 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
   if (const auto p = welch_p(out.own, out.base)) {
     out.p = std::min(1.0, *p * out.chosen_from);
     out.test = "Welch's t";
-    out.interval = interval_of_independent(out.own, out.base);
+    out.interval = interval_of_independent(out.own, out.base, 1 - Comparison::kNoise);
   }
   return out;
 }
@@ -108,6 +108,11 @@ Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, i
   out.interval = Bounds{std::exp(test->interval.low), std::exp(test->interval.high)};
   out.test = test->name;
   return out;
+}
+
+std::optional<Bounds> interval_of(const Comparison& comparison, double confidence) {
+  if (!comparison.interval) return {};
+  return interval_of_independent(comparison.own, comparison.base, confidence);
 }
 
 std::vector<double> log_ratios(const Comparison& comparison) {

@@ -53,6 +53,10 @@ Comparison compare(std::vector<double> own, std::vector<double> base, int chosen
 /// one figure of each round.
 Comparison compare_in_turns(std::vector<double> own, std::vector<double> base, int chosen_from = 1);
 
+/// The interval of the ratio with another confidence than 95 %, of independent runs that were
+/// tested; else nothing.
+std::optional<Bounds> interval_of(const Comparison& comparison, double confidence);
+
 /// ln(own / base) of each round, where all figures are above 0; else empty.
 std::vector<double> log_ratios(const Comparison& comparison);
 

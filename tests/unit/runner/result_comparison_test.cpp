@@ -1,0 +1,110 @@
+// ddprun compare: what differs, what is slower, and of what nobody can say it.
+#include "runner/compare/result_comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ddprun/base/error.h"
+#include "support/error_of.h"
+#include "support/report_rows.h"
+
+namespace ddprun::result_comparison_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Runs of a row whose steps take so many times as long as those of the known row, run by run.
+std::vector<Row> runs(const std::string& label, const std::vector<double>& times) {
+  std::vector<Row> out;
+  for (const double each : times) {
+    Row row = test::known_row(label);
+    for (RankResult& rank : row.ranks) {
+      for (Sample& sample : rank.samples) sample[training().step_ms] *= each;
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+StoredResult result(const std::string& name, const std::vector<std::vector<Row>>& rows) {
+  StoredResult out{.name = name, .file = name, .rows = {}};
+  for (const std::vector<Row>& each : rows) {
+    out.rows.insert(out.rows.end(), each.begin(), each.end());
+  }
+  return out;
+}
+
+const std::vector<double> kQuiet = {1.00, 1.01, 0.99, 1.005, 0.995};
+
+std::vector<double> slower(double times) {
+  std::vector<double> out = kQuiet;
+  for (double& each : out) each *= times;
+  return out;
+}
+
+TEST(ResultComparison, HoldsEachRowAgainstTheThreshold) {
+  const StoredResult first = result("a", {runs("x", kQuiet), runs("y", kQuiet)});
+  const StoredResult second = result("b", {runs("x", slower(1.10)), runs("y", slower(1.001))});
+  const ResultComparison of = compare_results(first, second, 0.03);
+  ASSERT_EQ(of.rows.size(), 2U);
+  EXPECT_EQ(of.held(of.rows[0]), Held::slower);
+  EXPECT_EQ(of.held(of.rows[1]), Held::yes);
+  EXPECT_EQ(of.held(), Held::slower);
+  EXPECT_EQ(compare_results(first, second, 0.20).held(), Held::yes);
+  EXPECT_EQ(compare_results(first, second).held(of.rows[0]), Held::untold) << "no threshold";
+  EXPECT_THAT(comparison_text(of, false, 0), HasSubstr("slower by more than 3 %: x"));
+}
+
+// 3.9 % with this noise: beyond 3 % at 95 % for one row, and not if it is one of thirty.
+TEST(ResultComparison, ManyRowsAreHeldTogether) {
+  const auto held = [](int rows) {
+    std::vector<std::vector<Row>> first, second;
+    for (int i = 0; i < rows; ++i) {
+      first.push_back(runs(std::to_string(i), kQuiet));
+      second.push_back(runs(std::to_string(i), i == 0 ? slower(1.0455) : kQuiet));
+    }
+    return compare_results(result("a", first), result("b", second), 0.03).held();
+  };
+  EXPECT_EQ(held(1), Held::slower);
+  EXPECT_EQ(held(30), Held::yes);
+}
+
+TEST(ResultComparison, WhatNobodyCanSayDoesNotPass) {
+  const StoredResult first = result("a", {runs("x", kQuiet), runs("y", kQuiet)});
+  const auto held = [&](const std::vector<std::vector<Row>>& rows) {
+    return compare_results(first, result("b", rows), 0.03);
+  };
+  EXPECT_EQ(held({runs("x", kQuiet), runs("y", {1, 1})}).held(), Held::untold) << "two runs";
+  const ResultComparison lacking = held({runs("x", kQuiet)});
+  EXPECT_EQ(lacking.held(), Held::untold);
+  EXPECT_THAT(comparison_text(lacking, false, 0), HasSubstr("y: the second result lacks it"));
+  std::vector<Row> failed = runs("y", kQuiet);
+  failed[2].status = RowStatus::failed;
+  failed[2].reason = "rank 1 was killed";
+  const ResultComparison broken = held({runs("x", kQuiet), failed});
+  EXPECT_EQ(broken.held(), Held::untold);
+  EXPECT_EQ(to_json(broken)["held"], "untold");
+  EXPECT_THAT(broken.rows[1].reason, HasSubstr("the second one is not ok"));
+  EXPECT_EQ(held({runs("x", slower(1.5)), failed}).held(), Held::slower) << "it counts most";
+}
+
+TEST(ResultComparison, MarkdownIsNoMarkupOfItsOwn) {
+  StoredResult first = result("a", {runs("x|y", kQuiet)});
+  StoredResult second = result("b", {runs("x|y", kQuiet)});
+  for (Row& row : first.rows) row.conditions = {{"environment", {{"A", "`</details>`"}}}};
+  for (Row& row : second.rows) row.conditions = {{"environment", {{"A", "2"}}}};
+  EXPECT_THAT(comparison_text(compare_results(first, second), true, 0),
+              AllOf(HasSubstr("<details open><summary>What differs"),
+                    HasSubstr("`'</details>'`"), HasSubstr("x\\|y")));
+}
+
+TEST(ResultComparison, NeedsARowInCommon) {
+  const StoredResult first = result("a", {runs("x", kQuiet)});
+  const StoredResult second = result("b", {runs("y", kQuiet)});
+  EXPECT_THAT(test::error_of([&] { compare_results(first, second); }),
+              HasSubstr("the results have no row in common"));
+}
+
+}  // namespace
+}  // namespace ddprun::result_comparison_test
