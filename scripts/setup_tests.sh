@@ -15,10 +15,17 @@ fish            fish
 TABLE
 }
 
-# Libraries in Python that tests hold ours against: Hugging Face's, whose formats checkpoints and tokenizers have, and tiktoken.
-readonly kBeside=(safetensors==0.5.3 tokenizers==0.21.4 tiktoken==0.9.0 regex==2024.11.6)
+# Libraries in Python that tests hold ours against: Hugging Face's, whose formats checkpoints and tokenizers have, and tiktoken; the
+# readers of TensorBoard and of mlperf-logging, with what they import besides numpy (20 MB).
+readonly kBeside=(safetensors==0.5.3 tokenizers==0.21.4 tiktoken==0.9.0 regex==2024.11.6
+  tensorboard==2.21.0 protobuf==7.36.2 absl-py==2.5.1 mlperf-logging==4.1.68 pyyaml==6.0.2)
 
-have_libraries_beside() { [[ -f $deps/beside-site/safetensors/__init__.py && -f $deps/beside-site/tiktoken/__init__.py ]]; }
+have_libraries_beside() {
+  local name
+  for name in safetensors tiktoken tensorboard mlperf_logging; do
+    [[ -f $deps/beside-site/$name/__init__.py ]] || return
+  done
+}
 
 # Where they cannot be fetched, their tests are skipped.
 install_libraries_beside() {

@@ -55,7 +55,7 @@ class Batch {
   int run() {
     if (executor_.reports()) {
       for (const PlannedFile& file : files_) {  // an unwritable folder shows now, not after an hour
-        if (file.error.empty()) ResultFolder(file.output_dir, file.name, utc_now());
+        if (file.error.empty()) check_places(file);
       }
     }
     if (request_.resume) read_earlier();
@@ -253,11 +253,9 @@ class Batch {
   }
 
   Outcome execute(FileResult& file, BatchRow& each) {
-    fs::path folder;
+    RunFolders folders;
     try {
-      if (executor_.reports() && ranks_write(file.plan)) {
-        folder = file.open_folder().path(row_folder(file.number_of(each)));
-      }
+      if (executor_.reports()) folders = file.folders_of(each);
     } catch (const Error& error) {
       return {Outcome::Status::failed, error.what(), 0, {}};
     }
@@ -265,7 +263,7 @@ class Batch {
         std::exchange(first_launch_, false) ? request_.launch_ns : now_ns();
     const auto start = [&](const PlannedRun& planned) {
       return executor_.run(planned, fmt::format("{}/{}", file.plan.name, number_of(each) - 1),
-                           launch_ns, folder, &each == &rows_.back());
+                           launch_ns, folders, &each == &rows_.back());
     };
     return run_with_restarts(executor_, display_, *each.planned, start, request_.max_restarts,
                              each.row.restarts);

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/config/experiment_check.h"
+#include "ddprun/config/run_context.h"
+#include "ddprun/live/live_config.h"
 #include "runner/launch/plan.h"
 #include "runner/report/earlier_rows.h"
 #include "runner/report/result_files.h"
@@ -41,11 +44,29 @@ struct FileResult {
     if (!folder) folder.emplace(plan.output_dir, plan.name, context.time);
     return *folder;
   }
+  /// Where rank 0 of the row writes while it runs. Whoever watches must find it there.
+  RunFolders folders_of(const BatchRow& row) {
+    const bool live = row.planned->experiment.live.in_result_folder();
+    if (live) open_folder().show();
+    RunFolders folders;
+    if (ranks_write(plan)) folders.profile = open_folder().path(row_folder(number_of(row)));
+    if (live) folders.live = open_folder().path(live_folder(number_of(row)));
+    return folders;
+  }
   /// 1 is the first.
   std::size_t number_of(const BatchRow& row) const {
     return static_cast<std::size_t>(&row - rows.data()) + 1;
   }
 };
+
+/// Throws ConfigError if results or live outputs of the file cannot be written where it says.
+inline void check_places(const PlannedFile& file) {
+  ResultFolder(file.output_dir, file.name, utc_now());
+  for (const PlannedRun& run : file.runs) {
+    check_prometheus_file(run.experiment.live,
+                          origin_of(run.experiment.document, "output.prometheus"));
+  }
+}
 
 inline std::vector<Row> plain(std::span<const BatchRow> of) {
   std::vector<Row> rows;

@@ -165,12 +165,12 @@ std::string Executor::of_rank_0(const std::string& topic, const std::string& tex
 }
 
 Outcome Executor::run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
-                      const std::filesystem::path& folder, bool last) {
+                      const RunFolders& folders, bool last) {
   const RankBody body = [&](const RankInfo& info, const auto& on_progress) {
     const RunContext context{.info = info,
                              .run_id = run_id,
                              .launch_ns = launch_ns,
-                             .folder = folder,
+                             .folders = folders,
                              .on_progress = on_progress};
     return json(run.experiment.kind->run_rank(run.experiment, *run.registry, context));
   };

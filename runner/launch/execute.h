@@ -26,11 +26,11 @@ class Executor {
   Executor(std::optional<RankInfo> joined, ProgressDisplay& display);
 
   /// Runs the experiment; the result is the ranks' results, a JSON list. `run_id`, `launch_ns` and
-  /// `folder` are RunContext's. `last`: no run follows. In a launch that was joined, the ranks of a
-  /// run that failed agree whether the next one can run: it can if memory ran out on some, and the
-  /// others failed because of that alone.
+  /// `folders` are RunContext's. `last`: no run follows. In a launch that was joined, the ranks of
+  /// a run that failed agree whether the next one can run: it can if memory ran out on some, and
+  /// the others failed because of that alone.
   Outcome run(const PlannedRun& run, const std::string& run_id, std::int64_t launch_ns,
-              const std::filesystem::path& folder, bool last);
+              const RunFolders& folders, bool last);
   /// Compares with one process. The result has the `steps`, `parameters` and `faults` of a
   /// Verification.
   Outcome verify(const PlannedRun& run, const std::string& run_id);

@@ -120,6 +120,7 @@ std::string fingerprint_of(const PlannedRun& planned) {
   Experiment experiment = planned.experiment;
   experiment.label.clear();  // the same configuration, whichever sweep it comes from
   experiment.output_dir = "results";
+  experiment.live = {};
   experiment.plugin_path.clear();
   // JSON takes a tenth of the time of YAML, and a sweep may have thousands of points.
   std::string text =

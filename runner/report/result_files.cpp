@@ -198,6 +198,7 @@ std::string pivot_latex(const TextTable& pivot) {
 }
 
 std::string row_folder(std::size_t number) { return fmt::format("profile/{:02}", number); }
+std::string live_folder(std::size_t number) { return fmt::format("live/{:02}", number); }
 
 void write_row(ResultFolder& folder, const ResultContext& context, std::size_t number,
                const Row& row) {

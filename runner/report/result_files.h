@@ -48,6 +48,8 @@ inline constexpr const char* kRowsFolder = "rows";
 /// The folder within the result folder for the files that the ranks of row `number` write (1 is the
 /// first).
 std::string row_folder(std::size_t number);
+/// The same for what is read while the row runs.
+std::string live_folder(std::size_t number);
 
 /// Writes a row that has ended, row `number` of its result, and shows the folder: whatever comes
 /// later, --resume finds the row. Throws Error.

@@ -321,9 +321,11 @@ KindSection repeat_section() {
 }
 
 KindSection output_section() {
-  return {"output", "where results go", [](Options& o, Experiment& e) {
+  return {"output", "where results go, and what a run tells while it trains",
+          [](Options& o, Experiment& e) {
             o.option("dir", &e.output_dir,
                      "folder of the results, relative to the current directory");
+            declare_options(o, e.live);
           }};
 }
 

@@ -19,6 +19,7 @@
 #include "ddprun/config/runnable_kind.h"
 #include "ddprun/config/sweep.h"
 #include "ddprun/config/world_config.h"
+#include "ddprun/live/live_config.h"
 
 namespace ddprun {
 
@@ -36,6 +37,7 @@ struct Experiment {
   std::vector<PluginChoice> plugins;  ///< those that its kind has
   RepeatConfig repeat;
   std::string output_dir = "results";
+  LiveConfig live = {};                  ///< the rest of `output:`
   std::vector<std::string> plugin_path;  ///< folders searched before the others
   /// The hash of each RunnableKind::contents() by its key, since the run was planned.
   std::map<std::string, std::uint64_t> contents;

@@ -91,6 +91,16 @@ void check_memory_limit(const Experiment& e) {
           .hint = "remove it"});
 }
 
+// What only a kind writes that has live outputs.
+void check_live_outputs(const Experiment& e) {
+  if (e.kind->has_live_outputs()) return;
+  const std::string kind = said("experiment", e.kind->name());
+  refuse_unused(e, e.live.jsonl, "output.jsonl", kind);
+  refuse_unused(e, e.live.tensorboard, "output.tensorboard", kind);
+  refuse_unused(e, e.live.mllog, "output.mllog", kind);
+  refuse_unused(e, !e.live.prometheus.empty(), "output.prometheus", kind);
+}
+
 }  // namespace
 
 std::string said(const char* key, const std::string& value) { return key + (" " + value); }
@@ -151,6 +161,7 @@ void check_experiment(const Experiment& experiment) {
   check_backend_of_device(experiment);
   check_emulation(experiment);
   check_memory_limit(experiment);
+  check_live_outputs(experiment);
 }
 
 }  // namespace ddprun

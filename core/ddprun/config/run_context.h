@@ -17,6 +17,13 @@ struct Progress {
   std::string figures = {};  ///< of the last step: "loss 5.412, 31.2 ms/step"
 };
 
+/// Where rank 0 writes files of its own while it runs, in folders that need not be there yet.
+/// Empty: it writes none.
+struct RunFolders {
+  std::filesystem::path profile = {};  ///< what `profile:` asks for
+  std::filesystem::path live = {};     ///< what `output:` asks for; named by the run's number
+};
+
 /// One rank's part in one run.
 struct RunContext {
   RankInfo info;
@@ -24,8 +31,7 @@ struct RunContext {
   std::string run_id;
   /// When the user's command started, in now_ns().
   std::int64_t launch_ns = 0;
-  /// Where rank 0 writes the files that `profile:` asks for.
-  std::filesystem::path folder = {};
+  RunFolders folders = {};
   /// Called on the rank's own thread after each step; may be empty.
   std::function<void(const Progress&)> on_progress = {};
 };

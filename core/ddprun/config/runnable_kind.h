@@ -85,8 +85,10 @@ class RunnableKind : public ExperimentKind {
   /// What all ranks do together in one step: Run::work. check_plugins() has passed.
   virtual nlohmann::json work(const Experiment& experiment,
                               const PluginRegistry& registry) const = 0;
-  /// Whether rank 0 writes files of its own into RunContext::folder.
+  /// Whether rank 0 writes files of its own into RunFolders::profile.
   virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
+  /// Whether rank 0 writes what Experiment::live asks for.
+  virtual bool has_live_outputs() const { return false; }
 
   /// Runs the experiment as this rank in this process. Returns the results of all ranks, in rank
   /// order, each as the JSON of a RankResult, on rank 0; on the others nothing. If a check before

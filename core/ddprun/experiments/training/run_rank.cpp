@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <cmath>
+#include <filesystem>
 #include <optional>
 
+#include "ddprun/base/choice.h"
 #include "ddprun/base/clock.h"
 #include "ddprun/base/text.h"
 #include "ddprun/comm/group/measure_link.h"
@@ -17,6 +20,7 @@
 #include "ddprun/experiments/training/skew.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/live/live_outputs.h"
 #include "ddprun/measure/kernel_clock.h"
 #include "ddprun/measure/phase.h"
 #include "ddprun/proof/proof.h"
@@ -43,9 +47,73 @@ void add_link_waits(const StepTimeline& step, const LinkCosts& costs, Sample& sa
   sample[training().link_latency_ms] = waits->latency_ms;
 }
 
-/// Runs all steps and collects samples. What proof and evaluation do between steps is in no time.
-void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observer, RunProof& proof,
-             RunSaver& saver, const RunContext& context, ConnectedRank& rank) {
+LiveRun live_run(const Experiment& experiment, std::int64_t first_step,
+                 const std::filesystem::path& folder) {
+  const TrainingConfig& config = training(experiment);
+  const OptimizerConfig& o = config.optimizer;
+  const bool evaluates = config.train.eval.every > 0;
+  const auto beta = [&o](std::size_t i) { return o.betas.size() > i ? o.betas[i] : 0; };
+  return {.name = experiment.name,
+          .row = experiment.label.empty() ? experiment.name : experiment.label,
+          .run = folder.filename().string(),
+          .seed = config.train.seed,
+          .ranks = experiment.world.size,
+          .first_step = first_step,
+          .steps = config.train.all_steps(),
+          .global_batch = global_batch(experiment),
+          .context_length = config.model.context_length,
+          .eval_samples = evaluates ? config.train.eval.batches * global_batch(experiment) : 0,
+          .optimizer = {.name = name_of(o.name),
+                        .lr = o.lr,
+                        .end_lr = o.schedule.name == Schedule::cosine ? o.schedule.min_lr : o.lr,
+                        .weight_decay = o.weight_decay,
+                        .beta_1 = beta(0),
+                        .beta_2 = beta(1),
+                        .epsilon = o.eps,
+                        .momentum = o.momentum,
+                        .clip_norm = o.clip_norm,
+                        .warmup_steps = o.schedule.warmup_steps}};
+}
+
+LiveSample live_sample(const Sample& sample, const Experiment& experiment, double lr) {
+  const double step_ms = sample[training().step_ms];
+  const auto tokens =
+      static_cast<double>(global_batch(experiment) * training(experiment).model.context_length);
+  const bool updates = training(experiment).train.measure == StepExtent::step;
+  return {.step = sample.step,
+          .warmup = sample.warmup,
+          .loss = sample[training().loss],
+          .step_ms = step_ms,
+          .tokens_per_s = step_ms > 0 ? tokens / (step_ms * 1e-3) : 0,
+          .lr = updates ? std::optional(lr) : std::nullopt,
+          .gradient_norm = sample.find(training().gradient_norm),
+          .validation_loss = sample.find(training().validation_loss),
+          .bits_per_byte = sample.find(training().bits_per_byte)};
+}
+
+/// The words of the row's status, as far as this rank knows it.
+const char* live_status(const RankResult& result) {
+  for (const Check& check : result.checks) {
+    if (check.status == CheckStatus::failed) return "proof failed";
+  }
+  for (const Sample& sample : result.samples) {
+    if (!std::isfinite(sample[training().loss])) return "diverged";
+  }
+  return kLiveOk;
+}
+
+/// What looks at a run between its steps.
+struct Watchers {
+  RunObserver& observer;
+  RunProof& proof;
+  RunSaver& saver;
+  LiveOutputs& live;
+};
+
+/// Runs all steps and collects samples. What watchers do between steps is in no time.
+void measure(Trainer& trainer, const Experiment& experiment, const Watchers& watchers,
+             const RunContext& context, ConnectedRank& rank) {
+  const auto& [observer, proof, saver, live] = watchers;
   Evaluation evaluation(experiment, trainer, rank.group());
   Device& device = rank.device();
   RankResult& result = rank.result();
@@ -100,7 +168,6 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
       result.texts.push_back({index + 1, printable(*text)});
     }
     saver.after_step(index);
-    cpu_end_ns += process_cpu_ns() - between_begin_ns;
     if (held_out) {
       result.samples.back()[training().validation_loss] = *held_out;
       if (const auto bits = evaluation.bits_per_byte(*held_out)) {
@@ -110,6 +177,10 @@ void measure(Trainer& trainer, const Experiment& experiment, RunObserver& observ
         spdlog::info("step {}: validation loss of rank 0 {:.4f}", index, *held_out);
       }
     }
+    if (live.any()) {
+      live.step(live_sample(result.samples.back(), experiment, trainer.last_scalars().lr));
+    }
+    cpu_end_ns += process_cpu_ns() - between_begin_ns;
   }
   evaluation.check_unchanged();
   skew.settle(result.samples, rank.group());
@@ -127,7 +198,9 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
   const Beginning beginning = resumed ? resumed->beginning() : Beginning();
   RunObserver observer(training(experiment).profile, rank.device(),
                        observed_step(training(experiment), beginning.step),
-                       info.rank == 0 ? context.folder : "");
+                       info.rank == 0 ? context.folders.profile : "");
+  LiveOutputs live(info.rank == 0 ? experiment.live : LiveConfig(), context.folders.live);
+  live.begin(live_run(experiment, beginning.step, context.folders.live));
   rank.connect();
   RankResult& result = rank.result();
   {
@@ -144,7 +217,8 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     building.reset();
     if (begins) {
       give_back_freed_memory();
-      measure(trainer, experiment, observer, proof, saver, context, rank);
+      live.steps_begin();
+      measure(trainer, experiment, {observer, proof, saver, live}, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result, micro_batch(experiment) * training(experiment).model.context_length);
       proof.finish();
@@ -152,6 +226,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     result.checkpoints = saver.saved();
     result.checks = proof.checks();
     result.checks_s = proof.seconds();
+    live.end(live_status(result));
     result.matmul_dtype = plugins.precision->dtypes().product_format();
     result.parameter_hash = hash_parameters(trainer.data_parallel());
   }

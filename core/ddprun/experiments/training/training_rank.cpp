@@ -234,6 +234,8 @@ class TrainingKind final : public Training {
     return profile.memory || profile.operators || profile.memory_snapshot;
   }
 
+  bool has_live_outputs() const override { return true; }
+
   std::uint64_t saved(const Experiment& experiment) const override {
     if (!training(experiment).train.checkpoint.saves()) return 0;
     const auto latest = find_checkpoint(checkpoint_folder(experiment));

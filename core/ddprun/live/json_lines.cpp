@@ -1,0 +1,64 @@
+// A line is written at once, so `tail -f` and jq see whole lines.
+#include "ddprun/live/json_lines.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ddprun/live/live_time.h"
+
+namespace ddprun {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// As in result.json: JSON has no infinities and no NaN, but a diverging loss has.
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+void add_time(Json& line, const LiveRun& run) {
+  const std::int64_t ms = unix_ms();
+  line["row"] = run.row;
+  line["run"] = run.run;
+  line["time"] = iso_time(ms);
+  line["time_s"] = static_cast<double>(ms) * 1e-3;
+}
+
+std::string text_of(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+void JsonLines::begin(const LiveRun& run) {
+  run_ = run;
+  steps_done_ = run.first_step;
+  file_.emplace(path_);
+}
+
+void JsonLines::step(const LiveSample& sample) {
+  Json line = {{"step", sample.step}, {"warmup", sample.warmup}, {"loss", number(sample.loss)}};
+  const auto add = [&line](const char* key, const std::optional<double>& value) {
+    if (value) line[key] = number(*value);
+  };
+  add("lr", sample.lr);
+  add("gradient_norm", sample.gradient_norm);
+  add("step_ms", sample.step_ms);
+  add("tokens_per_s", sample.tokens_per_s);
+  add("validation_loss", sample.validation_loss);
+  add("bits_per_byte", sample.bits_per_byte);
+  add_time(line, run_);
+  file_->append(text_of(line));
+  steps_done_ = sample.step + 1;
+}
+
+void JsonLines::end(const std::string& status) {
+  Json line = {{"status", status}, {"steps_done", steps_done_}, {"steps", run_.steps}};
+  add_time(line, run_);
+  file_->append(text_of(line));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,81 @@
+// Plain writes: no output waits for the disk.
+#include "ddprun/live/live_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+#include "ddprun/base/child_process.h"
+
+namespace ddprun {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void throw_reason(const fs::path& path, const std::string& reason) {
+  throw std::runtime_error(fmt::format("{}: {}", path.string(), reason));
+}
+
+/// The name does not end as the target's does, so that nobody takes it for one.
+fs::path partial_of(const fs::path& path) {
+  return path.parent_path() / ("." + path.filename().string() + ".partial");
+}
+
+/// Returns 0, or an error number.
+int write_new(const fs::path& path, const std::string& text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  return file.get() < 0 ? errno : write_all(file.get(), text);
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+}  // namespace
+
+LiveFile::LiveFile(const fs::path& path) : path_(path) {
+  std::error_code failure;
+  fs::create_directories(path.parent_path(), failure);
+  if (failure) throw_reason(path, failure.message());
+  file_ = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file_.get() < 0) throw_reason(path, std::strerror(errno));
+  size_ = lseek(file_.get(), 0, SEEK_END);
+}
+
+void LiveFile::append(const std::string& bytes) {
+  if (const int error = write_all(file_.get(), bytes); error != 0) {
+    const bool whole_again = ftruncate(file_.get(), size_) == 0;
+    throw_reason(
+        path_, std::strerror(error) + std::string(whole_again ? "" : "; its last line may be cut"));
+  }
+  size_ += static_cast<std::int64_t>(bytes.size());
+}
+
+void replace_file(const fs::path& path, const std::string& text) {
+  const fs::path partial = partial_of(path);
+  int error = write_new(partial, text);
+  if (error == 0 && std::rename(partial.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  remove_quietly(partial);
+  throw_reason(path, std::strerror(error));
+}
+
+void try_to_replace(const fs::path& path) {
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) throw_reason(path, "is a folder");
+  if (path.filename().empty()) throw_reason(path, "no file's name");
+  const fs::path partial = partial_of(path);
+  const int error = write_new(partial, "");
+  remove_quietly(partial);
+  if (error != 0) throw_reason(path, std::strerror(error));
+}
+
+}  // namespace ddprun

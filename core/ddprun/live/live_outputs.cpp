@@ -1,0 +1,55 @@
+// Tells each writer in turn.
+#include "ddprun/live/live_outputs.h"
+
+#include <spdlog/spdlog.h>
+
+#include "ddprun/live/json_lines.h"
+#include "ddprun/live/mllog.h"
+#include "ddprun/live/prometheus.h"
+#include "ddprun/live/tfevents.h"
+
+namespace ddprun {
+
+LiveOutputs::LiveOutputs(const LiveConfig& config, const std::filesystem::path& folder) {
+  if (config.jsonl)
+    writers_.push_back({"jsonl", std::make_unique<JsonLines>(folder / "steps.jsonl")});
+  if (config.tensorboard) writers_.push_back({"tensorboard", std::make_unique<TfEvents>(folder)});
+  if (config.mllog) writers_.push_back({"mllog", std::make_unique<Mllog>(folder / "mllog.txt")});
+  if (!config.prometheus.empty()) {
+    writers_.push_back({"prometheus", std::make_unique<PrometheusFile>(config.prometheus)});
+  }
+}
+
+LiveOutputs::~LiveOutputs() { end(kLiveFailed); }
+
+void LiveOutputs::begin(const LiveRun& run) {
+  tell_all([&run](LiveWriter& writer) { writer.begin(run); });
+}
+
+void LiveOutputs::steps_begin() {
+  tell_all([](LiveWriter& writer) { writer.steps_begin(); });
+}
+
+void LiveOutputs::step(const LiveSample& sample) {
+  tell_all([&sample](LiveWriter& writer) { writer.step(sample); });
+}
+
+void LiveOutputs::end(const std::string& status) {
+  tell_all([&status](LiveWriter& writer) { writer.end(status); });
+  writers_.clear();
+}
+
+void LiveOutputs::tell_all(const std::function<void(LiveWriter&)>& tell) {
+  std::erase_if(writers_, [&tell](Writer& each) {
+    try {
+      tell(*each.writer);
+      return false;
+    } catch (const std::exception& error) {
+      spdlog::warn("output.{} is off from here on, and training goes on: {}", each.key,
+                   error.what());
+      return true;
+    }
+  });
+}
+
+}  // namespace ddprun

@@ -1,0 +1,56 @@
+// What is told of a run while it trains, and who writes it down.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ddprun {
+
+/// The settings of `optimizer:` that logs name.
+struct LiveOptimizer {
+  std::string name = {};
+  double lr = 0, end_lr = 0, weight_decay = 0, beta_1 = 0, beta_2 = 0, epsilon = 0, momentum = 0,
+         clip_norm = 0;
+  std::int64_t warmup_steps = 0;
+};
+
+struct LiveRun {
+  std::string name = {};  ///< the experiment's
+  std::string row = {};   ///< its label; without a sweep the name
+  std::string run = {};   ///< its number in the result folder: "01"
+  std::int64_t seed = 0, ranks = 0;
+  std::int64_t first_step = 0, steps = 0;  ///< where this run begins; where it ends
+  std::int64_t global_batch = 0, context_length = 0;
+  std::int64_t eval_samples = 0;  ///< sequences of an evaluation; 0: there is none
+  LiveOptimizer optimizer = {};
+
+  std::int64_t tokens_per_step() const { return global_batch * context_length; }
+};
+
+/// A step of rank 0. What is not known is not there.
+struct LiveSample {
+  std::int64_t step = 0;  ///< 0 is the first warm-up step
+  bool warmup = false;
+  double loss = 0, step_ms = 0, tokens_per_s = 0;
+  std::optional<double> lr = {}, gradient_norm = {}, validation_loss = {}, bits_per_byte = {};
+};
+
+/// How a run ended, as far as rank 0 knows: the words of a row's status.
+inline constexpr const char* kLiveOk = "ok";
+inline constexpr const char* kLiveFailed = "failed";
+
+/// Writes one format. Called in this order, on one thread, outside of measured time. What fails
+/// throws std::runtime_error.
+class LiveWriter {
+ public:
+  virtual ~LiveWriter() = default;
+  /// Before set-up.
+  virtual void begin(const LiveRun& run) = 0;
+  /// Set-up and the checks before the first step are over.
+  virtual void steps_begin() {}
+  virtual void step(const LiveSample& sample) = 0;
+  virtual void end(const std::string& status) = 0;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,109 @@
+// A block of MLPerf's ends with an evaluation, or with the run.
+#include "ddprun/live/mllog.h"
+
+#include <nlohmann/json.hpp>
+
+#include "ddprun/live/live_time.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kBegins = "INTERVAL_START";
+constexpr const char* kEnds = "INTERVAL_END";
+constexpr const char* kNote =
+    "# Not an MLPerf result: no benchmark of MLCommons was run, and nobody submits or verifies "
+    "this.\n";
+
+}  // namespace
+
+void Mllog::log(const char* event_type, const char* key, const json& value, const json& metadata,
+                std::source_location place) {
+  nlohmann::ordered_json line = {
+      {"namespace", ""},          {"time_ms", unix_ms()},
+      {"event_type", event_type}, {"key", key},
+      {"value", value},           {"metadata", metadata.is_null() ? json::object() : metadata}};
+  line["metadata"]["file"] = std::filesystem::path(place.file_name()).filename().string();
+  line["metadata"]["lineno"] = place.line();
+  file_->append(":::MLLOG " + line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void Mllog::point(const char* key, const json& value, std::source_location place) {
+  log("POINT_IN_TIME", key, value, {}, place);
+}
+
+json Mllog::samples() const { return {{"samples_count", steps_done_ * run_.global_batch}}; }
+
+void Mllog::begin(const LiveRun& run) {
+  run_ = run;
+  steps_done_ = run.first_step;
+  file_.emplace(path_);
+  file_->append(kNote);
+  point("cache_clear", false);  // nothing was cleared, and the line must be there
+  log(kBegins, "init_start", nullptr, {});
+  point("submission_benchmark", "ddprun " + run.name);
+  point("submission_org", "none: not an MLPerf result");
+  point("submission_division", "open");
+  point("submission_status", "research");
+  point("submission_platform", std::to_string(run.ranks) + " ranks of ddprun");
+  point("seed", run.seed);
+  point("global_batch_size", run.global_batch);
+  point("max_sequence_length", run.context_length);
+  point("train_samples", run.steps * run.global_batch);
+  point("eval_samples", run.eval_samples);
+  log_optimizer();
+}
+
+void Mllog::log_optimizer() {
+  const LiveOptimizer& optimizer = run_.optimizer;
+  point("opt_name", optimizer.name);
+  point("opt_base_learning_rate", optimizer.lr);
+  point("opt_end_learning_rate", optimizer.end_lr);
+  point("opt_learning_rate_warmup_steps", optimizer.warmup_steps);
+  point("opt_weight_decay", optimizer.weight_decay);
+  point("opt_gradient_clip_norm", optimizer.clip_norm);
+  if (optimizer.name == "adamw") {
+    point("opt_adamw_beta_1", optimizer.beta_1);
+    point("opt_adamw_beta_2", optimizer.beta_2);
+    point("opt_adamw_epsilon", optimizer.epsilon);
+  } else {
+    point("opt_momentum", optimizer.momentum);
+  }
+}
+
+void Mllog::steps_begin() {
+  log(kEnds, "init_stop", nullptr, {});
+  log(kBegins, "run_start", nullptr, {});
+  run_began_ = true;
+  begin_block();
+}
+
+void Mllog::begin_block() {
+  log(kBegins, "block_start", nullptr, samples());
+  in_block_ = true;
+}
+
+void Mllog::end_block() {
+  if (in_block_) log(kEnds, "block_stop", nullptr, samples());
+  in_block_ = false;
+}
+
+void Mllog::step(const LiveSample& sample) {
+  if (!in_block_) begin_block();
+  steps_done_ = sample.step + 1;
+  if (!sample.validation_loss) return;
+  end_block();
+  log("POINT_IN_TIME", "eval_accuracy", *sample.validation_loss, samples());
+}
+
+void Mllog::end(const std::string& status) {
+  if (!run_began_) return;
+  end_block();
+  json metadata = samples();
+  metadata["status"] = status == kLiveOk ? "success" : "aborted";
+  log(kEnds, "run_stop", nullptr, metadata);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,117 @@
+// The messages Event and Summary of TensorFlow in the encoding of Protocol Buffers: each field is a
+// key, which has its number and its wire type, and a value.
+#include "ddprun/live/tfevents.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <climits>
+
+#include "ddprun/live/live_time.h"
+
+namespace ddprun {
+
+namespace {
+
+/// Fields of Event, Summary and Summary.Value.
+enum Field : std::uint8_t {
+  kWallTime = 1,
+  kStep = 2,
+  kFileVersion = 3,
+  kSummary = 5,
+  kValue = 1,
+  kTag = 1,
+  kSimpleValue = 2,
+};
+enum WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+constexpr std::array<std::uint32_t, 256> crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t crc = i;
+    for (int bit = 0; bit < CHAR_BIT; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78U : 0);
+    table[i] = crc;
+  }
+  return table;
+}
+
+/// Lowest byte first.
+template <class Unsigned>
+std::string fixed(Unsigned value) {
+  std::string out;
+  for (std::size_t i = 0; i < sizeof(value); ++i) {
+    out += static_cast<char>((value >> (CHAR_BIT * i)) & 0xFF);
+  }
+  return out;
+}
+
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
+  return out += static_cast<char>(value);
+}
+
+std::string key(Field field, WireType type) { return varint((field << 3) | type); }
+
+std::string bytes_field(Field field, std::string_view bytes) {
+  return key(field, kBytes) + varint(bytes.size()) + std::string(bytes);
+}
+
+std::string event(const std::string& more) {
+  const double seconds = static_cast<double>(unix_ms()) * 1e-3;
+  return tf_record(key(kWallTime, kFixed64) + fixed(std::bit_cast<std::uint64_t>(seconds)) + more);
+}
+
+std::string scalar(std::string_view tag, double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return bytes_field(kValue, bytes_field(kTag, tag) + key(kSimpleValue, kFixed32) + fixed(bits));
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr auto kTable = crc_table();
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) {
+    crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFF] ^ (crc >> CHAR_BIT);
+  }
+  return ~crc;
+}
+
+std::string tf_record(std::string_view bytes) {
+  const auto masked = [](std::string_view of) {
+    return fixed(std::rotr(crc32c(of), 15) + 0xA282EAD8U);
+  };
+  const std::string length = fixed(static_cast<std::uint64_t>(bytes.size()));
+  return length + masked(length) + std::string(bytes) + masked(bytes);
+}
+
+void TfEvents::begin(const LiveRun& /*run*/) {
+  file_.emplace(folder_ / fmt::format("events.out.tfevents.{:010}.{}.{}", unix_ms() / 1000,
+                                      host_name(), getpid()));
+  file_->append(event(bytes_field(kFileVersion, "brain.Event:2")));
+}
+
+void TfEvents::step(const LiveSample& sample) {
+  std::string values = scalar("train/loss", sample.loss);
+  const auto add = [&values](const char* tag, const std::optional<double>& value) {
+    if (value) values += scalar(tag, *value);
+  };
+  add("train/lr", sample.lr);
+  add("train/gradient_norm", sample.gradient_norm);
+  add("train/step_ms", sample.step_ms);
+  add("train/tokens_per_s", sample.tokens_per_s);
+  add("validation/loss", sample.validation_loss);
+  add("validation/bits_per_byte", sample.bits_per_byte);
+  const std::string step = key(kStep, kVarint) + varint(static_cast<std::uint64_t>(sample.step));
+  file_->append(event(step + bytes_field(kSummary, values)));
+}
+
+}  // namespace ddprun

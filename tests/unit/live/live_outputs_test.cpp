@@ -1,0 +1,176 @@
+// What each format writes of two steps, and what happens where it cannot be written.
+#include "ddprun/live/live_outputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ddprun/base/error.h"
+#include "ddprun/live/tfevents.h"
+#include "support/ddprun_command.h"
+
+namespace ddprun::live_outputs_test {
+namespace {
+
+using nlohmann::json;
+using test::TemporaryFolder;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+LiveRun a_run() {
+  return {.name = "mine",
+          .row = "strategy=\"flat\"",
+          .run = "02",
+          .seed = 7,
+          .ranks = 2,
+          .steps = 4,
+          .global_batch = 8,
+          .context_length = 16,
+          .eval_samples = 16,
+          .optimizer = {.name = "adamw", .lr = 0.5}};
+}
+
+void train(LiveOutputs& outputs) {
+  outputs.begin(a_run());
+  outputs.steps_begin();
+  outputs.step({.step = 0, .warmup = true, .loss = 2, .step_ms = 10, .tokens_per_s = 12800});
+  outputs.step({.step = 1,
+                .loss = std::nan(""),
+                .step_ms = 20,
+                .tokens_per_s = 6400,
+                .lr = 0.25,
+                .validation_loss = 1.5});
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(LiveOutputs, AJsonLineAStepAndOneOfTheEnd) {
+  const TemporaryFolder folder;
+  LiveOutputs outputs({.jsonl = true}, folder.path() / "live/02");
+  train(outputs);
+  outputs.end(kLiveOk);
+  const auto lines = lines_of(folder.read("live/02/steps.jsonl"));
+  ASSERT_EQ(lines.size(), 3u);
+  const json first = json::parse(lines[0]), second = json::parse(lines[1]);
+  EXPECT_EQ(first["step"], 0);
+  EXPECT_EQ(first["warmup"], true);
+  EXPECT_EQ(first["loss"], 2.0);
+  EXPECT_FALSE(first.contains("lr")) << "it is not known";
+  EXPECT_EQ(first["row"], "strategy=\"flat\"");
+  EXPECT_EQ(first["run"], "02");
+  EXPECT_THAT(first["time"].get<std::string>(),
+              testing::MatchesRegex("20..-..-..T..:..:..\\....Z"));
+  EXPECT_GT(first["time_s"].get<double>(), 1.7e9);
+  EXPECT_EQ(second["loss"], "nan");
+  EXPECT_EQ(second["validation_loss"], 1.5);
+  const json end = json::parse(lines[2]);
+  EXPECT_EQ(end["status"], "ok");
+  EXPECT_EQ(end["steps_done"], 2);
+}
+
+TEST(LiveOutputs, ARunThatIsLeftHasFailed) {
+  const TemporaryFolder folder;
+  {
+    LiveOutputs outputs({.jsonl = true, .mllog = true}, folder.path());
+    train(outputs);
+  }
+  EXPECT_EQ(json::parse(lines_of(folder.read("steps.jsonl")).back())["status"], "failed");
+  EXPECT_THAT(lines_of(folder.read("mllog.txt")).back(), HasSubstr("\"status\":\"aborted\""));
+}
+
+TEST(LiveOutputs, PrometheusHasHelpTypeAndLabels) {
+  const TemporaryFolder folder;
+  LiveOutputs outputs({.prometheus = folder.path() / "ddprun.prom"}, {});
+  train(outputs);
+  const std::string labels = "{row=\"strategy=\\\"flat\\\"\",run=\"02\"}";
+  EXPECT_THAT(folder.read("ddprun.prom"), HasSubstr("\nddprun_step" + labels + " 1\n"))
+      << "the second step came within a second";
+  outputs.end(kLiveOk);
+  const std::string text = folder.read("ddprun.prom");
+  EXPECT_THAT(text, HasSubstr("# TYPE ddprun_tokens_total counter\nddprun_tokens_total" + labels +
+                              " 256\n"));
+  EXPECT_THAT(text, HasSubstr("\nddprun_step" + labels + " 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nddprun_loss" + labels + " NaN\n"));
+  EXPECT_THAT(text, HasSubstr("\nddprun_step_seconds" + labels + " 0.02\n"));
+  EXPECT_THAT(text, HasSubstr("\nddprun_running" + labels + " 0\n"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "no partial file stays";
+}
+
+TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
+  const TemporaryFolder folder;
+  LiveOutputs outputs({.mllog = true}, folder.path());
+  train(outputs);
+  outputs.end(kLiveOk);
+  const auto lines = lines_of(folder.read("mllog.txt"));
+  EXPECT_THAT(lines[0], HasSubstr("Not an MLPerf result"));
+  std::vector<std::string> keys;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    ASSERT_TRUE(lines[i].starts_with(":::MLLOG {"));
+    const json line = json::parse(lines[i].substr(std::strlen(":::MLLOG ")));
+    EXPECT_EQ(line["metadata"]["file"], "mllog.cpp");
+    keys.push_back(line["key"]);
+    if (line["key"] == "eval_accuracy") {
+      EXPECT_EQ(line["metadata"]["samples_count"], 16);
+    }
+  }
+  const std::vector<std::string> last(keys.end() - 6, keys.end());
+  EXPECT_EQ(last, (std::vector<std::string>{"init_stop", "run_start", "block_start", "block_stop",
+                                            "eval_accuracy", "run_stop"}));
+  EXPECT_THAT(keys, testing::IsSupersetOf({"seed", "opt_adamw_beta_1", "train_samples"}));
+}
+
+TEST(LiveOutputs, RecordsOfTensorBoardHaveTheirSums) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283U);  // the check value of CRC-32C
+  const std::string record = tf_record("abc");
+  EXPECT_EQ(record.size(), 8u + 4 + 3 + 4);
+  EXPECT_EQ(record.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));
+}
+
+TEST(LiveOutputs, OneThatCannotBeWrittenIsOffAndTheOthersGoOn) {
+  const TemporaryFolder folder;
+  folder.write("file", "");
+  LiveOutputs outputs({.jsonl = true, .prometheus = folder.path() / "ddprun.prom"},
+                      folder.path() / "file");  // no folder can have that name
+  testing::internal::CaptureStdout();
+  train(outputs);
+  EXPECT_TRUE(outputs.any());
+  const std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("output.jsonl is off from here on"));
+  EXPECT_EQ(said.find("is off"), said.rfind("is off")) << "once";
+  outputs.end(kLiveOk);
+  EXPECT_THAT(folder.read("ddprun.prom"), HasSubstr("ddprun_step"));
+}
+
+TEST(LiveOutputs, AFullDiskLeavesNoPartOfALine) {
+  EXPECT_ANY_THROW(LiveFile("/dev/full").append("line\n"));
+}
+
+std::string refusal_of(const std::string& path) {
+  try {
+    check_prometheus_file({.prometheus = path}, "run.yaml:1:1");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(LiveOutputs, APathOfPrometheusIsTriedBefore) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(refusal_of(folder.path()), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of(folder.path() / "none/a.prom"), HasSubstr("No such file"));
+  EXPECT_EQ(refusal_of(folder.path() / "a.prom"), "");
+  EXPECT_TRUE(fs::is_empty(folder.path())) << "a trial leaves nothing";
+}
+
+}  // namespace
+}  // namespace ddprun::live_outputs_test
