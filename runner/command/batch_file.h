@@ -46,11 +46,13 @@ struct FileResult {
   }
   /// Where rank 0 of the row writes while it runs. Whoever watches must find it there.
   RunFolders folders_of(const BatchRow& row) {
-    const bool live = row.planned->experiment.live.in_result_folder();
-    if (live) open_folder().show();
+    const LiveConfig& live = row.planned->experiment.live;
+    if (live.in_result_folder()) open_folder().show();
     RunFolders folders;
     if (ranks_write(plan)) folders.profile = open_folder().path(row_folder(number_of(row)));
-    if (live) folders.live = open_folder().path(live_folder(number_of(row)));
+    if (live.in_result_folder() || !live.prometheus.empty()) {
+      folders.live = open_folder().path(live_folder(number_of(row)));
+    }
     return folders;
   }
   /// 1 is the first.

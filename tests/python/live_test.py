@@ -182,6 +182,19 @@ class Live(unittest.TestCase):
             (file,) = Path(name).glob("results/live/2*/live/01/steps.jsonl")
             self.assertEqual(lines_of(file)[-1]["status"], "diverged")
 
+    def test_prometheus_alone_leaves_the_result_as_it_is(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            done = run(folder, EXPERIMENT + "strategy: flat\noutput: {prometheus: a.prom}\n")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('ddprun_step{row="live",run="01"} 4\n', (folder / "a.prom").read_text(encoding="utf-8"))
+            (result,) = folder.glob("results/live/2*")
+            self.assertFalse((result / "live").exists())
+            with_it = json.loads((result / "result.json").read_text(encoding="utf-8"))["rows"][0]
+            self.assertEqual(run(folder, EXPERIMENT + "strategy: flat\n", "--output", "plain").returncode, 0)
+            without = json.loads((folder / "plain/live/latest/result.json").read_text(encoding="utf-8"))["rows"][0]
+            self.assertEqual(with_it["fingerprint"], without["fingerprint"], "the same experiment")
+
     def test_bad_input(self):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

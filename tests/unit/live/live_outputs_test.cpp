@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -131,9 +133,15 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
 
 TEST(LiveOutputs, RecordsOfTensorBoardHaveTheirSums) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);  // the check value of CRC-32C
-  const std::string record = tf_record("abc");
-  EXPECT_EQ(record.size(), 8u + 4 + 3 + 4);
-  EXPECT_EQ(record.substr(0, 8), std::string("\3\0\0\0\0\0\0\0", 8));
+  const std::string record = tf_record("123456789");
+  ASSERT_EQ(record.size(), 8u + 4 + 9 + 4);
+  EXPECT_EQ(record.substr(0, 8), std::string("\x09\0\0\0\0\0\0\0", 8));
+  // 0xE3069283, rotated to the right by 15 bits, plus 0xA282EAD8: 0xc78ab0e5, lowest byte first.
+  EXPECT_EQ(record.substr(21),
+            "\xe5"
+            "\xb0"
+            "\x8a"
+            "\xc7");
 }
 
 TEST(LiveOutputs, OneThatCannotBeWrittenIsOffAndTheOthersGoOn) {
@@ -151,8 +159,25 @@ TEST(LiveOutputs, OneThatCannotBeWrittenIsOffAndTheOthersGoOn) {
   EXPECT_THAT(folder.read("ddprun.prom"), HasSubstr("ddprun_step"));
 }
 
-TEST(LiveOutputs, AFullDiskLeavesNoPartOfALine) {
-  EXPECT_ANY_THROW(LiveFile("/dev/full").append("line\n"));
+TEST(LiveOutputs, ALineThatDoesNotFitIsTakenBack) {
+  const TemporaryFolder folder;
+  LiveFile file(folder.path() / "a");
+  file.append("0123456\n");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit ten_bytes{10, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &ten_bytes);
+  std::string said;
+  try {
+    file.append("abcdefg\n");
+  } catch (const std::runtime_error& error) {
+    said = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_THAT(said, HasSubstr("File too large"));
+  EXPECT_EQ(folder.read("a"), "0123456\n");
 }
 
 std::string refusal_of(const std::string& path) {
