@@ -22,6 +22,7 @@ std::vector<Row> runs(const std::string& label, const std::vector<double>& times
     for (RankResult& rank : row.ranks) {
       for (Sample& sample : rank.samples) sample[training().step_ms] *= each;
     }
+    row.repetition = std::ssize(out) + 1;
     out.push_back(std::move(row));
   }
   return out;
@@ -95,8 +96,8 @@ TEST(ResultComparison, MarkdownIsNoMarkupOfItsOwn) {
   for (Row& row : first.rows) row.conditions = {{"environment", {{"A", "`</details>`"}}}};
   for (Row& row : second.rows) row.conditions = {{"environment", {{"A", "2"}}}};
   EXPECT_THAT(comparison_text(compare_results(first, second), true, 0),
-              AllOf(HasSubstr("<details open><summary>What differs"),
-                    HasSubstr("`'</details>'`"), HasSubstr("x\\|y")));
+              AllOf(HasSubstr("<details open><summary>What differs"), HasSubstr("`'</details>'`"),
+                    HasSubstr("x\\|y")));
 }
 
 TEST(ResultComparison, NeedsARowInCommon) {
