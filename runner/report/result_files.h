@@ -16,7 +16,7 @@
 namespace ddprun {
 
 /// Raised whenever a reader of the earlier form would misread result.json.
-inline constexpr int kResultSchemaVersion = 14;
+inline constexpr int kResultSchemaVersion = 15;
 
 /// What all rows of a result have in common.
 struct ResultContext {

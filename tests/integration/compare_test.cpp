@@ -110,7 +110,7 @@ TEST_F(Compare, ASlowerOneIsStatusThree) {
 
 TEST_F(Compare, WhatIsNoResultIsRefused) {
   folder_.write("empty/x", "");
-  folder_.write("damaged/result.json", "{\"schema_version\": 14, \"rows\": [");
+  folder_.write("damaged/result.json", "{\"schema_version\": 15, \"rows\": [");
   folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
   const auto refusal = [this](const std::string& path) {
     const CommandResult result = run_ddprun(folder_, {"explain", path});

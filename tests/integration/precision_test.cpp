@@ -11,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -97,6 +98,66 @@ TEST(Bf16Pure, HasHalfOfFp32sBytesAParameter) {
                           "--set", "model.kernels=reference"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("moments_dtype has no effect"));
+}
+
+const json& lost_by(const json& row, const std::string& parameter) {
+  for (const json& each : row["ranks"][0].value("lost_updates", json::array())) {
+    if (each["parameter"] == parameter) return each;
+  }
+  static const json none;
+  return none;
+}
+
+TEST(LostUpdates, AreThoseOfWeightsWithoutMasters) {
+  TemporaryFolder folder;
+  folder.write("lost.yaml", tiny_experiment("sweep: {precision: [fp32, bf16_mixed, bf16_true, "
+                                            "bf16_pure], strategy: [flat, zero2]}\n",
+                                            6));
+  const CommandResult run = run_ddprun(
+      folder, {"lost.yaml", "--set", "model.kernels=reference", "--set", "optimizer.lr=1e-4"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  for (const json& row : result_of(folder, "lost")["rows"]) {
+    const std::string name = row["label"];
+    const json& share = row["statistics"]["lost_updates"]["last"];
+    ASSERT_TRUE(share.is_number()) << name << row["statistics"]["lost_updates"];
+    if (name.find("bf16_pure") == std::string::npos) {
+      EXPECT_LT(share, 1.0) << name;
+      continue;
+    }
+    EXPECT_GT(share, 5.0) << name;
+    const json& norm = lost_by(row, "ln_final.weight");
+    EXPECT_EQ(norm["weights"], 32) << name;
+    EXPECT_EQ(norm["looked_at"], 32) << name;
+    EXPECT_EQ(norm["lost"], 32) << name;
+    EXPECT_EQ(norm["steps"], 4) << name;
+    EXPECT_EQ(norm["steps_without_effect"], 4) << name;
+  }
+  EXPECT_THAT(run.out,
+              ContainsRegex("bf16_pure[^\n]*: all 32 weights of ln_final.weight, and those of "
+                            "2 more tensors, were left unchanged by rounding in each of 4 "
+                            "looked-at steps"));
+  EXPECT_THAT(run.out, Not(ContainsRegex("(fp32|bf16_mixed|bf16_true)[^\n]*: all [0-9]+ weights")));
+}
+
+TEST(LostUpdates, AreCountedFromAResumedStepOn) {
+  TemporaryFolder folder;
+  folder.write("go.yaml", tiny_experiment("", 4));
+  const std::vector<std::string> common = {"go.yaml",
+                                           "--set",
+                                           "model.kernels=reference",
+                                           "--set",
+                                           "precision=bf16_pure",
+                                           "--set",
+                                           "train.checkpoint={every: 4, path: saved}"};
+  ASSERT_EQ(run_ddprun(folder, common).status, 0);
+  std::vector<std::string> resumed = common;
+  for (const char* more : {"--set", "train.steps=8", "--set", "train.resume_from=latest"}) {
+    resumed.emplace_back(more);
+  }
+  resumed.insert(resumed.end(), {"--output", "again"});
+  const CommandResult run = run_ddprun(folder, resumed);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("left unchanged by rounding in each of "));
 }
 
 TEST(StepExtent, EachPartTakesWhatItNeeds) {

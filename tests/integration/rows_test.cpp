@@ -196,7 +196,7 @@ TEST(Rows, ResumeRunsRowsOfAnotherSchemaAgainAndSaysSo) {
   const CommandResult run = run_ddprun(folder, {"one.yaml", "--resume"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, AllOf(HasSubstr("result.json has schema version 3, and this ddprun reads "
-                                       "version 14"),
+                                       "version 15"),
                              HasSubstr("starting"), Not(HasSubstr("taken over"))));
 }
 

@@ -43,6 +43,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakMemory, phase, tensors, categories, unexp
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedCheckpoint, step, seconds, stall_seconds, steps_beside,
                                    bytes, folder, failure)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WrittenText, step, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LostUpdates, parameter, weights, looked_at, lost, steps,
+                                   steps_without_effect)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperatorRow, phase, unit, part, name, dtype, calls, ns, flops,
                                    bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Roofline, product_flops, copy_bytes)

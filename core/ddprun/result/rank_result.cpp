@@ -103,6 +103,7 @@ RankResult parse(const json& in, const ExperimentKind& kind) {
   read_device(in, result);
   if (in.contains("memory_peak")) in.at("memory_peak").get_to(result.memory_peak);
   if (in.contains("checkpoints")) in.at("checkpoints").get_to(result.checkpoints);
+  if (in.contains("lost_updates")) in.at("lost_updates").get_to(result.lost_updates);
   if (in.contains("texts")) in.at("texts").get_to(result.texts);
   if (in.contains("operators")) in.at("operators").get_to(result.operators);
   return result;
@@ -118,6 +119,7 @@ json to_json(const RankResult& result) {
   add_device(out, result);
   if (result.memory_peak.recorded()) out["memory_peak"] = result.memory_peak;
   if (!result.checkpoints.empty()) out["checkpoints"] = result.checkpoints;
+  if (!result.lost_updates.empty()) out["lost_updates"] = result.lost_updates;
   if (!result.texts.empty()) out["texts"] = result.texts;
   if (result.operators.recorded()) out["operators"] = result.operators;
   return out;

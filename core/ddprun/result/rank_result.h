@@ -14,6 +14,7 @@
 #include "ddprun/profile/operator_table.h"
 #include "ddprun/profile/step_timeline.h"
 #include "ddprun/result/check.h"
+#include "ddprun/result/lost_updates.h"
 #include "ddprun/result/sample.h"
 
 namespace ddprun {
@@ -70,6 +71,8 @@ struct RankResult {
   /// What collectives take between the ranks when nothing else runs; empty: there are none.
   LinkCosts link = {};
   std::vector<Check> checks;
+  /// Of tensors in the last step that was looked at, the largest share first; rank 0 has them.
+  std::vector<LostUpdates> lost_updates = {};
   double checks_s = 0;  ///< seconds that they took, outside of every time that is measured
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;

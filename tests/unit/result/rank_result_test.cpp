@@ -51,6 +51,12 @@ RankResult example() {
                                        .wait_begin_ns = 4,
                                        .wait_end_ns = (std::int64_t{1} << 62) + 1}}}};
   result.checks = {{"parameters_equal", CheckStatus::passed, "hash 1f on 2 ranks"}};
+  result.lost_updates = {{.parameter = "ln_final.weight",
+                          .weights = 512,
+                          .looked_at = 500,
+                          .lost = 400,
+                          .steps = 4,
+                          .steps_without_effect = 1}};
   result.checks_s = 0.75;
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;
@@ -112,6 +118,9 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_FALSE(to_json(RankResult{}).contains("memory_peak"));
   EXPECT_EQ(after.operators.rows.at(0).name, "aten::mm");
   EXPECT_FALSE(to_json(RankResult{}).contains("operators"));
+  EXPECT_EQ(after.lost_updates.at(0).lost, 400);
+  EXPECT_EQ(after.lost_updates[0].steps_without_effect, 1);
+  EXPECT_FALSE(to_json(RankResult{}).contains("lost_updates"));
   ASSERT_EQ(after.samples.size(), 2u);
   EXPECT_TRUE(after.samples[0].warmup);
   const Training& q = training();

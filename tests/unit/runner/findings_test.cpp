@@ -334,5 +334,29 @@ TEST(Findings, AWarmUpThatSleepsIsSaid) {
   EXPECT_THAT(sentences(rows), IsEmpty()) << "it has its core in no step";
 }
 
+TEST(Findings, TensorsThatRoundingKeptAreNamed) {
+  auto rows = table_of({runs_of("precision=bf16_pure", {100})});
+  const auto lost = [](const char* name, std::int64_t steps, std::int64_t without_effect) {
+    return LostUpdates{.parameter = name,
+                       .weights = 5000,
+                       .looked_at = 162,
+                       .lost = 162,
+                       .steps = steps,
+                       .steps_without_effect = without_effect};
+  };
+  std::vector<LostUpdates>& of = rows[0].ranks[0].lost_updates;
+  of = {lost("once", 1, 1), lost("moved", 4, 3)};
+  EXPECT_THAT(sentences(rows), IsEmpty());
+  of.push_back(lost("still", 4, 4));
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("bf16_pure: all 162 looked-at weights of still were left unchanged by "
+                          "rounding in each of 4 looked-at steps"));
+  of.push_back(lost("another", 4, 4));
+  of[2].weights = 162;
+  EXPECT_THAT(sentences(rows),
+              ElementsAre("bf16_pure: all 162 weights of still, and those of 1 more tensor, were "
+                          "left unchanged by rounding in each of 4 looked-at steps"));
+}
+
 }  // namespace
 }  // namespace ddprun::test

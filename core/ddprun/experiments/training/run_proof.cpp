@@ -75,7 +75,8 @@ RunProof::RunProof(const Experiment& experiment, Trainer& trainer, ProcessGroup&
       trainer_(trainer),
       group_(group),
       steps_(trainer.steps()),
-      first_(fmt::format("before step {}", steps_.first)) {}
+      first_(fmt::format("before step {}", steps_.first)),
+      lost_(trainer.data_parallel(), training(experiment).optimizer) {}
 
 class RunProof::Timed {
  public:
@@ -130,10 +131,13 @@ std::function<void()> RunProof::before_step(std::int64_t index) {
   if (extent == StepExtent::step && !failed("parameters_updated")) {
     update_.emplace(trainer_.data_parallel(), draw);
   }
+  counts_ = extent == StepExtent::step && looks_at(index);
+  if (counts_) lost_.begin_step();
   return [this] {
     const Timed keeping(*this);
     if (mean_) mean_->keep_means();
     if (update_) update_->keep_gradients();
+    if (counts_) lost_.keep_gradients();
   };
 }
 
@@ -166,9 +170,24 @@ void RunProof::after_step(std::int64_t index, double loss) {
   mean_.reset();
   if (update_) enter(update_->finish(group_), fmt::format("after step {}", index));
   update_.reset();
+  lost_share_.reset();
+  if (counts_) count_lost(index);
   if (index + 1 < steps_.end && looks_at(index)) {
     look_again(fmt::format("after step {}", index));
   }
+}
+
+void RunProof::count_lost(std::int64_t index) {
+  counts_ = false;
+  const StepScalars scalars = trainer_.last_scalars();
+  const bool averaged = agreement() == Agreement::periodic &&
+                        trainer_.data_parallel().context().meeting() != Meeting::none;
+  lost_share_ = lost_.end_step(group_, !scalars.skipped && scalars.lr != 0 && !averaged);
+  const auto tensors = lost_.tensors();
+  if (!lost_share_ || tensors.empty() || group_.rank() != 0) return;
+  spdlog::info("step {}: rounding lost {:.3g} % of the updates, of {} {} of {}", index,
+               *lost_share_, tensors.front().parameter, tensors.front().lost,
+               tensors.front().looked_at);
 }
 
 void RunProof::finish() {

@@ -10,6 +10,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/experiments/training/trainer.h"
+#include "ddprun/proof/lost_updates.h"
 #include "ddprun/proof/mean_proof.h"
 #include "ddprun/proof/time_proof.h"
 #include "ddprun/proof/update_proof.h"
@@ -48,6 +49,11 @@ class RunProof {
   /// After the last step, once its times and memory were read.
   void finish();
 
+  /// Of the step before: the share of its updates that rounding lost, in percent. Nothing: it was
+  /// not looked at, or did not update.
+  std::optional<double> lost_share() const { return lost_share_; }
+  /// Of the tensors in the last step that was looked at (LostUpdateCounter::tensors()).
+  std::vector<LostUpdates> lost_updates() const { return lost_.tensors(); }
   /// Each check once. A failure names the strategy, when the check last held, and when it failed.
   const std::vector<Check>& checks() const { return checks_; }
   /// Seconds that all this took so far.
@@ -70,6 +76,8 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  /// After a step that counts_ was begun for.
+  void count_lost(std::int64_t index);
   void check_unchanged(const std::string& when);
   void check_parameters(const std::string& when);
   Agreement agreement() const { return trainer_.data_parallel().context().plan().agreement; }
@@ -90,6 +98,9 @@ class RunProof {
   std::vector<std::int64_t> drawn_;
   std::optional<MeanProof> mean_;      ///< of the step under way, if that is looked at
   std::optional<UpdateProof> update_;  ///< the same
+  LostUpdateCounter lost_;
+  bool counts_ = false;  ///< lost_: of the step under way
+  std::optional<double> lost_share_;
   std::vector<Check> checks_;
   std::vector<std::string> held_;  ///< of each check: when it held
   std::string off_plan_;           ///< how the first step that differs from the plan does so

@@ -161,6 +161,9 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
     }
     if (proof.looks_at(index)) saver.wait_until_written();  // it looks for threads that work on
     proof.after_step(index, loss);
+    if (const auto lost = proof.lost_share()) {
+      result.samples.back()[training().lost_updates] = *lost;
+    }
     const std::int64_t between_begin_ns = process_cpu_ns();
     if (index == steps.first) result.link = measure_link(rank.group(), trainer.last_records());
     const auto held_out = evaluation.after_step(index);
@@ -225,6 +228,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     }
     result.checkpoints = saver.saved();
     result.checks = proof.checks();
+    if (info.rank == 0) result.lost_updates = proof.lost_updates();
     result.checks_s = proof.seconds();
     live.end(live_status(result));
     result.matmul_dtype = plugins.precision->dtypes().product_format();

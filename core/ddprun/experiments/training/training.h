@@ -281,6 +281,15 @@ struct Training : RunnableKind {
                .timed = false,
                .meaning = "global norm before clipping; not there where it was not computed: with "
                           "`optimizer.clip_norm` 0, or in a skipped step"});
+  const Quantity& lost_updates =
+      declare({.key = "lost_updates",
+               .unit = "%",
+               .optional = true,
+               .over_steps = OverSteps::ends,
+               .timed = false,
+               .meaning = "the share of the model's weights that the step had to move and that "
+                          "[rounding](#lost-updates) left as they were; in the steps that are "
+                          "looked at"});
   const Quantity& skipped =
       declare({.key = "skipped",
                .written = Written::boolean,

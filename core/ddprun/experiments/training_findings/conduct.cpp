@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ddprun/base/choice.h"
+#include "ddprun/base/text.h"
 #include "ddprun/experiments/training_findings/training_findings.h"
 #include "ddprun/kernels/product/product_path.h"
 #include "ddprun/result/run_load.h"
@@ -147,6 +148,31 @@ std::vector<Finding> saved(const Rows& rows) {
   return out;
 }
 
+/// Tensors that rounding kept as they were: they are not trained.
+std::vector<Finding> stood_still(const Rows& rows) {
+  std::vector<Finding> out;
+  for (const RowRuns& row : rows) {
+    std::vector<LostUpdates> still;
+    std::ranges::copy_if(run_of(row).ranks.front().lost_updates, std::back_inserter(still),
+                         &LostUpdates::stands_still);
+    if (still.empty()) continue;
+    const LostUpdates& first = still.front();
+    const std::string others = still.size() == 1
+                                   ? ""
+                                   : fmt::format(", and those of {} more {},", still.size() - 1,
+                                                 still.size() == 2 ? "tensor" : "tensors");
+    const std::string text = fmt::format(
+        "{}: all {}{} weights of {}{} were left unchanged by rounding in each of {} "
+        "looked-at steps",
+        name_of(row), with_thousands(first.looked_at),
+        first.looked_at == first.weights ? "" : " looked-at", first.parameter, others, first.steps);
+    nlohmann::json names = nlohmann::json::array();
+    for (const LostUpdates& each : still) names.push_back(each.parameter);
+    out.push_back(finding("stood_still", text, row, {{"tensors", names}, {"steps", first.steps}}));
+  }
+  return out;
+}
+
 /// What the row with the lowest loss wrote last.
 std::vector<Finding> wrote(const Rows& rows) {
   const RowRuns* best = nullptr;
@@ -170,7 +196,8 @@ std::vector<Finding> wrote(const Rows& rows) {
 }  // namespace
 
 Sorts of_conduct(const Rows& rows) {
-  return {widened(rows), computed_outside(rows), slept(rows), saved(rows), wrote(rows)};
+  return {widened(rows), stood_still(rows), computed_outside(rows),
+          slept(rows),   saved(rows),       wrote(rows)};
 }
 
 }  // namespace ddprun::training_findings
