@@ -1,6 +1,7 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
-// Family: data_command.cpp sample_command.cpp tokenizer_command.cpp verify_command.cpp
+// Family: data_command.cpp diff_command.cpp sample_command.cpp tokenizer_command.cpp
+// Family: verify_command.cpp
 #pragma once
 
 #include <string>
@@ -43,6 +44,9 @@ int tokenize_command(const Request& request);
 /// Learns a vocabulary from texts.
 int tokenizer_command(const Request& request);
 int verify_command(const Request& request);
+/// Trains experiments step by step from the weights of the first; the status is 3 if one parts from
+/// it beyond rounding.
+int diff_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.
 std::string cmake_folder();

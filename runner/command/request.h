@@ -25,6 +25,8 @@ struct Request {
   std::string output;                         ///< --output, --out
   double bound = 1e-5;                        ///< --bound of `verify`
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
+  std::optional<std::int64_t> steps;          ///< --steps of `diff`; none: all of the file
+  std::optional<double> ulp;                  ///< --ulp of `diff`
   ReportFormat format = ReportFormat::table;  ///< --format of `run`
   std::optional<int> columns;                 ///< --columns of `run`; 0: no limit
   std::int64_t step = 0;                      ///< --step of `data`

@@ -38,7 +38,7 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 16> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 17> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
@@ -48,6 +48,7 @@ constexpr std::array<Command, 16> kCommands = {{{"quickstart", quickstart_comman
                                                 {"list", list_command},
                                                 {"describe", describe_command},
                                                 {"verify", verify_command},
+                                                {"diff", diff_command},
                                                 {"checkpoint", checkpoint_command},
                                                 {"sample", sample_command},
                                                 {"tokenize", tokenize_command},
@@ -80,11 +81,12 @@ Examples:
   ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
   ddprun tokenizer train --size 10000 --out t.json *.txt; ddprun tokenize --vocab t.json --out t.bin *.txt
   ddprun verify my.yaml                          compare with one process, parameter by parameter
+  ddprun diff a.yaml b.yaml                      from equal weights: the first tensor in which they part
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
 
 Exit status: 0 done; 1 a run or its proof failed; 2 bad usage or configuration, nothing ran;
-3 of `compare`: a row is slower than --threshold; 130 after Ctrl-C (128 + the signal).
+3 of `compare`: a row is slower than --threshold, of `diff`: one parts from the first; 130 after Ctrl-C (128 + the signal).
 )";
 
 /// The help of no command: what to type first, then what there is.

@@ -252,6 +252,20 @@ void declare_commands(CLI::App& app, Request& request) {
   verify->add_option("--parameter-bound", request.parameter_bound,
                      "Largest absolute difference of a parameter after a step of SGD");
 
+  CLI::App* diff = app.add_subcommand(
+      "diff", "Name the step, phase and tensor in which experiments part from the first one");
+  add_files(*diff, request);
+  add_experiment_options(*diff, request);
+  diff->add_option("--steps", request.steps,
+                   "Compare so many, instead of train.warmup_steps + train.steps")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000).description(""));
+  diff->add_option("--ulp", request.ulp,
+                   "What passes as rounding in forward and backward, in ulp of a tensor's largest "
+                   "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+
   CLI::App* checkpoint = app.add_subcommand("checkpoint",
                                             "Look at checkpoints: what is in one, whether it is "
                                             "whole, what two differ in; or export weights");

@@ -190,4 +190,13 @@ Outcome Executor::verify(const PlannedRun& run, const std::string& run_id) {
   return execute(experiment, body, run_id, /*last=*/true);
 }
 
+Outcome Executor::lockstep(const PlannedRun& run, const std::string& run_id,
+                           const LockstepPart& part) {
+  const RankBody body = [&](const RankInfo& info, const auto&) {
+    const RunContext context{.info = info, .run_id = run_id};
+    return run.experiment.kind->lockstep_rank(run.experiment, *run.registry, context, part);
+  };
+  return execute(run.experiment, body, run_id, /*last=*/true);
+}
+
 }  // namespace ddprun

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "ddprun/config/run_context.h"
 #include "runner/launch/plan.h"
 #include "runner/launch/progress.h"
 #include "runner/launch/supervisor.h"
@@ -34,6 +35,8 @@ class Executor {
   /// Compares with one process. The result has the `steps`, `parameters` and `faults` of a
   /// Verification.
   Outcome verify(const PlannedRun& run, const std::string& run_id);
+  /// One experiment's part of a comparison in lockstep; the result is rank 0's.
+  Outcome lockstep(const PlannedRun& run, const std::string& run_id, const LockstepPart& part);
 
   /// `text` of rank 0 on every rank of a launch that was joined, all of which call it alike; else
   /// `text`. `topic` is used once. Throws CommError if a rank does not come.

@@ -36,4 +36,11 @@ struct RunContext {
   std::function<void(const Progress&)> on_progress = {};
 };
 
+/// One experiment's part in a comparison in lockstep (`ddprun diff`).
+struct LockstepPart {
+  std::filesystem::path folder;  ///< where the records of the steps are
+  bool leads = true;             ///< it writes them; else it reads them
+  std::int64_t steps = 0;        ///< from step 0 on; 0: as many as the experiment has
+};
+
 }  // namespace ddprun

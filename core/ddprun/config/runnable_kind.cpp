@@ -20,4 +20,12 @@ void RunnableKind::check_verify(const Experiment& experiment, bool /*parameter_b
                      .hint = "run it: it checks its own data, and the column *proof* says so"});
 }
 
+void RunnableKind::check_lockstep(const Experiment& leads, const Experiment& /*follows*/) const {
+  throw ConfigError({.what = "experiment " + name() + " has no steps that could be compared",
+                     .where = leads.document.origin,
+                     .got = "`ddprun diff` of it",
+                     .expected = "experiments that train",
+                     .hint = "run both: `ddprun compare` compares their figures"});
+}
+
 }  // namespace ddprun

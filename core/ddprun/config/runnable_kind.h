@@ -118,6 +118,17 @@ class RunnableKind : public ExperimentKind {
     return {};
   }
 
+  /// Throws ConfigError if the two have no steps that `ddprun diff` can compare: `follows` then
+  /// makes each step from what `leads` had before it.
+  virtual void check_lockstep(const Experiment& leads, const Experiment& follows) const;
+  /// What a rank does for `ddprun diff`: rank 0 returns what it found.
+  virtual nlohmann::json lockstep_rank(const Experiment& /*experiment*/,
+                                       const PluginRegistry& /*registry*/,
+                                       const RunContext& /*context*/,
+                                       const LockstepPart& /*part*/) const {
+    return {};
+  }
+
  protected:
   RunnableKind(KindWords words, KindFile file)
       : ExperimentKind(std::move(words)), file_(std::move(file)) {}

@@ -170,16 +170,33 @@ void FlatBuffers::agree_on_values(const std::function<void(const at::Tensor&)>& 
     const at::Tensor values = at::zeros({unit.range.size()}, options_.dtype(dtypes().parameters));
     copy_values(values, unit.range);
     agree(values);
-    for (const Range& own : owned_) {
-      const Range part = shared(own, unit.range);
-      if (part.size() <= 0) continue;
-      parameters(part).copy_(part_of(values, unit.range, part));
-    }
-    for (int index = unit.first; index <= unit.last; ++index) {
-      const Range own = range(index);
-      if (norms_.holds(own)) norms_.view(own).copy_(part_of(values, unit.range, own));
-      point_at_gathered(index);
-    }
+    put_values(values, unit);
+    for (int index = unit.first; index <= unit.last; ++index) point_at_gathered(index);
+  }
+}
+
+void FlatBuffers::set_parameters(
+    const std::function<void(const at::Tensor& values, Range range)>& fill) {
+  if (holding_.parameters == Placement::replicated) {
+    fill(parameters(all()), all());
+    return parameters_changed(all());
+  }
+  for (const Unit& unit : units()) {
+    const at::Tensor values = at::zeros({unit.range.size()}, options_.dtype(dtypes().parameters));
+    fill(values, unit.range);
+    put_values(values, unit);
+  }
+}
+
+/// Of sharded parameters: keeps what this rank owns of a unit's values, and its norms.
+void FlatBuffers::put_values(const at::Tensor& values, const Unit& unit) {
+  for (const Range& own : owned_) {
+    const Range part = shared(own, unit.range);
+    if (part.size() > 0) parameters(part).copy_(part_of(values, unit.range, part));
+  }
+  for (int index = unit.first; index <= unit.last; ++index) {
+    const Range own = range(index);
+    if (norms_.holds(own)) norms_.view(own).copy_(part_of(values, unit.range, own));
   }
 }
 

@@ -69,6 +69,10 @@ class FlatBuffers : public ParameterLayout {
   /// Calls `agree` with this rank's initial values, in one tensor or unit by unit; it makes them
   /// those of all ranks. Then the model reads them.
   void agree_on_values(const std::function<void(const at::Tensor&)>& agree);
+  /// Calls `fill` to write the parameters of `range`, all or those of a unit, into `values`,
+  /// (range.size(),). Then what this rank holds of them is what the optimizer and the model read.
+  /// All ranks write the same.
+  void set_parameters(const std::function<void(const at::Tensor& values, Range range)>& fill);
 
   /// Where the parameters of `range`, whole units of one dtype, are gathered, in gather_dtype().
   at::Tensor gathered(Range range) const;
@@ -125,6 +129,7 @@ class FlatBuffers : public ParameterLayout {
   /// Unit by unit, `dtype`; `for_all`: none shares memory with another.
   void hold_by_unit(BufferPlaces& places, at::ScalarType dtype, bool for_all, const Allocate& how);
   void copy_values(const at::Tensor& flat, Range range) const;
+  void put_values(const at::Tensor& values, const Unit& unit);
   void point_at_copy();
   bool read_by_kernels_alone(int index) const;
   at::Tensor copy_of(int index) const;

@@ -93,7 +93,9 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
     return data_parallel_->linear(x, weight);
   });
   model_.use_units([this](int unit, const std::function<at::Tensor()>& forward) {
-    return data_parallel_->unit(unit, forward);
+    at::Tensor out = data_parallel_->unit(unit, forward);
+    if (watch_units_) watch_units_(unit, micro_batch_, out);
+    return out;
   });
   model_.use_as_in_forward([this](const std::function<at::Tensor()>& part) {
     return data_parallel_->forward_again(part);
@@ -139,6 +141,7 @@ void Trainer::load_inputs(std::int64_t index) {
 }
 
 void Trainer::run_micro_batch(std::int64_t micro_batch) {
+  micro_batch_ = micro_batch;
   const Batch& batch = inputs_[micro_batch];
   MicroBatchMarks& marks = state_.micro_batches[micro_batch];
   const auto forward = [&] {
@@ -286,8 +289,9 @@ void Trainer::set_gradients(const at::Tensor& gradients) {
   LossScaler* const scaler = plugins_.precision->loss_scaler();
   const at::Tensor scaled = scaler != nullptr ? scaler->scale(gradients) : gradients;
   for (int index = 0; index < buffers.count(); ++index) {  // the padding stays zero
-    const Range range = buffers.range(index);
-    buffers.gradients(range).copy_(scaled.narrow(0, range.begin, range.size()));
+    for (const Range& own : buffers.owned(buffers.range(index))) {
+      buffers.mean(own).copy_(scaled.narrow(0, own.begin, own.size()));
+    }
   }
 }
 

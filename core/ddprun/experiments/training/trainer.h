@@ -53,7 +53,8 @@ class Trainer {
   /// For on_synchronized: a copy of the averaged gradients, (elements,) float32, divided by the
   /// scale of the loss. Where ranks own parts all of them call it.
   at::Tensor gradients() const;
-  /// For on_synchronized: the step goes on with these, laid out as gradients().
+  /// For on_synchronized: the step goes on with these, laid out as gradients(), of which a rank
+  /// takes what it owns.
   void set_gradients(const at::Tensor& gradients);
 
   /// The collectives of the last step, in the order of enqueueing.
@@ -70,6 +71,11 @@ class Trainer {
   const Batch& last_batch() const { return inputs_.back(); }
   /// The last step, whose number it does not know.
   StepTimeline timeline() const;
+
+  /// `watch` is called with what each of the model's units gives in a step's forwards, and in
+  /// backward where it computes them again. Not in steps that replay a graph.
+  using UnitWatch = std::function<void(int unit, std::int64_t micro_batch, const at::Tensor& out)>;
+  void watch_units(UnitWatch watch) { watch_units_ = std::move(watch); }
 
   DataParallel& data_parallel() { return *data_parallel_; }
   /// (1, T, V) of ids (1, T) on the CPU, by the parameters as they are, without gradients. All
@@ -128,6 +134,8 @@ class Trainer {
   std::vector<Batch> inputs_;
   double lr_ = 0.0;
   StepState state_;
+  std::int64_t micro_batch_ = 0;  // of the step, whose forward or backward is under way
+  UnitWatch watch_units_ = {};
   std::unique_ptr<CapturedWork> graph_;
   std::vector<CollectiveRecord> records_;
   std::int64_t step_begin_ns_ = 0;

@@ -21,6 +21,11 @@ struct Training : RunnableKind {
   void check(const Experiment& experiment) const override;
   std::vector<std::string> run_rank(const Experiment& experiment, const PluginRegistry& registry,
                                     const RunContext& context) const override;
+  nlohmann::json verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                             const RunContext& context) const override;
+  void check_lockstep(const Experiment& leads, const Experiment& follows) const override;
+  nlohmann::json lockstep_rank(const Experiment& experiment, const PluginRegistry& registry,
+                               const RunContext& context, const LockstepPart& part) const override;
 
   const Quantity& step_ms =
       declare({.key = "step_ms",

@@ -15,7 +15,6 @@
 #include "ddprun/experiments/training/run_saver.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
-#include "ddprun/experiments/training/verify_rank.h"
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/pretrained_weights.h"
 #include "ddprun/model/transformer.h"
@@ -264,11 +263,6 @@ class TrainingKind final : public Training {
             .hint = "AdamW divides by the gradient's own size, so it turns the rounding "
                     "of a gradient near zero into a whole step; without the option, "
                     "gradients and the update by equal gradients are bounded"});
-  }
-
-  nlohmann::json verify_rank(const Experiment& experiment, const PluginRegistry& registry,
-                             const RunContext& context) const override {
-    return to_json(ddprun::verify_rank(experiment, registry, context));
   }
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ddprun/experiments/training/trainer.h"
-#include "ddprun/experiments/training/verify_rank.h"
+#include "ddprun/experiments/training_comparison/verify_rank.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // Repeats a step of the run in one process, and measures the differences.
-#include "ddprun/experiments/training/one_process.h"
+#include "ddprun/experiments/training_comparison/one_process.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

@@ -1,5 +1,5 @@
 // Trains by many ranks, and repeats each step in one process.
-#include "ddprun/experiments/training/verify_rank.h"
+#include "ddprun/experiments/training_comparison/verify_rank.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ddprun/experiments/training/one_process.h"
 #include "ddprun/experiments/training/training.h"
+#include "ddprun/experiments/training_comparison/one_process.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
@@ -150,6 +150,11 @@ Verification verify_rank(const Experiment& configured, const PluginRegistry& reg
   }
   group->shutdown();
   return info.rank == 0 ? out : Verification{};
+}
+
+json Training::verify_rank(const Experiment& experiment, const PluginRegistry& registry,
+                           const RunContext& context) const {
+  return to_json(ddprun::verify_rank(experiment, registry, context));
 }
 
 }  // namespace ddprun

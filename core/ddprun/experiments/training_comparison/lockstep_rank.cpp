@@ -1,0 +1,340 @@
+// Leads, and writes down each step; or follows, and reads what was before it.
+#include "ddprun/experiments/training_comparison/lockstep_rank.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "ddprun/base/error.h"
+#include "ddprun/experiments/training/trainer.h"
+#include "ddprun/experiments/training/training.h"
+#include "ddprun/experiments/training_comparison/lockstep_record.h"
+#include "ddprun/measure/phase.h"
+#include "ddprun/parallel/training_state.h"
+#include "ddprun/rank/connected_rank.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+using TensorDifferences = std::vector<TensorDifference>;
+constexpr const char* kUpdate = "update";
+
+/// A format that numbers are rounded to.
+struct Format {
+  std::string name;
+  double spacing = 0;  ///< from 1 to the next number: an ulp of 1
+};
+
+Format format_of(at::ScalarType dtype) {
+  if (dtype == at::kBFloat16) return {"bfloat16", 0x1p-7};
+  if (dtype == at::kHalf) return {"float16", 0x1p-10};
+  return {"float32", 0x1p-23};
+}
+
+Format format_of_products(const PrecisionDtypes& dtypes) {
+  const std::string products = dtypes.product_format();
+  if (products == "float8") return {products, 0x1p-3};
+  return products == "tf32" ? Format{products, 0x1p-10} : format_of(dtypes.buffers.compute);
+}
+
+Format coarser(const Format& a, const Format& b) { return a.spacing >= b.spacing ? a : b; }
+
+json to_json(const Format& format) { return {{"name", format.name}, {"spacing", format.spacing}}; }
+
+/// The coarsest that numbers of each phase are rounded to.
+json formats_of(const PrecisionDtypes& dtypes, const FlatBuffers& buffers) {
+  const Format forward = coarser(format_of_products(dtypes), format_of(dtypes.buffers.model));
+  return {{"forward", to_json(forward)},
+          {"backward", to_json(coarser(forward, format_of(dtypes.buffers.reduce)))},
+          {"update", to_json(coarser(format_of(buffers.dtypes().parameters),
+                                     format_of(buffers.mean_dtype())))}};
+}
+
+/// One tensor would be compared with as many as there are ranks.
+void check_one_gradient(const BufferContext& context, const std::string& strategy) {
+  const Agreement agreement = context.plan().agreement;
+  if (agreement != Agreement::none && agreement != Agreement::periodic) return;
+  throw ConfigError({.what = "diff compares gradients and weights that all ranks have alike",
+                     .where = "strategy " + strategy,
+                     .got = "a strategy whose ranks go their own ways between meetings",
+                     .expected = "a strategy whose ranks agree in each step",
+                     .hint = "a run proves what it declares; train.eval shows what it costs"});
+}
+
+/// The trainer of one of the experiments, step by step.
+class Lockstep {
+ public:
+  Lockstep(const Experiment& experiment, const PluginRegistry& registry, ProcessGroup& group,
+           const LockstepPart& part)
+      : part_(part),
+        count_(part.steps > 0 ? part.steps : training(experiment).train.all_steps()),
+        group_(group),
+        rank_{group.rank(), group.size()},
+        trainer_(experiment, make_plugins(registry, experiment), group),
+        outputs_(experiment, rank_) {
+    check_one_gradient(trainer_.data_parallel().context(),
+                       experiment.plugin(PluginKind::strategy).name);
+    trainer_.watch_units([this](int unit, std::int64_t micro_batch, const at::Tensor& values) {
+      outputs_.enter(data_parallel().roles().unit_names[unit], micro_batch, values);
+    });
+  }
+
+  json run() {
+    json steps = json::array();
+    if (part_.leads) {
+      write_record(record_of(part_.folder, -1), recorded_parameters(data_parallel()), group_);
+    }
+    for (std::int64_t index = 0; index < count_; ++index) {
+      outputs_.clear();
+      if (part_.leads) {
+        lead(index);
+      } else {
+        steps.push_back(follow(index));
+      }
+    }
+    trainer_.data().check_unchanged();
+    return {{"formats", formats_of(trainer_.plugins().precision->dtypes(), buffers())},
+            {"count", count_},
+            {"steps", steps}};
+  }
+
+ private:
+  DataParallel& data_parallel() { return trainer_.data_parallel(); }
+  FlatBuffers& buffers() { return data_parallel().buffers(); }
+  const std::string& unit_of(int index) { return buffers().units()[buffers().unit_of(index)].name; }
+  double mean_loss(const Sample& sample) {
+    double sum = 0;
+    for (const std::string& text :
+         group_.all_gather_object(fmt::format("{:a}", sample[training().loss]))) {
+      sum += std::strtod(text.c_str(), nullptr);
+    }
+    return sum / static_cast<double>(rank_.ranks);
+  }
+
+  void lead(std::int64_t index) {
+    at::Tensor gradients;
+    const Sample sample = trainer_.step(index, [&] { gradients = trainer_.gradients(); });
+    SharedTensors record = outputs_.tensors();
+    append(record, shared_gradients(buffers(), gradients, rank_));
+    append(record, recorded_parameters(data_parallel()));
+    const at::Tensor loss = at::full({1}, mean_loss(sample), at::kDouble);
+    record.all.push_back({kLossName, at::kDouble, {1}});
+    if (rank_.rank == 0) record.own.push_back({.name = kLossName, .values = loss});
+    write_record(record_of(part_.folder, index), record, group_);
+  }
+
+  json follow(std::int64_t index) {
+    const SafetensorsFile before(record_of(part_.folder, index - 1));
+    const SafetensorsFile lead(record_of(part_.folder, index));
+    const at::Tensor parameters = read_flat(before, buffers(), parameter_name);
+    buffers().set_parameters([&](const at::Tensor& values, Range range) {
+      values.copy_(parameters.narrow(0, range.begin, range.size()));
+    });
+    TensorDifferences found;
+    const Sample sample = trainer_.step(index, [&] {
+      enter_outputs(lead, found);
+      enter_gradients(lead, found);
+    });
+    enter_loss(lead, mean_loss(sample), found);
+    enter_parameters(before, lead, found);
+    return {{"step", index}, {"differences", in_order(gather(found))}};
+  }
+
+  void enter_outputs(const SafetensorsFile& lead, TensorDifferences& found) {
+    for (const TensorPart& part : outputs_.tensors().own) {
+      if (lead.find(part.name) == nullptr) continue;  // of a unit that the other does not have
+      TensorDifference difference = largest_difference(
+          lead.read(part.name, part.begin, part.values.numel()), part.values, part.begin);
+      difference.phase = to_string(Phase::forward);
+      difference.unit = part.name.substr(output_name("").size());
+      difference.tensor = "output";
+      found.push_back(difference);
+    }
+  }
+
+  /// The step goes on with the gradients of the one that leads, so that moments stay alike.
+  void enter_gradients(const SafetensorsFile& lead, TensorDifferences& found) {
+    const at::Tensor theirs = read_flat(lead, buffers(), gradient_name);
+    const at::Tensor own = trainer_.gradients();               // all ranks call it
+    for (int index = 0; index < buffers().count(); ++index) {  // each rank its own: one may differ
+      const Range range = buffers().range(index);
+      TensorDifference difference =
+          largest_difference(theirs.narrow(0, range.begin, range.size()),
+                             own.narrow(0, range.begin, range.size()).cpu());
+      difference.phase = to_string(Phase::backward);
+      difference.unit = unit_of(index);
+      difference.tensor = buffers().name(index);
+      found.push_back(difference);
+    }
+    trainer_.set_gradients(theirs.to(own.device()));
+  }
+
+  void enter_loss(const SafetensorsFile& lead, double loss, TensorDifferences& found) {
+    if (rank_.rank != 0) return;
+    TensorDifference difference =
+        largest_difference(lead.read(kLossName, 0, 1), at::full({1}, loss, at::kDouble));
+    difference.phase = to_string(Phase::forward);
+    difference.unit = data_parallel().roles().unit_names.back();
+    difference.tensor = kLossName;
+    found.push_back(difference);
+  }
+
+  void enter_parameters(const SafetensorsFile& before, const SafetensorsFile& lead,
+                        TensorDifferences& found) {
+    std::map<std::string, int> index_of;
+    for (int index = 0; index < buffers().count(); ++index) index_of[buffers().name(index)] = index;
+    for (const TensorPart& part : shared_parameters(data_parallel()).own) {
+      const auto trained = index_of.find(part.name);
+      if (trained == index_of.end()) continue;  // frozen
+      const auto read = [&](const SafetensorsFile& file) {
+        return file.read(parameter_name(part.name), part.begin, part.values.numel());
+      };
+      TensorDifference difference =
+          largest_of_update(read(before), read(lead), part.values.cpu(), part.begin);
+      difference.phase = kUpdate;
+      difference.unit = unit_of(trained->second);
+      difference.tensor = part.name;
+      found.push_back(difference);
+    }
+  }
+
+  /// Of all ranks, on rank 0; each tensor once.
+  TensorDifferences gather(const TensorDifferences& own) {
+    json mine = json::array();
+    for (const TensorDifference& each : own) mine.push_back(to_json(each));
+    TensorDifferences all;
+    for (const std::string& text : group_.all_gather_object(mine.dump())) {
+      if (rank_.rank == 0) merge(json::parse(text), all);
+    }
+    return all;
+  }
+
+  static void merge(const json& of_rank, TensorDifferences& all) {
+    for (const json& each : of_rank) {
+      const TensorDifference difference = from_json(each);
+      const auto same = std::ranges::find_if(all, [&](const TensorDifference& other) {
+        return other.phase == difference.phase && other.unit == difference.unit &&
+               other.tensor == difference.tensor;
+      });
+      if (same == all.end()) {
+        all.push_back(difference);
+      } else {
+        *same = further(*same, difference);
+      }
+    }
+  }
+
+  /// As they were computed: outputs by unit, the loss, gradients from the last unit to the first,
+  /// parameters.
+  static json in_order(TensorDifferences all) {
+    const auto place = [](const TensorDifference& each) {
+      if (each.phase == kUpdate) return 3;
+      if (each.phase == to_string(Phase::backward)) return 2;
+      return each.tensor == kLossName ? 1 : 0;
+    };
+    std::ranges::stable_sort(all, {}, place);
+    json out = json::array();
+    for (const TensorDifference& each : all) out.push_back(to_json(each));
+    return out;
+  }
+
+  static TensorDifference from_json(const json& value) {
+    const auto number = [&](const char* key) {  // JSON has no NaN, and writes null
+      return value.at(key).is_null() ? std::nan("") : value.at(key).get<double>();
+    };
+    return {.phase = value.at("phase"),
+            .unit = value.at("unit"),
+            .tensor = value.at("tensor"),
+            .difference = number("difference"),
+            .size = number("size"),
+            .element = value.at("element"),
+            .lead = number("lead"),
+            .other = number("other")};
+  }
+
+  const LockstepPart& part_;
+  std::int64_t count_;
+  ProcessGroup& group_;
+  RankOf rank_;
+  Trainer trainer_;
+  UnitOutputs outputs_;
+};
+
+/// |lead - other|, 0 where they are equal or both no number.
+at::Tensor apart(const at::Tensor& lead, const at::Tensor& other) {
+  const at::Tensor off = (lead - other).abs();
+  return at::where(lead.eq(other).logical_or(lead.isnan().logical_and(other.isnan())),
+                   at::zeros({}, off.options()), off);
+}
+
+TensorDifference at_element(std::int64_t element, const at::Tensor& off, const at::Tensor& lead,
+                            const at::Tensor& other) {
+  return {.difference = off[element].item<double>(),
+          .element = element,
+          .lead = lead[element].item<double>(),
+          .other = other[element].item<double>()};
+}
+
+}  // namespace
+
+json to_json(const TensorDifference& difference) {
+  return {{"phase", difference.phase},   {"unit", difference.unit},
+          {"tensor", difference.tensor}, {"difference", difference.difference},
+          {"size", difference.size},     {"element", difference.element},
+          {"lead", difference.lead},     {"other", difference.other}};
+}
+
+TensorDifference largest_difference(const at::Tensor& lead, const at::Tensor& other,
+                                    std::int64_t begin) {
+  const at::Tensor a = lead.to(at::kDouble), b = other.to(at::kDouble);
+  const at::Tensor off = apart(a, b);
+  TensorDifference out = at_element(off.argmax().item<std::int64_t>(), off, a, b);
+  out.size = a.abs().max().item<double>();
+  out.element += begin;
+  return out;
+}
+
+TensorDifference largest_of_update(const at::Tensor& before, const at::Tensor& lead,
+                                   const at::Tensor& other, std::int64_t begin) {
+  const at::Tensor a = lead.to(at::kDouble), b = other.to(at::kDouble);
+  const at::Tensor off = apart(a, b);
+  const at::Tensor then = before.to(at::kDouble);
+  const at::Tensor size = at::maximum(a.abs(), then.abs()) + (a - then).abs().max();
+  const at::Tensor relative = at::where(off.eq(0), off, off / size);
+  const auto element = relative.argmax().item<std::int64_t>();
+  TensorDifference out = at_element(element, off, a, b);
+  out.size = size[element].item<double>();
+  out.element += begin;
+  return out;
+}
+
+TensorDifference further(const TensorDifference& a, const TensorDifference& b) {
+  if (a.phase != kUpdate) {  // measured by the largest of the whole tensor
+    TensorDifference out = std::isnan(a.difference) || a.difference >= b.difference ? a : b;
+    out.size = std::max(a.size, b.size);
+    return out;
+  }
+  const auto measured = [](const TensorDifference& each) {
+    return each.difference == 0 ? 0 : each.difference / each.size;
+  };
+  return std::isnan(a.difference) || measured(a) >= measured(b) ? a : b;
+}
+
+json Training::lockstep_rank(const Experiment& experiment, const PluginRegistry& registry,
+                             const RunContext& context, const LockstepPart& part) const {
+  ConnectedRank rank(experiment, context);
+  rank.connect();
+  json found = Lockstep(experiment, registry, rank.group(), part).run();
+  rank.group().shutdown();
+  return context.info.rank == 0 ? found : json{};
+}
+
+}  // namespace ddprun
