@@ -58,16 +58,22 @@ std::string array_of(const std::vector<CompletedWord>& words) {
 /// One branch of the choice by command: what it takes as an argument, and its options.
 std::string branch_of(const CompletedCommand& command, const std::string& pattern) {
   std::vector<CompletedWord> options;
-  std::string argument = "none";
+  std::vector<std::string> arguments;
   for (const CompletedOption& option : command.options) {
     if (option.name.empty()) {
-      argument = option.value;
+      arguments.push_back(option.value);
     } else {
       options.push_back({option.name, option.help});
     }
   }
-  return fmt::format("    {}) value={}; option_words={} ;;\n", pattern,
-                     quoted(Shell::bash, argument), array_of(options));
+  std::string value = quoted(Shell::bash, arguments.empty() ? "none" : arguments.back());
+  // Of two arguments the first is behind the command.
+  if (arguments.size() > 1 && !listed_values(arguments.front()).empty()) {
+    value +=
+        "; if [[ $previous == \"$first\" ]]; then value=" + quoted(Shell::bash, arguments.front()) +
+        "; fi";
+  }
+  return fmt::format("    {}) value={}; option_words={} ;;\n", pattern, value, array_of(options));
 }
 
 /// Sets `value`, what is completed, and `found`, the words for it, from $first (the word after

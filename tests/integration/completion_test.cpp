@@ -150,6 +150,7 @@ TEST_P(Completion, OffersTheValuesOfOptions) {
   EXPECT_THAT(offered("ddprun mine.yaml --format "),
               ElementsAre("csv", "json", "markdown", "table"));
   EXPECT_THAT(offered("ddprun completion "), ElementsAre("bash", "fish", "zsh"));
+  EXPECT_THAT(offered("ddprun checkpoint ver"), ElementsAre("verify"));
   EXPECT_THAT(offered("ddprun mine.yaml --columns "), IsEmpty());
 }
 
