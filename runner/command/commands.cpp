@@ -18,7 +18,7 @@
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment.h"
 #include "runner/launch/plan.h"
-#include "runner/launch/shipped_configs.h"
+#include "runner/launch/shipped_files.h"
 #include "runner/report/account_table.h"
 #include "runner/report/terminal.h"
 #include "runner/report/text_table.h"
@@ -80,14 +80,7 @@ void print_options(const std::vector<OptionInfo>& options, int width) {
 
 int quickstart_command(const Request& request) {
   Request shipped = request;
-  shipped.paths = {shipped_configs() / "quickstart.yaml"};
-  if (!std::filesystem::exists(shipped.paths.front())) {
-    throw ConfigError({.what = "the quickstart that comes with ddprun is not there",
-                       .where = shipped.paths.front(),
-                       .got = "nothing of that name",
-                       .expected = "the configurations in ../share/ddprun/configs from the program",
-                       .hint = "install ddprun again, whole: `cmake --install`"});
-  }
+  shipped.paths = {shipped_file(std::filesystem::path(kShippedConfigs) / "quickstart.yaml")};
   return run_batch(shipped);
 }
 

@@ -27,7 +27,7 @@
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
-#include "runner/launch/shipped_configs.h"
+#include "runner/launch/shipped_files.h"
 
 namespace ddprun {
 
@@ -81,10 +81,9 @@ std::vector<fs::path> yaml_files_in(const fs::path& folder) {
 /// What to name instead of a path where nothing is.
 std::string hint_of_absent(const fs::path& path) {
   std::error_code ignored;
-  if (const fs::path shipped = shipped_configs();
-      !path.empty() && *path.begin() == "configs" &&
-      fs::exists(shipped / path.lexically_relative("configs"), ignored)) {
-    return "it comes with ddprun: " + (shipped / path.lexically_relative("configs")).string();
+  if (const fs::path shipped = shipped_place(path);
+      !path.empty() && *path.begin() == kShippedConfigs && fs::exists(shipped, ignored)) {
+    return "it comes with ddprun: " + shipped.string();
   }
   return "a command is the first word: `ddprun --help` lists them";
 }

@@ -50,7 +50,7 @@ TEST(Quickstart, NeedsTheFilesThatComeWithTheProgram) {
   const CommandResult run =
       run_ddprun(folder, {}, {"/bin/sh", "-c", "cp \"$0\" alone && exec ./alone quickstart"});
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("the quickstart that comes with ddprun is not there"),
+  EXPECT_THAT(run.err, AllOf(HasSubstr("a file that comes with ddprun is not there"),
                              HasSubstr("/share/ddprun/configs/quickstart.yaml")));
 }
 
