@@ -1,4 +1,4 @@
-# Installs the CMake package `ddprun`, with which plugins and programs build out of tree, and examples of both.
+# Installs the CMake package `ddprun`, with which plugins and programs build out of tree.
 include(CMakePackageConfigHelpers)
 string(REGEX MATCH "^[0-9]+" compiler_number "${CMAKE_CXX_COMPILER_VERSION}")
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddprun)
@@ -12,7 +12,5 @@ install(FILES
   ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake
   ${CMAKE_CURRENT_LIST_DIR}/ddprun_add_plugin.cmake
   DESTINATION ${package_dir})
-install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs/examples/ ${CMAKE_CURRENT_SOURCE_DIR}/tests/integration/out_of_tree/chunked
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/examples USE_SOURCE_PERMISSIONS)
 # The text that configs/quickstart.yaml learns from, and for the reader.
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun FILES_MATCHING PATTERN "*.md" PATTERN examples EXCLUDE)

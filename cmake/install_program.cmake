@@ -1,10 +1,13 @@
-# What the command needs beside it: the configurations that come with it, and what shells complete its words by.
-install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/configs)
-# The build folder has them in the same place.
+# What the command needs beside it: the configurations that come with it, examples, of whose plugins `ddprun new` makes others, and
+# what shells complete its words by. The build folder has them in the same place.
 set(shipped ${CMAKE_BINARY_DIR}/share/ddprun)
 file(MAKE_DIRECTORY ${shipped})
-file(RELATIVE_PATH configs ${shipped} ${CMAKE_CURRENT_SOURCE_DIR}/configs)
-file(CREATE_LINK ${configs} ${shipped}/configs SYMBOLIC)
+foreach(folder configs docs/examples)
+  cmake_path(GET folder FILENAME name)
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/ddprun/${name} USE_SOURCE_PERMISSIONS)
+  file(RELATIVE_PATH there ${shipped} ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+  file(CREATE_LINK ${there} ${shipped}/${name} SYMBOLIC)
+endforeach()
 
 # ddprun_complete(<shell> <file>): the program prints the script when it is installed, with the plugins that were built.
 function(ddprun_complete shell file)

@@ -17,12 +17,13 @@ namespace ddprun {
 
 struct Request {
   std::vector<std::string> paths;             ///< files and folders
-  std::string name;                           ///< of `describe`
+  std::string name;                           ///< of `describe` and `new`
+  std::string kind;                           ///< of `new`
   Shell shell = Shell::bash;                  ///< of `completion`
   std::vector<std::string> overrides;         ///< --set
   std::vector<std::string> plugin_paths;      ///< --plugin-path
   std::string threshold;                      ///< --threshold of `compare`
-  std::string output;                         ///< --output, --out
+  std::string output;                         ///< --output, --out, -o
   double bound = 1e-5;                        ///< --bound of `verify`
   std::optional<double> parameter_bound;      ///< --parameter-bound of `verify`
   std::optional<std::int64_t> steps;          ///< --steps of `diff`; none: all of the file

@@ -38,7 +38,7 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 17> kCommands = {{{"quickstart", quickstart_command},
+constexpr std::array<Command, 18> kCommands = {{{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
@@ -47,6 +47,7 @@ constexpr std::array<Command, 17> kCommands = {{{"quickstart", quickstart_comman
                                                 {"explain", explain_command},
                                                 {"list", list_command},
                                                 {"describe", describe_command},
+                                                {"new", new_command},
                                                 {"verify", verify_command},
                                                 {"diff", diff_command},
                                                 {"checkpoint", checkpoint_command},
@@ -83,6 +84,7 @@ Examples:
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun diff a.yaml b.yaml                      from equal weights: the first tensor in which they part
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
+  ddprun new strategy mine                       the sources of a plugin of your own, to begin with
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml
 
 Exit status: 0 done; 1 a run or its proof failed; 2 bad usage or configuration, nothing ran;

@@ -176,6 +176,20 @@ void add_sampling(CLI::App& command, Request& request) {
       ->capture_default_str();
 }
 
+void add_new_plugin(CLI::App& command, Request& request) {
+  command.add_option("kind", request.kind, "What it is")
+      ->type_name("strategy|precision|attention")
+      ->required();
+  command.add_option("name", request.name, "Its name in YAML, as in my_strategy")
+      ->type_name("NEW_NAME")
+      ->required();
+  command
+      .add_option("-o,--output", request.output,
+                  "The folder to write, a new or an empty one (default: ./NEW_NAME)")
+      ->type_name(kFolderValue);
+  add_common_options(command, request);
+}
+
 }  // namespace
 
 void declare_commands(CLI::App& app, Request& request) {
@@ -238,6 +252,10 @@ void declare_commands(CLI::App& app, Request& request) {
   describe->add_flag("--python", request.python,
                      "How a program in Python uses it, as a program that does");
   add_common_options(*describe, request);
+
+  add_new_plugin(
+      *app.add_subcommand("new", "Write the sources of a plugin of your own, to begin with"),
+      request);
 
   CLI::App* verify = app.add_subcommand(
       "verify", "Compare a data-parallel run with one process on the same global batch");

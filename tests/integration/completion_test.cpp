@@ -108,8 +108,8 @@ TEST_P(Completion, OffersCommandsAndFilesFirst) {
 }
 
 TEST_P(Completion, OffersTheOptionsOfEachCommand) {
-  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "verify",
-                              "doctor", "completion"}) {
+  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new",
+                              "verify", "doctor", "completion"}) {
     const Words options = options_in_help(folder_, command);
     EXPECT_GE(options.size(), 3u) << command;
     EXPECT_EQ(offered("ddprun " + std::string(command) + " --"), options) << command;
@@ -150,6 +150,7 @@ TEST_P(Completion, OffersTheValuesOfOptions) {
   EXPECT_THAT(offered("ddprun mine.yaml --format "),
               ElementsAre("csv", "json", "markdown", "table"));
   EXPECT_THAT(offered("ddprun completion "), ElementsAre("bash", "fish", "zsh"));
+  EXPECT_THAT(offered("ddprun new "), ElementsAre("attention", "precision", "strategy"));
   EXPECT_THAT(offered("ddprun checkpoint ver"), ElementsAre("verify"));
   EXPECT_THAT(offered("ddprun mine.yaml --columns "), IsEmpty());
 }

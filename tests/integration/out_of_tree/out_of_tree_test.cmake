@@ -1,4 +1,5 @@
-# The path of docs/writing_a_plugin.md: install ddprun, build a strategy out of tree against it, compare it with a built-in one.
+# The path of docs/writing_a_plugin.md: install ddprun, let it write a plugin of each kind, and type what it says: build the plugin
+# out of tree, try it with the contract suite, compare it with a built-in one.
 #   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DLAUNCHER=... -P out_of_tree_test.cmake
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/installed.cmake)
@@ -30,22 +31,50 @@ if(paths)
   message(FATAL_ERROR "ddprunConfig.cmake names the clone: ${paths}")
 endif()
 
-# A copy, so that nothing of the tree is beside it.
-file(COPY ${WORK}/prefix/share/ddprun/examples/chunked DESTINATION ${WORK})
-set(example ${WORK}/chunked)
-must_build(${example})
+# write_and_try(<kind> <name> <filter of the suite>): types the three lines that are printed. Sets `contract` and `table`, what the
+# suite and the run print.
+function(write_and_try kind name filter)
+  must(said ${ddprun} new ${kind} ${name})
+  string(REGEX MATCHALL "\n(cmake|ddprun)[^\n]*" lines "${said}")
+  list(LENGTH lines count)
+  if(NOT count EQUAL 3)
+    message(FATAL_ERROR "${count} lines to type")
+  endif()
+  set(outputs built contract table)
+  foreach(line output IN ZIP_LISTS lines outputs)
+    string(STRIP "${line}" line)
+    must(${output} ${CMAKE_COMMAND} -E env PATH=${WORK}/prefix/bin:$ENV{PATH} CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
+      GTEST_FILTER=${filter} sh -c "${line}")
+  endforeach()
+  set(contract "${contract}" PARENT_SCOPE)
+  set(table "${table}" PARENT_SCOPE)
+endfunction()
 
 set(ddprun ${WORK}/prefix/bin/ddprun)
-set(shells bash zsh fish)
-set(files bash-completion/completions/ddprun zsh/site-functions/_ddprun fish/vendor_completions.d/ddprun.fish)
-must(list ${ddprun} list --plugin-path ${example}/build)
-must_match("${list}" chunked bucketed ${example}/build/strategy_chunked.so ${WORK}/prefix/lib/ddprun/plugins)
-must(described ${ddprun} describe chunked --plugin-path ${example}/build)
-must_match("${described}" chunks 1024)
-must(table ${ddprun} ${example}/compare.yaml --plugin-path ${example}/build)
+
+# Each keeps the contract that the built-in ones keep. The names are words of the SDK: a class may be called by them, too.
+write_and_try(strategy plan *)
+must_match("${contract}" "plan_at_its_minimum__fp32" "AnyModule.*plan__gloo" "PASSED  . [1-9]")
+if(contract MATCHES "/flat__")
+  message(FATAL_ERROR "the contract was tried on other plugins too")
+endif()
 must_match("${table}" flat "chunks=16" "proved in 4 of 4 rows")
+write_and_try(precision linear */flat_*)
+must_match("${contract}" "/flat__linear__" "PASSED  . [1-9]")
+must_match("${table}" fp32 "format=float16" "proved in 3 of 3 rows")
+write_and_try(attention attention */flat__fp32__*)
+must_match("${contract}" "__fp32__attention__" "PASSED  . [1-9]")
+must_match("${table}" eager "proved in 3 of 3 rows")
+
+set(example ${WORK}/plan)
+must(list ${ddprun} list --plugin-path ${example}/build)
+must_match("${list}" plan bucketed ${example}/build/strategy_plan.so ${WORK}/prefix/lib/ddprun/plugins)
+must(described ${ddprun} describe plan --plugin-path ${example}/build)
+must_match("${described}" chunks 1024)
 
 # The shipped configurations are beside it, and shells find the words of what was built.
+set(shells bash zsh fish)
+set(files bash-completion/completions/ddprun zsh/site-functions/_ddprun fish/vendor_completions.d/ddprun.fish)
 must(table ${ddprun} quickstart --output ${WORK}/results --set train.steps=1 --set "sweep.strategy=[flat]"
   --set "model={vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: 2}")
 must_match("${table}" "proved in 1 of 1 rows" "results: ${WORK}/results/quickstart/")
@@ -57,13 +86,6 @@ foreach(shell file IN ZIP_LISTS shells files)
   endif()
   must_match("${printed}" "strategy=bucketed" "train.steps=")
 endforeach()
-
-# The strategy keeps the contract that the built-in ones keep.
-must(contract ${WORK}/prefix/bin/ddprun-contract ${example}/build/strategy_chunked.so)
-must_match("${contract}" "chunked_at_its_minimum__fp32" "AnyModule.*chunked__gloo" "PASSED  . [1-9]")
-if(contract MATCHES "/flat__")
-  message(FATAL_ERROR "the contract was tried on other plugins too")
-endif()
 
 # A compiler whose plugins would not be loaded is refused before anything is compiled.
 set(config ${WORK}/prefix/lib/cmake/ddprun/ddprunConfig.cmake)

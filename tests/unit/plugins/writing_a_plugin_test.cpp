@@ -41,7 +41,7 @@ TEST(WritingAPlugin, QuotesTheFilesThatAreTested) {
   const auto blocks = named_blocks(text_of("docs/writing_a_plugin.md"));
   ASSERT_EQ(blocks.size(), 3u);
   for (const auto& [name, code] : blocks) {
-    EXPECT_EQ(code, text_of("tests/integration/out_of_tree/chunked/" + name)) << name;
+    EXPECT_EQ(code, text_of("docs/examples/plugins/strategy/" + name)) << name;
   }
 }
 

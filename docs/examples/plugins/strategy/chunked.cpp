@@ -9,11 +9,13 @@ namespace {
 
 class Chunked final : public ddprun::Strategy {
  public:
+  // Keys of the YAML beside `name`. Options of your own stand here.
   void declare_options(ddprun::Options& options) override {
     options.option("chunks", &chunks_, "into how many all-reduces the gradients are cut",
                    {.min = 1, .max = 1024});
   }
 
+  // What travels in a step. Each run holds the plan against what was sent, so change both together.
   ddprun::Plan plan(const ddprun::ParameterLayout& layout, int /*rank*/) const override {
     ddprun::Plan plan;
     for (const ddprun::Range& chunk : cut(layout)) {
@@ -22,6 +24,8 @@ class Chunked final : public ddprun::Strategy {
     return plan;
   }
 
+  // Backward is done. On return every gradient is the mean over the ranks. on_gradient() is where
+  // to send earlier, update() where to update parameters in another way.
   void finish_backward() override {
     std::vector<ddprun::Work> works;
     for (const ddprun::Range& chunk : cut(context_->layout())) {
