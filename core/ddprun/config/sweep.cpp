@@ -149,6 +149,13 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
                          .expected = "a key path of the experiment",
                          .hint = "remove it"});
     }
+    if (path == "report" || path.starts_with("report.")) {
+      throw ConfigError({.what = "a sweep cannot change the report, which is of all of its points",
+                         .where = values.key_origin,
+                         .got = path,
+                         .expected = "a key path of the experiment",
+                         .hint = "remove it"});
+    }
     if (values.kind != ConfigNode::Kind::list || values.list.empty()) {
       const bool scalar = values.kind == ConfigNode::Kind::scalar;
       throw ConfigError({.what = "sweep over '" + path + "' must be given a list of values",

@@ -161,6 +161,12 @@ TEST(Sweep, MalformedOnesAreRefused) {
             "  got: sweep.a\n"
             "  expected: a key path of the experiment\n"
             "  hint: remove it");
+  EXPECT_EQ(sweep_error("sweep:\n  report.repeats: [1, 3]\n"),
+            "a sweep cannot change the report, which is of all of its points\n"
+            "  where: a.yaml:2:3\n"
+            "  got: report.repeats\n"
+            "  expected: a key path of the experiment\n"
+            "  hint: remove it");
   EXPECT_EQ(sweep_error("sweep:\n  strategy.bucket_mb: [1]\n  strategy: [flat]\n"),
             "sweep over 'strategy' replaces the values of 'strategy.bucket_mb'\n"
             "  where: a.yaml:3:3\n"
