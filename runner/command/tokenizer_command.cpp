@@ -1,18 +1,17 @@
 // `ddprun tokenize` and `ddprun tokenizer train`: token files from text, and vocabularies.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <iostream>
 #include <thread>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/base/durable_file.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/text.h"
 #include "ddprun/tokenizer/text_chunks.h"
 #include "ddprun/tokenizer/tokenizer_file.h"
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "runner/command/commands.h"
+#include "runner/command/out_file.h"
 
 namespace ddprun {
 
@@ -23,17 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kUint16Tokens = 1 << 16;
 
 std::size_t threads() { return std::max(1U, std::thread::hardware_concurrency()); }
-
-/// Writes OUT by write_durably(). Throws Error.
-void write_out(const std::string& out, const std::function<void(const TextSink&)>& tell) {
-  if (const int error = write_durably(fs::absolute(out), tell); error != 0) {
-    throw Error({.what = "cannot write a file",
-                 .where = out,
-                 .got = std::strerror(error),
-                 .expected = "a file in a folder that is there, and room on its disk",
-                 .hint = "--out names it"});
-  }
-}
 
 std::int64_t bytes_of(const std::vector<std::string>& paths) {
   std::int64_t bytes = 0;
