@@ -2,16 +2,17 @@
 # What some tests need, and are skipped without, for setup.sh to source.
 # shellcheck disable=SC2154 # check_only, deps: setup.sh's
 
-# Debian package, and the command that it brings.
+# Debian package, and how to see that what it brings is there, as in setup.sh.
 missing_test_packages() {
-  local package command
-  while read -r package command; do
-    have_command "$command" || echo "$package"
+  local package kind what
+  while read -r package kind what; do
+    "have_$kind" "$what" || echo "$package"
   done <<TABLE
-libopenmpi-dev  mpicxx
-openmpi-bin     mpirun
-zsh             zsh
-fish            fish
+libopenmpi-dev   command mpicxx
+openmpi-bin      command mpirun
+zsh              command zsh
+fish             command fish
+libvalijson-dev  file    include/valijson/validator.hpp
 TABLE
 }
 

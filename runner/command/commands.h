@@ -1,6 +1,6 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
-// Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp
+// Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp schema_command.cpp
 // Family: tokenizer_command.cpp verify_command.cpp
 #pragma once
 
@@ -37,6 +37,8 @@ int list_command(const Request& request);
 int describe_command(const Request& request);
 /// Writes the sources of a plugin of the user's own, and prints what to type next.
 int new_command(const Request& request);
+/// Prints the JSON Schema of experiments, or writes it into a file.
+int schema_command(const Request& request);
 /// Looks at checkpoints; the status is 1 if one is damaged, or if two differ.
 int checkpoint_command(const Request& request);
 /// Prints the prompt, and what the model of a checkpoint goes on with.

@@ -38,7 +38,7 @@ struct Command {
   std::string_view name;
   int (*run)(const Request&);
 };
-constexpr std::array<Command, 18> kCommands = {{{"quickstart", quickstart_command},
+constexpr auto kCommands = std::to_array<Command>({{"quickstart", quickstart_command},
                                                 {"run", run_batch},
                                                 {"validate", validate_command},
                                                 {"account", account_command},
@@ -48,6 +48,7 @@ constexpr std::array<Command, 18> kCommands = {{{"quickstart", quickstart_comman
                                                 {"list", list_command},
                                                 {"describe", describe_command},
                                                 {"new", new_command},
+                                                {"schema", schema_command},
                                                 {"verify", verify_command},
                                                 {"diff", diff_command},
                                                 {"checkpoint", checkpoint_command},
@@ -55,7 +56,7 @@ constexpr std::array<Command, 18> kCommands = {{{"quickstart", quickstart_comman
                                                 {"tokenize", tokenize_command},
                                                 {"tokenizer", tokenizer_command},
                                                 {"doctor", doctor_command},
-                                                {"completion", completion_command}}};
+                                                {"completion", completion_command}});
 
 const Command* find_command(std::string_view name) {
   const auto found = std::ranges::find(kCommands, name, &Command::name);
@@ -81,6 +82,7 @@ Examples:
   ddprun compare results/before results/after --threshold 3%   has it become slower
   ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
   ddprun tokenizer train --size 10000 --out t.json *.txt; ddprun tokenize --vocab t.json --out t.bin *.txt
+  ddprun schema --out ddprun.schema.json         what editors check and complete experiments by
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun diff a.yaml b.yaml                      from equal weights: the first tensor in which they part
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python

@@ -256,6 +256,11 @@ void declare_commands(CLI::App& app, Request& request) {
   add_new_plugin(
       *app.add_subcommand("new", "Write the sources of a plugin of your own, to begin with"),
       request);
+  CLI::App* schema = app.add_subcommand(
+      "schema", "Print the JSON Schema by which editors check and complete experiments");
+  schema->add_option("--out", request.output, "The file to write (default: stdout)")
+      ->type_name(kFileValue);
+  add_common_options(*schema, request);
 
   CLI::App* verify = app.add_subcommand(
       "verify", "Compare a data-parallel run with one process on the same global batch");

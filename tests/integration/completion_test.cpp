@@ -108,7 +108,7 @@ TEST_P(Completion, OffersCommandsAndFilesFirst) {
 }
 
 TEST_P(Completion, OffersTheOptionsOfEachCommand) {
-  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new",
+  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new", "schema",
                               "verify", "doctor", "completion"}) {
     const Words options = options_in_help(folder_, command);
     EXPECT_GE(options.size(), 3u) << command;

@@ -10,6 +10,10 @@
 
 namespace ddprun {
 
+/// What `report.baseline` is for, in a line.
+inline constexpr const char* kBaselineHelp =
+    "the rows that speed-ups count from; empty: the last swept key at its first value";
+
 struct Baseline {
   /// Of each point, the index of its base, which may be itself. Empty: nothing is swept, so that
   /// there is nothing to compare with.

@@ -17,37 +17,16 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::array<std::pair<PluginKind, const char*>, 3> kPluginHelp = {{
-    {PluginKind::strategy, "how gradients become their mean over ranks"},
-    {PluginKind::precision, "in which dtype each stage computes"},
-    {PluginKind::attention, "how attention is computed"},
-}};
-
-constexpr const char* kKindKey = "experiment";
-constexpr const char* kPluginPath = "plugin_path";
+constexpr std::array kPluginKinds = {PluginKind::strategy, PluginKind::precision,
+                                     PluginKind::attention};
 
 void declare_name(Options& options, Experiment& e) {
   options.option("name", &e.name, "names the result folder and the report; empty: the file's name");
 }
 
 void declare_plugin_path(Options& options, Experiment& e) {
-  options.option(kPluginPath, &e.plugin_path,
+  options.option(kPluginPathKey, &e.plugin_path,
                  "folders searched for plugins first, relative to the file's folder");
-}
-
-void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
-  std::vector<std::string> names;
-  for (const RunnableKind* kind : kinds) names.push_back(kind->name());
-  options.option(kKindKey, &name, "what is measured", {.one_of = names});
-}
-
-/// What its kind has, but for `experiment` and the plugins.
-void declare_document(Options& options, Experiment& e) {
-  declare_name(options, e);
-  if (!e.plugins.empty()) declare_plugin_path(options, e);
-  for (const KindSection& section : e.kind->file().sections) {
-    options.section(section.key, section.help, [&](Options& inner) { section.declare(inner, e); });
-  }
 }
 
 /// The document with that key alone, if it is there.
@@ -71,7 +50,7 @@ std::vector<std::string> keys_of(const RunnableKind& kind) {
   std::vector<std::string> out;
   for (const KindSection& section : kind.file().sections) out.push_back(section.key);
   for (const PluginKind plugin : kind.file().plugins) out.emplace_back(to_string(plugin));
-  if (!kind.file().plugins.empty()) out.emplace_back(kPluginPath);
+  if (!kind.file().plugins.empty()) out.emplace_back(kPluginPathKey);
   return out;
 }
 
@@ -165,6 +144,37 @@ ConfigNode choice_node(const PluginChoice& choice) {
 
 }  // namespace
 
+void declare_kind(Options& options, std::string& name, const Kinds& kinds) {
+  std::vector<std::string> names;
+  for (const RunnableKind* kind : kinds) names.push_back(kind->name());
+  options.option(kKindKey, &name, "what is measured", {.one_of = names});
+}
+
+void declare_document(Options& options, Experiment& e) {
+  declare_name(options, e);
+  if (!e.plugins.empty()) declare_plugin_path(options, e);
+  for (const KindSection& section : e.kind->file().sections) {
+    options.section(section.key, section.help, [&](Options& inner) { section.declare(inner, e); });
+  }
+}
+
+void declare_choice(Options& options, PluginChoice& choice) {
+  options.option("name", &choice.name, "name of a plugin; `ddprun list` shows them");
+  options.option("path", &choice.path, "its library, relative to the file's folder");
+}
+
+const char* plugin_help(PluginKind kind) {
+  switch (kind) {
+    case PluginKind::strategy:
+      return "how gradients become their mean over ranks";
+    case PluginKind::precision:
+      return "in which dtype each stage computes";
+    case PluginKind::attention:
+      return "how attention is computed";
+  }
+  return "";
+}
+
 PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
                          const std::filesystem::path& file) {
   const std::string word = to_string(kind);
@@ -199,10 +209,7 @@ PluginChoice read_choice(const ConfigNode& document, PluginKind kind,
   ConfigNode ours = choice.options;  // the other keys are the plugin's
   std::erase_if(ours.map,
                 [](const auto& pair) { return pair.first != "name" && pair.first != "path"; });
-  read_options(ours, word, [&](Options& o) {
-    o.option("name", &choice.name, "name of a plugin; `ddprun list` shows them");
-    o.option("path", &choice.path, "its library, relative to the file's folder");
-  });
+  read_options(ours, word, [&](Options& o) { declare_choice(o, choice); });
   return choice;
 }
 
@@ -285,15 +292,14 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
                           declare_plugin_path(o, defaults);
                         }));
   auto& top = sections.front().second;
-  for (const auto& [plugin, help] : kPluginHelp) {
-    top.push_back(
-        {to_string(plugin), "plugin", "(required)", "a name, or a mapping with one", help});
+  for (const PluginKind plugin : kPluginKinds) {
+    top.push_back({to_string(plugin), "plugin", "(required)", "a name, or a mapping with one",
+                   plugin_help(plugin)});
   }
-  top.push_back({"sweep", "mapping", "{}", "key paths, each with a list of values or a range",
-                 "one experiment for each combination of values"});
+  top.push_back(
+      {"sweep", "mapping", "{}", "key paths, each with a list of values or a range", kSweepHelp});
   top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
-                 "the rows that speed-ups count from; empty: the last swept key at its first "
-                 "value"});
+                 kBaselineHelp});
   ReportConfig report;
   for (OptionInfo& option : list_options([&](Options& o) { declare_options(o, report); })) {
     option.key = "report." + option.key;

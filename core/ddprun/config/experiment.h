@@ -79,6 +79,18 @@ ExperimentFile load_experiments(const std::filesystem::path& file,
                                 const std::vector<std::string>& overrides, const Kinds& kinds,
                                 int world_size = 0);
 
+/// What the files of a kind may say, each in a declaration: first which kind it is, whose name goes
+/// to `name`; then its sections, `name` and `plugin_path`; of each plugin what is not the plugin's
+/// own. The rest are ReportConfig, find_baseline() and the sweep.
+inline constexpr const char* kKindKey = "experiment";
+inline constexpr const char* kPluginPathKey = "plugin_path";
+void declare_kind(Options& options, std::string& name, const Kinds& kinds);
+void declare_document(Options& options, Experiment& experiment);
+void declare_choice(Options& options, PluginChoice& choice);
+
+/// What plugins of that kind decide: "how attention is computed".
+const char* plugin_help(PluginKind kind);
+
 /// Which plugin of a kind a document names; the path of its library is as it stands there. Messages
 /// call the document `file` where it names none. Throws ConfigError.
 PluginChoice read_choice(const ConfigNode& document, PluginKind kind,

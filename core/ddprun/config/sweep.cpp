@@ -176,20 +176,9 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   refuse_hidden(document, sweep);
 }
 
-/// The integers of a range, and the limits that they keep.
-struct Range {
-  std::int64_t from = 1, to = 1;
-  double factor = 2;
-};
-
-Range read_range(const std::string& path, const ConfigNode& node) {
-  Range range;
-  constexpr double kMost = 1e15;
-  read_options(node, "sweep." + path, [&range](Options& o) {
-    o.option("from", &range.from, "the first value", {.min = 1, .max = kMost});
-    o.option("to", &range.to, "no value is above", {.min = 1, .max = kMost});
-    o.option("factor", &range.factor, "from a value to the next", {.min = 1.01, .max = kMost});
-  });
+SweepRange read_range(const std::string& path, const ConfigNode& node) {
+  SweepRange range;
+  read_options(node, "sweep." + path, [&range](Options& o) { declare_options(o, range); });
   if (range.from <= range.to) return range;
   throw ConfigError({.what = "the range of '" + path + "' has no value",
                      .where = node.origin,
@@ -198,7 +187,7 @@ Range read_range(const std::string& path, const ConfigNode& node) {
                      .hint = "{from: 1000, to: 1e9, factor: 10}"});
 }
 
-ConfigNode list_of(const Range& range, const ConfigNode& node) {
+ConfigNode list_of(const SweepRange& range, const ConfigNode& node) {
   ConfigNode list;
   list.kind = ConfigNode::Kind::list;
   list.origin = node.origin;
@@ -313,6 +302,13 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   } else {
     set_path(root, path, std::move(value));
   }
+}
+
+void declare_options(Options& o, SweepRange& range) {
+  constexpr double kMost = 1e15;
+  o.option("from", &range.from, "the first value", {.min = 1, .max = kMost});
+  o.option("to", &range.to, "no value is above", {.min = 1, .max = kMost});
+  o.option("factor", &range.factor, "from a value to the next", {.min = 1.01, .max = kMost});
 }
 
 void expand_ranges(ConfigNode& document) {

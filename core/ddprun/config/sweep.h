@@ -1,6 +1,7 @@
 // Edits of a document before it is read: values at dotted paths, `--set` overrides, and sweeps.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -9,6 +10,11 @@
 #include "ddprun/config/config_node.h"
 
 namespace ddprun {
+
+class Options;
+
+/// What `sweep:` is for, in a line.
+inline constexpr const char* kSweepHelp = "one experiment for each combination of values";
 
 /// Puts `value` at a dotted path ("model.layers", "strategy.bucket_mb"). It creates mappings on the
 /// way. A scalar on the way (`strategy: mine`) becomes {name: mine}. Throws ConfigError if the path
@@ -47,6 +53,13 @@ struct SweepPoint {
 /// A value as labels have it: "mine", "mine(bucket_mb=5)" for a mapping with a name, else the value
 /// on one line.
 std::string label_of(const ConfigNode& value);
+
+/// The integers of a range, and the limits that they keep.
+struct SweepRange {
+  std::int64_t from = 1, to = 1;
+  double factor = 2;
+};
+void declare_options(Options& options, SweepRange& range);
 
 /// Replaces each range under `sweep:`, {from: 1000, to: 1e6, factor: 10}, by the list of its
 /// values, 1000, 10000, 100000 and 1000000: each is the one before times `factor`, rounded to an

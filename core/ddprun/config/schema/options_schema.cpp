@@ -1,0 +1,138 @@
+// A visitor: each option becomes a property.
+#include "ddprun/config/schema/options_schema.h"
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+/// As people write it: 60, not 60.0.
+Schema number(double value) {
+  if (value == std::trunc(value) && std::abs(value) < 1e15) {
+    return static_cast<std::int64_t>(value);
+  }
+  return value;
+}
+
+Schema limited(const char* type, const Limits& limits) {
+  Schema schema = {{"type", type}};
+  if (limits.min) schema["minimum"] = number(*limits.min);
+  if (limits.max) schema["maximum"] = number(*limits.max);
+  return schema;
+}
+
+/// One value stands for a list of one.
+Schema one_or_several(const Schema& element) {
+  return {{"anyOf", Schema::array({element, {{"type", "array"}, {"items", element}}})}};
+}
+
+// What a variable of that type may be set to. The value does not matter.
+Schema type_schema(const bool*, const Limits& limits) { return limited("boolean", limits); }
+Schema type_schema(const std::int64_t*, const Limits& limits) { return limited("integer", limits); }
+Schema type_schema(const double*, const Limits& limits) { return limited("number", limits); }
+Schema type_schema(const std::string*, const Limits& limits) {
+  return limits.one_of.empty() ? limited("string", limits) : one_of_schema(limits.one_of);
+}
+Schema type_schema(const ChoiceTarget&, const Limits& limits) {
+  return one_of_schema(limits.one_of);
+}
+template <class T>
+Schema type_schema(const std::optional<T>*, const Limits& limits) {
+  return type_schema(static_cast<const T*>(nullptr), limits);
+}
+template <class T>
+Schema type_schema(const std::vector<T>*, const Limits& limits) {
+  return one_or_several(type_schema(static_cast<const T*>(nullptr), limits));
+}
+
+// The present value; null: there is none.
+Schema value_of(const double* variable) { return number(*variable); }
+Schema value_of(const ChoiceTarget& choice) { return choice.name(); }
+template <class T>
+Schema value_of(const T* variable) {
+  return *variable;
+}
+template <class T>
+Schema value_of(const std::optional<T>* variable) {
+  return *variable ? value_of(&**variable) : Schema();
+}
+
+class SchemaWriter : public Options {
+ public:
+  Schema take() {
+    return {{"type", "object"},
+            {"properties", std::move(properties_)},
+            {"additionalProperties", false}};
+  }
+
+  /// Without content a section has its defaults.
+  void section(const std::string& key, const std::string& help,
+               const std::function<void(Options&)>& declare) override {
+    Schema schema = options_schema(declare);
+    schema["type"] = Schema::array({"object", "null"});
+    add(key, help, schema);
+  }
+
+  void list(const std::string& key, const std::string& help, const SectionList& elements) override {
+    Schema schema = one_or_several(options_schema(elements.declare_new));
+    if (elements.size == 0) schema["default"] = Schema::array();
+    add(key, help, schema);
+  }
+
+  void choice_or_section(const std::string& key, ChoiceTarget choice, const std::string& help,
+                         const std::function<void(Options&)>& declare) override {
+    Schema mapping = options_schema(declare);
+    mapping["minProperties"] = 1;
+    const Schema name = one_of_schema({choice.names().begin(), choice.names().end()});
+    add(key, help, {{"anyOf", Schema::array({name, mapping})}, {"default", choice.name()}});
+  }
+
+ protected:
+  bool visit(const OptionSpec& spec, OptionTarget target) override {
+    Schema schema = std::visit(
+        [&spec](const auto& variable) { return type_schema(variable, spec.limits); }, target);
+    const Schema value =
+        std::visit([](const auto& variable) { return value_of(variable); }, target);
+    if (!value.is_null()) schema["default"] = value;
+    add(spec.key, spec.help, schema);
+    return false;
+  }
+
+ private:
+  void add(const std::string& key, const std::string& help, const Schema& schema) {
+    properties_[key] = described(help, schema);
+  }
+
+  Schema properties_ = Schema::object();
+};
+
+}  // namespace
+
+Schema options_schema(const std::function<void(Options&)>& declare) {
+  SchemaWriter writer;
+  declare(writer);
+  return writer.take();
+}
+
+Schema one_of_schema(const std::vector<std::string>& names) {
+  return {{"type", "string"}, {"enum", names}};
+}
+
+Schema described(const std::string& help, const Schema& schema) {
+  Schema out = {{"description", help}};
+  out.update(schema);
+  return out;
+}
+
+Schema reference(const std::string& definition) {
+  return {{"$ref", "#/definitions/" + definition}};
+}
+
+}  // namespace ddprun

@@ -1,0 +1,43 @@
+// `ddprun schema` as a user calls it, and the file that comes with ddprun.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SchemaCommand, TheShippedFileIsWhatItPrints) {
+  TemporaryFolder folder;
+  const CommandResult schema = run_ddprun(folder, {"schema"});
+  EXPECT_EQ(schema.status, 0) << schema.err;
+  EXPECT_TRUE(schema.out == read_file(DDPRUN_SOURCE_DIR "/configs/ddprun.schema.json"))
+      << "rewrite it: build/release/bin/ddprun schema --out configs/ddprun.schema.json";
+}
+
+TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
+  TemporaryFolder folder;
+  const CommandResult written = run_ddprun(folder, {"schema", "--out", "a.json"});
+  EXPECT_EQ(written.status, 0) << written.err;
+  EXPECT_EQ(written.out, "");
+  EXPECT_EQ(nlohmann::json::parse(folder.read("a.json"))["$schema"],
+            "http://json-schema.org/draft-07/schema#");
+  const CommandResult refused = run_ddprun(folder, {"schema", "--out", "none/a.json"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("cannot write a file\n  where: none/a.json"));
+}
+
+TEST(SchemaCommand, HasThePluginsThatItIsShown) {
+  TemporaryFolder folder;
+  const std::vector<std::string> shown = {"schema", "--plugin-path",
+                                          DDPRUN_BUILD_DIR "/tests/plugins/planted"};
+  const auto schema = nlohmann::json::parse(run_ddprun(folder, shown).out);
+  const auto own = nlohmann::json::parse(run_ddprun(folder, {"schema"}).out);
+  EXPECT_TRUE(schema["definitions"].contains("strategy.planted"));
+  EXPECT_FALSE(own["definitions"].contains("strategy.planted"));
+}
+
+}  // namespace
+}  // namespace ddprun::test
