@@ -1,4 +1,4 @@
-// Every file under configs/ loads, and begins with its question and its cost.
+// Every file under configs/ loads, and begins with its schema, its question and its cost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,18 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(ShippedConfigurations, AllLoadAndSayTheirQuestionAndCost) {
+TEST(ShippedConfigurations, AllLoadAndSayTheirSchemaQuestionAndCost) {
   int files = 0;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(fs::path(DDPRUN_SOURCE_DIR) / "configs")) {
+  const fs::path configs = fs::path(DDPRUN_SOURCE_DIR) / "configs";
+  for (const auto& entry : fs::recursive_directory_iterator(configs)) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     SCOPED_TRACE(entry.path().string());
     EXPECT_NO_THROW(load_experiments(entry.path(), {}, experiment_kinds()));
     std::ifstream stream(entry.path());
-    std::string question, cost;
+    std::string schema, question, cost;
+    std::getline(stream, schema);
     std::getline(stream, question);
     std::getline(stream, cost);
+    const fs::path file =
+        (configs / "ddprun.schema.json").lexically_relative(entry.path().parent_path());
+    EXPECT_EQ(schema, "# yaml-language-server: $schema=" + file.string());
     EXPECT_THAT(question, testing::AllOf(testing::StartsWith("# "), testing::EndsWith("?")));
     EXPECT_THAT(cost, testing::StartsWith("# Cost: "));
   }
