@@ -39,24 +39,24 @@ struct Command {
   int (*run)(const Request&);
 };
 constexpr auto kCommands = std::to_array<Command>({{"quickstart", quickstart_command},
-                                                {"run", run_batch},
-                                                {"validate", validate_command},
-                                                {"account", account_command},
-                                                {"data", data_command},
-                                                {"compare", compare_command},
-                                                {"explain", explain_command},
-                                                {"list", list_command},
-                                                {"describe", describe_command},
-                                                {"new", new_command},
-                                                {"schema", schema_command},
-                                                {"verify", verify_command},
-                                                {"diff", diff_command},
-                                                {"checkpoint", checkpoint_command},
-                                                {"sample", sample_command},
-                                                {"tokenize", tokenize_command},
-                                                {"tokenizer", tokenizer_command},
-                                                {"doctor", doctor_command},
-                                                {"completion", completion_command}});
+                                                   {"run", run_batch},
+                                                   {"validate", validate_command},
+                                                   {"account", account_command},
+                                                   {"data", data_command},
+                                                   {"compare", compare_command},
+                                                   {"explain", explain_command},
+                                                   {"list", list_command},
+                                                   {"describe", describe_command},
+                                                   {"new", new_command},
+                                                   {"schema", schema_command},
+                                                   {"verify", verify_command},
+                                                   {"diff", diff_command},
+                                                   {"checkpoint", checkpoint_command},
+                                                   {"sample", sample_command},
+                                                   {"tokenize", tokenize_command},
+                                                   {"tokenizer", tokenizer_command},
+                                                   {"doctor", doctor_command},
+                                                   {"completion", completion_command}});
 
 const Command* find_command(std::string_view name) {
   const auto found = std::ranges::find(kCommands, name, &Command::name);

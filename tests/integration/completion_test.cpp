@@ -108,8 +108,8 @@ TEST_P(Completion, OffersCommandsAndFilesFirst) {
 }
 
 TEST_P(Completion, OffersTheOptionsOfEachCommand) {
-  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new", "schema",
-                              "verify", "doctor", "completion"}) {
+  for (const char* command : {"quickstart", "run", "validate", "data", "list", "describe", "new",
+                              "schema", "verify", "doctor", "completion"}) {
     const Words options = options_in_help(folder_, command);
     EXPECT_GE(options.size(), 3u) << command;
     EXPECT_EQ(offered("ddprun " + std::string(command) + " --"), options) << command;
