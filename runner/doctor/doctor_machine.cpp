@@ -14,7 +14,7 @@
 #include "ddprun/kernels/simd_level.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/speed.h"
-#include "runner/command/doctor.h"
+#include "runner/doctor/doctor.h"
 
 namespace ddprun {
 

@@ -1,5 +1,5 @@
 // Collects the findings of `ddprun doctor` and prints them.
-#include "runner/command/doctor.h"
+#include "runner/doctor/doctor.h"
 
 #include <fmt/format.h>
 

@@ -16,7 +16,7 @@
 #include "ddprun/measure/environment.h"
 #include "ddprun/measure/statistics.h"
 #include "ddprun/rank/emulated_ranks.h"
-#include "runner/command/doctor.h"
+#include "runner/doctor/doctor.h"
 #include "runner/launch/supervisor.h"
 
 namespace ddprun {
