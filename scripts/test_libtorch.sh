@@ -42,7 +42,7 @@ try() {
   if ! build "$version" "$folder" "${targets[@]}" >"$log" 2>&1; then
     say "$version: FAILED to build" && tail -n 15 "$log" && return 1
   fi
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "${JOBS:-$(nproc)}" "${tests[@]}" >>"$log" 2>&1 ||
+  OMP_WAIT_POLICY=passive ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "${JOBS:-$(nproc)}" "${tests[@]}" >>"$log" 2>&1 ||
     { say "$version: FAILED" && tail -n 15 "$log" && return 1; }
   say "$version: $(grep 'tests passed' "$log" | tail -n 1)"
 }
