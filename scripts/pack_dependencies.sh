@@ -16,7 +16,7 @@ readonly kSources=(fmtlib spdlog yaml-cpp highway libsodium pcre2 benchmark goog
 readonly kLeftOut=(bench bindings debian doc docs example examples g3doc samples test)
 # What of setup.sh's table the pack stands for: compiled, as installed headers, and in part.
 readonly kBuilt=(libyaml-cpp-dev libspdlog-dev libhwy-dev libsodium-dev libpcre2-dev libgtest-dev libgmock-dev libbenchmark-dev)
-readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev libxxhash-dev)
+readonly kHeaders=(libcli11-dev nlohmann-json3-dev libgloo-dev libxxhash-dev libjs-chart.js)
 readonly kBoost=libboost-dev
 
 say() { printf 'pack: %s\n' "$*"; }
@@ -53,12 +53,12 @@ pack_sources() {
   done
 }
 
-# Headers, CMake files and licences of an installed package, below the same folders.
+# Headers, CMake files, Chart.js in one file, and licences of an installed package, below the same folders.
 pack_installed() {
   local file
   while read -r file; do
     if [[ -f $file ]]; then install -D -m 644 "$file" "$carried/${file#/usr/}"; fi
-  done < <(dpkg -L "$1" | grep -E '^/usr/(include|share/cmake/(CLI11|nlohmann_json)|share/doc/[^/]*/copyright)')
+  done < <(dpkg -L "$1" | grep -E '^/usr/(include|share/cmake/(CLI11|nlohmann_json)|share/javascript/chart.js/chart\.min\.js|share/doc/[^/]*/copyright)')
 }
 
 # What our sources include of Boost, and what that includes, whatever the conditions: another compiler takes other branches. The

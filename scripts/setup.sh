@@ -26,7 +26,7 @@ wheel into .deps/torch-$torch, and NVTX's headers. Needs no root when nothing is
   --with-cuda   also what CUDA support needs besides a toolkit (.deps/cuda-$torch, 304 MB at least); this is the default where
                 a CUDA toolkit is found (nvcc, or in CUDAToolkit_ROOT, CUDA_HOME or /usr/local/cuda)
   --with-bench  also what \`make bench\` compares with: PyTorch in Python (.deps/python-$torch), tcmalloc, Open MPI
-  --with-tests  also what some tests are skipped without: Open MPI, zsh, fish, valijson, safetensors. Where they cannot be installed, set-up goes on
+  --with-tests  also what some tests are skipped without: Open MPI, zsh, fish, Chromium, valijson, safetensors. Where they cannot be installed, set-up goes on
 
 TORCH=${kTorchVersions[0]} scripts/setup.sh takes that version from then on; there are ${kTorchVersions[*]}.
 A LibTorch of your own is taken instead of the wheel:  LIBTORCH_DIR=/path/to/libtorch scripts/setup.sh
@@ -85,6 +85,7 @@ libgtest-dev              file    include/gtest/gtest.h
 libgmock-dev              file    include/gmock/gmock.h
 libbenchmark-dev          file    include/benchmark/benchmark.h
 libgloo-dev               file    include/gloo/config.h
+libjs-chart.js            file    share/javascript/chart.js
 iproute2                  file    sbin/tc
 fortunes                  file    share/games/fortunes/fortunes
 TABLE

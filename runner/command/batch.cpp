@@ -18,6 +18,7 @@
 #include "runner/command/planned_command.h"
 #include "runner/command/restarted_run.h"
 #include "runner/command/resumption.h"
+#include "runner/html/html_report.h"
 #include "runner/launch/execute.h"
 #include "runner/report/report_output.h"
 #include "runner/report/result_files.h"
@@ -159,6 +160,7 @@ class Batch {
                           to_yaml(file.document),
                           {},
                           file.report};
+    if (file.report.html) context.page = html_of_run;
     for (const BatchRow& each : rows_of(file)) {
       context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
       context.points.push_back(each.planned->experiment.point);

@@ -33,6 +33,8 @@ int data_command(const Request& request);
 int compare_command(const Request& request);
 /// Prints the table and the sentences of results that are there.
 int explain_command(const Request& request);
+/// Writes results as a page for a browser, into one file.
+int report_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
 /// Writes the sources of a plugin of the user's own, and prints what to type next.

@@ -1,4 +1,5 @@
-// ddprun compare: results of different times; ddprun explain: what one says.
+// Results that are there. ddprun compare: those of different times; explain: what one says;
+// report: the same as a page for a browser.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -6,9 +7,12 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/regular_file.h"
 #include "ddprun/base/text.h"
 #include "runner/command/commands.h"
+#include "runner/command/out_file.h"
 #include "runner/compare/result_comparison.h"
+#include "runner/html/html_report.h"
 #include "runner/report/report_output.h"
 #include "runner/report/table_lines.h"
 
@@ -94,13 +98,6 @@ int compare_command(const Request& request) {
 int explain_command(const Request& request) {
   for (const std::string& path : request.paths) {
     const StoredResult result = stored_result(path);
-    if (result.rows.empty()) {
-      throw ConfigError({.what = "the result has no rows",
-                         .where = result.file.string(),
-                         .got = "0 rows",
-                         .expected = "a run that measured something",
-                         .hint = "it was interrupted before its first row was done"});
-    }
     const TableLines lines(result.rows);
     ResultContext context;
     context.name = result.name;
@@ -108,6 +105,21 @@ int explain_command(const Request& request) {
               << report_output(request.format, context, lines, table_terminal(request.columns),
                                request.verbosity > 0);
   }
+  return kExitDone;
+}
+
+int report_command(const Request& request) {
+  std::vector<nlohmann::json> pages;
+  for (const std::string& path : request.paths) {
+    const StoredResult stored = stored_result(path);
+    pages.push_back(page_of_result(TableLines(stored.rows),
+                                   nlohmann::json::parse(read_whole(stored.file)),
+                                   stored.file.string()));
+  }
+  const std::string file = request.output.empty() ? "report.html" : request.output;
+  const std::string page = html_page(pages);
+  write_out(file, [&page](const TextSink& sink) { sink(page); });
+  std::cout << "report: " << printable_line(file) << "\n";
   return kExitDone;
 }
 

@@ -45,6 +45,7 @@ constexpr auto kCommands = std::to_array<Command>({{"quickstart", quickstart_com
                                                    {"data", data_command},
                                                    {"compare", compare_command},
                                                    {"explain", explain_command},
+                                                   {"report", report_command},
                                                    {"list", list_command},
                                                    {"describe", describe_command},
                                                    {"new", new_command},
@@ -80,6 +81,7 @@ Examples:
   ddprun account my.yaml --ranks 8 --memory 80GB what it would hold and send, and whether it fits
   ddprun data my.yaml --step 3                   which tokens of its files each rank reads then
   ddprun compare results/before results/after --threshold 3%   has it become slower
+  ddprun report results/before results/after     tables and charts of both, in one page for a browser
   ddprun sample saved --prompt 'The '            what the model of a checkpoint goes on with
   ddprun tokenizer train --size 10000 --out t.json *.txt; ddprun tokenize --vocab t.json --out t.bin *.txt
   ddprun schema --out ddprun.schema.json         what editors check and complete experiments by

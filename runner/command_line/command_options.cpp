@@ -81,8 +81,13 @@ void add_results(CLI::App& command, Request& request) {
                   "is taken")
       ->type_name(kFolderValue)
       ->required();
-  add_format_options(command, request);
   add_common_options(command, request);
+}
+
+void add_report(CLI::App& command, Request& request) {
+  command.add_option("-o,--out", request.output, "The file to write (default: report.html)")
+      ->type_name("FILE");
+  add_results(command, request);
 }
 
 void add_run_options(CLI::App& command, Request& request) {
@@ -232,12 +237,19 @@ void declare_commands(CLI::App& app, Request& request) {
   CLI::App* compare = app.add_subcommand(
       "compare", "Compare results of different times or machines with the first one");
   add_results(*compare, request);
+  add_format_options(*compare, request);
   compare
       ->add_option("--threshold", request.threshold,
                    "The status is 3 if a row is slower by more than that, as in 3%, beyond noise")
       ->type_name("SHARE");
 
-  add_results(*app.add_subcommand("explain", "Print what a result that is there says"), request);
+  CLI::App* explain = app.add_subcommand("explain", "Print what a result that is there says");
+  add_results(*explain, request);
+  add_format_options(*explain, request);
+
+  add_report(
+      *app.add_subcommand("report", "Write tables and charts of results as a page for a browser"),
+      request);
 
   add_common_options(
       *app.add_subcommand("list", "List the plugins found (-v: and where they were looked for)"),

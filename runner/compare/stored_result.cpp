@@ -41,7 +41,15 @@ StoredResult stored_result(const std::string& path) {
                        .hint = "a run writes to results/NAME/TIME, and results/NAME/latest is the "
                                "last"});
   }
-  return {path, file, result_rows(file)};
+  StoredResult result = {path, file, result_rows(file)};
+  if (result.rows.empty()) {
+    throw ConfigError({.what = "the result has no rows",
+                       .where = file.string(),
+                       .got = "0 rows",
+                       .expected = "a run that measured something",
+                       .hint = "it was interrupted before its first row was done"});
+  }
+  return result;
 }
 
 }  // namespace ddprun

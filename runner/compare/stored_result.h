@@ -16,7 +16,8 @@ struct StoredResult {
 };
 
 /// Reads a result.json, that of a result folder, or the latest of a folder of results. Throws
-/// ConfigError if there is none, it is of another schema, or this ddprun could not have written it.
+/// ConfigError if there is none, it has no row, is of another schema, or this ddprun could not have
+/// written it.
 StoredResult stored_result(const std::string& path);
 
 }  // namespace ddprun

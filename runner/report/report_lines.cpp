@@ -251,7 +251,7 @@ void add_restarts(const std::vector<NamedRow>& rows, std::vector<ReportLine>& li
 /// What rows of a kind say together.
 void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
   for (const Finding& finding : findings_of(table)) {
-    if (!finding.text.empty()) lines.push_back({finding.text});
+    if (!finding.text.empty()) lines.push_back({finding.text, false, true});
   }
 }
 

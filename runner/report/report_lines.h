@@ -12,6 +12,8 @@ struct ReportLine {
   std::string text;
   /// Whether it says that a row's figures cannot be relied on.
   bool bad = false;
+  /// Whether it is what rows say together.
+  bool finding = false;
 };
 
 /// Says in words what was proved, what was not, and why a figure is missing: one line each.

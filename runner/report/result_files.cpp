@@ -231,6 +231,7 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
   const std::string picture = timeline_svg(drawn_timelines(table), context.report.timeline);
   if (!picture.empty()) folder.write("timeline.svg", picture);
   folder.write("summary.md", summary_markdown(context, table));
+  if (context.page != nullptr) folder.write("report.html", context.page(context, table));
   for (const Row& row : rows) {
     if (!row.measured() || row.ranks[0].topology.empty()) continue;
     folder.write("nccl_topology.xml", row.ranks[0].topology);  // of all rows: they ran in one place

@@ -28,6 +28,8 @@ struct ResultContext {
   std::vector<std::string> resolved_yaml;  ///< one a row
   ReportConfig report = {};                ///< `report:`
   std::vector<SweptValues> points = {};    ///< one a row
+  /// What makes report.html of them; null: there is none.
+  std::string (*page)(const ResultContext& context, const TableLines& table) = nullptr;
 };
 
 /// result.json: a line for each row, and each rank's samples as lists.

@@ -114,6 +114,8 @@ void declare_options(Options& o, ReportConfig& c) {
            "numbers of the table's rows that timeline.svg draws, 1 is the first; empty: the first "
            "eight that communicate",
            {.min = 1});
+  o.option("html", &c.html,
+           "also write report.html, tables and charts as a page for a browser (`ddprun report`)");
   o.section("pivot", "figures by swept keys, as a table of its own",
             [&c](Options& pivot) { declare_pivot(pivot, c.pivot); });
 }

@@ -32,6 +32,7 @@ struct ReportConfig {
   /// Numbers of rows of the table, 1 is the first; empty: those that communicate, as far as they
   /// fit.
   std::vector<std::int64_t> timeline;
+  bool html = false;  ///< whether the result has a page for a browser, report.html
   PivotConfig pivot;  ///< empty: there is none
 };
 

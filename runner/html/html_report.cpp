@@ -1,0 +1,120 @@
+// The data of a page, and its place in it.
+#include "runner/html/html_report.h"
+
+#include <boost/algorithm/string/replace.hpp>
+
+#include "ddprun/base/choice.h"
+#include "ddprun/base/json.h"
+#include "runner/report/memory_table.h"
+#include "runner/report/operator_tables.h"
+#include "runner/report/report_lines.h"
+#include "runner/report/report_table.h"
+
+namespace ddprun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kDataHere = "{{data}}";
+
+json cell_json(const TextTable::Cell& cell) {
+  json out = {{"text", cell.text}};
+  if (cell.colour == Colour::green) out["mood"] = "good";
+  if (cell.colour == Colour::yellow) out["mood"] = "odd";
+  if (cell.colour == Colour::red) out["mood"] = "bad";
+  return out;
+}
+
+json text_table_json(const TextTable& table) {
+  json columns = json::array(), lines = json::array();
+  for (const TextTable::Column& column : table.columns) {
+    columns.push_back({{"title", column.title}, {"number", column.right_aligned}});
+  }
+  for (const TextTable::Line& line : table.lines) {
+    json cells = json::array();
+    for (const TextTable::Cell& cell : line.cells) cells.push_back(cell_json(cell));
+    lines.push_back({{"cells", std::move(cells)}});
+    if (!line.note.text.empty()) lines.back()["note"] = cell_json(line.note);
+  }
+  return {{"columns", std::move(columns)}, {"lines", std::move(lines)}};
+}
+
+json kind_json(const ExperimentKind& kind) {
+  json quantities = json::array();
+  for (const Quantity& quantity : kind.quantities()) {
+    quantities.push_back({{"key", quantity.key},
+                          {"unit", quantity.unit},
+                          {"title", quantity.title},
+                          {"meaning", quantity.meaning},
+                          {"remark", quantity.remark}});
+  }
+  return {{"note", kind.words().table_note},
+          {"checks", kind.words().checks},
+          {"quantities", std::move(quantities)}};
+}
+
+/// Tables that stand below the first one, each with its sentences, where rows recorded them.
+json further_tables(const TableLines& table) {
+  json out = json::array();
+  const auto add = [&out](const char* what, const TextTable& lines,
+                          const std::vector<std::string>& words) {
+    if (lines.lines.empty()) return;
+    out.push_back({{"what", what}, {"table", text_table_json(lines)}, {"words", words}});
+  };
+  add("memory by phase", memory_table(table), memory_remarks(table));
+  add("memory by category", memory_category_table(table), saved_words(table));
+  add("operators by kind", operator_sum_table(table), operator_words(table));
+  add("operators", operator_table(table), {});
+  return out;
+}
+
+/// Of each run in order: the milliseconds of each kind of operator; null where none were recorded.
+json operator_times(const TableLines& table) {
+  json out = json::array();
+  for (const Row& row : table.rows()) {
+    json& times = out.emplace_back();
+    if (!row.measured()) continue;
+    for (const OperatorSum& sum : row.ranks.front().operators.sums()) {
+      times[name_of(sum.kind)] = static_cast<double>(sum.ns) * 1e-6;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+json page_of_result(const TableLines& table, json result, const std::string& place) {
+  for (json& row : result.at("rows")) {
+    for (json& rank : row.at("ranks")) rank.erase("timeline");
+  }
+  json kinds = json::object(), lines = json::array();
+  for (const ExperimentKind* kind : kinds_of(table.rows())) kinds[kind->name()] = kind_json(*kind);
+  for (const ReportLine& line : report_lines(table)) {
+    lines.push_back({{"text", line.text}, {"bad", line.bad}, {"finding", line.finding}});
+  }
+  return {{"place", place},
+          {"kinds", std::move(kinds)},
+          {"lines", std::move(lines)},
+          {"table", text_table_json(report_table(table))},
+          {"further", further_tables(table)},
+          {"operators", operator_times(table)},
+          {"result", std::move(result)}};
+}
+
+std::string html_page(const std::vector<json>& results) {
+  std::string data = json_text(results);
+  boost::replace_all(data, "<", "\\u003c");  // so that no text of it ends the element, or hides it
+  const std::string_view page = page_template();
+  const std::size_t at = page.find(kDataHere);
+  std::string out(page.substr(0, at));
+  return out.append(data).append(page.substr(at + kDataHere.size()));
+}
+
+std::string html_of_run(const ResultContext& context, const TableLines& table) {
+  std::string text;
+  write_result_json(context, table, [&text](std::string_view part) { text += part; });
+  return html_page({page_of_result(table, json::parse(text), "")});
+}
+
+}  // namespace ddprun
