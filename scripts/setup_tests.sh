@@ -14,6 +14,8 @@ zsh              command zsh
 fish             command fish
 libvalijson-dev  file    include/valijson/validator.hpp
 TABLE
+  # Ubuntu has no such package.
+  if ! have_command chromium && apt-cache show chromium >/dev/null 2>&1; then echo chromium; fi
 }
 
 # Libraries in Python that tests hold ours against: Hugging Face's, whose formats checkpoints and tokenizers have, and tiktoken; the

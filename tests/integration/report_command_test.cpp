@@ -1,0 +1,93 @@
+// ddprun report, and the page that a run writes beside its result.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::test::report_command_test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kPaper =
+    "experiment: arithmetic\narithmetic: {d_model: 8, d_ff: 32, layers: 2, tflops: 1, "
+    "link_gb_per_s: 1}\nsweep: {arithmetic.data_ranks: [1, 2]}\n";
+
+class Report : public testing::Test {
+ protected:
+  CommandResult ddprun(const std::vector<std::string>& words) { return run_ddprun(folder_, words); }
+  void measure(const std::string& file, const std::string& text) {
+    folder_.write(file, text);
+    const CommandResult result = ddprun({file, "--quiet"});
+    ASSERT_EQ(result.status, 0) << result.err;
+  }
+  std::string page(const std::string& file) { return read_file(folder_.path() / file); }
+  nlohmann::json data(const std::string& file) {
+    const std::string text = page(file), begin = "id=\"data\">";
+    const std::size_t at = text.find(begin) + begin.size();
+    return nlohmann::json::parse(text.substr(at, text.find("</script>", at) - at));
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Report, ResultsOfDifferentKindsHaveASectionEach) {
+  measure("paper.yaml", kPaper);
+  measure("e.yaml", tiny_experiment("", 3));
+  const CommandResult one = ddprun({"report", "results/paper"});
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(one.out, "report: report.html\n");
+  EXPECT_EQ(data("report.html").size(), 1U);
+  const CommandResult both =
+      ddprun({"report", "results/e/latest/result.json", "results/paper/latest", "-o", "both.html"});
+  ASSERT_EQ(both.status, 0) << both.err;
+  const nlohmann::json results = data("both.html");
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0]["result"]["name"], "e");
+  EXPECT_TRUE(results[0]["kinds"].contains("training"));
+  EXPECT_TRUE(results[1]["kinds"].contains("arithmetic"));
+  EXPECT_EQ(results[1]["result"]["table"].size(), 2U);
+  EXPECT_EQ(results[1]["place"], "results/paper/latest/result.json");
+}
+
+TEST_F(Report, ARunWritesThePageThatTheCommandWould) {
+  measure("paper.yaml", std::string(kPaper) + "report: {html: true}\n");
+  ASSERT_TRUE(fs::exists(folder_.path() / "results/paper/latest/report.html"));
+  ASSERT_EQ(ddprun({"report", "results/paper"}).status, 0);
+  nlohmann::json of_command = data("report.html");
+  of_command[0]["place"] = "";
+  EXPECT_EQ(data("results/paper/latest/report.html"), of_command);
+  measure("without.yaml", kPaper);
+  EXPECT_FALSE(fs::exists(folder_.path() / "results/without/latest/report.html"));
+}
+
+TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
+  measure("paper.yaml", kPaper);
+  folder_.write("empty/x", "");
+  folder_.write("old/result.json", "{\"schema_version\": 3, \"rows\": []}");
+  folder_.write("none/result.json", "{\"schema_version\": 15, \"rows\": []}");
+  const auto refusal = [this](std::vector<std::string> words, int status) {
+    words.insert(words.begin(), "report");
+    const CommandResult result = ddprun(words);
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("error: "), HasSubstr("\n  where: "), HasSubstr("\n  got: "),
+                      HasSubstr("\n  expected: "), HasSubstr("\n  hint: ")));
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"absent"}, 2), HasSubstr("there is no result"));
+  EXPECT_THAT(refusal({"empty"}, 2), HasSubstr("a folder without a result.json"));
+  EXPECT_THAT(refusal({"old"}, 2), HasSubstr("schema version 3"));
+  EXPECT_THAT(refusal({"none"}, 2), HasSubstr("the result has no rows"));
+  EXPECT_THAT(refusal({"results/paper", "-o", "absent/x.html"}, 1),
+              AllOf(HasSubstr("cannot write a file"), HasSubstr("No such file or directory")));
+  EXPECT_THAT(refusal({"results/paper", "-o", "empty"}, 1), HasSubstr("Is a directory"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "report.html"));
+  EXPECT_EQ(ddprun({"report"}).status, 2);
+}
+
+}  // namespace
+}  // namespace ddprun::test::report_command_test

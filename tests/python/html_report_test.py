@@ -1,0 +1,269 @@
+"""The page of `ddprun report` in a browser, Chromium without a window. Argument: the command ddprun. 77: there is no Chromium.
+
+Scripts that tests add to a copy of the page act as its reader would, and leave what they saw in the attributes of <html>.
+"""
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+PROGRAM = str(Path(sys.argv[1]).resolve())
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+TRAINING = """name: page
+model: {preset: tiny, context_length: 16, layers: 1}
+world: {size: 2}
+precision: fp32
+attention: sdpa
+train: {global_batch: 2, warmup_steps: 1, steps: 3}
+report: {repeats: 2}
+sweep: {strategy: [naive, flat, {name: bucketed, bucket_mb: 1}, {name: bucketed, bucket_mb: 2}]}
+"""
+COLLECTIVES = """experiment: collectives
+name: calls
+world: {size: 2}
+collectives: {collective: all_reduce}
+repeat: {warmup: 1, count: 4}
+sweep: {world.backend: [gloo, mpi], collectives.bytes: [1000, 20000]}
+"""
+HOSTILE = "</script><script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\"><!-- "
+DATA = re.compile(r'(<script type="application/json" id="data">)(.*?)(</script>)', re.DOTALL)
+
+
+def data_of(page):
+    return json.loads(DATA.search(page)[2])
+
+
+def with_data(page, data):
+    return DATA.sub(lambda found: found[1] + json.dumps(data).replace("<", "\\u003c") + found[3], page)
+
+
+class Rows(HTMLParser):
+    """The table of rows in a dumped page: lists of (text, data-value), and the titles with their aria-sort."""
+
+    def __init__(self, dom):
+        super().__init__()
+        self.lines, self.sorted, self.inside, self.cell = [], {}, False, None
+        self.feed(dom)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "table":
+            self.inside = given.get("class") == "rows"
+        if not self.inside:
+            return
+        if tag == "th" and "data-key" in given:
+            self.sorted[given["data-key"]] = given.get("aria-sort")
+        if tag == "tr" and "data-row" in given:
+            self.lines.append([])
+        if tag in ("td", "th") and self.lines:
+            value = given.get("data-value")
+            self.cell = [float(value) if value is not None else None, ""]
+            self.lines[-1].append(self.cell)
+
+    def handle_data(self, text):
+        if self.cell:
+            self.cell[1] += text
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.cell = None
+
+    @property
+    def names(self):
+        return [line[0][1] for line in self.lines]
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.temporary.name)
+        for name, text in (("page", TRAINING), ("calls", COLLECTIVES)):
+            (cls.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+            subprocess.run([PROGRAM, f"{name}.yaml", "--quiet"], cwd=cls.folder, check=True, capture_output=True)
+        subprocess.run([PROGRAM, "report", "results/page", "-o", "page.html"], cwd=cls.folder, check=True, capture_output=True)
+        subprocess.run([PROGRAM, "report", "results/page", "results/calls", "-o", "both.html"], cwd=cls.folder, check=True, capture_output=True)
+        cls.page = (cls.folder / "page.html").read_text(encoding="utf-8")
+        cls.both = (cls.folder / "both.html").read_text(encoding="utf-8")
+        cls.result = data_of(cls.page)[0]["result"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def browse(self, page, *options, fragment="", script=""):
+        """What Chromium prints, and the lines of its console."""
+        file = self.folder / "browsed.html"
+        file.write_text(page.replace("</body>", f"<script>{script}</script></body>") if script else page, encoding="utf-8")
+        done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1280,9000",
+                               f"--user-data-dir={self.folder / 'profile'}", *options, file.as_uri() + fragment],
+                              capture_output=True, text=True, timeout=120, check=False)
+        return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+    def dom(self, page=None, fragment="", script=""):
+        dom, console = self.browse(page or self.page, "--dump-dom", "--virtual-time-budget=4000", fragment=fragment, script=script)
+        self.assertEqual(console, [])
+        return dom
+
+    def seen(self, script, page=None, fragment=""):
+        """The value of the expression in the page, once it is built."""
+        dom = self.dom(page, fragment, f"document.documentElement.dataset.seen = JSON.stringify({script})")
+        return json.loads(unescape(re.search(r'data-seen="([^"]*)"', dom)[1]))
+
+    def test_the_numbers_of_the_table_are_those_of_the_result(self):
+        rows = Rows(self.dom())
+        self.assertEqual(rows.names, [line["name"] for line in self.result["table"]])
+        keys = list(rows.sorted)
+        for line, shown in zip(self.result["table"], rows.lines):
+            figures = {key: value for key, (value, _) in zip(keys, shown) if value is not None}
+            self.assertGreater(len(figures), 10)
+            for key, value in figures.items():
+                self.assertEqual(value, line["figures"][key], key)
+            text = shown[keys.index("step_ms")][1]
+            self.assertAlmostEqual(float(text.split(" ± ")[0]), line["figures"]["step_ms"], delta=0.06)
+
+    def test_it_sorts_and_filters_by_its_address(self):
+        steps = {line["name"]: line["figures"]["step_ms"] for line in self.result["table"]}
+        ascending = Rows(self.dom(fragment="#sort=step_ms"))
+        self.assertEqual(ascending.names, sorted(steps, key=steps.get))
+        self.assertEqual({key: order for key, order in ascending.sorted.items() if order}, {"step_ms": "ascending"})
+        descending = Rows(self.dom(fragment="#sort=step_ms&order=desc&filter=BUCKETED%20proved"))
+        self.assertEqual(descending.names, sorted((name for name in steps if "bucketed" in name), key=steps.get, reverse=True))
+        self.assertEqual(descending.sorted["step_ms"], "descending")
+        self.assertEqual(Rows(self.dom(fragment="#filter=nothing+of+that")).names, [])
+
+    def test_a_title_that_is_pressed_sorts_and_the_address_says_so(self):
+        press = "document.querySelector('th[data-key=\"step_ms\"] button').click()"
+        self.assertEqual(self.seen(f"({press}, {press}, location.hash)"), "#sort=step_ms&order=desc")
+        type_words = ("(() => { const box = document.querySelector('input[type=search]'); box.value = 'flat'; box.dispatchEvent(new Event('input'));"
+                      "return [location.hash, document.querySelectorAll('table.rows tbody tr').length]; })()")
+        self.assertEqual(self.seen(type_words), ["#filter=flat", 1])
+
+    def test_charts_are_drawn_and_say_what_they_show(self):
+        labels = [unescape(label) for label in re.findall(r'<canvas[^>]*aria-label="([^"]*)"', self.dom(self.both))]
+        fastest = min(self.result["table"], key=lambda line: line["figures"]["step_ms"])
+        self.assertIn(f"The shortest time is that of {fastest['name']}", " ".join(labels))
+        titles = [label.split(".")[0] for label in labels]
+        for title in ("What a step is made of", "Each step", "Loss", "Exposed by bucket size", "Time against memory", "How long a call takes", "Busbw by bytes"):
+            self.assertIn(title, titles)
+        self.assertNotIn("Speed on more ranks", titles)
+        for label in labels:
+            self.assertIn(". ", label, "it was not drawn")
+        drawn = self.seen("pictures.map(picture => (picture.show(), picture.chart !== null))")
+        self.assertEqual(set(drawn), {True})
+
+    def test_what_a_chart_shows_stands_in_a_table_too(self):
+        cells = self.seen("(() => { const picture = pictures[0]; picture.show(); picture.numbers.open = true; picture.numbers.fill();"
+                          "return [...picture.numbers.querySelectorAll('tbody tr')].map(line => [...line.cells].map(cell => cell.textContent)); })()")
+        self.assertEqual([line[0] for line in cells], [line["name"] for line in self.result["table"]])
+        for line, of in zip(cells, self.result["table"]):
+            self.assertAlmostEqual(float(line[1].replace(",", "")), of["figures"]["step_ms"], delta=0.06)
+            self.assertEqual(line[4], "± standard deviation between runs")
+
+    def test_files_have_the_figures_in_full(self):
+        table = list(csv.DictReader(io.StringIO(self.seen("tableCsv(sections[0].view)", fragment="#filter=flat"))))
+        flat = next(line for line in self.result["table"] if line["name"] == "flat")
+        self.assertEqual(len(table), 1)
+        self.assertEqual(float(table[0]["step_ms"]), flat["figures"]["step_ms"])
+        self.assertEqual(float(table[0]["step_ms_std"]), flat["std"]["step_ms"])
+        samples = list(csv.DictReader(io.StringIO(self.seen("samplesCsv(sections[0].view)"))))
+        expected = [value for row in self.result["rows"] for rank in row["ranks"] for value in rank["samples"]["step_ms"]]
+        self.assertEqual([float(sample["step_ms"]) for sample in samples], expected)
+
+    def test_the_yaml_is_the_experiment(self):
+        text = unescape(re.search(r"<pre>(.*?)</pre>", self.dom(), re.DOTALL)[1])
+        for line in ("precision:\n  name: fp32\n", "  context_length: 16\n", "  global_batch: 2\n"):
+            self.assertIn(line, text)
+        self.assertNotIn("bucket_mb", text)
+
+    def test_readers_of_screens_find_their_way(self):
+        dom = self.dom(self.both)
+        for page in (self.page, self.both):
+            levels = [int(level) for level in re.findall(r"<h([1-6])", self.dom(page))]
+            self.assertEqual(levels.count(1), 1)
+            self.assertTrue(all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels)
+        for table in re.findall(r"<table.*?</table>", dom, re.DOTALL):
+            self.assertIn("<caption>", table)
+            self.assertIn('scope="col"', table)
+            self.assertIn('scope="row"', table)
+        ids = re.findall(r'\sid="([^"]*)"', dom)
+        self.assertEqual(len(ids), len(set(ids)))
+        for link in re.findall(r'href="#([^"]*)"', dom):
+            self.assertIn(link, ids)
+        self.assertEqual(re.findall(r'<canvas(?![^>]*role="img")', dom), [])
+
+    def test_a_row_that_did_not_run_says_why(self):
+        rows = Rows(self.dom(self.both)).lines
+        self.assertIn("not here: ", " ".join(text for line in rows for _, text in line))
+
+    def test_texts_of_a_result_stay_texts(self):
+        result = json.loads((self.folder / "results/calls/latest/result.json").read_text(encoding="utf-8"))
+        for row in result["rows"]:
+            if row["status"] != "ok":
+                row["reason"] = HOSTILE
+        (self.folder / "hostile").mkdir(exist_ok=True)
+        (self.folder / "hostile/result.json").write_text(json.dumps(result), encoding="utf-8")
+        subprocess.run([PROGRAM, "report", "hostile", "-o", "hostile.html"], cwd=self.folder, check=True, capture_output=True)
+        page = (self.folder / "hostile.html").read_text(encoding="utf-8")
+        self.assertEqual(self.seen("[document.title, document.querySelectorAll('img').length, document.body.textContent.includes('<img src=x onerror=')]", page),
+                         ["calls – ddprun", 0, True])
+
+    def test_the_console_is_heard_and_the_network_is_shut(self):
+        self.assertIn("planted", " ".join(self.browse(self.page, "--dump-dom", script="throw new Error('planted')")[1]))
+        console = self.browse(self.page, "--dump-dom", script="fetch('https://example.invalid/').catch(() => {})")[1]
+        self.assertIn("Content Security Policy", " ".join(console))
+
+    def test_paper_has_every_chart(self):
+        file = self.folder / "page.pdf"
+        drawings = []  # a canvas that was drawn on is a form of PDF
+        for script in ("", "removeEventListener('beforeprint', beforePrint)"):
+            _, console = self.browse(self.both, f"--print-to-pdf={file}", "--window-size=1280,300", script=script)
+            self.assertEqual(console, [])
+            drawings.append(file.read_bytes().count(b"/Subtype /Form"))
+        self.assertGreaterEqual(drawings[0], self.seen("pictures.length", self.both))
+        self.assertEqual(drawings[1], 0)
+
+    def test_a_narrow_screen_scrolls_tables_and_not_the_page(self):
+        framed = ("(() => { document.body.style.width = '390px'; document.body.style.margin = '0';"
+                  "return [...document.body.querySelectorAll('section, figure, nav, ul, p, .tools')].every(each => each.getBoundingClientRect().right <= 391); })()")
+        self.assertTrue(self.seen(framed, self.both))
+
+    def many(self, count):
+        data = data_of(self.page)
+        result, table = data[0]["result"], data[0]["table"]
+        lines, runs = result["table"], result["rows"]
+        result["table"], result["rows"], cells, operators = [], [], [], []
+        for i in range(count):
+            line, begin = lines[i % len(lines)], lines[i % len(lines)]["first_row"] - 1
+            result["table"].append({**line, "name": f"{line['name']} {i}", "first_row": len(result["rows"]) + 1, "runs": 1})
+            result["rows"].append(runs[begin])
+            cells.append({**table["lines"][i % len(lines)]})
+            operators.append(None)
+        table["lines"], data[0]["operators"] = cells, operators
+        return with_data(self.page, data)
+
+    def test_many_rows_open_soon(self):
+        for count, seconds in ((100, 1), (1000, 3)):
+            page, times = self.many(count), []
+            while len(times) < 3 and not (times and times[-1] < seconds):  # another program may have the core
+                dom, console = self.browse(page, "--dump-dom")
+                self.assertEqual(console, [])
+                self.assertEqual(len(Rows(dom).lines), count)
+                times.append(int(re.search(r'data-ready="(\d+)"', dom)[1]) / 1000)
+            print(f"{count} rows: {times[-1]} s")
+            self.assertLess(min(times), seconds, f"{count} rows")
+
+
+if __name__ == "__main__":
+    if CHROMIUM is None:
+        print("skipped: no Chromium, which `scripts/setup.sh --with-tests` installs")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,108 @@
+// What is in a page: the result, whatever its texts, and nothing that a browser would run or fetch.
+#include "runner/html/html_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/report_rows.h"
+#include "support/written_results.h"
+
+namespace ddprun::test::html_report_test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kHostile =
+    "</script><script>alert(1)</script><!-- <script> & \" \\ é {{data}}";
+
+const ResultContext kContext{"known", "2026-11-25T00:00:00Z", {"ddprun", "known.yaml"}, {}, {}, {}};
+
+/// The text between the element of the data and its end, as a browser finds it.
+std::string data_text(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  return page.substr(at, page.find("</script>", at) - at);
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST(HtmlReport, HasTheResultButForItsTimelines) {
+  std::vector<Row> rows = {known_row("a"), known_row("b")};
+  rows[0].ranks[0].timeline.push_back({.step = 3});
+  const TableLines table(rows);
+  json expected = result_json(kContext, table);
+  ASSERT_EQ(expected["rows"][0]["ranks"][0]["timeline"].size(), 1U);
+  for (json& row : expected["rows"]) {
+    for (json& rank : row["ranks"]) rank.erase("timeline");
+  }
+  const json data = json::parse(data_text(html_of_run(kContext, table)));
+  ASSERT_EQ(data.size(), 1U);
+  EXPECT_EQ(data[0]["result"], expected);
+  EXPECT_EQ(data[0]["table"]["lines"].size(), 2U);
+  EXPECT_EQ(data[0]["table"]["columns"][1]["title"], "step ms");
+  EXPECT_EQ(data[0]["kinds"]["training"]["quantities"][0]["key"], "step_ms");
+}
+
+TEST(HtmlReport, NoTextOfAResultEndsTheElementThatHoldsIt) {
+  Row failed = known_row(kHostile);
+  failed.status = RowStatus::failed;
+  failed.reason = kHostile;
+  const std::vector<Row> rows = {known_row(kHostile), failed};
+  const std::string page = html_of_run(kContext, TableLines(rows));
+  const std::string plain = html_of_run(kContext, TableLines({known_row("a"), known_row("b")}));
+  for (const char* mark : {"<script", "</script", "<!--", "{{styles}}", "{{scripts}}"}) {
+    EXPECT_EQ(count(page, mark), count(plain, mark)) << mark;
+  }
+  const json data = json::parse(data_text(page));
+  EXPECT_EQ(data[0]["result"]["rows"][1]["reason"], kHostile);
+  EXPECT_THAT(data[0]["result"]["table"][0]["name"].get<std::string>(), HasSubstr(kHostile));
+}
+
+TEST(HtmlReport, ATextThatIsNoUtf8IsReplaced) {
+  const std::vector<Row> rows = {known_row("a\xff")};
+  EXPECT_NO_THROW(json::parse(data_text(html_of_run(kContext, TableLines(rows)))));
+}
+
+TEST(HtmlReport, NamesTheTitlesOfEachResultAndAllowsNoNetwork) {
+  const std::vector<Row> rows = {known_row("a")};
+  const TableLines table(rows);
+  const json one = page_of_result(table, result_json(kContext, table), "here/result.json");
+  const std::string page = html_page({one, one});
+  EXPECT_EQ(json::parse(data_text(page)).size(), 2U);
+  EXPECT_EQ(json::parse(data_text(page))[1]["place"], "here/result.json");
+  EXPECT_THAT(page, HasSubstr("Content-Security-Policy"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  for (const char* fetches : {"<link", " src=", "@import", "url(", "connect-src"}) {
+    EXPECT_THAT(page, Not(HasSubstr(fetches)));
+  }
+}
+
+TEST(HtmlReport, SaysWhichSentencesAreWhatRowsSayTogether) {
+  Row slow = known_row("strategy=slow");
+  for (RankResult& rank : slow.ranks) {
+    for (Sample& sample : rank.samples) sample[training().step_ms] *= 2;
+  }
+  Row fast = known_row("strategy=fast");
+  slow.baseline = fast.baseline = slow.fingerprint;
+  const std::vector<Row> rows = {slow, fast};
+  const json data = json::parse(data_text(html_of_run(kContext, TableLines(rows))));
+  std::size_t findings = 0;
+  for (const json& line : data[0]["lines"]) {
+    const bool proof = line["text"].get<std::string>().starts_with("proved in");
+    EXPECT_FALSE(proof && line["finding"].get<bool>());
+    findings += line["finding"].get<bool>();
+  }
+  EXPECT_EQ(findings, data[0]["result"]["findings"].size());
+  EXPECT_GT(findings, 0U);
+}
+
+}  // namespace
+}  // namespace ddprun::test::html_report_test
