@@ -1,6 +1,9 @@
 // A block of MLPerf's ends with an evaluation, or with the run.
 #include "ddprun/live/mllog.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/live/live_time.h"
@@ -16,6 +19,19 @@ constexpr const char* kEnds = "INTERVAL_END";
 constexpr const char* kNote =
     "# Not an MLPerf result: no benchmark of MLCommons was run, and nobody submits or verifies "
     "this.\n";
+
+/// A run that was started again is another one to mlperf-logging's checker, which allows one
+/// init_stop a file: what is there becomes mllog_1.txt, then mllog_2.txt.
+void put_aside(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return;
+  std::filesystem::path free;
+  int number = 0;
+  do {
+    free = path.parent_path() /
+           fmt::format("{}_{}{}", path.stem().string(), ++number, path.extension().string());
+  } while (std::filesystem::exists(free));
+  std::filesystem::rename(path, free);
+}
 
 }  // namespace
 
@@ -39,6 +55,7 @@ json Mllog::samples() const { return {{"samples_count", steps_done_ * run_.globa
 void Mllog::begin(const LiveRun& run) {
   run_ = run;
   steps_done_ = run.first_step;
+  put_aside(path_);
   file_.emplace(path_);
   file_->append(kNote);
   point("cache_clear", false);  // nothing was cleared, and the line must be there

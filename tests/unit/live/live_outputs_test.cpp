@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -88,6 +90,27 @@ TEST(LiveOutputs, ARunThatIsLeftHasFailed) {
   }
   EXPECT_EQ(json::parse(lines_of(folder.read("steps.jsonl")).back())["status"], "failed");
   EXPECT_THAT(lines_of(folder.read("mllog.txt")).back(), HasSubstr("\"status\":\"aborted\""));
+}
+
+/// mlperf-logging's checker allows one init_stop a file.
+TEST(LiveOutputs, ARunThatIsStartedAgainBeginsAnotherMllog) {
+  const TemporaryFolder folder;
+  for (int start = 0; start < 3; ++start) {
+    LiveOutputs outputs({.mllog = true}, folder.path());
+    train(outputs);
+    if (start == 2) outputs.end(kLiveOk);
+  }
+  for (const char* name : {"mllog.txt", "mllog_1.txt", "mllog_2.txt"}) {
+    const auto lines = lines_of(folder.read(name));
+    EXPECT_EQ(std::ranges::count_if(lines,
+                                    [](const std::string& line) {
+                                      return line.find("\"init_stop\"") != std::string::npos;
+                                    }),
+              1)
+        << name;
+  }
+  EXPECT_THAT(lines_of(folder.read("mllog_2.txt")).back(), HasSubstr("\"status\":\"aborted\""));
+  EXPECT_THAT(lines_of(folder.read("mllog.txt")).back(), HasSubstr("\"status\":\"success\""));
 }
 
 TEST(LiveOutputs, PrometheusHasHelpTypeAndLabels) {
