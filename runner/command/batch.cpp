@@ -15,6 +15,7 @@
 #include "runner/command/batch_file.h"
 #include "runner/command/batch_row.h"
 #include "runner/command/commands.h"
+#include "runner/command/open_rounds.h"
 #include "runner/command/planned_command.h"
 #include "runner/command/restarted_run.h"
 #include "runner/command/resumption.h"
@@ -78,7 +79,6 @@ class Batch {
   std::span<BatchRow> rows_of(const PlannedFile& file) {
     return std::ranges::equal_range(rows_, &file, {}, &BatchRow::file);
   }
-
   std::size_t number_of(const BatchRow& row) const {
     return static_cast<std::size_t>(&row - rows_.data()) + 1;
   }
@@ -94,7 +94,9 @@ class Batch {
     if (const std::string lacking = obstacles(plan); !lacking.empty()) {
       display_.message(plan.name + ": this machine cannot run all of it: " + lacking);
     }
+    OpenRounds rounds(plan, executor_);
     for (BatchRow* const each : in_turns(file.rows)) {
+      if (interrupted_ == 0 && !rounds.begins(each->row.round, file.rows)) break;
       Row& row = each->row;
       if (interrupted_ != 0) {
         if (row.status == RowStatus::not_run) row.reason = "the batch was interrupted before";
@@ -110,6 +112,7 @@ class Batch {
         anything_new = anything_new || interrupted_ == 0;
       }
     }
+    if (plan.report.open()) leave_out_unbegun(file, rounds);
     if (request_.resume && run_outdated(file)) anything_new = true;
     if (interrupted_ != 0 && !anything_new) {
       display_.message(fmt::format("interrupted (signal {}): no result of {} was written",
@@ -123,14 +126,16 @@ class Batch {
     }
   }
 
-  /// Rows as they run: round by round, so that what changes with time is the same for all.
-  static std::vector<BatchRow*> in_turns(std::span<BatchRow> rows) {
-    std::vector<BatchRow*> order;
-    for (BatchRow& each : rows) order.push_back(&each);
-    std::ranges::stable_sort(order, {}, [](const BatchRow* each) {
-      return std::pair(each->row.round, each->last_in_round);
+  /// What no turn began for is no row of the table.
+  void leave_out_unbegun(FileResult& file, const OpenRounds& rounds) {
+    std::erase_if(rows_, [&](const BatchRow& each) {
+      return each.file == &file.plan && each.row.status == RowStatus::not_run &&
+             each.row.round > rounds.last();
     });
-    return order;
+    file.rows = rows_of(file.plan);
+    add_rows(file.rows, file.context);
+    if (rounds.words().empty() || request_.quiet || !executor_.reports()) return;
+    display_.message(rounds.words());
   }
 
   /// An earlier run of the same row that failed, as this one would; null: there is none.
@@ -161,10 +166,7 @@ class Batch {
                           {},
                           file.report};
     if (file.report.html) context.page = html_of_run;
-    for (const BatchRow& each : rows_of(file)) {
-      context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
-      context.points.push_back(each.planned->experiment.point);
-    }
+    add_rows(rows_of(file), context);
     return context;
   }
 
@@ -320,9 +322,7 @@ class Batch {
     if (files_.size() == 1) {
       context.name = files_.front().name;
       context.report = files_.front().report;
-      for (const BatchRow& each : rows_) {
-        if (each.planned != nullptr) context.points.push_back(each.planned->experiment.point);
-      }
+      if (files_.front().error.empty()) add_rows(rows_, context);
     }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
               << report_output(request_.format, context, lines, table_terminal(request_.columns),
@@ -388,9 +388,9 @@ int run_batch(const Request& request) {
                        .hint = "remove one of the two: the other formats have all columns"});
   }
   const auto run = [&request](std::vector<PlannedFile> files, std::optional<RankInfo> joined) {
-    const bool reports = !joined || joined->rank == 0;
     const Terminal terminal = terminal_of(stderr);
-    ProgressDisplay display(stderr, display_mode(request, terminal, reports), terminal.width);
+    const auto mode = display_mode(request, terminal, !joined || joined->rank == 0);
+    ProgressDisplay display(stderr, mode, terminal.width);
     Executor executor(std::move(joined), display);
     return Batch(request, std::move(files), executor, display).run();
   };

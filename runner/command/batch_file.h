@@ -1,10 +1,12 @@
 // A file of a batch and its rows while they run.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddprun/config/experiment_check.h"
@@ -68,6 +70,26 @@ inline void check_places(const PlannedFile& file) {
     check_prometheus_file(run.experiment.live,
                           origin_of(run.experiment.document, "output.prometheus"));
   }
+}
+
+/// Of each row, what it is and where it stands in the sweep.
+inline void add_rows(std::span<const BatchRow> rows, ResultContext& context) {
+  context.resolved_yaml.clear();
+  context.points.clear();
+  for (const BatchRow& each : rows) {
+    context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
+    context.points.push_back(each.planned->experiment.point);
+  }
+}
+
+/// Rows as they run: round by round, so that what changes with time is the same for all.
+inline std::vector<BatchRow*> in_turns(std::span<BatchRow> rows) {
+  std::vector<BatchRow*> order;
+  for (BatchRow& each : rows) order.push_back(&each);
+  std::ranges::stable_sort(order, {}, [](const BatchRow* each) {
+    return std::pair(each->row.round, each->last_in_round);
+  });
+  return order;
 }
 
 inline std::vector<Row> plain(std::span<const BatchRow> of) {

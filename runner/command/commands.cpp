@@ -98,7 +98,10 @@ int validate_command(const Request& request) {
     std::cout << fmt::format(
         "{}: valid, {} experiment{}{}\n", printable_line(file.string()), plan.runs.size(),
         plan.runs.size() == 1 ? "" : "s",
-        plan.report.repeats == 1 ? "" : fmt::format(", {} runs each", plan.report.repeats));
+        plan.report.repeats == 1
+            ? ""
+            : fmt::format(", {}{} runs each", plan.report.open() ? "up to " : "",
+                          plan.report.repeats));
     const auto count = std::count_if(plan.runs.begin(), plan.runs.end(),
                                      [](const auto& run) { return !run.not_here.empty(); });
     if (count > 0) {

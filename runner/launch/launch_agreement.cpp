@@ -136,6 +136,7 @@ std::string plan_text(std::string_view command, const std::vector<PlannedFile>& 
     plan[prefix + "name"] = file.name;
     plan[prefix + "report.repeats"] = file.report.repeats;
     plan[prefix + "report.aa"] = file.report.aa;
+    plan[prefix + "report.open"] = file.report.open();
     if (!file.error.empty()) plan[prefix + "refused"] = file.error;
     for (std::size_t row = 0; row < file.runs.size(); ++row) {
       const std::string place =

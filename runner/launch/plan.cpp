@@ -323,6 +323,24 @@ void PlanCache::read_contents(Experiment& experiment) {
   }
 }
 
+namespace {
+
+/// What ranks write lies in folders by the number of the run, and nobody knows yet which there are.
+void check_open(const PlannedFile& plan) {
+  if (!plan.report.open()) return;
+  const bool live = std::ranges::any_of(
+      plan.runs, [](const PlannedRun& run) { return run.experiment.live.in_result_folder(); });
+  if (!live && !ranks_write(plan)) return;
+  throw ConfigError({.what = "report.until and report.minutes leave open which runs there are",
+                     .where = origin_of(plan.document, "report"),
+                     .got = live ? "output: {jsonl, tensorboard or mllog}"
+                                 : "profile: {memory, operators or memory_snapshot}",
+                     .expected = "runs whose ranks write no files of their own",
+                     .hint = "set report.repeats alone, or record one run by itself"});
+}
+
+}  // namespace
+
 PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCache& cache) {
   PlannedFile plan;
   plan.file = file;
@@ -341,6 +359,7 @@ PlannedFile plan_file(const fs::path& file, const PlanOptions& options, PlanCach
     plan.report = std::move(read.report);
     plan.baseline_words = read.baseline.words;
     plan.output_dir = plan.runs.at(0).experiment.output_dir;
+    check_open(plan);
   } catch (const Error& error) {
     plan.error = error.what();
     plan.runs.clear();

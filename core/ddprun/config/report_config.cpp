@@ -104,6 +104,12 @@ void declare_options(Options& o, ReportConfig& c) {
            "runs of each row, which take turns with those of the others; from 3 on their "
            "differences are tested",
            {.min = 1, .max = 1000});
+  o.option("until", &c.until,
+           "turns go on until the 95 % interval of each row's difference is so narrow (0.01: plus "
+           "and minus 1 %); repeats is then the most, by default 30; 0: as many as repeats",
+           {.min = 0, .max = 1});
+  o.option("minutes", &c.minutes,
+           "no other turn begins after so long, but the first three; 0: no limit", {.min = 0});
   o.option("aa", &c.aa,
            "from 3 runs on: rows that others are compared with run twice in each turn, which shows "
            "what chance alone does");
@@ -126,11 +132,23 @@ ReportConfig read_report(const ConfigNode& document) {
   if (report == nullptr || report->kind != ConfigNode::Kind::map) return config;
   read_options(*report, "report", [&config](Options& o) { declare_options(o, config); },
                {"baseline"});
+  if (config.open() && report->find("repeats") == nullptr) config.repeats = ReportConfig::kMostOpen;
   return config;
+}
+
+/// Turns are compared from the third on.
+void check_open(const ReportConfig& config, const ConfigNode& document) {
+  if (!config.open() || config.repeats > ReportConfig::kLeastOpen) return;
+  throw ConfigError({.what = "report.until and report.minutes need turns to choose from",
+                     .where = origin_of(document, "report.repeats"),
+                     .got = fmt::format("report.repeats {}", config.repeats),
+                     .expected = fmt::format("more than {}, or none", ReportConfig::kLeastOpen),
+                     .hint = "rows are compared from three turns on"});
 }
 
 void complete_report(ReportConfig& config, const ConfigNode& document, const ExperimentKind& kind,
                      const std::vector<SweptValues>& points) {
+  check_open(config, document);
   check_timeline(config, document, points.size());
   const std::string where = origin_of(document, "report.columns");
   for (std::string& column : config.columns) column = title_of(column, where, kind);

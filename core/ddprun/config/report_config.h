@@ -22,8 +22,17 @@ struct PivotConfig {
 };
 
 struct ReportConfig {
-  /// Runs of each row, which take turns: first of all rows once, then of all once more.
+  /// Runs of each row, which take turns: first of all rows once, then of all once more. Where
+  /// open(), so many at most.
   std::int64_t repeats = 1;
+  /// Half the width of the 95 % interval of rows' differences, as a share, with which no other turn
+  /// begins; 0: they all do.
+  double until = 0;
+  /// After which no other turn begins; 0: they all do.
+  double minutes = 0;
+  bool open() const { return until > 0 || minutes > 0; }
+  static constexpr std::int64_t kLeastOpen = 3;  ///< turns that begin in any case
+  static constexpr std::int64_t kMostOpen = 30;  ///< repeats of a file that is open and names none
   /// Whether rows that others are compared with run twice in each round, to see what chance alone
   /// does, from Comparison::kLeastRuns repeats on.
   bool aa = true;

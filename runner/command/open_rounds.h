@@ -1,0 +1,42 @@
+// How many turns the rows of a file take, where the file leaves that to what they find.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runner/command/batch_file.h"
+#include "runner/launch/execute.h"
+
+namespace ddprun {
+
+/// `report.until` and `report.minutes`. The width of an interval decides, and not whether a
+/// difference is significant: looking for significance again and again finds some by chance, while
+/// an interval of a width fixed before stays what it says (Chow and Robbins 1965).
+class OpenRounds {
+ public:
+  /// Both outlive it.
+  OpenRounds(const PlannedFile& plan, const Executor& executor);
+
+  /// Whether turn `round` (1 is the first) begins, when those before it are over. Called turn by
+  /// turn, more than once of one turn. In a launch that was joined all ranks call it, and hear what
+  /// rank 0 says.
+  bool begins(std::int64_t round, std::span<const BatchRow> rows);
+  /// The last turn that began.
+  std::int64_t last() const { return last_; }
+  /// Why no other one did: "strategies: 5 runs of each row: the widest interval is 0.8 %". Empty:
+  /// all of the plan did.
+  std::string words() const;
+
+ private:
+  std::string find_reason(std::span<const BatchRow> rows) const;
+
+  const PlannedFile& plan_;
+  const Executor& executor_;
+  std::int64_t begin_ns_;
+  std::int64_t last_ = 0;
+  std::string reason_ = {};
+};
+
+}  // namespace ddprun
