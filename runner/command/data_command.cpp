@@ -38,15 +38,23 @@ std::vector<SampleRead> reads_of(const PlannedFile& plan, const PlannedRun& run,
 std::string table_of(const std::vector<SampleRead>& reads) {
   const bool text =
       std::ranges::any_of(reads, [](const auto& each) { return !each.bytes.empty(); });
+  const bool documents = std::ranges::any_of(reads, &SampleRead::documents);
   TextTable table;
-  table.columns = {{"rank"}, {"micro-batch"}, {"sample"}, {"tokens", false}};
+  table.columns = {{"rank"}, {"micro-batch"}, {"sample"}};
+  if (documents) table.columns.insert(table.columns.end(), {{"documents"}, {"targets"}});
+  table.columns.push_back({"tokens", false});
   if (text) table.columns.push_back({"begins", false});
   for (const SampleRead& each : reads) {
     table.lines.push_back({{{std::to_string(each.rank)},
                             {std::to_string(each.micro_batch)},
-                            {std::to_string(each.sample)},
-                            {printable_line(each.place)}}});
-    if (text) table.lines.back().cells.push_back({begin_of(each.bytes)});
+                            {std::to_string(each.sample)}}});
+    auto& cells = table.lines.back().cells;
+    if (documents) {
+      cells.push_back({std::to_string(each.documents)});
+      cells.push_back({std::to_string(each.targets)});
+    }
+    cells.push_back({printable_line(each.place)});
+    if (text) cells.push_back({begin_of(each.bytes)});
   }
   return table.render(0, false);
 }

@@ -54,6 +54,20 @@ TEST_F(DataCommand, SaysWhereTextIsReadAndHowItBegins) {
                           "1 1 3 " + a + " 112..128 \" 112\\nline 113\\nlin\""));
 }
 
+TEST_F(DataCommand, CountsDocumentsAndTargets) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "line " + std::to_string(100 + i) + "\n";
+  folder_.write("a.txt", text);
+  const std::string a = at("a.txt");
+  EXPECT_THAT(lines(data("{source: text, path: a.txt, order: sequential, document_end: 10}",
+                         {"--step", "1"})),
+              ElementsAre("e: step 1", "rank micro-batch sample documents targets tokens begins",
+                          "0 0 0 2 15 " + a + " 64..80 \"ine 107\\nline 108\\n\"",
+                          "0 1 1 3 14 " + a + " 80..96 \"\\nline 109\\nline 11\"",
+                          "1 0 2 3 14 " + a + " 96..112 \"10\\nline 111\\nline \"",
+                          "1 1 3 3 14 " + a + " 112..128 \" 112\\nline 113\\nlin\""));
+}
+
 TEST_F(DataCommand, SaysWhichTokenFilesASampleTakes) {
   const auto tokens = [&](const std::string& name, int count) {
     std::string bytes;

@@ -2,6 +2,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/config/experiment_check.h"
@@ -72,6 +74,22 @@ std::string place_of(const std::vector<FilePiece>& pieces) {
 }
 
 /// Input and last target of the only sample of a batch.
+std::int64_t documents_of(const Batch& batch) {
+  if (!batch.first_keys.defined()) return 0;
+  const auto* const first_keys = batch.first_keys.const_data_ptr<std::int32_t>();
+  std::int64_t documents = 0;
+  for (std::int64_t token = 0; token < batch.first_keys.numel(); ++token) {
+    documents += first_keys[token] == token ? 1 : 0;
+  }
+  return documents;
+}
+
+std::int64_t targets_of(const Batch& batch) {
+  const auto* const targets = batch.targets.const_data_ptr<std::int64_t>();
+  return std::count_if(targets, targets + batch.targets.numel(),
+                       [](std::int64_t target) { return target >= 0; });
+}
+
 std::string text_of(const Batch& batch, const TextCodec& codec) {
   if (!codec.known()) return {};
   std::vector<std::int64_t> tokens;
@@ -208,8 +226,9 @@ class TrainingKind final : public Training {
       for (std::int64_t part = 0; part < micro_batches(experiment, ranks); ++part) {
         const std::int64_t first = first_sample(experiment, {rank, ranks}, part);
         for (std::int64_t sample = first; sample < first + micro_batch(experiment); ++sample) {
+          const Batch batch = data->batch(step, sample, 1);
           out.push_back({rank, part, sample, place_of(data->pieces(step, sample)),
-                         text_of(data->batch(step, sample, 1), codec)});
+                         text_of(batch, codec), documents_of(batch), targets_of(batch)});
         }
       }
     }
