@@ -200,12 +200,13 @@ Finding calibration_of(const RowRuns& row, std::size_t tests) {
   const Comparison twins = compare_twins(row, figure_by(training().step_ms));
   if (!twins.p) return {};
   const Calibration found = calibrate(log_ratios(twins), tests);
-  const std::string smallest = found.smallest ? fmt::format("of {:.1f} %", *found.smallest * 100)
-                                              : "of twice the time is not";
+  const std::string smallest = found.smallest
+                                   ? fmt::format("one of {:.1f} %", *found.smallest * 100)
+                                   : "not even one of twice the time";
   Finding out = finding(
       "calibration",
       fmt::format("{}, which ran twice in each of {} rounds, {} itself{}: of tables of such chance "
-                  "alone {:.1f} % would name a difference, and one {} would be named in 4 of 5",
+                  "alone {:.1f} % would name a difference, and {} would be named in 4 of 5",
                   name_of(row), twins.own.size(), words_of_times(twins), kVerdictHere,
                   found.false_alarms * 100, smallest),
       row,
