@@ -1,7 +1,7 @@
 // The commands of the command line, and the texts of --version and --cmake-dir.
 // Family: commands.cpp account_command.cpp batch.cpp checkpoint_command.cpp compare_command.cpp
 // Family: data_command.cpp diff_command.cpp new_command.cpp sample_command.cpp schema_command.cpp
-// Family: tokenizer_command.cpp verify_command.cpp
+// Family: tokenizer_command.cpp tune_command.cpp verify_command.cpp
 #pragma once
 
 #include <string>
@@ -53,6 +53,8 @@ int verify_command(const Request& request);
 /// Trains experiments step by step from the weights of the first; the status is 3 if one parts from
 /// it beyond rounding.
 int diff_command(const Request& request);
+/// Finds the fastest setting of an experiment by real runs, and writes it as a file.
+int tune_command(const Request& request);
 std::string version_text();
 /// The folder of the CMake package, for `--cmake-dir`. Throws ConfigError if there is none.
 std::string cmake_folder();

@@ -43,6 +43,8 @@ struct Request {
   std::int64_t max_restarts = 0;                                   ///< --max-restarts of `run`
   bool resume = false;
   bool quiet = false;
+  std::string over;                       ///< --over of `tune`
+  double minutes = 10;                    ///< --minutes of `tune`
   bool json = false;                      ///< --json of `doctor`
   bool python = false;                    ///< --python of `describe`
   int verbosity = 0;                      ///< how many -v

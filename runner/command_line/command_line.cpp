@@ -52,6 +52,7 @@ constexpr auto kCommands = std::to_array<Command>({{"quickstart", quickstart_com
                                                    {"schema", schema_command},
                                                    {"verify", verify_command},
                                                    {"diff", diff_command},
+                                                   {"tune", tune_command},
                                                    {"checkpoint", checkpoint_command},
                                                    {"sample", sample_command},
                                                    {"tokenize", tokenize_command},
@@ -87,6 +88,7 @@ Examples:
   ddprun schema --out ddprun.schema.json         what editors check and complete experiments by
   ddprun verify my.yaml                          compare with one process, parameter by parameter
   ddprun diff a.yaml b.yaml                      from equal weights: the first tensor in which they part
+  ddprun tune my.yaml --minutes 5                the fastest strategy and buckets for it, by real runs
   ddprun describe flash --python | python3       what has a library for PyTorch, used from Python
   ddprun new strategy mine                       the sources of a plugin of your own, to begin with
   torchrun --no-python --nproc-per-node 2 ddprun my.yaml

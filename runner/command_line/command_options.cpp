@@ -102,6 +102,25 @@ void add_run_options(CLI::App& command, Request& request) {
   add_format_options(command, request);
 }
 
+void add_tuning(CLI::App& command, Request& request) {
+  command.add_option("file", request.paths, "An experiment that trains: a YAML file")
+      ->type_name(kFileValue)
+      ->expected(1)
+      ->required();
+  command
+      .add_option("--over", request.over,
+                  "Keys whose values are tried, as in strategy,train.accumulate=1|2 (default: the "
+                  "strategy and its buckets)")
+      ->type_name("KEY,...");
+  command.add_option("--minutes", request.minutes, "After which no run begins")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 1e5).description(""));
+  command.add_flag("--quiet", request.quiet, "Without progress");
+  add_experiment_options(command, request);
+  add_format_options(command, request);
+}
+
 void add_account_options(CLI::App& command, Request& request) {
   command.add_option("--ranks", request.account.ranks, "For so many ranks each, as in 1,2,8")
       ->type_name("N,...");
@@ -300,6 +319,10 @@ void declare_commands(CLI::App& app, Request& request) {
                    "element; by default 128, in formats of 16 bits 8, of 8 bits 3")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""));
+
+  CLI::App* tune = app.add_subcommand(
+      "tune", "Find the fastest setting of an experiment that trains, by real runs");
+  add_tuning(*tune, request);
 
   CLI::App* checkpoint = app.add_subcommand("checkpoint",
                                             "Look at checkpoints: what is in one, whether it is "

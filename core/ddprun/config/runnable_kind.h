@@ -74,6 +74,12 @@ class RunnableKind : public ExperimentKind {
   virtual std::optional<Account> account(const Experiment& experiment,
                                          const PluginRegistry& registry,
                                          std::int64_t ranks_per_host = 0) const;
+  /// Whether its strategy promises that each gradient becomes the mean over the ranks, so that such
+  /// experiments train alike. Nothing: the kind does not train. check_plugins() has passed.
+  virtual std::optional<bool> trains_exactly(const Experiment& /*experiment*/,
+                                             const PluginRegistry& /*registry*/) const {
+    return {};
+  }
   /// What is read into Experiment::contents when the run is planned.
   virtual std::vector<KindContent> contents(const Experiment& /*experiment*/) const { return {}; }
   /// What the ranks of the experiment read in step `step`, by rank and in the order in which they

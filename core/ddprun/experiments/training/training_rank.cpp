@@ -196,6 +196,12 @@ class TrainingKind final : public Training {
     return dry_step(experiment, registry, static_cast<int>(ranks_per_host));
   }
 
+  std::optional<bool> trains_exactly(const Experiment& experiment,
+                                     const PluginRegistry& registry) const override {
+    const RunPlugins plugins = make_plugins(registry, experiment);
+    return plan_of(experiment, plugins).agreement == Agreement::exact;
+  }
+
   std::vector<KindContent> contents(const Experiment& experiment) const override {
     const TrainingConfig& config = training(experiment);
     std::vector<KindContent> out = {content(kDataPath, config.data, config.model)};

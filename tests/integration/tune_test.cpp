@@ -1,0 +1,140 @@
+// ddprun tune from outside: what wins, what it writes, what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/ddprun_command.h"
+
+namespace ddprun::tune_test {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kSlow = "{name: slow, sleep_ms: 20}";
+
+class Tune : public testing::Test {
+ protected:
+  Tune() { folder_.write("e.yaml", tiny_experiment("", 10)); }
+
+  std::vector<std::string> words(const std::vector<std::string>& more) const {
+    std::vector<std::string> out = {"tune", "e.yaml", "--plugin-path",
+                                    DDPRUN_BUILD_DIR "/tests/plugins/slow"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  json found() const { return json::parse(read_file(only_result(folder_, "e") / "tune.json")); }
+  std::string tuned() const { return (only_result(folder_, "e") / "tuned.yaml").string(); }
+
+  static json candidate(const json& all, const std::string& label) {
+    for (const json& each : all.at("candidates")) {
+      if (each.at("label").get<std::string>().find(label) != std::string::npos) return each;
+    }
+    throw std::runtime_error("no candidate " + label);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Tune, ASlowStrategyLosesAndTheTunedFileSaysAnother) {
+  const std::string strategy = std::string("strategy=") + kSlow;
+  const CommandResult run =
+      run_ddprun(folder_, words({"--set", strategy, "--over", "strategy=slow|flat|none|powersgd"}));
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("round 1: 2 candidates, runs of 5 steps; 1 left"),
+                             HasSubstr("flat saves "), HasSubstr("recommended"),
+                             HasSubstr("left out: none: "), HasSubstr("left out: powersgd: ")));
+  const json all = found();
+  EXPECT_EQ(all.at("winner"), "strategy=flat");
+  EXPECT_EQ(candidate(all, "slow").at("standing"), "slower");
+  EXPECT_TRUE(candidate(all, "slow").at("reference").get<bool>());
+  EXPECT_LT(candidate(all, "flat").at("comparison").at("ratio").get<double>(), 0.5);
+  EXPECT_GE(candidate(all, "flat").at("runs").size(), 3U);
+  const std::string text = read_file(tuned());
+  EXPECT_THAT(text, AllOf(HasSubstr("# measured on "), HasSubstr("strategy: flat\n"),
+                          HasSubstr("steps: 10"), Not(HasSubstr("slow\n"))));
+  const CommandResult validated = run_ddprun(folder_, {"validate", tuned()});
+  EXPECT_EQ(validated.status, 0) << validated.out << validated.err << text;
+}
+
+TEST_F(Tune, WhatIsFastestStays) {
+  const CommandResult run =
+      run_ddprun(folder_, words({"--over", std::string("strategy=flat|") + kSlow}));
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("nothing is faster than what the file says: flat"));
+  EXPECT_THAT(read_file(tuned()), HasSubstr("strategy: flat\n"));
+}
+
+/// Its relative paths hold from the result folder, too, and nothing that the sweep needed is left.
+TEST_F(Tune, ASweepIsTunedAndItsDataIsFound) {
+  folder_.write("text.txt", std::string(5000, 'a'));
+  folder_.write("e.yaml", tiny_experiment("report: {repeats: 2, baseline: {strategy: flat}}\n"
+                                          "sweep: {strategy: [flat, naive]}\n",
+                                          10));
+  const CommandResult run =
+      run_ddprun(folder_, words({"--set", "data={source: text, path: text.txt}", "--over",
+                                 "strategy", "--format", "json", "--minutes", "0.3"}));
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  const json printed = json::parse(run.out);
+  EXPECT_EQ(printed.at("winner"), found().at("winner"));
+  EXPECT_TRUE(candidate(printed, "flat").at("reference").get<bool>());
+  const CommandResult again = run_ddprun(folder_, {tuned(), "--output", "again"});
+  EXPECT_EQ(again.status, 0) << again.out << again.err << read_file(tuned());
+}
+
+TEST_F(Tune, BatchAndArithmeticStay) {
+  const CommandResult run = run_ddprun(
+      folder_, words({"--over", "train.accumulate,model.recompute", "--minutes", "0.2"}));
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  const json all = found();
+  EXPECT_EQ(all.at("candidates").size(), 4U) << "a batch of 2 a rank has no four micro-batches";
+  EXPECT_EQ(all.at("left_out").size(), 2U);
+}
+
+TEST_F(Tune, CtrlCEndsWithWhatIsKnown) {
+  DdprunProcess process(folder_, words({"-v", "--set", "strategy={name: slow, sleep_ms: 50}",
+                                        "--over", "strategy.sleep_ms=50|51"}));
+  // The first run is over, and five follow.
+  ASSERT_TRUE(eventually(60, [&] { return process.err().find("[2/2] ") != std::string::npos; }))
+      << process.out() << process.err();
+  kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait(), 128 + SIGINT) << process.out() << process.err();
+  EXPECT_TRUE(process.ranks().empty());
+  EXPECT_THAT(process.out(), AllOf(HasSubstr("interrupted (signal 2)"), HasSubstr("results: ")));
+  EXPECT_EQ(found().at("end"), "interrupted");
+  const CommandResult validated = run_ddprun(
+      folder_, {"validate", tuned(), "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/slow"});
+  EXPECT_EQ(validated.status, 0) << validated.err;
+}
+
+TEST_F(Tune, RefusesWhatItCannotTune) {
+  const auto refused = [&](std::vector<std::string> more, const std::string& why) {
+    const CommandResult run = run_ddprun(folder_, words(more));
+    EXPECT_EQ(run.status, 2) << run.out << run.err;
+    EXPECT_THAT(run.err, AllOf(HasSubstr(why), HasSubstr("  hint: "))) << run.out;
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "results"));
+  };
+  refused({"--over", "model.d_ff=64|128"}, "the key changes what is trained");
+  refused({"--over", "strategie"}, "did you mean 'strategy'?");
+  refused({"--over", "strategy=flat|none"}, "there is nothing to tune");
+  refused({"--set", "sweep.strategy=[flat, naive]"}, "the file has several experiments");
+  refused({"--set", "sweep={strategy: [flat, naive], train.seed: [1, 2]}", "--over", "strategy"},
+          "a sweep over train.seed");
+  DdprunProcess joined(
+      folder_, words({}),
+      {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=1", "LOCAL_RANK=0"});
+  EXPECT_EQ(joined.wait(), 2);
+  EXPECT_THAT(joined.err(), HasSubstr("tune starts the ranks of each candidate itself"));
+  folder_.write(
+      "e.yaml",
+      "experiment: collectives\ncollectives: {bytes: 1000}\nworld: {size: 2, backend: gloo}\n");
+  refused({}, "only an experiment that trains can be tuned");
+}
+
+}  // namespace
+}  // namespace ddprun::tune_test
