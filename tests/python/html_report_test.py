@@ -152,9 +152,13 @@ class Page(unittest.TestCase):
         fastest = min(self.result["table"], key=lambda line: line["figures"]["step_ms"])
         self.assertIn(f"The shortest time is that of {fastest['name']}", " ".join(labels))
         titles = [label.split(".")[0] for label in labels]
-        for title in ("What a step is made of", "Each step", "Loss", "Exposed by bucket size", "Time against memory", "How long a call takes", "Busbw by bytes"):
+        for title in ("What a step is made of", "Each step", "Loss", "Time against memory", "How long a call takes", "Busbw by bytes"):
             self.assertIn(title, titles)
         self.assertNotIn("Speed on more ranks", titles)
+        for title, figure in (("Exposed by bucket size", "exposed_ms"), ("Step ms by bucket size", "step_ms")):
+            of_buckets = [line["figures"][figure] for line in self.result["table"] if "bucketed" in line["name"]]
+            moves = max(of_buckets) > 1.01 * min(of_buckets)  # or all of it was hidden
+            self.assertEqual(title in titles, moves, of_buckets)
         for label in labels:
             self.assertIn(". ", label, "it was not drawn")
         drawn = self.seen("pictures.map(picture => (picture.show(), picture.chart !== null))")
