@@ -1,5 +1,5 @@
 # What makes compiling fast: targets share a precompiled header, as LibTorch's headers are most of what compiling a file takes, and,
-# with CMAKE_UNITY_BUILD (the preset `release`), the files of a folder are compiled as one. Included last. The preset `debug` has
+# with CMAKE_UNITY_BUILD (every preset but `debug`), the files of a folder are compiled as one. Included last. The preset `debug` has
 # neither: a header that a file includes only this way is missed there.
 # GCC, too, throws away what it no longer needs of memory later than by itself: the header is 500 MB of it.
 # A target that does not link LibTorch says so: DISABLE_PRECOMPILE_HEADERS.
