@@ -7,7 +7,6 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
-#include "ddprun/base/regular_file.h"
 #include "ddprun/base/text.h"
 #include "runner/command/commands.h"
 #include "runner/command/out_file.h"
@@ -111,10 +110,9 @@ int explain_command(const Request& request) {
 int report_command(const Request& request) {
   std::vector<nlohmann::json> pages;
   for (const std::string& path : request.paths) {
-    const StoredResult stored = stored_result(path);
-    pages.push_back(page_of_result(TableLines(stored.rows),
-                                   nlohmann::json::parse(read_whole(stored.file)),
-                                   stored.file.string()));
+    StoredResult stored = stored_result(path);
+    pages.push_back(
+        page_of_result(TableLines(stored.rows), std::move(stored.json), stored.file.string()));
   }
   const std::string file = request.output.empty() ? "report.html" : request.output;
   const std::string page = html_page(pages);

@@ -41,7 +41,8 @@ StoredResult stored_result(const std::string& path) {
                        .hint = "a run writes to results/NAME/TIME, and results/NAME/latest is the "
                                "last"});
   }
-  StoredResult result = {path, file, result_rows(file)};
+  WholeResult whole = whole_result(file);
+  StoredResult result = {path, file, std::move(whole.rows), std::move(whole.json)};
   if (result.rows.empty()) {
     throw ConfigError({.what = "the result has no rows",
                        .where = file.string(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct StoredResult {
   std::string name;  ///< as the user named it
   std::filesystem::path file;
   std::vector<Row> rows;
+  nlohmann::json json = {};  ///< the whole file
 };
 
 /// Reads a result.json, that of a result folder, or the latest of a folder of results. Throws

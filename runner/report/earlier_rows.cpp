@@ -174,20 +174,19 @@ json experiment_of(const Row& row) {
 
 }  // namespace
 
-std::vector<Row> result_rows(const fs::path& file) {
+WholeResult whole_result(const fs::path& file) {
   std::string why;
   try {
-    const json result = read_json(file);
-    const int version = result.at("schema_version");
+    WholeResult result{.json = read_json(file), .rows = {}};
+    const int version = result.json.at("schema_version");
     if (version != kResultSchemaVersion) {
       throw std::runtime_error(fmt::format("schema version {}", version));
     }
-    std::vector<Row> rows;
-    for (const json& in : result.at("rows")) {
-      rows.push_back(in.at("status").get<RowStatus>() == RowStatus::ok ? checked_row(in)
-                                                                       : row_from_json(in));
+    for (const json& in : result.json.at("rows")) {
+      result.rows.push_back(in.at("status").get<RowStatus>() == RowStatus::ok ? checked_row(in)
+                                                                              : row_from_json(in));
     }
-    return rows;
+    return result;
   } catch (const std::exception& error) {
     why = error.what();
   }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,9 +28,14 @@ using RunKey = std::pair<std::string, std::int64_t>;
 /// reason, and left out. Results of another schema are left out too, with one warning.
 std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const std::filesystem::path& folder);
 
-/// The rows of one result.json, in order. Throws ConfigError if it cannot be read, is of another
+/// A result.json that is there, and its rows in order.
+struct WholeResult {
+  nlohmann::json json;
+  std::vector<Row> rows;
+};
+/// Throws ConfigError if it cannot be read, is of another
 /// schema, or a row that is ok cannot have been written by this ddprun.
-std::vector<Row> result_rows(const std::filesystem::path& file);
+WholeResult whole_result(const std::filesystem::path& file);
 
 /// Whether an earlier row with the fingerprint of `planned` describes the same experiment. If not,
 /// it was changed since, which is logged as an error.
