@@ -322,7 +322,7 @@ class Batch {
     if (files_.size() == 1) {
       context.name = files_.front().name;
       context.report = files_.front().report;
-      if (files_.front().error.empty()) add_rows(rows_, context);
+      if (files_.front().error.empty()) context.points = points_of(rows_);
     }
     std::cout << (for_people && !request_.quiet ? "\n" : "")
               << report_output(request_.format, context, lines, table_terminal(request_.columns),

@@ -72,14 +72,20 @@ inline void check_places(const PlannedFile& file) {
   }
 }
 
+/// Where each row stands in the sweep. None was refused.
+inline std::vector<SweptValues> points_of(std::span<const BatchRow> rows) {
+  std::vector<SweptValues> points;
+  for (const BatchRow& each : rows) points.push_back(each.planned->experiment.point);
+  return points;
+}
+
 /// Of each row, what it is and where it stands in the sweep.
 inline void add_rows(std::span<const BatchRow> rows, ResultContext& context) {
   context.resolved_yaml.clear();
-  context.points.clear();
   for (const BatchRow& each : rows) {
     context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
-    context.points.push_back(each.planned->experiment.point);
   }
+  context.points = points_of(rows);
 }
 
 /// Rows as they run: round by round, so that what changes with time is the same for all.

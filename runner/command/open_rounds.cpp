@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ddprun/base/clock.h"
+#include "ddprun/result/comparison.h"
 #include "runner/compare/enough_rounds.h"
 #include "runner/report/table_lines.h"
 
@@ -15,7 +16,7 @@ OpenRounds::OpenRounds(const PlannedFile& plan, const Executor& executor)
 bool OpenRounds::begins(std::int64_t round, std::span<const BatchRow> rows) {
   if (round <= last_) return true;
   if (!reason_.empty()) return false;
-  if (plan_.report.open() && round > ReportConfig::kLeastOpen) {
+  if (plan_.report.open() && round > static_cast<std::int64_t>(Comparison::kLeastRuns)) {
     const std::string own = executor_.reports() ? find_reason(rows) : "";
     reason_ = executor_.of_rank_0(fmt::format("{}/rounds/{}", plan_.name, round), own);
     if (!reason_.empty()) return false;

@@ -11,6 +11,7 @@
 #include "ddprun/base/options.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/result/comparison.h"
 #include "ddprun/result/experiment_kind.h"
 
 namespace ddprun {
@@ -97,6 +98,18 @@ void declare_pivot(Options& o, PivotConfig& c) {
   o.option("value", &c.value, "columns of the table, by title or key, whose figures are its cells");
 }
 
+/// Turns that begin in any case: rows are compared from then on.
+constexpr auto kFirstTurns = static_cast<std::int64_t>(Comparison::kLeastRuns);
+
+void check_open(const ReportConfig& config, const ConfigNode& document) {
+  if (!config.open() || config.repeats > kFirstTurns) return;
+  throw ConfigError({.what = "report.until and report.minutes need turns to choose from",
+                     .where = origin_of(document, "report.repeats"),
+                     .got = fmt::format("report.repeats {}", config.repeats),
+                     .expected = fmt::format("more than {}, or none", kFirstTurns),
+                     .hint = "rows are compared from three turns on"});
+}
+
 }  // namespace
 
 void declare_options(Options& o, ReportConfig& c) {
@@ -134,16 +147,6 @@ ReportConfig read_report(const ConfigNode& document) {
                {"baseline"});
   if (config.open() && report->find("repeats") == nullptr) config.repeats = ReportConfig::kMostOpen;
   return config;
-}
-
-/// Turns are compared from the third on.
-void check_open(const ReportConfig& config, const ConfigNode& document) {
-  if (!config.open() || config.repeats > ReportConfig::kLeastOpen) return;
-  throw ConfigError({.what = "report.until and report.minutes need turns to choose from",
-                     .where = origin_of(document, "report.repeats"),
-                     .got = fmt::format("report.repeats {}", config.repeats),
-                     .expected = fmt::format("more than {}, or none", ReportConfig::kLeastOpen),
-                     .hint = "rows are compared from three turns on"});
 }
 
 void complete_report(ReportConfig& config, const ConfigNode& document, const ExperimentKind& kind,

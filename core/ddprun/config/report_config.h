@@ -31,7 +31,6 @@ struct ReportConfig {
   /// After which no other turn begins; 0: they all do.
   double minutes = 0;
   bool open() const { return until > 0 || minutes > 0; }
-  static constexpr std::int64_t kLeastOpen = 3;  ///< turns that begin in any case
   static constexpr std::int64_t kMostOpen = 30;  ///< repeats of a file that is open and names none
   /// Whether rows that others are compared with run twice in each round, to see what chance alone
   /// does, from Comparison::kLeastRuns repeats on.
