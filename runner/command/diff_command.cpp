@@ -14,6 +14,7 @@
 #include "runner/command/planned_command.h"
 #include "runner/compare/lockstep_report.h"
 #include "runner/launch/execute.h"
+#include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
 
 namespace ddprun {
@@ -108,15 +109,11 @@ class Diff {
   }
 
   void write(const json& rows) {
-    const auto environment = describe_environment();
-    const json result = {{"schema_version", kDiffSchemaVersion},
-                         {"ddprun_version", DDPRUN_VERSION},
-                         {"first", sides_.front().name()},
-                         {"config", to_json(sides_.front().run->resolved)},
-                         {"time", utc_now()},
-                         {"command_line", request_.command_line},
-                         {"environment", std::map(environment.begin(), environment.end())},
-                         {"rows", rows}};
+    json result =
+        result_head(kDiffSchemaVersion, utc_now(), request_.command_line, describe_environment());
+    result["first"] = sides_.front().name();
+    result["config"] = to_json(sides_.front().run->resolved);
+    result["rows"] = rows;
     folder_.remove(kRecords);
     folder_.write("diff.json", json_text(result, 1) + "\n");
     std::cout << "results: " << folder_.commit().string() << "/\n" << std::flush;
@@ -129,14 +126,6 @@ class Diff {
   ResultFolder folder_;
   LockstepPart part_;
 };
-
-[[noreturn]] void refuse_launch(const std::string& launcher) {
-  throw ConfigError({.what = "diff starts the ranks of each experiment itself",
-                     .where = "the launch that this process joined",
-                     .got = launcher,
-                     .expected = "no launcher",
-                     .hint = "ddprun diff a.yaml b.yaml"});
-}
 
 void check_sides(const std::vector<Side>& sides) {
   if (sides.size() < 2) {
@@ -173,17 +162,17 @@ std::vector<std::string> refusals(const std::vector<PlannedFile>& files, bool /*
 
 int diff_command(const Request& request) {
   const auto run = [&request](const std::vector<PlannedFile>& files,
-                              std::optional<RankInfo> joined) {
-    if (joined) refuse_launch(joined->launcher);
+                              std::optional<RankInfo> /*joined*/) {
     ProgressDisplay display(stderr, ProgressDisplay::Mode::silent, terminal_of(stderr).width);
-    Executor executor(std::move(joined), display);
+    Executor executor({}, display);
     try {
       return Diff(request, sides_of(files), executor).run();
     } catch (const Interrupted& interrupted) {
       return kExitSignal + interrupted.signal;
     }
   };
-  return run_planned(request, {"diff", refusals, run});
+  return run_planned(request,
+                     {"diff", refusals, run, {"each experiment", "ddprun diff a.yaml b.yaml"}});
 }
 
 }  // namespace ddprun

@@ -12,8 +12,23 @@
 
 namespace ddprun {
 
+namespace {
+
+void check_launch(const std::optional<RankInfo>& joined, const PlannedCommand& command) {
+  const auto& [of, usage] = command.own_ranks;
+  if (!joined || of.empty()) return;
+  throw ConfigError({.what = fmt::format("{} starts the ranks of {} itself", command.name, of),
+                     .where = "the launch that this process joined",
+                     .got = joined->launcher,
+                     .expected = "no launcher",
+                     .hint = std::string(usage)});
+}
+
+}  // namespace
+
 int run_planned(const Request& request, const PlannedCommand& command) {
   std::optional<RankInfo> joined = rank_info_from_environment();
+  check_launch(joined, command);
   FileList list;
   try {
     list = collect_files(request.paths);

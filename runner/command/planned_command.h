@@ -13,6 +13,12 @@
 
 namespace ddprun {
 
+/// Of a command that starts its ranks itself, whatever launch there is.
+struct OwnRanks {
+  std::string_view of = {};     ///< whose: "each candidate"; empty: the command joins a launch
+  std::string_view usage = {};  ///< "ddprun tune FILE.yaml"
+};
+
 struct PlannedCommand {
   std::string_view name;  ///< "run": all ranks of a launch must run the same
   /// Why it does not run; empty: it runs. `from_folder`: FileList's. May throw Error.
@@ -20,11 +26,13 @@ struct PlannedCommand {
       refusals;
   /// Returns the exit status. `joined`: this process's place in the launch that it joined.
   std::function<int(std::vector<PlannedFile> files, std::optional<RankInfo> joined)> run;
+  OwnRanks own_ranks = {};  ///< if there are some, it is refused in a launch
 };
 
 /// Plans the files of the request and runs the command with them. Where it is refused, or the ranks
 /// of a launch that this process joined do not agree, nothing runs and stderr says why. Returns the
-/// exit status. Throws what `refusals` and `run` throw, and CommError if a rank does not come.
+/// exit status. Throws what `refusals` and `run` throw, CommError if a rank does not come, and
+/// ConfigError in a launch that the command does not join.
 int run_planned(const Request& request, const PlannedCommand& command);
 
 }  // namespace ddprun

@@ -6,7 +6,6 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/base/json.h"
-#include "ddprun/comm/launch/launch_environment.h"
 #include "ddprun/measure/environment.h"
 #include "ddprun/result/run_statistics.h"
 #include "runner/command/batch_file.h"
@@ -14,6 +13,7 @@
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
+#include "runner/report/result_files.h"
 #include "runner/tune/tuning_report.h"
 
 namespace ddprun {
@@ -140,15 +140,11 @@ class Tune {
   }
 
   void write() {
-    const auto environment = describe_environment();
     json all = to_json(result_);
-    all.update({{"schema_version", kTuneSchemaVersion},
-                {"ddprun_version", DDPRUN_VERSION},
-                {"name", tuning_.file.name},
-                {"time", time_},
-                {"minutes", request_.minutes},
-                {"command_line", request_.command_line},
-                {"environment", std::map(environment.begin(), environment.end())}});
+    all.update(
+        result_head(kTuneSchemaVersion, time_, request_.command_line, describe_environment()));
+    all["name"] = tuning_.file.name;
+    all["minutes"] = request_.minutes;
     folder_.write("experiment.yaml", to_yaml(tuning_.file.document));
     folder_.write("tune.json", json_text(all, 1) + "\n");
     const std::string yaml = tuned_yaml(result_, machine());
@@ -178,14 +174,6 @@ class Tune {
   int signal_ = 0;
 };
 
-[[noreturn]] void refuse_joined_tune(const std::string& launcher) {
-  throw ConfigError({.what = "tune starts the ranks of each candidate itself",
-                     .where = "the launch that this process joined",
-                     .got = launcher,
-                     .expected = "no launcher",
-                     .hint = "ddprun tune FILE.yaml"});
-}
-
 ProgressDisplay::Mode mode_of(const Request& request, const Terminal& terminal) {
   if (request.quiet) return ProgressDisplay::Mode::silent;
   if (terminal.interactive) return ProgressDisplay::Mode::bar;
@@ -195,7 +183,6 @@ ProgressDisplay::Mode mode_of(const Request& request, const Terminal& terminal) 
 }  // namespace
 
 int tune_command(const Request& request) {
-  if (const auto joined = rank_info_from_environment()) refuse_joined_tune(joined->launcher);
   const auto refusals = [&request](const std::vector<PlannedFile>& files, bool from_folder) {
     if (from_folder) {
       throw ConfigError({.what = "one file is tuned at a time",
@@ -222,7 +209,7 @@ int tune_command(const Request& request) {
     Executor executor({}, display);
     return Tune(request, options, cache, tuning, executor, display).run();
   };
-  return run_planned(request, {"tune", refusals, run});
+  return run_planned(request, {"tune", refusals, run, {"each candidate", "ddprun tune FILE.yaml"}});
 }
 
 }  // namespace ddprun

@@ -12,6 +12,7 @@
 #include "runner/command/commands.h"
 #include "runner/command/planned_command.h"
 #include "runner/launch/execute.h"
+#include "runner/report/result_files.h"
 #include "runner/report/result_folder.h"
 #include "runner/report/verify_report.h"
 
@@ -78,14 +79,10 @@ class Verify {
   }
 
   void write(ResultFolder& folder, const PlannedFile& planned, const json& rows) const {
-    const auto environment = describe_environment();
-    const json result = {{"schema_version", kVerifySchemaVersion},
-                         {"ddprun_version", DDPRUN_VERSION},
-                         {"name", planned.name},
-                         {"time", utc_now()},
-                         {"command_line", request_.command_line},
-                         {"environment", std::map(environment.begin(), environment.end())},
-                         {"rows", rows}};
+    json result =
+        result_head(kVerifySchemaVersion, utc_now(), request_.command_line, describe_environment());
+    result["name"] = planned.name;
+    result["rows"] = rows;
     folder.write("experiment.yaml", to_yaml(planned.document));
     folder.write("verify.json", json_text(result, 1) + "\n");
     std::cout << "results: " << folder.commit().string() << "/\n" << std::flush;

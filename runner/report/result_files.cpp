@@ -123,6 +123,16 @@ std::string operators_markdown(const TableLines& lines) {
 
 }  // namespace
 
+json result_head(int schema_version, const std::string& time,
+                 const std::vector<std::string>& command_line,
+                 const std::vector<std::pair<std::string, std::string>>& environment) {
+  return {{"schema_version", schema_version},
+          {"ddprun_version", DDPRUN_VERSION},
+          {"time", time},
+          {"command_line", command_line},
+          {"environment", std::map(environment.begin(), environment.end())}};
+}
+
 void write_result_json(const ResultContext& context, const TableLines& table,
                        const TextSink& sink) {
   const std::vector<Row>& rows = table.rows();
@@ -131,14 +141,10 @@ void write_result_json(const ResultContext& context, const TableLines& table,
   for (const Finding& finding : findings_of(table)) {
     if (!finding.value.is_null()) findings.push_back(finding.value);
   }
-  const json head = {{"schema_version", kResultSchemaVersion},
-                     {"ddprun_version", DDPRUN_VERSION},
-                     {"name", context.name},
-                     {"time", context.time},
-                     {"command_line", context.command_line},
-                     {"environment", std::map(environment.begin(), environment.end())},
-                     {"table", table_json(table)},
-                     {"findings", std::move(findings)}};
+  json head = result_head(kResultSchemaVersion, context.time, context.command_line, environment);
+  head["name"] = context.name;
+  head["table"] = table_json(table);
+  head["findings"] = std::move(findings);
   const std::string text = json_text(head, 1);
   sink(text.substr(0, text.rfind("\n}")));
   sink(",\n \"rows\": [");

@@ -32,6 +32,12 @@ struct ResultContext {
   std::string (*page)(const ResultContext& context, const TableLines& table) = nullptr;
 };
 
+/// What the JSON files of result folders have in common, but for their name: schema_version, the
+/// version of ddprun, `time`, command_line and environment.
+nlohmann::json result_head(int schema_version, const std::string& time,
+                           const std::vector<std::string>& command_line,
+                           const std::vector<std::pair<std::string, std::string>>& environment);
+
 /// result.json: a line for each row, and each rank's samples as lists.
 void write_result_json(const ResultContext& context, const TableLines& table, const TextSink& sink);
 std::string summary_markdown(const ResultContext& context, const TableLines& table);
