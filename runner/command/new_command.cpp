@@ -36,8 +36,7 @@ constexpr const char* kUnfinished = ".ddprun-unfinished";
 
 void check_kind(const std::string& kind) {
   std::vector<std::string> kinds;
-  for (const PluginKind each :
-       {PluginKind::strategy, PluginKind::precision, PluginKind::attention}) {
+  for (const PluginKind each : kPluginKinds) {
     kinds.emplace_back(to_string(each));
   }
   if (std::ranges::find(kinds, kind) != kinds.end()) return;

@@ -47,8 +47,7 @@ void print_text(const std::vector<Observation>& findings) {
 std::vector<Observation> examine_plugins(const Request& request) {
   const PluginRegistry registry = open_registry(request);
   std::vector<Observation> findings;
-  for (const PluginKind kind :
-       {PluginKind::strategy, PluginKind::precision, PluginKind::attention}) {
+  for (const PluginKind kind : kPluginKinds) {
     std::string names;
     for (const PluginInfo& info : registry.list()) {
       if (info.kind == kind) names += (names.empty() ? "" : ", ") + info.name;

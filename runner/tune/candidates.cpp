@@ -13,6 +13,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/config/options_io.h"
+#include "ddprun/config/plugin_choice.h"
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/config/sweep.h"
 
@@ -21,8 +22,6 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kOver = "--over";
-constexpr std::array kPluginKinds = {PluginKind::strategy, PluginKind::precision,
-                                     PluginKind::attention};
 
 /// Keys that change how a step is computed, each with the values that are tried where nobody says
 /// others. Of plugins these are the installed ones.

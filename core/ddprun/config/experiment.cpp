@@ -17,9 +17,6 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::array kPluginKinds = {PluginKind::strategy, PluginKind::precision,
-                                     PluginKind::attention};
-
 void declare_name(Options& options, Experiment& e) {
   options.option("name", &e.name, "names the result folder and the report; empty: the file's name");
 }

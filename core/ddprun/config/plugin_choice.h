@@ -2,12 +2,17 @@
 // ./libmine.so}`.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "ddprun/config/config_node.h"
 #include "ddprun/plugin/plugin.h"
 
 namespace ddprun {
+
+/// All kinds of plugin, in the order in which people read of them.
+inline constexpr std::array kPluginKinds = {PluginKind::strategy, PluginKind::precision,
+                                            PluginKind::attention};
 
 struct PluginChoice {
   PluginKind kind = PluginKind::strategy;
