@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/base/json.h"
 #include "ddprun/base/text.h"
 
 namespace ddprun {
@@ -25,31 +26,29 @@ double usual_bound(double spacing) {
   return spacing <= 0x1p-7 ? 8 : 3;
 }
 
-/// JSON has no NaN, and writes null.
-double number(const json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
-
 double ulp_of(const json& difference, double spacing) {
-  const double off = number(difference.at("difference"));
-  return off == 0 ? 0 : off / (spacing * number(difference.at("size")));
+  const double off = number_or_nan(difference.at("difference"));
+  return off == 0 ? 0 : off / (spacing * number_or_nan(difference.at("size")));
 }
 
 bool beyond(const json& difference, double bound) {
-  return !(number(difference.at("ulp")) <= bound);  // a NaN is beyond
+  return !(number_or_nan(difference.at("ulp")) <= bound);  // a NaN is beyond
 }
 
 /// The format that is coarser, the bound, and what was largest so far.
 json phase_of(const json& lead, const json& other, std::optional<double> bound, bool update) {
-  const json& format = number(lead.at("spacing")) >= number(other.at("spacing")) ? lead : other;
-  return {
-      {"format", format},
-      {"bound", update ? kUpdateBound : bound.value_or(usual_bound(number(format.at("spacing"))))},
-      {"largest", nullptr}};
+  const json& format =
+      number_or_nan(lead.at("spacing")) >= number_or_nan(other.at("spacing")) ? lead : other;
+  return {{"format", format},
+          {"bound", update ? kUpdateBound
+                           : bound.value_or(usual_bound(number_or_nan(format.at("spacing"))))},
+          {"largest", nullptr}};
 }
 
 /// Whether `difference` takes the place of the largest of a phase.
 bool larger(const json& largest, const json& difference) {
   if (largest.is_null()) return true;
-  const double now = number(largest.at("ulp")), next = number(difference.at("ulp"));
+  const double now = number_or_nan(largest.at("ulp")), next = number_or_nan(difference.at("ulp"));
   return !std::isnan(now) && !(next <= now);
 }
 
@@ -58,7 +57,7 @@ std::string value_text(const json& value) {
 }
 
 std::string ulp_text(const json& ulp) {
-  const double value = number(ulp);
+  const double value = number_or_nan(ulp);
   return std::isnan(value) ? "no number" : fmt::format("{:.3g} ulp", value);
 }
 
@@ -116,7 +115,7 @@ json judge_lockstep(json found, const json& lead, std::optional<double> ulp) {
   for (json& step : found.at("steps")) {
     for (json& difference : step.at("differences")) {
       json& phase = phases.at(difference.at("phase").get<std::string>());
-      difference["ulp"] = ulp_of(difference, number(phase.at("format").at("spacing")));
+      difference["ulp"] = ulp_of(difference, number_or_nan(phase.at("format").at("spacing")));
       json with_step = difference;
       with_step["step"] = step.at("step");
       if (larger(phase.at("largest"), difference)) phase["largest"] = with_step;

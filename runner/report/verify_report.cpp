@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "ddprun/base/json.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -15,9 +16,6 @@ namespace ddprun {
 namespace {
 
 using nlohmann::json;
-
-/// JSON has no NaN, and writes null.
-double number(const json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
 
 double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b);
@@ -40,7 +38,8 @@ std::vector<ComparedQuantity> quantities(const VerifyBounds& bounds) {
 /// Whether this quantity of a step or a parameter passes; what was not compared does.
 bool passes(const json& differences, const ComparedQuantity& quantity) {
   if (differences.is_null() || !differences.contains(quantity.key)) return true;
-  return number(differences.at(quantity.key).at("value")) <= quantity.bound;  // false for a NaN
+  return number_or_nan(differences.at(quantity.key).at("value")) <=
+         quantity.bound;  // false for a NaN
 }
 
 bool pass(const json& differences, const std::vector<ComparedQuantity>& all) {
@@ -49,8 +48,8 @@ bool pass(const json& differences, const std::vector<ComparedQuantity>& all) {
 }
 
 double loss_difference(const json& step) {
-  const double one = number(step.at("loss_one_process"));
-  return std::abs(number(step.at("loss")) - one) / std::max(1.0, std::abs(one));
+  const double one = number_or_nan(step.at("loss_one_process"));
+  return std::abs(number_or_nan(step.at("loss")) - one) / std::max(1.0, std::abs(one));
 }
 
 /// The first step that fails by this quantity, in words.
@@ -62,7 +61,7 @@ void add_reason(const json& steps, const ComparedQuantity& quantity, json& reaso
     reasons.push_back(fmt::format("step {}: {} {} differs by {:.3g} (bound {:.3g})",
                                   step.at("step").get<std::int64_t>(), quantity.words,
                                   largest.at("parameter").get<std::string>(),
-                                  number(largest.at("value")), quantity.bound));
+                                  number_or_nan(largest.at("value")), quantity.bound));
     return;
   }
 }
@@ -70,17 +69,18 @@ void add_reason(const json& steps, const ComparedQuantity& quantity, json& reaso
 void add_loss_reason(const json& steps, double bound, json& reasons) {
   for (const json& step : steps) {
     if (loss_difference(step) <= bound) continue;
-    reasons.push_back(fmt::format(
-        "step {}: the loss is {:.6g} on {} rank{} and {:.6g} in one process",
-        step.at("step").get<std::int64_t>(), number(step.at("loss")), step.at("losses").size(),
-        step.at("losses").size() == 1 ? "" : "s", number(step.at("loss_one_process"))));
+    reasons.push_back(
+        fmt::format("step {}: the loss is {:.6g} on {} rank{} and {:.6g} in one process",
+                    step.at("step").get<std::int64_t>(), number_or_nan(step.at("loss")),
+                    step.at("losses").size(), step.at("losses").size() == 1 ? "" : "s",
+                    number_or_nan(step.at("loss_one_process"))));
     return;
   }
 }
 
 double largest(const json& parameters, const char* key) {
   double worst = 0;
-  for (const json& each : parameters) worst = worse(worst, number(each.at(key).at("value")));
+  for (const json& each : parameters) worst = worse(worst, number_or_nan(each.at(key).at("value")));
   return worst;
 }
 
@@ -130,7 +130,7 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
     TextTable::Line line{{{each.at("gradient").at("parameter")}}};
     for (const char* key : keys) {
       for (const char* of : {"value", "mean"}) {
-        line.cells.push_back({fmt::format("{:.3g}", number(each.at(key).at(of)))});
+        line.cells.push_back({fmt::format("{:.3g}", number_or_nan(each.at(key).at(of)))});
       }
     }
     line.cells.push_back({passed ? "✓" : "✗", passed ? Colour::green : Colour::red});
@@ -145,9 +145,10 @@ std::string verify_text(const json& judged, const Terminal& terminal) {
   const std::string verdict = fmt::format(
       "{}: largest difference in {} steps of a gradient {:.3g}, of a loss {:.3g} (bound {:.3g}), "
       "of an update from equal gradients {:.3g} (bound {:.3g})",
-      passed ? "passed" : "FAILED", judged.at("steps").size(), number(largest.at("gradient")),
-      number(largest.at("loss")), number(judged.at("bounds").at("gradient")),
-      number(largest.at("update")), VerifyBounds::kUpdate);
+      passed ? "passed" : "FAILED", judged.at("steps").size(),
+      number_or_nan(largest.at("gradient")), number_or_nan(largest.at("loss")),
+      number_or_nan(judged.at("bounds").at("gradient")), number_or_nan(largest.at("update")),
+      VerifyBounds::kUpdate);
   return out + coloured(verdict, passed ? Colour::green : Colour::red, terminal.colour) + "\n";
 }
 

@@ -1,6 +1,7 @@
 // JSON that any text can stand in, and an error's parts in it.
 #pragma once
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -9,6 +10,11 @@
 namespace ddprun {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ErrorText, what, where, got, expected, hint)
+
+/// A number that was written: JSON has no NaN, and writes null.
+inline double number_or_nan(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
 
 /// The value as text, on one line unless it is indented. What is no UTF-8 is replaced: paths may be
 /// anything.

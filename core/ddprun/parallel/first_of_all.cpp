@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace ddprun {
 
 std::string first_of_all(ProcessGroup& group, const std::string& own) {
@@ -11,6 +13,14 @@ std::string first_of_all(ProcessGroup& group, const std::string& own) {
     if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);
   }
   return {};
+}
+
+std::vector<double> of_all_ranks(ProcessGroup& group, double own) {
+  std::vector<double> values;
+  for (const std::string& text : group.all_gather_object(fmt::format("{:a}", own))) {
+    values.push_back(std::strtod(text.c_str(), nullptr));
+  }
+  return values;
 }
 
 }  // namespace ddprun

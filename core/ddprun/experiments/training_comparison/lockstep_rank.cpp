@@ -12,10 +12,12 @@
 #include <optional>
 
 #include "ddprun/base/error.h"
+#include "ddprun/base/json.h"
 #include "ddprun/experiments/training/trainer.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training_comparison/lockstep_record.h"
 #include "ddprun/measure/phase.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
 #include "ddprun/rank/connected_rank.h"
 
@@ -112,10 +114,7 @@ class Lockstep {
   const std::string& unit_of(int index) { return buffers().units()[buffers().unit_of(index)].name; }
   double mean_loss(const Sample& sample) {
     double sum = 0;
-    for (const std::string& text :
-         group_.all_gather_object(fmt::format("{:a}", sample[training().loss]))) {
-      sum += std::strtod(text.c_str(), nullptr);
-    }
+    for (const double loss : of_all_ranks(group_, sample[training().loss])) sum += loss;
     return sum / static_cast<double>(rank_.ranks);
   }
 
@@ -132,11 +131,11 @@ class Lockstep {
   }
 
   json follow(std::int64_t index) {
-    const SafetensorsFile before(record_of(part_.folder, index - 1));
     const SafetensorsFile lead(record_of(part_.folder, index));
-    const at::Tensor parameters = read_flat(before, buffers(), parameter_name);
+    const at::Tensor before =
+        read_flat(SafetensorsFile(record_of(part_.folder, index - 1)), buffers(), parameter_name);
     buffers().set_parameters([&](const at::Tensor& values, Range range) {
-      values.copy_(parameters.narrow(0, range.begin, range.size()));
+      values.copy_(before.narrow(0, range.begin, range.size()));
     });
     TensorDifferences found;
     const Sample sample = trainer_.step(index, [&] {
@@ -187,18 +186,19 @@ class Lockstep {
     found.push_back(difference);
   }
 
-  void enter_parameters(const SafetensorsFile& before, const SafetensorsFile& lead,
+  /// `before`: all parameters, as read_flat() lays them out.
+  void enter_parameters(const at::Tensor& before, const SafetensorsFile& lead,
                         TensorDifferences& found) {
     std::map<std::string, int> index_of;
     for (int index = 0; index < buffers().count(); ++index) index_of[buffers().name(index)] = index;
     for (const TensorPart& part : shared_parameters(data_parallel()).own) {
       const auto trained = index_of.find(part.name);
       if (trained == index_of.end()) continue;  // frozen
-      const auto read = [&](const SafetensorsFile& file) {
-        return file.read(parameter_name(part.name), part.begin, part.values.numel());
-      };
-      TensorDifference difference =
-          largest_of_update(read(before), read(lead), part.values.cpu(), part.begin);
+      const std::int64_t count = part.values.numel();
+      const std::int64_t begin = buffers().range(trained->second).begin + part.begin;
+      TensorDifference difference = largest_of_update(
+          before.narrow(0, begin, count), lead.read(parameter_name(part.name), part.begin, count),
+          part.values.cpu(), part.begin);
       difference.phase = kUpdate;
       difference.unit = unit_of(trained->second);
       difference.tensor = part.name;
@@ -247,17 +247,14 @@ class Lockstep {
   }
 
   static TensorDifference from_json(const json& value) {
-    const auto number = [&](const char* key) {  // JSON has no NaN, and writes null
-      return value.at(key).is_null() ? std::nan("") : value.at(key).get<double>();
-    };
     return {.phase = value.at("phase"),
             .unit = value.at("unit"),
             .tensor = value.at("tensor"),
-            .difference = number("difference"),
-            .size = number("size"),
+            .difference = number_or_nan(value.at("difference")),
+            .size = number_or_nan(value.at("size")),
             .element = value.at("element"),
-            .lead = number("lead"),
-            .other = number("other")};
+            .lead = number_or_nan(value.at("lead")),
+            .other = number_or_nan(value.at("other"))};
   }
 
   const LockstepPart& part_;

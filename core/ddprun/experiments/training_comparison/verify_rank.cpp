@@ -9,6 +9,7 @@
 
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/experiments/training_comparison/one_process.h"
+#include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
@@ -37,14 +38,6 @@ class RankFaults {
   std::vector<std::string> words_;
 };
 
-std::vector<double> gather(ProcessGroup& group, double value) {
-  std::vector<double> values;
-  for (const std::string& text : group.all_gather_object(fmt::format("{:a}", value))) {
-    values.push_back(std::strtod(text.c_str(), nullptr));
-  }
-  return values;
-}
-
 /// One step of the run, compared between the ranks and, on rank 0, with one process (else null).
 VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alone,
                          std::int64_t index, RankFaults& faults) {
@@ -69,7 +62,7 @@ VerifiedStep verify_step(Trainer& trainer, ProcessGroup& group, OneProcess* alon
   faults.enter(check_parameters_equal(trainer.data_parallel(), group), index);
   faults.enter(check_compute_copy(trainer.data_parallel(), group), index);
 
-  VerifiedStep out{.step = index, .losses = gather(group, sample[training().loss])};
+  VerifiedStep out{.step = index, .losses = of_all_ranks(group, sample[training().loss])};
   for (const double loss : out.losses) out.loss += loss / static_cast<double>(out.losses.size());
   if (looks) run.after = whole_parameters(data_parallel, buffers.all());
   if (alone == nullptr) return out;
