@@ -159,7 +159,7 @@ void measure(Trainer& trainer, const Experiment& experiment, const Watchers& wat
       rank.measuring_ends();
       result.device_memory = device.memory();
     }
-    if (proof.looks_at(index)) saver.wait_until_written();  // it looks for threads that work on
+    if (proof.looks_at(index)) saver.wait_for_work();  // it looks for threads that work on
     proof.after_step(index, loss);
     if (const auto lost = proof.lost_share()) {
       result.samples.back()[training().lost_updates] = *lost;

@@ -107,14 +107,14 @@ RunSaver::Asked RunSaver::ask_all() {
   const bool time = group_.rank() == 0 && config.minutes > 0 && minutes >= config.minutes;
   const bool save = signals_ && signals_->take_save();
   const bool end = signals_ && signals_->to_end();
-  const bool writes = pending_ && !pending_->written;
+  const bool works = pending_ && !pending_->done;
   at::Tensor votes = at::tensor(std::vector<float>{time || save ? 1.0F : 0.0F, end ? 1.0F : 0.0F,
-                                                   writes ? 1.0F : 0.0F})
+                                                   works ? 1.0F : 0.0F})
                          .to(group_.device().torch_device());
   group_.all_reduce(votes, ReduceOp::sum, "checkpoint").wait();
   votes = votes.cpu();
   const float* const sums = votes.const_data_ptr<float>();
-  return {.save = sums[0] > 0, .end = sums[1] > 0, .all_written = sums[2] == 0};
+  return {.save = sums[0] > 0, .end = sums[1] > 0, .all_done = sums[2] == 0};
 }
 
 bool RunSaver::due(std::int64_t step, const Asked& asked) const {
@@ -129,11 +129,12 @@ void RunSaver::after_step(std::int64_t index) {
   if (pending_) ++pending_->steps_beside;
   const Asked asked = ask_all();
   const bool now = due(step, asked);
-  if (pending_ && (now || asked.all_written)) finish();
+  if (pending_ && asked.all_done) go_on();
   if (!now) return;
+  while (pending_) go_on();
   begin(step);
   const bool goes_on = !asked.end && step != trainer_.steps().end;
-  if (pending_ && !(training(experiment_).train.checkpoint.async && goes_on)) finish();
+  while (pending_ && !(training(experiment_).train.checkpoint.async && goes_on)) go_on();
   if (!asked.end) return;
   const bool good = saved_.back().failure.empty();
   if (group_.rank() == 0 && good)
@@ -163,23 +164,30 @@ void RunSaver::begin(std::int64_t step) {
   });
   if (const std::string refused = first_of_all(group_, failure); !refused.empty()) {
     pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
-    end_save(refused, 0);
+    end_save(refused);
     return;
   }
-  const auto write = [this, &pending] {
-    pending.failure = words_of_failure([&] { write_own(pending); });
-    pending.written = true;
-  };
-  if (training(experiment_).train.checkpoint.async) {
-    pending.failure = words_of_failure([&] {
-      copy_state(pending);
-      pending.writer = std::jthread(write);
-    });
-    if (!pending.failure.empty()) pending.written = true;
+  const bool async = training(experiment_).train.checkpoint.async;
+  pending.failure = words_of_failure([&] {
+    if (async) copy_state(pending);
+  });
+  if (pending.failure.empty()) {
+    work_on([this](Pending& own) { write_own(own); });
   } else {
-    write();
+    pending.done = true;
   }
   pending.stall_s = to_ms(now_ns() - pending.begin_ns) * 1e-3;
+}
+
+void RunSaver::work_on(const std::function<void(Pending&)>& part) {
+  pending_->done = false;
+  const auto work = [&pending = *pending_, part] {
+    pending.failure = words_of_failure([&] { part(pending); });
+    pending.done = true;
+  };
+  if (!training(experiment_).train.checkpoint.async) return work();
+  pending_->failure = words_of_failure([&] { pending_->worker = std::jthread(work); });
+  if (!pending_->failure.empty()) pending_->done = true;
 }
 
 std::vector<RunSaver::SharedFile> RunSaver::shared_files() {
@@ -220,29 +228,31 @@ void RunSaver::write_own(Pending& pending) const {
   }
 }
 
-void RunSaver::finish() {
+void RunSaver::go_on() {
   Pending& pending = *pending_;
   const std::int64_t begin_ns = now_ns();
-  wait_until_written();
-  CheckpointState own;
-  own.files = pending.hashes;
-  const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
-  std::string failure = first_of_all(group_, pending.failure);
-  std::int64_t bytes = 0;
-  if (failure.empty()) {
-    const CheckpointConfig& config = training(experiment_).train.checkpoint;
-    failure = first_of_all(group_, words_of_failure([&] {
-                             if (!folder_) return;
-                             folder_->complete(state_of(pending, hashes));
-                             folder_->prune(pending.step, config.keep, config.keep_every);
-                             bytes = bytes_of_files(path_ / checkpoint_name(pending.step));
-                           }));
+  wait_for_work();
+  const std::string failure = first_of_all(group_, pending.failure);
+  const bool names = failure.empty() && !pending.named;
+  if (names) {
+    CheckpointState own;
+    own.files = pending.hashes;
+    const std::vector<std::string> hashes = group_.all_gather_object(to_json_text(own));
+    pending.named = true;
+    if (folder_) work_on([this, hashes](Pending& mine) { name(mine, hashes); });
   }
   pending.stall_s += to_ms(now_ns() - begin_ns) * 1e-3;
-  end_save(failure, bytes);
+  if (!names) end_save(failure);
 }
 
-void RunSaver::end_save(const std::string& failure, std::int64_t bytes) {
+void RunSaver::name(Pending& pending, const std::vector<std::string>& hashes) {
+  const CheckpointConfig& config = training(experiment_).train.checkpoint;
+  folder_->complete(state_of(pending, hashes));
+  folder_->prune(pending.step, config.keep, config.keep_every);
+  pending.bytes = bytes_of_files(path_ / checkpoint_name(pending.step));
+}
+
+void RunSaver::end_save(const std::string& failure) {
   SavedCheckpoint saved{.step = pending_->step,
                         .seconds = to_ms(now_ns() - pending_->begin_ns) * 1e-3,
                         .stall_seconds = pending_->stall_s,
@@ -250,7 +260,7 @@ void RunSaver::end_save(const std::string& failure, std::int64_t bytes) {
                         .failure = failure};
   if (failure.empty()) {
     saved.folder = (path_ / checkpoint_name(pending_->step)).string();
-    saved.bytes = bytes;
+    saved.bytes = pending_->bytes;
   } else if (group_.rank() == 0) {
     spdlog::warn("the checkpoint of step {} was not saved: {}", pending_->step, failure);
   }
@@ -258,8 +268,8 @@ void RunSaver::end_save(const std::string& failure, std::int64_t bytes) {
   pending_.reset();
 }
 
-void RunSaver::wait_until_written() {
-  if (pending_ && pending_->writer.joinable()) pending_->writer.join();
+void RunSaver::wait_for_work() {
+  if (pending_ && pending_->worker.joinable()) pending_->worker.join();
 }
 
 CheckpointState RunSaver::state_of(const Pending& pending,

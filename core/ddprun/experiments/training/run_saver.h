@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,8 +31,8 @@ void check_checkpoint_folder(const Experiment& experiment, const std::filesystem
 /// Every rank writes what it owns into files that rank 0 has made, in a hidden folder. Once all of
 /// it is on the disk that folder gets its name. So a checkpoint is there whole, or not at all. A
 /// save that fails leaves those before, and training goes on. All ranks call it alike, between
-/// steps. With train.checkpoint.async a thread writes a copy while training goes on, and the
-/// folder gets its name between later steps.
+/// steps. With train.checkpoint.async threads write a copy, and then name the folder, while
+/// training goes on.
 class RunSaver {
  public:
   /// All outlive this object. `resumed`: the checkpoint that the run goes on from, if any. Throws
@@ -42,8 +43,8 @@ class RunSaver {
   /// After step `index`: saves if it is time to. Throws Error, when it has saved, if a signal asked
   /// the run to end.
   void after_step(std::int64_t index);
-  /// Returns when nothing is written beside training.
-  void wait_until_written();
+  /// Returns when this rank does nothing beside training.
+  void wait_for_work();
   /// What was saved, in order.
   const std::vector<SavedCheckpoint>& saved() const { return saved_; }
 
@@ -62,13 +63,15 @@ class RunSaver {
     std::vector<SharedFile> shared = {};
     SharedTensors alone = {};  ///< what this rank alone has
     std::map<std::string, FileHashes> hashes = {};
+    bool named = false;        ///< whether what is done now, or done, is giving the folder its name
+    std::int64_t bytes = 0;    ///< on the disk, in the end; known to rank 0
     std::string failure = {};  ///< this rank's
-    std::atomic<bool> written = false;
-    std::jthread writer = {};  ///< only with async; ends before what it uses
+    std::atomic<bool> done = false;
+    std::jthread worker = {};  ///< only with async; ends before what it uses
   };
   /// What ranks know together between two steps.
   struct Asked {
-    bool save = false, end = false, all_written = false;
+    bool save = false, end = false, all_done = false;
   };
 
   Asked ask_all();
@@ -78,10 +81,15 @@ class RunSaver {
   /// Takes copies, in memory that the next save takes again.
   void copy_state(Pending& pending);
   void write_own(Pending& pending) const;
-  /// Waits until it is written, and names it.
-  void finish();
-  /// `failure`: why nothing was saved, the same on all ranks; else empty. `bytes`: on the disk.
-  void end_save(const std::string& failure, std::int64_t bytes);
+  /// Does this rank's part of a save: beside training with async, else now.
+  void work_on(const std::function<void(Pending&)>& part);
+  /// Waits for the part that is under way on all ranks, and begins what comes after it, if
+  /// anything.
+  void go_on();
+  /// Of rank 0: gives the folder its name, and takes away those that are not to be kept.
+  void name(Pending& pending, const std::vector<std::string>& hashes);
+  /// `failure`: why nothing was saved, the same on all ranks; else empty.
+  void end_save(const std::string& failure);
   CheckpointState state_of(const Pending& pending, const std::vector<std::string>& hashes) const;
 
   const Experiment& experiment_;
