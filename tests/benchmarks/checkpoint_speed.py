@@ -5,7 +5,8 @@
 
 Rounds in which the sides take turns: dd writes as many bytes and syncs them (conv=fsync), ddprun saves the state of laptop-70m (parameters
 and AdamW's moments, 2 ranks, --strategy), and, where --python has torch, DCP saves tensors of the same sizes on 2 gloo ranks. Then each reads,
-from the page cache: `dd` to nothing, `ddprun checkpoint verify`, a run that goes on, DCP's load; these two read moments into new memory. Medians, and ratios of medians.
+from the page cache: `dd` to nothing, `ddprun checkpoint verify`, a run that goes on, DCP's load; these two in new processes, and moments into new
+memory. Medians, and ratios of medians.
 """
 import argparse
 import json
