@@ -11,10 +11,10 @@
     make bench ARGS=--toy                   every part once and small: whether it runs, no figures (CI does it)
     python3 tests/benchmarks/bench.py --table results/bench/A results/bench/B    one table of runs made apart
 
-For each model, precision and number of ranks, short runs find the fastest strategy of each side; then the sides run in
-turn, A B A B, so that what the machine does besides meets both. Every sample goes to results/bench/<time>/bench.json,
-the table to stdout and to bench.md beside it. With several PyTorch the ratio that counts is "fastest": to the fastest of all,
-tuned or compiled. docs/results.md explains the columns.
+For each model, precision and number of ranks, short runs find the fastest strategy of each side, and which PyTorch is the fastest
+by it: of the versions at hand, compiled or not, with tcmalloc or not. Then the sides run in turn, A B A B, so that what the machine
+does besides meets both. Every sample goes to results/bench/<time>/bench.json, the table to stdout and to bench.md beside it. The
+ratio that counts is "fastest": to the fastest of all. docs/results.md explains the columns.
 """
 import argparse
 import json
@@ -81,13 +81,12 @@ def candidates(cell, args):
     return {side.label: side for side in ours}, {side.label: side for side in theirs}
 
 
-def pick(configurations, steps, rounds, runs):
-    """The fastest, and the fastest of those that overlap communication with backward, by runs of so many warm-up and measured
-    steps. Each round but the first runs only what the rounds before left."""
-    if len(configurations) == 1:
-        only = next(iter(configurations))
-        return only, only
+def search(configurations, steps, rounds, runs):
+    """Name -> its times, the fastest first, by runs of so many warm-up and measured steps. Each round but the first runs only what the
+    rounds before left. A single one need not run."""
     times = {name: [] for name in configurations}
+    if len(configurations) == 1:
+        return times
     for index in range(rounds):
         if index > 0:
             times = {name: times[name] for name in survivors(times)}
@@ -95,7 +94,12 @@ def pick(configurations, steps, rounds, runs):
         for name, result in results.items():
             times[name] += values(result, "step")
             say(f"    {figure(times[name])['median']:8.1f} ms  {name}")
-    return best(times), best({name: t for name, t in times.items() if name.split()[0] in OVERLAPPING})
+    return dict(sorted(times.items(), key=lambda each: figure(each[1])["median"]))
+
+
+def that_overlaps(times):
+    """The fastest that overlaps communication with backward; the fastest of all if none does. times: as search() has it."""
+    return next((name for name in times if name.split()[0] in OVERLAPPING), next(iter(times)))
 
 
 def compile_once(side, runs):
@@ -105,10 +109,37 @@ def compile_once(side, runs):
     return []
 
 
+def peer_variants(cell, words, args):
+    """Every PyTorch that may be the fastest by one of these strategies: of each version at hand, compiled or not, each with tcmalloc too."""
+    versions = ["", *sides.versions_at_hand()] if not args.toy else [""]
+    plain = [sides.Peer(cell, word, torch=version) for word in words for version in versions]
+    if args.compiled:
+        plain += [side.compiled() for side in plain]
+    every = plain + [side.preloading(args.tcmalloc) for side in plain]
+    return {side.label: side for side in every}
+
+
+def fastest_peer(cell, words, args, runs):
+    """The fastest of peer_variants(), by a short run of each. What does not run is no candidate, and is said."""
+    variants = peer_variants(cell, words, args)
+    say(f"{cell[0]} {cell[1]} {cell[2]} rank(s): finding the fastest of {len(variants)} PyTorch")
+    times = {}
+    for label, side in variants.items():
+        try:
+            if side.is_compiled():
+                compile_once(side, runs)
+            times |= alternate({label: side}, 1, *args.search[cell[0]], runs)
+        except sides.RunFailed as failure:
+            say(f"    left out: {label}: {failure}")
+            continue
+        times[label] = values(times[label], "step")
+        say(f"    {figure(times[label])['median']:8.1f} ms  {label}")
+    return variants[best(times)]
+
+
 def other_peers(cell, side, args):
     """The PyTorch of --peer-torch as `side` runs, by the variant that its rows have."""
-    return {name: sides.Peer(cell, [*side.words, *sides.PEER_COMPILED], f"{side.label} compiled") if name == "compiled"
-            else sides.Peer(cell, side.words, f"{side.label} (PyTorch {name})", name) for name in args.peers}
+    return {name: side.compiled() if name == "compiled" else sides.Peer(cell, side.words, torch=name) for name in args.peers}
 
 
 def variant_of(name):
@@ -133,21 +164,25 @@ def step_rows(cell, args, runs):
     model, precision, ranks = cell
     ours, theirs = candidates(cell, args)
     say(f"{model} {precision} {ranks} rank(s): finding the fastest of {len(ours)} and {len(theirs)} configurations")
-    our_pick, our_overlapping = pick(ours, args.search[model], args.pick_rounds, runs)
-    their_pick, their_overlapping = pick(theirs, args.search[model], args.pick_rounds, runs)
-    chosen, their = ours[our_pick], theirs[their_pick]
-    competitors = {"ddprun": chosen, "PyTorch": their}
+    our_times = search(ours, args.search[model], args.pick_rounds, runs)
+    their_times = search(theirs, args.search[model], args.pick_rounds, runs)
+    our_pick, their_pick = next(iter(our_times)), next(iter(their_times))
+    competitors = {"ddprun": ours[our_pick], "PyTorch": theirs[their_pick]}
     if ranks > 1 or not args.quick:
         competitors.update({f"{name} tuned": side.preloading(args.tcmalloc) for name, side in competitors.items()})
+    if args.fastest:
+        fastest = fastest_peer(cell, [theirs[name].words for name in list(their_times)[:2]], args, runs)
+        if fastest.label not in [side.label for side in competitors.values()]:
+            competitors["PyTorch fastest"] = fastest
     case = {"model": model, "precision": precision, "ranks": ranks}
     rows = []
-    for variant, peer in other_peers(cell, their, args).items():
+    for variant, peer in other_peers(cell, theirs[their_pick], args).items():
         prepare = (lambda peer=peer: compile_once(peer, runs)) if variant == "compiled" else list
         if guarded(rows, "step", {**case, "variant": variant}, prepare):
             competitors[f"PyTorch {variant}"] = peer
-    for side, known, fastest, overlapping in (("ddprun", ours, our_pick, our_overlapping),
-                                              ("PyTorch", theirs, their_pick, their_overlapping)):
-        if ranks > 1 and overlapping != fastest:
+    for side, known, times in (("ddprun", ours, our_times), ("PyTorch", theirs, their_times)):
+        overlapping = that_overlaps(times)
+        if ranks > 1 and overlapping != next(iter(times)):
             competitors[f"{side} overlapping"] = known[overlapping]
     say(f"{model} {precision} {ranks} rank(s): {our_pick} against {their_pick}, {args.rounds} rounds")
     if not left_out(sides.BIN / "roofline_benchmark", ""):
@@ -155,18 +190,16 @@ def step_rows(cell, args, runs):
     results = alternate(competitors, args.rounds, *args.steps[model], runs)
 
     def row(what, variant, our_side, their_side):
-        labels = (f"{competitors[our_side].label}{' + tcmalloc' if 'tuned' in our_side else ''}",
-                  f"{competitors[their_side].label}{' + tcmalloc' if 'tuned' in their_side else ''}")
         return make_row(what, {**case, "variant": variant}, QUANTITIES[what][0], values(results[our_side], what),
-                        values(results[their_side], what), labels)
+                        values(results[their_side], what), (competitors[our_side].label, competitors[their_side].label))
 
     rows.append(row("step", "as run", "ddprun", "PyTorch"))
     ours, theirs = ({name: values(result, "step") for name, result in results.items() if name in (side, f"{side} tuned", *more)}
-                    for side, more in (("ddprun", ()), ("PyTorch", [f"PyTorch {peer}" for peer in args.peers])))
+                    for side, more in (("ddprun", ()), ("PyTorch", [f"PyTorch {peer}" for peer in (*args.peers, "fastest")])))
     if "PyTorch tuned" in results:
         rows.append(row("step", "tuned", best(ours), "PyTorch tuned"))
-    rows += [row("step", variant_of(name), "ddprun", name) for name in theirs if name not in ("PyTorch", "PyTorch tuned")]
-    if args.peers:
+    rows += [row("step", variant_of(name), "ddprun", name) for name in theirs if variant_of(name) in args.peers]
+    if args.peers or args.fastest:
         rows.append(row("step", "fastest", best(ours), best(theirs)))
     compiled = ["PyTorch compiled"] if "PyTorch compiled" in results else []
     rows += [row("forward + backward", variant_of(name), "ddprun", name) for name in ["PyTorch", *compiled]]
@@ -339,6 +372,8 @@ def read_arguments():
     args.megabytes = MEGABYTES[:1] if args.toy else MEGABYTES
     args.pick_rounds = 1 if args.quick else 3
     args.tcmalloc = sides.find_tcmalloc()
+    args.compiled = not args.quick or "compiled" in args.peers
+    args.fastest = args.toy or not args.quick or bool(args.peers)
     args.cells = [(model, precision, int(ranks)) for model in args.models for precision in args.precisions.split(",")
                   for ranks in args.ranks.split(",")]
     if args.toy:
@@ -369,7 +404,8 @@ def print_plan(args):
             print(f"step {' '.join(map(str, cell))} rank(s), {args.steps[cell[0]][1]} steps a run")
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
             tuned = ", both with tcmalloc" if cell[2] > 1 or not args.quick else ""
-            print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, "
+            fastest = f"the fastest of {len(peer_variants(cell, sides.PEER_QUICK[:min(2, len(theirs))], args))} PyTorch, " if args.fastest else ""
+            print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, {fastest}"
                   f"each side's fastest that overlaps, roofline{''.join(f', PyTorch {peer}' for peer in args.peers)}")
 
 

@@ -52,6 +52,12 @@ def peer_python(version=""):
     return REPO / f".deps/python-{version or built_torch()}/bin/python"
 
 
+def versions_at_hand():
+    """Versions of PyTorch that are installed for the peer, beside that which ddprun was built with."""
+    found = sorted(path.parent.parent.name.removeprefix("python-") for path in REPO.glob(".deps/python-*/bin/python"))
+    return [version for version in found if version != built_torch()]
+
+
 def find_tcmalloc():
     for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"):
         found = sorted(Path(folder).glob("**/libtcmalloc_minimal.so.4"))
@@ -97,6 +103,7 @@ class Side:
         """The same, with a library preloaded."""
         other = copy.copy(self)
         other.environment = {"LD_PRELOAD": library}
+        other.label = f"{self.label} + {Path(library).name.split('.')[0].removeprefix('lib').split('_')[0]}"
         return other
 
 
@@ -105,7 +112,14 @@ class Peer(Side):
 
     def __init__(self, cell, words, label="", torch=""):
         self.cell, self.words, self.torch = cell, words, torch
-        self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "")
+        self.label = label or " ".join(words).replace("--strategy ", "").replace("--", "") + (f" (PyTorch {torch})" if torch else "")
+
+    def compiled(self):
+        """The same by torch.compile."""
+        return Peer(self.cell, [*self.words, *PEER_COMPILED], f"{self.label} compiled", self.torch)
+
+    def is_compiled(self):
+        return "--compile" in self.words
 
     def forward_alone(self):
         """The same model's forward, without anything for a backward."""

@@ -312,6 +312,9 @@ class Steps(unittest.TestCase):
         def __init__(self, label, *steps):
             self.label, self.steps, self.calls, self.words = label, steps, [], []
 
+        def is_compiled(self):
+            return False
+
         def run(self, warmup, steps):
             self.calls.append(steps)
             return {**run_of(*self.steps), "other_cpus": 0.0}
@@ -322,10 +325,11 @@ class Steps(unittest.TestCase):
         def forward_alone(self):  # ten times as long, so that it is told from the step's
             return Steps.Fake(f"{self.label} alone", *([10 * ms for ms in steps] for steps in self.steps))
 
-    def rows_of(self, ours, theirs, peers=(), ranks=2):
+    def rows_of(self, ours, theirs, peers=(), ranks=2, variants=None):
         args = argparse.Namespace(quick=False, rounds=2, pick_rounds=3, steps=bench.STEPS, search=bench.SEARCH, peers=peers,
-                                  tcmalloc="")
-        with mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
+                                  tcmalloc="", fastest=variants is not None, toy=False, compiled=False)
+        with mock.patch.object(bench, "peer_variants", return_value={side.label: side for side in variants or []}), \
+                mock.patch.object(bench, "candidates", return_value=({s.label: s for s in ours}, {s.label: s for s in theirs})), \
                 mock.patch.object(bench, "left_out", return_value=True), mock.patch.object(bench, "say"):
             return {(row["what"], row["variant"]): row for row in bench.step_rows(("tiny", "fp32", ranks), args, [])}
 
@@ -357,7 +361,26 @@ class Steps(unittest.TestCase):
         self.assertEqual(rows["step", "fastest"]["peer_choice"], "older")
         self.assertEqual(ratios["fastest"], ratios["2.11.0"])
         self.assertAlmostEqual(ratios["compiled"], 0.2)
-        self.assertEqual(rows["step", "fastest"]["goal"], report.GOALS["step", "fp32", 2, "as run"])
+        self.assertEqual(rows["step", "fastest"]["goal"], report.GOALS_HERE.get(("step", "fp32", 2, "fastest")))
+
+    def test_the_fastest_variant_of_pytorch_competes_and_what_does_not_run_is_none(self):
+        broken = self.Fake("compiled + tcmalloc", [0, 1])
+        broken.run = mock.Mock(side_effect=sides.RunFailed("no compiler"))
+        winner = self.Fake("flat + tcmalloc", [0, 25], [0, 25])
+        rows = self.rows_of([self.Fake("flat", [0, 10], [0, 10])], [self.Fake("bucketed 25", [0, 40], [0, 40])],
+                            variants=[self.Fake("flat compiled", [0, 30], [0, 30]), winner, broken])
+        self.assertEqual((rows["step", "fastest"]["peer_choice"], rows["step", "fastest"]["ratio"]["median"]), ("flat + tcmalloc", 0.4))
+        self.assertEqual(winner.calls, [bench.SEARCH["tiny"][1]] + 2 * [bench.STEPS["tiny"][1]])
+        self.assertEqual(rows["step", "as run"]["peer_choice"], "bucketed 25")
+
+    def test_variants_are_each_version_compiled_or_not_with_tcmalloc_or_not(self):
+        args = argparse.Namespace(toy=False, compiled=True, tcmalloc="/usr/lib/libtcmalloc_minimal.so.4")
+        with mock.patch.object(sides, "versions_at_hand", return_value=["2.11.0"]):
+            variants = bench.peer_variants(("tiny", "bf16", 2), [["--strategy", "flat"], ["--strategy", "overlap"]], args)
+        self.assertEqual(len(variants), 16)
+        chosen = variants["flat (PyTorch 2.11.0) compiled + tcmalloc"]
+        self.assertEqual((chosen.torch, chosen.is_compiled(), chosen.environment), ("2.11.0", True, {"LD_PRELOAD": args.tcmalloc}))
+        self.assertEqual(variants["overlap"].environment, {})
 
     def test_what_was_slow_at_first_runs_but_once_in_the_search(self):
         slow = self.Fake("zero1", [0, 99], [0, 99])
