@@ -125,8 +125,9 @@ Comparison compare_twins(const RowRuns& row, const RunFigure& figure) {
   std::vector<double> first, second;
   for (const auto& [round, values] : by_round(row, figure)) {
     if (values.size() < 2) continue;
-    first.push_back(values[0]);
-    second.push_back(values[1]);
+    const bool turned = round % 2 == 0;
+    first.push_back(values[turned ? 1 : 0]);
+    second.push_back(values[turned ? 0 : 1]);
   }
   return compare_in_turns(std::move(first), std::move(second));
 }

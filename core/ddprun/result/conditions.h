@@ -53,7 +53,8 @@ using RunFigure = std::function<std::optional<double>(const RunStatistics& run)>
 /// round by their mean. Not tested where not_in_turn() has words.
 Comparison compare_rows(const RowRuns& own, const RowRuns& base, const RunFigure& figure,
                         std::size_t chosen_from = 1);
-/// The row beside itself: its first run of each round beside its second, of rounds that have both.
+/// The row beside itself: its two runs of each round that has both, the earlier one first in odd
+/// rounds and second in even ones. So what the place in a round costs is no difference of them.
 Comparison compare_twins(const RowRuns& row, const RunFigure& figure);
 
 }  // namespace ddprun

@@ -122,7 +122,7 @@ TEST(Findings, TheShortestOfManyIsHeldAgainstAll) {
 }
 
 TEST(Findings, ARowThatRanTwiceInEachRoundSaysWhatChanceDoes) {
-  auto base = runs_of("strategy=naive", {100, 101, 103, 102, 99, 100});
+  auto base = runs_of("strategy=naive", {100, 101, 102, 103, 99, 100});
   for (std::size_t i = 0; i < base.size(); ++i)
     base[i].round = static_cast<std::int64_t>(i / 2) + 1;
   const auto rows = table_of({base, runs_of("strategy=flat", {97, 98, 99})});
