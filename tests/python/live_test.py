@@ -39,9 +39,9 @@ print(json.dumps([events[0].file_version] + [[event.step, event.wall_time, {valu
 CHECKER = """
 import json, sys
 from mlperf_logging.compliance_checker import mlp_compliance
-checker = mlp_compliance.make_checker("training", "5.1.0", quiet=False, werror=False)
+checker = mlp_compliance.make_checker("training", sys.argv[2], quiet=False, werror=False)
 try:
-    checker.check_file(sys.argv[1], "training_5.1.0/common.yaml")
+    checker.check_file(sys.argv[1], f"training_{sys.argv[2]}/common.yaml")
 except FileNotFoundError as rules:
     assert "open_ddprun live" in str(rules), rules
 print(json.dumps([*checker.not_overwritable, *checker.overwritable.values()]))
@@ -85,8 +85,8 @@ class Live(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def read_by(self, program, file):
-        done = subprocess.run([PYTHON, "-c", program, file], env=dict(os.environ, PYTHONPATH=SITE), capture_output=True, text=True,
+    def read_by(self, program, *arguments):
+        done = subprocess.run([PYTHON, "-c", program, *arguments], env=dict(os.environ, PYTHONPATH=SITE), capture_output=True, text=True,
                               check=False)
         if "ModuleNotFoundError" in done.stderr:
             self.skipTest(done.stderr.strip().splitlines()[-1] + "; scripts/setup.sh --with-tests fetches it")
@@ -128,10 +128,21 @@ class Live(unittest.TestCase):
     def test_the_checker_of_mlperf_refuses_the_benchmark_alone(self):
         file = self.result / "live/01/mllog.txt"
         self.assertIn("Not an MLPerf result", file.read_text(encoding="utf-8").splitlines()[0])
-        complaints = self.read_by(CHECKER, file)
-        refused = [each for each in complaints if each.startswith("CHECK for 'submission_benchmark' failed")]
-        no_rules = [each for each in complaints if each.startswith("Could not find config file")]
-        self.assertEqual((len(refused), len(no_rules), len(complaints)), (1, 1, 2), complaints)
+        for rules in ("5.1.0", "6.1.0"):
+            complaints = self.read_by(CHECKER, file, rules)
+            refused = [each for each in complaints if each.startswith("CHECK for 'submission_benchmark' failed")]
+            no_rules = [each for each in complaints if each.startswith("Could not find config file")]
+            self.assertEqual((len(refused), len(no_rules), len(complaints)), (1, 1, 2), (rules, complaints))
+
+    def test_mlperf_is_told_what_the_experiment_says(self):
+        lines = (self.result / "live/01/mllog.txt").read_text(encoding="utf-8").splitlines()[1:]
+        told = {line["key"]: line["value"] for line in (json.loads(each.removeprefix(":::MLLOG ")) for each in lines)}
+        for key, value in {"micro_batch_size": 2, "gradient_accumulation_steps": 1, "max_steps": 4, "tensor_parallelism": 1,
+                           "lowest_numerical_precision_in_linear": "fp32", "lowest_numerical_precision_in_attn": "fp32",
+                           "lowest_numerical_precision_in_comm": "fp32", "opt_learning_rate_decay_schedule": "cosine with linear warmup",
+                           "opt_learning_rate_decay_steps": 2}.items():
+            self.assertEqual(told[key], value, key)
+        self.assertTrue((self.result / told["config_filename"]).exists())
 
     def test_prometheus_takes_the_file(self):
         text = (self.folder / "ddprun.prom").read_text(encoding="utf-8")

@@ -26,8 +26,8 @@ void LiveOutputs::begin(const LiveRun& run) {
   tell_all([&run](LiveWriter& writer) { writer.begin(run); });
 }
 
-void LiveOutputs::steps_begin() {
-  tell_all([](LiveWriter& writer) { writer.steps_begin(); });
+void LiveOutputs::steps_begin(const LiveFormats& formats) {
+  tell_all([&formats](LiveWriter& writer) { writer.steps_begin(formats); });
 }
 
 void LiveOutputs::step(const LiveSample& sample) {

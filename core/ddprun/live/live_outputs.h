@@ -24,7 +24,7 @@ class LiveOutputs {
 
   bool any() const { return !writers_.empty(); }
   void begin(const LiveRun& run);
-  void steps_begin();
+  void steps_begin(const LiveFormats& formats);
   void step(const LiveSample& sample);
   void end(const std::string& status);
 

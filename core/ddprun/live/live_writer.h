@@ -13,6 +13,15 @@ struct LiveOptimizer {
   double lr = 0, end_lr = 0, weight_decay = 0, beta_1 = 0, beta_2 = 0, epsilon = 0, momentum = 0,
          clip_norm = 0;
   std::int64_t warmup_steps = 0;
+  std::string schedule = {};  ///< after the warm-up
+};
+
+/// The formats of numbers in which a run computes and communicates: "float32", "bfloat16" ...
+struct LiveFormats {
+  std::string products = {};    ///< of the linear layers' factors
+  std::string attention = {};   ///< of queries, keys and values
+  std::string gradients = {};   ///< as ranks exchange them
+  std::string parameters = {};  ///< as ranks gather them; empty: they do not
 };
 
 struct LiveRun {
@@ -22,7 +31,8 @@ struct LiveRun {
   std::int64_t seed = 0, ranks = 0;
   std::int64_t first_step = 0, steps = 0;  ///< where this run begins; where it ends
   std::int64_t global_batch = 0, context_length = 0;
-  std::int64_t eval_samples = 0;  ///< sequences of an evaluation; 0: there is none
+  std::int64_t micro_batch = 0, accumulate = 1;  ///< sequences of a forward; forwards of a step
+  std::int64_t eval_samples = 0;                 ///< sequences of an evaluation; 0: there is none
   LiveOptimizer optimizer = {};
 
   std::int64_t tokens_per_step() const { return global_batch * context_length; }
@@ -48,7 +58,7 @@ class LiveWriter {
   /// Before set-up.
   virtual void begin(const LiveRun& run) = 0;
   /// Set-up and the checks before the first step are over.
-  virtual void steps_begin() {}
+  virtual void steps_begin(const LiveFormats& /*formats*/) {}
   virtual void step(const LiveSample& sample) = 0;
   virtual void end(const std::string& status) = 0;
 };

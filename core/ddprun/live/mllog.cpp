@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "ddprun/live/live_time.h"
 
@@ -31,6 +32,22 @@ void put_aside(const std::filesystem::path& path) {
            fmt::format("{}_{}{}", path.stem().string(), ++number, path.extension().string());
   } while (std::filesystem::exists(free));
   std::filesystem::rename(path, free);
+}
+
+/// As mlperf-logging calls a format: "fp32" for "float32".
+std::string known_format(const std::string& name) {
+  constexpr std::string_view kFloat = "float";
+  return name.starts_with(kFloat) ? "fp" + name.substr(kFloat.size()) : name;
+}
+
+/// 16 of "bfloat16"; of none more than any has.
+int bits_of(const std::string& name) {
+  const std::size_t digits = name.find_first_of("0123456789");
+  return digits == std::string::npos ? 64 : std::stoi(name.substr(digits));
+}
+
+std::string decay_words(const LiveOptimizer& optimizer) {
+  return optimizer.schedule + (optimizer.warmup_steps > 0 ? " with linear warmup" : "");
 }
 
 }  // namespace
@@ -66,11 +83,24 @@ void Mllog::begin(const LiveRun& run) {
   point("submission_status", "research");
   point("submission_platform", std::to_string(run.ranks) + " ranks of ddprun");
   point("seed", run.seed);
-  point("global_batch_size", run.global_batch);
-  point("max_sequence_length", run.context_length);
-  point("train_samples", run.steps * run.global_batch);
-  point("eval_samples", run.eval_samples);
+  point("config_filename", "resolved/" + run.run + ".yaml");  // of the result
+  log_batches();
   log_optimizer();
+}
+
+void Mllog::log_batches() {
+  point("global_batch_size", run_.global_batch);
+  point("micro_batch_size", run_.micro_batch);
+  point("gradient_accumulation_steps", run_.accumulate);
+  point("max_sequence_length", run_.context_length);
+  point("max_steps", run_.steps);
+  point("train_samples", run_.steps * run_.global_batch);
+  point("eval_samples", run_.eval_samples);
+  // Ranks share no layer, no block and no sequence with each other.
+  for (const char* key : {"tensor_parallelism", "pipeline_parallelism", "context_parallelism",
+                          "expert_parallelism"}) {
+    point(key, 1);
+  }
 }
 
 void Mllog::log_optimizer() {
@@ -79,18 +109,31 @@ void Mllog::log_optimizer() {
   point("opt_base_learning_rate", optimizer.lr);
   point("opt_end_learning_rate", optimizer.end_lr);
   point("opt_learning_rate_warmup_steps", optimizer.warmup_steps);
+  point("opt_learning_rate_decay_schedule", decay_words(optimizer));
+  const bool decays = optimizer.schedule == "cosine";
+  point("opt_learning_rate_decay_steps", decays ? run_.steps - optimizer.warmup_steps : 0);
   point("opt_weight_decay", optimizer.weight_decay);
   point("opt_gradient_clip_norm", optimizer.clip_norm);
   if (optimizer.name == "adamw") {
     point("opt_adamw_beta_1", optimizer.beta_1);
     point("opt_adamw_beta_2", optimizer.beta_2);
     point("opt_adamw_epsilon", optimizer.epsilon);
+    point("opt_adamw_weight_decay", optimizer.weight_decay);
   } else {
     point("opt_momentum", optimizer.momentum);
   }
 }
 
-void Mllog::steps_begin() {
+void Mllog::log_formats(const LiveFormats& formats) {
+  point("lowest_numerical_precision_in_linear", known_format(formats.products));
+  point("lowest_numerical_precision_in_attn", known_format(formats.attention));
+  point("lowest_numerical_precision_in_comm",
+        known_format(bits_of(formats.parameters) < bits_of(formats.gradients) ? formats.parameters
+                                                                              : formats.gradients));
+}
+
+void Mllog::steps_begin(const LiveFormats& formats) {
+  log_formats(formats);
   log(kEnds, "init_stop", nullptr, {});
   log(kBegins, "run_start", nullptr, {});
   run_began_ = true;

@@ -14,7 +14,7 @@ class Mllog final : public LiveWriter {
  public:
   explicit Mllog(std::filesystem::path path) : path_(std::move(path)) {}
   void begin(const LiveRun& run) override;
-  void steps_begin() override;
+  void steps_begin(const LiveFormats& formats) override;
   void step(const LiveSample& sample) override;
   void end(const std::string& status) override;
 
@@ -24,7 +24,9 @@ class Mllog final : public LiveWriter {
            std::source_location place = std::source_location::current());
   void point(const char* key, const nlohmann::json& value,
              std::source_location place = std::source_location::current());
+  void log_batches();
   void log_optimizer();
+  void log_formats(const LiveFormats& formats);
   void begin_block();
   void end_block();
   /// {"samples_count": sequences that were trained on}

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -35,13 +36,18 @@ LiveRun a_run() {
           .steps = 4,
           .global_batch = 8,
           .context_length = 16,
+          .micro_batch = 2,
+          .accumulate = 2,
           .eval_samples = 16,
-          .optimizer = {.name = "adamw", .lr = 0.5}};
+          .optimizer = {.name = "adamw", .lr = 0.5, .warmup_steps = 1, .schedule = "cosine"}};
 }
 
 void train(LiveOutputs& outputs) {
   outputs.begin(a_run());
-  outputs.steps_begin();
+  outputs.steps_begin({.products = "float8",
+                       .attention = "float16",
+                       .gradients = "float32",
+                       .parameters = "bfloat16"});
   outputs.step({.step = 0, .warmup = true, .loss = 2, .step_ms = 10, .tokens_per_s = 12800});
   outputs.step({.step = 1,
                 .loss = std::nan(""),
@@ -139,11 +145,13 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
   const auto lines = lines_of(folder.read("mllog.txt"));
   EXPECT_THAT(lines[0], HasSubstr("Not an MLPerf result"));
   std::vector<std::string> keys;
+  std::map<std::string, json> values;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     ASSERT_TRUE(lines[i].starts_with(":::MLLOG {"));
     const json line = json::parse(lines[i].substr(std::strlen(":::MLLOG ")));
     EXPECT_EQ(line["metadata"]["file"], "mllog.cpp");
     keys.push_back(line["key"]);
+    values[keys.back()] = line["value"];
     if (line["key"] == "eval_accuracy") {
       EXPECT_EQ(line["metadata"]["samples_count"], 16);
     }
@@ -152,6 +160,14 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
   EXPECT_EQ(last, (std::vector<std::string>{"init_stop", "run_start", "block_start", "block_stop",
                                             "eval_accuracy", "run_stop"}));
   EXPECT_THAT(keys, testing::IsSupersetOf({"seed", "opt_adamw_beta_1", "train_samples"}));
+  EXPECT_EQ(values["micro_batch_size"], 2);
+  EXPECT_EQ(values["gradient_accumulation_steps"], 2);
+  EXPECT_EQ(values["config_filename"], "resolved/02.yaml");
+  EXPECT_EQ(values["lowest_numerical_precision_in_linear"], "fp8");
+  EXPECT_EQ(values["lowest_numerical_precision_in_attn"], "fp16");
+  EXPECT_EQ(values["lowest_numerical_precision_in_comm"], "bfloat16") << "parameters are gathered";
+  EXPECT_EQ(values["opt_learning_rate_decay_schedule"], "cosine with linear warmup");
+  EXPECT_EQ(values["opt_learning_rate_decay_steps"], 3);
 }
 
 TEST(LiveOutputs, RecordsOfTensorBoardHaveTheirSums) {

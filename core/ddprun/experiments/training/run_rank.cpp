@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -62,6 +63,8 @@ LiveRun live_run(const Experiment& experiment, std::int64_t first_step,
           .steps = config.train.all_steps(),
           .global_batch = global_batch(experiment),
           .context_length = config.model.context_length,
+          .micro_batch = micro_batch(experiment),
+          .accumulate = micro_batches(experiment, experiment.world.size),
           .eval_samples = evaluates ? config.train.eval.batches * global_batch(experiment) : 0,
           .optimizer = {.name = name_of(o.name),
                         .lr = o.lr,
@@ -72,7 +75,26 @@ LiveRun live_run(const Experiment& experiment, std::int64_t first_step,
                         .epsilon = o.eps,
                         .momentum = o.momentum,
                         .clip_norm = o.clip_norm,
-                        .warmup_steps = o.schedule.warmup_steps}};
+                        .warmup_steps = o.schedule.warmup_steps,
+                        .schedule = name_of(o.schedule.name)}};
+}
+
+std::string format_of(c10::ScalarType dtype) {
+  PrecisionDtypes dtypes;
+  dtypes.buffers.compute = dtype;
+  return dtypes.product_format();
+}
+
+LiveFormats live_formats(const Trainer& trainer) {
+  const PrecisionDtypes dtypes = trainer.plugins().precision->dtypes();
+  const bool gathers = std::ranges::any_of(trainer.planned(), [](const PlannedCollective& each) {
+    return each.kind == CollectiveKind::all_gather;
+  });
+  const std::string compute = format_of(dtypes.buffers.compute);
+  return {.products = dtypes.product_format(),
+          .attention = compute,
+          .gradients = format_of(dtypes.buffers.reduce),
+          .parameters = gathers ? compute : ""};
 }
 
 LiveSample live_sample(const Sample& sample, const Experiment& experiment, double lr) {
@@ -220,7 +242,7 @@ std::vector<std::string> Training::run_rank(const Experiment& experiment,
     building.reset();
     if (begins) {
       give_back_freed_memory();
-      live.steps_begin();
+      live.steps_begin(live_formats(trainer));
       measure(trainer, experiment, {observer, proof, saver, live}, context, rank);
       trainer.data().check_unchanged();
       observer.add_to(result, micro_batch(experiment) * training(experiment).model.context_length);
