@@ -259,8 +259,11 @@ void add_findings(const TableLines& table, std::vector<ReportLine>& lines) {
 
 std::vector<ReportLine> report_lines(const TableLines& table) {
   const std::vector<Row>& rows = table.rows();
-  const std::vector<std::string> names = run_names(table),
-                                 row_names = ddprun::row_names(rows).names;
+  std::vector<std::string> names = run_names(table), row_names = ddprun::row_names(rows).names;
+  const std::string key = table.in_sentence({});  // "world.size=", before the name of each row
+  for (std::vector<std::string>* of : {&names, &row_names}) {
+    for (std::string& name : *of) name.insert(0, key);
+  }
   std::vector<NamedRow> measured;
   auto statistics = table.statistics().begin();
   for (std::size_t i = 0; i < rows.size(); ++i) {

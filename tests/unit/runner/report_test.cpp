@@ -313,8 +313,8 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")))
       << "it has no time";
   EXPECT_THAT(line_texts(rows),
-              testing::Contains(
-                  AllOf(HasSubstr("emulated: 2: "), HasSubstr("times"), HasSubstr("withheld"))));
+              testing::Contains(AllOf(HasSubstr("emulated: world.size=2: "), HasSubstr("times"),
+                                      HasSubstr("withheld"))));
   EXPECT_THAT(line_texts({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
 }
 
