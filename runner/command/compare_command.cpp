@@ -111,8 +111,8 @@ int report_command(const Request& request) {
   std::vector<nlohmann::json> pages;
   for (const std::string& path : request.paths) {
     StoredResult stored = stored_result(path);
-    pages.push_back(
-        page_of_result(TableLines(stored.rows), std::move(stored.json), stored.file.string()));
+    pages.push_back(page_of_result(TableLines(stored.rows), std::move(stored.json),
+                                   stored.file.string(), stored.file.parent_path()));
   }
   const std::string file = request.output.empty() ? "report.html" : request.output;
   const std::string page = html_page(pages);

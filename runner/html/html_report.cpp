@@ -2,9 +2,13 @@
 #include "runner/html/html_report.h"
 
 #include <boost/algorithm/string/replace.hpp>
+#include <stdexcept>
 
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
+#include "ddprun/base/regular_file.h"
+#include "ddprun/profile/memory_files.h"
+#include "ddprun/profile/memory_svg.h"
 #include "runner/report/memory_table.h"
 #include "runner/report/operator_tables.h"
 #include "runner/report/report_lines.h"
@@ -17,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kDataHere = "{{data}}";
+constexpr std::size_t kMostPictures = 8;  ///< of memory, some 40 kB each
 
 json cell_json(const TextTable::Cell& cell) {
   json out = {{"text", cell.text}};
@@ -82,9 +87,55 @@ json operator_times(const TableLines& table) {
   return out;
 }
 
+/// The lines whose timelines the result chose, as far as it has them.
+std::vector<std::int64_t> drawn_lines(const json& result, std::size_t count) {
+  std::vector<std::int64_t> out;
+  for (const json& number : result.value(kDrawnLines, json::array())) {
+    if (!number.is_number_integer()) continue;
+    const auto line = number.get<std::int64_t>();
+    if (line >= 1 && line <= static_cast<std::int64_t>(count)) out.push_back(line);
+  }
+  return out;
+}
+
+/// Charts have the colours of the picture, and its order.
+json memory_colours() {
+  json out = json::array();
+  for (std::size_t i = 0; i < kChoiceNames<MemoryCategory>.size(); ++i) {
+    out.push_back({kChoiceNames<MemoryCategory>[i], colour_of(static_cast<MemoryCategory>(i))});
+  }
+  return out;
+}
+
+/// The picture of the memory of the row's ranks, as they wrote it; empty: there is none.
+std::string memory_picture(const Row& row, const std::filesystem::path& folder) {
+  if (!row.measured() || !row.ranks.front().memory_peak.recorded()) return {};
+  try {
+    return read_whole(folder / kMemoryPicture);
+  } catch (const std::runtime_error&) {
+    return {};  // result.json was moved without it, or the row was taken over from another result
+  }
+}
+
+/// By the index of the run: of each line the first that has one.
+json memory_pictures(const TableLines& table, const std::filesystem::path& folder) {
+  json out = json::object();
+  for (const TableLine& line : table.lines()) {
+    for (std::size_t i = line.first; i < line.first + line.count; ++i) {
+      if (out.size() == kMostPictures) return out;
+      std::string picture = memory_picture(table.rows()[i], folder / row_folder(i + 1));
+      if (picture.empty()) continue;
+      out[std::to_string(i)] = std::move(picture);
+      break;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
-json page_of_result(const TableLines& table, json result, const std::string& place) {
+json page_of_result(const TableLines& table, json result, const std::string& place,
+                    const std::filesystem::path& folder) {
   for (json& row : result.at("rows")) {
     for (json& rank : row.at("ranks")) rank.erase("timeline");
   }
@@ -99,6 +150,9 @@ json page_of_result(const TableLines& table, json result, const std::string& pla
           {"table", text_table_json(report_table(table))},
           {"further", further_tables(table)},
           {"operators", operator_times(table)},
+          {"timeline", timeline_picture(table, drawn_lines(result, table.lines().size()))},
+          {"memory", memory_pictures(table, folder)},
+          {"memory_colours", memory_colours()},
           {"result", std::move(result)}};
 }
 
@@ -111,10 +165,11 @@ std::string html_page(const std::vector<json>& results) {
   return out.append(data).append(page.substr(at + kDataHere.size()));
 }
 
-std::string html_of_run(const ResultContext& context, const TableLines& table) {
+std::string html_of_run(const ResultContext& context, const TableLines& table,
+                        const std::filesystem::path& folder) {
   std::string text;
   write_result_json(context, table, [&text](std::string_view part) { text += part; });
-  return html_page({page_of_result(table, json::parse(text), "")});
+  return html_page({page_of_result(table, json::parse(text), "", folder)});
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // A page that shows results by itself: tables, charts and their data in one HTML file.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -16,15 +17,18 @@ std::string_view page_template();
 
 /// What the page has of a result: `result`, which is its result.json without the timelines of its
 /// ranks, and what only this program knows of it: the words of its quantities, the cells and
-/// sentences of its tables. `place` is where it was read; empty: it is in the page's folder.
+/// sentences of its tables, its pictures. `place` is where it was read; empty: it is in the page's
+/// folder. `folder` is where its ranks wrote pictures of their memory; those that are not there are
+/// left out.
 nlohmann::json page_of_result(const TableLines& table, nlohmann::json result,
-                              const std::string& place);
+                              const std::string& place, const std::filesystem::path& folder);
 
 /// The whole file. `results` are of page_of_result(), each with a section of its own. A page needs
 /// no other file and no network.
 std::string html_page(const std::vector<nlohmann::json>& results);
 
 /// The page of a result that is being written, for its folder.
-std::string html_of_run(const ResultContext& context, const TableLines& table);
+std::string html_of_run(const ResultContext& context, const TableLines& table,
+                        const std::filesystem::path& folder);
 
 }  // namespace ddprun

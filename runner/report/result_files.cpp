@@ -78,8 +78,9 @@ std::vector<RowTimeline> all_timelines(const TableLines& table) {
 std::vector<RowTimeline> drawn_timelines(const TableLines& table) {
   std::vector<RowTimeline> out;
   for (const TableLine& line : table.lines()) {
-    out.push_back(line.runs.empty() ? RowTimeline{line.name}
-                                    : timeline_of(line.name, line.runs.front()->run()));
+    const std::string name = table.in_sentence(line);
+    out.push_back(line.runs.empty() ? RowTimeline{name}
+                                    : timeline_of(name, line.runs.front()->run()));
   }
   return out;
 }
@@ -145,6 +146,7 @@ void write_result_json(const ResultContext& context, const TableLines& table,
   head["name"] = context.name;
   head["table"] = table_json(table);
   head["findings"] = std::move(findings);
+  if (!context.report.timeline.empty()) head[kDrawnLines] = context.report.timeline;
   const std::string text = json_text(head, 1);
   sink(text.substr(0, text.rfind("\n}")));
   sink(",\n \"rows\": [");
@@ -197,6 +199,10 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
   return out;
 }
 
+std::string timeline_picture(const TableLines& table, const std::vector<std::int64_t>& chosen) {
+  return timeline_svg(drawn_timelines(table), chosen);
+}
+
 std::string pivot_latex(const TextTable& pivot) {
   const std::string out = pivot.latex();
   if (pivot.width() <= kPageWidth) return out;
@@ -234,10 +240,11 @@ fs::path write_result(ResultFolder& folder, const ResultContext& context,
   folder.write("collectives.csv", [&](const TextSink& sink) { sink(collectives_csv(rows)); });
   folder.write("timeline.json",
                [&](const TextSink& sink) { write_timeline_json(all_timelines(table), sink); });
-  const std::string picture = timeline_svg(drawn_timelines(table), context.report.timeline);
+  const std::string picture = timeline_picture(table, context.report.timeline);
   if (!picture.empty()) folder.write("timeline.svg", picture);
   folder.write("summary.md", summary_markdown(context, table));
-  if (context.page != nullptr) folder.write("report.html", context.page(context, table));
+  if (context.page != nullptr)
+    folder.write("report.html", context.page(context, table, folder.path("")));
   for (const Row& row : rows) {
     if (!row.measured() || row.ranks[0].topology.empty()) continue;
     folder.write("nccl_topology.xml", row.ranks[0].topology);  // of all rows: they ran in one place

@@ -2,6 +2,7 @@
 // summary.md, summary.tex), the timeline and its picture, the YAML.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,6 +19,9 @@ namespace ddprun {
 /// Raised whenever a reader of the earlier form would misread result.json.
 inline constexpr int kResultSchemaVersion = 15;
 
+/// The key of result.json for `report.timeline`, where it chooses lines of the table.
+inline constexpr const char* kDrawnLines = "timeline_lines";
+
 /// What all rows of a result have in common.
 struct ResultContext {
   std::string name;
@@ -28,8 +32,9 @@ struct ResultContext {
   std::vector<std::string> resolved_yaml;  ///< one a row
   ReportConfig report = {};                ///< `report:`
   std::vector<SweptValues> points = {};    ///< one a row
-  /// What makes report.html of them; null: there is none.
-  std::string (*page)(const ResultContext& context, const TableLines& table) = nullptr;
+  /// What makes report.html of them and of what ranks wrote into `folder`; null: there is none.
+  std::string (*page)(const ResultContext& context, const TableLines& table,
+                      const std::filesystem::path& folder) = nullptr;
 };
 
 /// What the JSON files of result folders have in common, but for their name: schema_version, the
@@ -45,6 +50,10 @@ std::string summary_markdown(const ResultContext& context, const TableLines& tab
 std::string report_markdown(const ResultContext& context, const TableLines& table);
 /// The table, no wider than a page unless the context chooses columns.
 std::string summary_latex(const ResultContext& context, const TableLines& table);
+
+/// timeline.svg: the last step of `chosen` lines (1 is the first), or of those that communicate.
+/// Empty if there is nothing to draw.
+std::string timeline_picture(const TableLines& table, const std::vector<std::int64_t>& chosen);
 
 /// The pivot as a LaTeX tabular, shrunk to a page's width where it would be wider.
 std::string pivot_latex(const TextTable& pivot);

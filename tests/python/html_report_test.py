@@ -33,6 +33,16 @@ collectives: {collective: all_reduce}
 repeat: {warmup: 1, count: 4}
 sweep: {world.backend: [gloo, mpi], collectives.bytes: [1000, 20000]}
 """
+MEMORY = """name: memory
+model: {preset: tiny, context_length: 16, layers: 1}
+world: {size: 1}
+strategy: none
+precision: fp32
+attention: sdpa
+train: {batch_per_rank: 2, warmup_steps: 2, steps: 1}
+profile: {memory: true}
+report: {html: true}
+"""
 HOSTILE = "</script><script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\"><!-- "
 DATA = re.compile(r'(<script type="application/json" id="data">)(.*?)(</script>)', re.DOTALL)
 
@@ -86,7 +96,7 @@ class Page(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.temporary.name)
-        for name, text in (("page", TRAINING), ("calls", COLLECTIVES)):
+        for name, text in (("page", TRAINING), ("calls", COLLECTIVES), ("memory", MEMORY)):
             (cls.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
             subprocess.run([PROGRAM, f"{name}.yaml", "--quiet"], cwd=cls.folder, check=True, capture_output=True)
         subprocess.run([PROGRAM, "report", "results/page", "-o", "page.html"], cwd=cls.folder, check=True, capture_output=True)
@@ -114,8 +124,8 @@ class Page(unittest.TestCase):
         return dom
 
     def seen(self, script, page=None, fragment=""):
-        """The value of the expression in the page, once it is built."""
-        dom = self.dom(page, fragment, f"document.documentElement.dataset.seen = JSON.stringify({script})")
+        """The value of the expression in the page, once it and its pictures are there."""
+        dom = self.dom(page, fragment, f"addEventListener('load', () => {{ document.documentElement.dataset.seen = JSON.stringify({script}); }})")
         return json.loads(unescape(re.search(r'data-seen="([^"]*)"', dom)[1]))
 
     def test_the_numbers_of_the_table_are_those_of_the_result(self):
@@ -152,12 +162,16 @@ class Page(unittest.TestCase):
         fastest = min(self.result["table"], key=lambda line: line["figures"]["step_ms"])
         self.assertIn(f"The shortest time is that of {fastest['name']}", " ".join(labels))
         titles = [label.split(".")[0] for label in labels]
-        for title in ("What a step is made of", "Each step", "Loss", "Time against memory", "How long a call takes", "Busbw by bytes"):
+        for title in ("What a step is made of", "Each step", "Loss", "How long a call takes", "Busbw by bytes"):
             self.assertIn(title, titles)
         self.assertNotIn("Speed on more ranks", titles)
+        memory = [line["figures"]["peak_memory_bytes"] for line in self.result["table"]]
+        self.assertEqual("Time against memory" in titles, max(memory) >= 1.01 * min(memory))
         for title, figure in (("Exposed by bucket size", "exposed_ms"), ("Step ms by bucket size", "step_ms")):
             of_buckets = [line["figures"][figure] for line in self.result["table"] if "bucketed" in line["name"]]
             moves = max(of_buckets) > 1.01 * min(of_buckets)  # or all of it was hidden
+            if figure == "exposed_ms":
+                moves = moves and any(line["figures"][figure] > 0.01 * line["figures"]["step_ms"] for line in self.result["table"] if "bucketed" in line["name"])
             self.assertEqual(title in titles, moves, of_buckets)
         for label in labels:
             self.assertIn(". ", label, "it was not drawn")
@@ -209,16 +223,71 @@ class Page(unittest.TestCase):
         self.assertIn("not here: ", " ".join(text for line in rows for _, text in line))
 
     def test_texts_of_a_result_stay_texts(self):
-        result = json.loads((self.folder / "results/calls/latest/result.json").read_text(encoding="utf-8"))
-        for row in result["rows"]:
+        def reasons(row):
             if row["status"] != "ok":
                 row["reason"] = HOSTILE
-        (self.folder / "hostile").mkdir(exist_ok=True)
-        (self.folder / "hostile/result.json").write_text(json.dumps(result), encoding="utf-8")
-        subprocess.run([PROGRAM, "report", "hostile", "-o", "hostile.html"], cwd=self.folder, check=True, capture_output=True)
-        page = (self.folder / "hostile.html").read_text(encoding="utf-8")
+
+        page = self.page_of("calls", reasons)
         self.assertEqual(self.seen("[document.title, document.querySelectorAll('img').length, document.body.textContent.includes('<img src=x onerror=')]", page),
                          ["calls – ddprun", 0, True])
+
+    def page_of(self, name, change):
+        """The page of a result whose rows were changed."""
+        result = json.loads((self.folder / f"results/{name}/latest/result.json").read_text(encoding="utf-8"))
+        for row in result["rows"]:
+            change(row)
+        (self.folder / "changed").mkdir(exist_ok=True)
+        (self.folder / "changed/result.json").write_text(json.dumps(result), encoding="utf-8")
+        subprocess.run([PROGRAM, "report", "changed", "-o", "changed.html"], cwd=self.folder, check=True, capture_output=True)
+        return (self.folder / "changed.html").read_text(encoding="utf-8")
+
+    def test_the_timeline_is_in_the_page_with_words_for_it(self):
+        picture = (self.folder / "results/page/latest/timeline.svg").read_text(encoding="utf-8")
+        self.assertEqual(data_of(self.page)[0]["timeline"], picture)
+        shown = ("(([picture]) => [picture.getAttribute('role'), picture.querySelector(':scope > title').textContent, picture.querySelector(':scope > desc').textContent,"
+                 "document.querySelectorAll('svg').length, picture.querySelectorAll('rect').length])(document.querySelectorAll('#result-1-timeline svg'))")
+        role, title, words, pictures, bars = self.seen(shown)
+        self.assertEqual((role, title, pictures), ("img", "The last step, rank by rank", 1))
+        for line in self.result["table"]:
+            self.assertIn(f"{line['name']}: step ", words)
+        self.assertEqual(bars, picture.count("<rect "))
+        self.assertEqual(self.seen("document.querySelectorAll('svg').length", self.both), 1)  # calls have none
+
+    def test_pictures_have_the_colours_of_the_page_and_leave_it_its_own(self):
+        script = ("(() => { document.body.insertAdjacentHTML('beforeend', '<svg id=other><text class=dim>other</text></svg>');"
+                  "const styleOf = name => getComputedStyle(document.querySelector(name));"
+                  "return [styleOf('.drawn text.dim').fill, styleOf('.drawn .grid').stroke, styleOf('.drawn .paper').display, styleOf('#other text').fill]; })()")
+        light = self.seen(script)
+        self.assertEqual(light, ["rgb(89, 99, 110)", "rgb(216, 222, 228)", "none", "rgb(0, 0, 0)"])
+        dark = json.loads(unescape(re.search(r'data-seen="([^"]*)"', self.browse(
+            self.page, "--dump-dom", "--blink-settings=preferredColorScheme=0", script=f"document.documentElement.dataset.seen = JSON.stringify({script})")[0])[1]))
+        self.assertEqual(dark, ["rgb(157, 167, 179)", "rgb(48, 54, 61)", "none", "rgb(0, 0, 0)"])
+
+    def test_memory_is_a_picture_and_nothing_else(self):
+        looked = "[...document.querySelectorAll('#result-1-memory img')].map(each => [each.naturalWidth, each.alt])"
+        for page in ((self.folder / "results/memory/latest/report.html").read_text(encoding="utf-8"), self.page_of_memory()):
+            ((width, words),) = self.seen(looked, page)
+            self.assertGreater(width, 900)
+            self.assertRegex(words, r"At the peak, in \w+: .*parameters [\d.]+ MB")
+        result = self.folder / "results/memory/latest"
+        picture = result / "profile/01/memory.svg"
+        picture.write_text(picture.read_text(encoding="utf-8").replace("</svg>", f"{HOSTILE}<script>top.document.title = 'broken'</script></svg>"), encoding="utf-8")
+        self.assertEqual(self.seen("[document.title, document.querySelectorAll('img').length]", self.page_of_memory()), ["memory – ddprun", 1])
+
+    def page_of_memory(self):
+        subprocess.run([PROGRAM, "report", "results/memory", "-o", "memory.html"], cwd=self.folder, check=True, capture_output=True)
+        return (self.folder / "memory.html").read_text(encoding="utf-8")
+
+    def test_labels_in_the_timeline_stay_texts(self):
+        def labels(row):
+            for rank in row["ranks"]:
+                for step in rank["timeline"]:
+                    for each in step["units"]:
+                        each["name"] = HOSTILE
+
+        page = self.page_of("page", labels)
+        self.assertEqual(self.seen("[document.title, document.querySelectorAll('img').length, document.querySelector('svg').textContent.includes('<img src=x onerror=')]", page),
+                         ["page – ddprun", 0, True])
 
     def test_the_console_is_heard_and_the_network_is_shut(self):
         self.assertIn("planted", " ".join(self.browse(self.page, "--dump-dom", script="throw new Error('planted')")[1]))
@@ -239,6 +308,16 @@ class Page(unittest.TestCase):
         framed = ("(() => { document.body.style.width = '390px'; document.body.style.margin = '0';"
                   "return [...document.body.querySelectorAll('section, figure, nav, ul, p, .tools')].every(each => each.getBoundingClientRect().right <= 391); })()")
         self.assertTrue(self.seen(framed, self.both))
+
+    def test_many_results_are_built_when_they_are_opened(self):
+        page = with_data(self.page, data_of(self.page) * 13)
+        self.assertEqual(self.seen("document.querySelectorAll('article').length", with_data(self.page, data_of(self.page) * 12)), 12)
+        shown = "[...document.querySelectorAll('details.result')].map(each => each.open), [...document.querySelectorAll('article')].map(each => each.id)"
+        self.assertEqual(self.seen(f"[{shown}]", page), [[False] * 13, []])
+        at_seventh = [[each == 6 for each in range(13)], ["result-7"]]
+        self.assertEqual(self.seen(f"[{shown}]", page, "#result-7-charts"), at_seventh)
+        filtered = "(document.querySelectorAll('details.result')[2].fill(), document.querySelectorAll('#result-3 tbody tr[data-row]').length)"
+        self.assertEqual(self.seen(filtered, page, "#filter=flat"), 1)
 
     def many(self, count):
         data = data_of(self.page)

@@ -44,6 +44,19 @@ std::vector<MemoryPoint> thinned(const MemoryAccount& account) {
   return out;
 }
 
+std::string words_of_peak(const MemoryAccount& account) {
+  const MemoryMoment& peak = account.peak();
+  std::string out = fmt::format(
+      "Areas of each category, stacked over the time of the step. At the peak, in {}: "
+      "{:.2f} MB",
+      account.peak_phase(), megabytes(sum(peak.tensors)));
+  for (std::size_t i = 0; i < kCategories; ++i) {
+    if (peak.tensors[i] == 0) continue;
+    out += fmt::format(", {} {:.2f}", kChoiceNames<MemoryCategory>[i], megabytes(peak.tensors[i]));
+  }
+  return out + ".";
+}
+
 class Picture {
  public:
   explicit Picture(const MemoryAccount& account)
@@ -51,7 +64,9 @@ class Picture {
         points_(thinned(account)),
         ms_{kLeft, kWidth, std::max(1e-6, ms(account.end_ns()))},
         mb_{kTop + kHeight, -kHeight,
-            std::max(1e-6, megabytes(sum(account.peak().tensors)) * 1.12)} {}
+            std::max(1e-6, megabytes(sum(account.peak().tensors)) * 1.12)},
+        svg_(kLeft + kWidth + kLegend, kTop + kHeight + kBottom,
+             "Memory of a step's tensors, rank 0", words_of_peak(account)) {}
 
   std::string text() {
     add_phases();
@@ -175,11 +190,14 @@ class Picture {
   const MemoryAccount& account_;
   const std::vector<MemoryPoint> points_;
   const Scale ms_, mb_;
-  Svg svg_{kLeft + kWidth + kLegend, kTop + kHeight + kBottom,
-           "Memory of a step's tensors, rank 0"};
+  Svg svg_;
 };
 
 }  // namespace
+
+const char* colour_of(MemoryCategory category) {
+  return kColours[static_cast<std::size_t>(category)];
+}
 
 std::string memory_svg(const MemoryAccount& account) { return Picture(account).text(); }
 

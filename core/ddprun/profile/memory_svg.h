@@ -11,4 +11,7 @@ namespace ddprun {
 /// peak labelled. Of many events in a thousandth of the step the highest is drawn.
 std::string memory_svg(const MemoryAccount& account);
 
+/// Of a category's area: "#4e79a7".
+const char* colour_of(MemoryCategory category);
+
 }  // namespace ddprun

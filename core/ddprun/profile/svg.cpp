@@ -10,17 +10,21 @@ namespace ddprun {
 
 namespace {
 
+/// A page may hold several pictures beside elements of its own, so each rule is of pictures alone.
 constexpr const char* kStyle =
     "<style>\n"
-    "text{fill:#1f2328}.dim{fill:#59636e}.on{fill:#101418}.pale{fill:#fff}.bold{font-weight:bold}\n"
-    ".in{font-size:9.5px;text-anchor:middle}\n"
-    ".paper{fill:#fff}.band{fill:#eef1f5}.other{fill:#f8f3ea}.ink{fill:#1f2328}\n"
-    ".unit{fill:#eef1f5;stroke:#9da7b3;stroke-width:.5}\n"
-    ".axis{stroke:#59636e}.grid{stroke:#d8dee4}\n"
-    "@media (prefers-color-scheme:dark){\n"
-    "text{fill:#e6edf3}.dim{fill:#9da7b3}.on{fill:#101418}.pale{fill:#fff}\n"
-    ".paper{fill:#0d1117}.band{fill:#161b22}.other{fill:#1f1b16}.ink{fill:#e6edf3}\n"
-    ".unit{fill:#21262d;stroke:#6e7781}.axis{stroke:#9da7b3}.grid{stroke:#30363d}\n"
+    ".ddprun text{fill:#1f2328}.ddprun .dim{fill:#59636e}.ddprun .on{fill:#101418}\n"
+    ".ddprun .pale{fill:#fff}.ddprun .bold{font-weight:bold}\n"
+    ".ddprun .in{font-size:9.5px;text-anchor:middle}\n"
+    ".ddprun .paper{fill:#fff}.ddprun .band{fill:#eef1f5}.ddprun .other{fill:#f8f3ea}\n"
+    ".ddprun .ink{fill:#1f2328}.ddprun .unit{fill:#eef1f5;stroke:#9da7b3;stroke-width:.5}\n"
+    ".ddprun .axis{stroke:#59636e}.ddprun .grid{stroke:#d8dee4}\n"
+    "@media screen and (prefers-color-scheme:dark){\n"
+    ".ddprun text{fill:#e6edf3}.ddprun .dim{fill:#9da7b3}.ddprun .on{fill:#101418}\n"
+    ".ddprun .pale{fill:#fff}\n"
+    ".ddprun .paper{fill:#0d1117}.ddprun .band{fill:#161b22}.ddprun .other{fill:#1f1b16}\n"
+    ".ddprun .ink{fill:#e6edf3}.ddprun .unit{fill:#21262d;stroke:#6e7781}\n"
+    ".ddprun .axis{stroke:#9da7b3}.ddprun .grid{stroke:#30363d}\n"
     "}\n"
     "</style>\n";
 
@@ -74,13 +78,14 @@ double text_width(const std::string& words, double font_size) {
   return 0.58 * font_size * static_cast<double>(words.size());
 }
 
-Svg::Svg(double width, double height, const std::string& title)
-    : out_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
-                       "width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
-                       "font-size=\"12\">\n{2}",
-                       place(width), place(height), kStyle)) {
+Svg::Svg(double width, double height, const std::string& title, const std::string& description)
+    : out_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"ddprun\" role=\"img\" "
+                       "viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+                       "font-family=\"sans-serif\" font-size=\"12\">\n"
+                       "<title>{2}</title>\n<desc>{3}</desc>\n{4}",
+                       place(width), place(height), escaped(title), escaped(description), kStyle)) {
   box({0, 0, width, height}, ".paper");
-  text(16, 24, title, "class=\"bold\" font-size=\"16\"");
+  text(16, 24, title, "class=\"bold headline\" font-size=\"16\"");
 }
 
 void Svg::text(double x, double y, const std::string& words, const std::string& attributes) {

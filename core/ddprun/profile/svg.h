@@ -37,12 +37,14 @@ struct Scale {
 /// pictures can be compared as text. Attributes are SVG's. The style sheet has the classes `dim`
 /// and `bold` of text, `in` of small text in the middle of a box, `on` (and `pale`, on blue) of
 /// text on a colour of the palette, `axis` and `grid` of lines, `band` and `other` of backgrounds,
-/// and `unit` of boxes with a border.
+/// and `unit` of boxes with a border. They hold within the class `ddprun`, which the picture is of,
+/// so that it may stand in a page; the page may take away `paper` and `headline`, the title.
 class Svg {
  public:
   static constexpr double kSmall = 9.5;  ///< the font of `in`, pixels
 
-  Svg(double width, double height, const std::string& title);
+  /// `description`: what the picture shows, for those who do not see it.
+  Svg(double width, double height, const std::string& title, const std::string& description);
 
   /// `y`: of the base line. `words` may have any characters.
   void text(double x, double y, const std::string& words, const std::string& attributes = {});

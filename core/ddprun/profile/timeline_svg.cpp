@@ -18,6 +18,7 @@ namespace {
 constexpr double kLeft = 106, kWidth = 820, kRight = 94, kTop = 64, kBottom = 52;
 constexpr double kPhase = 17, kUnit = 12, kTicks = 6, kBar = 13, kGap = 9;
 constexpr double kHead = 20;        // of a row
+constexpr double kBold = 13.5;      // font of the width that 12 has in bold
 constexpr double kThin = 1;         // what is narrower becomes one bar with its neighbours
 constexpr double kThinnest = 0.05;  // what is narrower is not drawn
 
@@ -30,7 +31,11 @@ constexpr const char *kExposed = palette::kRed, *kSkew = palette::kPink,
 
 struct DrawnRow {
   std::string name;
-  std::vector<const StepTimeline*> ranks;  // of the last step, all of them
+  std::vector<const StepTimeline*> ranks = {};  // of the last step, all of them
+  std::vector<Waits> waits = {};                // of each
+  std::int64_t step_ns = 0;                     // the longest of a rank
+
+  std::string words() const;
 };
 
 std::string in_ms(std::int64_t ns) {
@@ -42,13 +47,24 @@ std::string in_mb(std::int64_t bytes) {
                         : fmt::format("{:.2f} MB", static_cast<double>(bytes) * 1e-6);
 }
 
+std::string DrawnRow::words() const {
+  if (ranks.empty()) return "nothing was measured";
+  return fmt::format(
+      "step {}, exposed {}{}", in_ms(step_ns), in_ms(union_length(waits.front().exposed)),
+      ranks.size() <= kDrawnRanks ? ""
+                                  : fmt::format(", {} of {} ranks", kDrawnRanks, ranks.size()));
+}
+
 /// Without ranks if nothing can be drawn of it.
 DrawnRow drawn(const RowTimeline& row) {
-  DrawnRow out{row.name, {}};
+  DrawnRow out{row.name};
   for (const std::vector<StepTimeline>* steps : row.ranks) {
-    if (steps->empty() || steps->back().phases.empty()) return {row.name, {}};
-    out.ranks.push_back(&steps->back());
+    if (steps->empty() || steps->back().phases.empty()) return {row.name};
+    const StepTimeline& last = steps->back();
+    out.ranks.push_back(&last);
+    out.step_ns = std::max(out.step_ns, last.end_ns() - last.begin_ns);
   }
+  out.waits = waits_of(out.ranks);
   return out;
 }
 
@@ -102,12 +118,14 @@ double height_of(const std::vector<DrawnRow>& rows) {
 
 double longest_ms(const std::vector<DrawnRow>& rows) {
   std::int64_t longest = 1;
-  for (const DrawnRow& row : rows) {
-    for (const StepTimeline* rank : row.ranks) {
-      longest = std::max(longest, rank->end_ns() - rank->begin_ns);
-    }
-  }
+  for (const DrawnRow& row : rows) longest = std::max(longest, row.step_ns);
   return to_ms(longest);
+}
+
+std::string description(const std::vector<DrawnRow>& rows) {
+  std::string out = "Phases, waits and collectives of each rank as bars over one axis of time.";
+  for (const DrawnRow& row : rows) out += fmt::format(" {}: {}.", row.name, row.words());
+  return out;
 }
 
 class TimelinePicture {
@@ -116,7 +134,8 @@ class TimelinePicture {
       : rows_(rows),
         ms_{kLeft, kWidth, longest_ms(rows)},
         bottom_(height_of(rows) - kBottom),
-        svg_(kLeft + kWidth + kRight, height_of(rows), "The last step, rank by rank") {}
+        svg_(kLeft + kWidth + kRight, height_of(rows), "The last step, rank by rank",
+             description(rows)) {}
 
   std::string text(std::size_t left_out) {
     add_legend();
@@ -148,29 +167,16 @@ class TimelinePicture {
   void add_row(const DrawnRow& row) {
     svg_.text(16, y_ + kHead - 6, row.name, "class=\"bold\"");
     if (row.ranks.empty()) {
-      svg_.text(kLeft, y_ + kHead + 8, "nothing was measured", "class=\"dim\"");
+      svg_.text(kLeft, y_ + kHead + 8, row.words(), "class=\"dim\"");
       y_ += height_of(row);
       return;
     }
-    const std::vector<Waits> waits = waits_of(row.ranks);
-    std::int64_t step_ns = 0;
-    for (const StepTimeline* rank : row.ranks) {
-      step_ns = std::max(step_ns, rank->end_ns() - rank->begin_ns);
-    }
-    svg_.text(kLeft + kWidth + kRight - 16, y_ + kHead - 6,
-              fmt::format("step {}, exposed {}{}", in_ms(step_ns),
-                          in_ms(union_length(waits.front().exposed)), ranks_words(row)),
-              "text-anchor=\"end\"");
+    svg_.text(std::max(kLeft + 6, 26 + text_width(row.name, kBold)), y_ + kHead - 6, row.words());
     y_ += kHead;
     for (std::size_t r = 0; r < row.ranks.size() && r < kDrawnRanks; ++r) {
-      add_rank(r, *row.ranks[r], waits[r]);
+      add_rank(r, *row.ranks[r], row.waits[r]);
     }
     y_ += kGap;
-  }
-
-  static std::string ranks_words(const DrawnRow& row) {
-    if (row.ranks.size() <= kDrawnRanks) return {};
-    return fmt::format(", {} of {} ranks", kDrawnRanks, row.ranks.size());
   }
 
   void add_rank(std::size_t number, const StepTimeline& rank, const Waits& waits) {

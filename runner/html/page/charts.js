@@ -2,6 +2,7 @@
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const lineColour = i => colour("line-" + (i % 8 + 1));
+const partColour = i => colour("line-" + (i % 13 + 1));
 const kDashes = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 /** Lines from low to high over bars that lie: dataset.spreads has [low, mark, high] or null for each bar. */
@@ -48,30 +49,44 @@ const warmupBand = {
   },
 };
 
-/** Names beside points, those that would cover another one left out. */
+/** Names beside points, on the side where there is room; those that have none are left out. */
 const pointNames = {
   id: "pointNames",
   afterDatasetsDraw(chart) {
-    const {ctx, chartArea: {right}} = chart, taken = [];
+    const {ctx, chartArea: {left, right}} = chart;
+    const points = chart.data.datasets.flatMap((dataset, d) => (dataset.names ?? []).map((name, i) => ({name, at: chart.getDatasetMeta(d).data[i]})));
+    const taken = points.map(({at}) => ({x: at.x - 4, y: at.y + 4, width: 8}));
+    const free = ({x, y, width}) => x > left && x + width <= right + 8 && !taken.some(other => x < other.x + other.width && other.x < x + width && Math.abs(other.y - y) < 11);
     ctx.save();
     ctx.font = "11px " + Chart.defaults.font.family;
     ctx.fillStyle = colour("text");
-    chart.data.datasets.forEach((dataset, d) => (dataset.names ?? []).forEach((name, i) => {
-      const point = chart.getDatasetMeta(d).data[i], text = cut(name, 28), width = ctx.measureText(text).width;
-      const x = point.x + 7 + width > right ? point.x - 7 - width : point.x + 7, y = point.y - 5;
-      if (taken.some(other => x < other.x + other.width && other.x < x + width && Math.abs(other.y - y) < 12)) return;
-      taken.push({x, y, width});
-      ctx.fillText(text, x, y);
-    }));
+    for (const {name, at} of points) {
+      const {width} = ctx.measureText(name);
+      const place = [[7, -5], [-7 - width, -5], [7, 13], [-7 - width, 13]].map(([x, y]) => ({x: at.x + x, y: at.y + y, width})).find(free);
+      if (!place) continue;
+      taken.push(place);
+      ctx.fillText(name, place.x, place.y);
+    }
     ctx.restore();
   },
 };
+
+/** `write`, or more digits where it would write neighbours alike. */
+function apart(ticks, write) {
+  const values = ticks.map(tick => tick.value);
+  if (![shortNumber, shortBytes].includes(write)) return write;
+  if (new Set(values.map(write)).size === values.length) return write;
+  const [size, unit] = write === shortBytes ? byteUnit(Math.max(...values)) : [1, ""];
+  const step = Math.min(...values.slice(1).map((value, i) => Math.abs(value - values[i]))) / size;
+  const digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+  return value => (value / size).toFixed(digits) + unit;
+}
 
 /** An axis with its title, and what it writes at its ticks. */
 function axis(title, {write = shortNumber, logarithmic = false, stacked = false, ...others} = {}) {
   return {
     type: logarithmic ? "logarithmic" : "linear", stacked, title: {display: true, text: title, color: colour("text")},
-    grid: {color: colour("grid")}, ticks: {color: colour("muted"), callback: value => write(value), maxRotation: 0, autoSkipPadding: 12},
+    grid: {color: colour("grid")}, ticks: {color: colour("muted"), callback: (value, _, all) => apart(all, write)(value), maxRotation: 0, autoSkipPadding: 12},
     ...others,
   };
 }

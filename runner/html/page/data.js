@@ -23,17 +23,33 @@ function shortNumber(value) {
   return value.toLocaleString("en", {maximumFractionDigits: size >= 1000 ? 0 : size >= 100 ? 1 : 2});
 }
 
+const byteUnit = value => [[1e9, " GB"], [1e6, " MB"], [1e3, " kB"]].find(([size]) => Math.abs(value) >= size) ?? [1, " B"];
+
 /** 1000 -> "1 kB": axes of bytes. */
 function shortBytes(value) {
-  for (const [size, unit] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
-    if (Math.abs(value) >= size) return shortNumber(value / size) + " " + unit;
-  }
-  return shortNumber(value) + " B";
+  const [size, unit] = byteUnit(value);
+  return shortNumber(value / size) + unit;
 }
 
 const capital = text => text[0].toUpperCase() + text.slice(1);
 /** Names differ at their ends. */
 const cut = (text, length) => text.length > length ? text.slice(0, length / 2) + "…" + text.slice(1 - length / 2) : text;
+
+/** "world.backend", "gloo" -> "gloo"; "collectives.bytes", "1000" -> "1 kB": what needs its key keeps the last word of it. */
+function briefly(path, value) {
+  const key = path.split(".").at(-1);
+  if (!/^([\d.e+-]+|true|false)\)?$/.test(value)) return value;
+  return key === "bytes" ? shortBytes(Number(value)) : `${key}=${value}`;
+}
+
+/** Labels for `length` characters: if one is longer, all without the keys of numbers, as long as they stay apart; then cut. */
+function fitting(labels, length) {
+  if (labels.some(label => label.length > length)) {
+    const bare = labels.map(label => label.replace(/[a-z_]+=(?=[\d.])/g, ""));
+    if (new Set(bare).size === new Set(labels).size) labels = bare;
+  }
+  return labels.map(label => cut(label, length));
+}
 
 /** {a: {b: 1}} -> {"a.b": 1} */
 function flat(config, prefix = "", out = {}) {
@@ -60,12 +76,14 @@ class RowView {
     const end = index + 1 < table.length ? table[index + 1].first_row - 1 : data.result.rows.length;
     this.index = index;
     this.name = line.name;
-    // For charts: "world.backend=gloo, collectives.bytes=1000" as "gloo, bytes=1000".
-    this.brief = line.name.replace(/(^|, )(?:[a-z_]+\.)*([a-z_]+)=([^,]*)/g, (_, before, key, value) => before + (/^[\d.e+-]+$/.test(value) ? `${key}=${value}` : value));
+    // For charts: "world.backend=gloo, collectives.bytes=1000" as "gloo, 1 kB"; "2" under the title world.size as "world.size=2".
+    this.brief = line.name.replace(/(^|, )([a-z_.]+)=([^,]*)/g, (_, before, key, value) => before + briefly(key, value));
+    if (/^[\d.e+-]+$/.test(line.name)) this.brief = `${data.table.columns[0].title}=${line.name}`;
     this.figures = line.figures;
     this.std = line.std ?? {};
     this.runs = data.result.rows.slice(line.first_row - 1, end);
     this.measured = this.runs.filter(run => run.ranks.length > 0);
+    this.memoryPicture = this.runs.map((_, i) => data.memory[line.first_row - 1 + i]).find(Boolean);
     this.operators = data.operators.slice(line.first_row - 1, end).find(times => times !== null);
     this.first = this.runs.find(run => run.status !== "ok") ?? this.runs[0];
     this.kind = this.first.kind;

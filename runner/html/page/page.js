@@ -64,6 +64,34 @@ const below = (view, text) => element("h" + (view.level + 1), {class: "below"}, 
 
 const definitions = pairs => element("dl", {}, ...pairs.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, String(text))]));
 
+/** A picture that the program drew: wide, so it scrolls by itself. */
+const drawnFigure = (title, note, picture) => element("figure", {class: "drawn"}, element("p", {class: "title"}, title),
+  scrolling(title, picture), note ? element("figcaption", {}, note) : null);
+
+/** Its texts are escaped where they were written (core/ddprun/profile/svg.cpp). */
+function timelineFigure({data}) {
+  if (!data.timeline) return null;
+  const holder = element("template");
+  holder.innerHTML = data.timeline;
+  return drawnFigure("The last step, rank by rank", "Red is communication that a rank waits for, pink what it waits longer for a slower one; ticks are gradients that became ready. "
+    + "A pointer over a bar shows its label, bytes and time.", holder.content);
+}
+
+/** Files of the result's folder are pictures and nothing else, whatever is in them. */
+function memoryFigures(view) {
+  const kOpen = 2, rows = view.rows.filter(row => row.memoryPicture);
+  const make = row => {
+    const {phase, tensors} = row.rank0.memory_peak, parts = tensors.filter(([, bytes]) => bytes > 0).map(([name, bytes]) => `${name} ${shortBytes(bytes)}`);
+    return drawnFigure("Memory over a step: " + row.name, null, element("img", {
+      src: "data:image/svg+xml," + encodeURIComponent(row.memoryPicture), alt: `At the peak, in ${phase}: ${parts.join(", ")}.`}));
+  };
+  const recorded = view.rows.filter(row => row.rank0?.memory_peak).length;
+  return [
+    ...rows.map((row, i) => i < kOpen ? make(row) : details("Memory over a step: " + row.name, () => make(row))),
+    rows.length > 0 && rows.length < recorded ? element("p", {class: "when"}, `${rows.length} of ${recorded} rows; profile/ in the folder of the result has memory.svg of all.`) : null,
+  ];
+}
+
 function columnMeanings(view) {
   return view.kinds.map(kind => element("div", {}, view.kinds.length > 1 ? below(view, kind) : null, definitions(view.data.kinds[kind].quantities
     .filter(({key}) => view.rows.some(row => key in row.figures))
@@ -80,7 +108,6 @@ function writtenTexts(view) {
 class ResultSection {
   constructor(data, number) {
     this.view = new ResultView(data, number, results.length === 1 ? 1 : 2);
-    this.table = new RowTable(this.view);
     this.links = [];
   }
 
@@ -109,7 +136,7 @@ class ResultSection {
   }
 
   element() {
-    const {view, table} = this, {result} = view;
+    const {view} = this, {result} = view, table = this.table = new RowTable(view);
     const tableElement = table.element();
     table.update();
     const proof = proofTable(view), shared = experiment(view), texts = writtenTexts(view);
@@ -117,7 +144,8 @@ class ResultSection {
       this.part("Verdict", verdict(view)),
       this.part("Rows", tableElement),
       this.part("Charts", this.charts()),
-      this.part("Memory", this.further("memory")),
+      this.part("Timeline", timelineFigure(view)),
+      this.part("Memory", [...memoryFigures(view), ...this.further("memory")]),
       this.part("Operators", this.further("operators")),
       this.part("Proof", proof),
       this.part("What the models wrote", texts && details(`Of ${rowWord(texts)}`, () => texts)),
@@ -135,15 +163,40 @@ class ResultSection {
   }
 }
 
+/** More results than these begin folded: 500 of them would take ten seconds to build. */
+const kOpenResults = 12;
+
+/** The whole of a result; folded, it is built when it is opened, or when a link leads into it. */
+function articleOf(section, folded) {
+  const {view} = section;
+  if (!folded) return section.element();
+  const {name, result, rows} = view;
+  const out = details(`${name}, ${result.time}: ${rowWord(rows)}`, () => section.element());
+  out.classList.add("result");
+  out.dataset.of = view.id;
+  return out;
+}
+
+/** "#result-7", of a folded result too. */
+function unfold() {
+  const id = location.hash.match(/^#(result-\d+)/)?.[1], folded = id && document.querySelector(`details[data-of="${id}"]`);
+  if (!folded || folded.open) return;
+  folded.open = true;
+  folded.fill();
+  document.getElementById(location.hash.slice(1))?.scrollIntoView();
+}
+
 let sections = [], pending = 0;
+
+const built = () => sections.filter(section => section.table);
 
 /** What is sorted or filtered has changed: tables at once, charts with the next frame. */
 function changed() {
-  for (const section of sections) section.table.update();
+  for (const section of built()) section.table.update();
   writeState();
   cancelAnimationFrame(pending);
   pending = requestAnimationFrame(() => {
-    announce(sections.map(section => section.table.count.textContent).join("; "));
+    announce(built().map(section => section.table.count.textContent).join("; "));
     for (const picture of pictures) picture.touch();
   });
 }
@@ -152,20 +205,21 @@ function build() {
   readState();
   themeCharts();
   sections = results.map((data, number) => new ResultSection(data, number));
-  const alone = sections.length === 1;
-  const articles = sections.map(section => section.element());
+  const alone = sections.length === 1, folds = sections.length > kOpenResults;
+  const articles = sections.map(section => articleOf(section, folds));
   const names = sections.map(section => section.view.name);
   document.title = names.join(", ") + " – ddprun";
   if (!alone) {
-    document.getElementById("top").append(element("h1", {}, `${sections.length} results of ddprun`), element("nav", {"aria-label": "Results"},
+    document.getElementById("top").append(element("h1", {}, `${sections.length} results of ddprun`), folds ? "" : element("nav", {"aria-label": "Results"},
       ...sections.map(({view}) => element("a", {href: "#" + view.id}, `${view.name}, ${view.result.time}`))));
   }
   document.getElementById("content").append(...articles);
+  unfold();
   for (const query of ["(prefers-color-scheme: dark)", "(max-width: 600px)"]) matchMedia(query).addEventListener("change", redrawAll);
   addEventListener("beforeprint", beforePrint);
   addEventListener("afterprint", afterPrint);
   addEventListener("hashchange", () => {
-    if (!location.hash.includes("=")) return; // a link to a part
+    if (!location.hash.includes("=")) return unfold(); // a link to a part
     readState();
     changed();
   });

@@ -17,7 +17,7 @@ function barConfig(labels, datasets, title, write = shortNumber) {
   return {
     type: "bar",
     data: {
-      labels: labels.map(label => cut(label, narrow() ? 18 : 36)),
+      labels: fitting(labels, narrow() ? 24 : 36),
       datasets: datasets.map(({colour: own, ...each}) => ({backgroundColor: own, stack: "one", maxBarThickness: 26, ...each})),
     },
     options: {
@@ -38,9 +38,10 @@ const barsHeight = (bars, legends) => 90 + bars * 28 + (narrow() ? Math.ceil(leg
 function legendOfGroups(lines) {
   const groupAt = i => lines[i].group ?? lines[i].label;
   const isFirst = i => lines.findIndex(line => (line.group ?? line.label) === groupAt(i)) === i;
+  const texts = fitting(lines.map((_, i) => groupAt(i)), narrow() ? 28 : 48);
   return {
     labels: {boxWidth: 18, filter: item => isFirst(item.datasetIndex), generateLabels: chart => Chart.defaults.plugins.legend.labels.generateLabels(chart)
-      .map(item => ({...item, text: cut(groupAt(item.datasetIndex), narrow() ? 24 : 48), lineDash: []}))},
+      .map(item => ({...item, text: texts[item.datasetIndex], lineDash: []}))},
     onClick: (_, item, {chart}) => {
       const visible = chart.isDatasetVisible(item.datasetIndex);
       lines.forEach((_, i) => { if (groupAt(i) === groupAt(item.datasetIndex)) chart.setDatasetVisibility(i, !visible); });
@@ -57,12 +58,13 @@ const ticksAt = xs => ({min: Math.min(...xs), max: Math.max(...xs), afterBuildTi
 
 /** lines: [{label, points: [{x, y}], group, ...options of Chart.js}] */
 function lineConfig(lines, xAxis, yAxis, plugins = {}) {
+  const labels = fitting(lines.map(line => line.label), narrow() ? 28 : 48);
   return {
     type: "line",
     data: {
-      datasets: lines.map(({label, points, ...own}, i) => ({
-        label: cut(label, narrow() ? 24 : 48), data: points, borderColor: lineColour(i), backgroundColor: lineColour(i), borderWidth: 2,
-        borderDash: kDashes[Math.floor(i / 8) % 4], pointRadius: points.length > 60 ? 0 : 2.5, tension: 0, ...own,
+      datasets: lines.map(({points, ...own}, i) => ({
+        data: points, borderColor: lineColour(i), backgroundColor: lineColour(i), borderWidth: 2,
+        borderDash: kDashes[Math.floor(i / 8) % 4], pointRadius: points.length > 60 ? 0 : 2.5, tension: 0, ...own, label: labels[i],
       })),
     },
     options: {
@@ -88,7 +90,7 @@ function numbersOf(xTitle, lines) {
 const titleOf = (view, kind, key) => {
   const {title = "", unit = ""} = view.quantity(kind, key) ?? {};
   const name = title || key.replace(/_(ms|us|bytes|gb_per_s)$/, "").replaceAll("_", " ");
-  return unit && !name.includes(unit) ? `${name}, ${unit}` : name;
+  return unit && unit !== "bytes" && !name.includes(unit) ? `${name}, ${unit}` : name;
 };
 
 function timePicture(view, kind) {
@@ -143,19 +145,21 @@ function samplesPicture(view, kind) {
     const measured = lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.step));
     const highest = Math.max(...lines.flatMap(line => line.steps.filter(each => !each.warmup).map(each => each.value)));
     const beyond = lines.some(line => line.steps.some(each => each.value > 2 * highest)); // a warm-up would flatten all others
-    const yAxis = axis(titleOf(view, kind, time), {beginAtZero: true, ...beyond && {max: Number((2 * highest).toPrecision(1))}});
+    const logarithmic = kind !== "training" && wantsLogarithm(rows.slice(0, kMostLines).map(row => row.figures[time]));
+    const yAxis = axis(titleOf(view, kind, time), logarithmic ? {logarithmic} : {beginAtZero: true, ...beyond && {max: Number((2 * highest).toPrecision(1))}});
     return {
       height: linesHeight(lines),
       config: lineConfig(lines, axis(kind === "training" ? "step" : "call", {write: value => Number.isInteger(value) ? value : ""}), yAxis,
         {warmupBand: {until: Math.min(...measured) - 0.5}}),
-      label: `Lines of ${firstOf(rows, kMostLines)}.${beyond ? " Some calls of the warm-up lie above what is shown." : ""}`, ...numbersOf("step", lines),
+      label: `Lines of ${firstOf(rows, kMostLines)}.${beyond && !logarithmic ? " Some calls of the warm-up lie above what is shown." : ""}`, ...numbersOf("step", lines),
     };
   });
 }
 
 function lossPicture(view, kind) {
   if (kind !== "training" || view.with(kind, "loss").length === 0) return null;
-  return new Picture("Loss", "The mean over the ranks, warm-up included. Dots are the validation loss.", () => {
+  const validated = view.rows.some(row => row.kind === kind && stepsOf(row.runs[0], "validation_loss", "mean").length > 0);
+  return new Picture("Loss", `The mean over the ranks, warm-up included. Equal lines lie on each other.${validated ? " Dots are the validation loss." : ""}`, () => {
     const rows = view.with(kind, "loss");
     if (rows.length === 0) return null;
     const lines = samplesOf(rows, [["loss", "mean", "", {pointRadius: 0}],
@@ -172,7 +176,7 @@ function lossPicture(view, kind) {
 /** Rows that are equal but for `keys`, in groups of two at least: [{label, rows}]. */
 function groupsOf(rows, keys, also = () => "") {
   const others = differingKeys(rows).filter(key => !keys.includes(key) && key !== "name");
-  const labelOf = (row, of) => of.map(key => row.flat[key]).filter(value => value !== undefined).join(", ");
+  const labelOf = (row, of) => of.filter(key => row.flat[key] !== undefined).map(key => briefly(key, String(row.flat[key]))).join(", ");
   const groups = new Map();
   for (const row of rows) {
     const {...rest} = row.flat;
@@ -182,10 +186,11 @@ function groupsOf(rows, keys, also = () => "") {
     groups.get(id).push(row);
   }
   const found = [...groups.values()].filter(group => group.length > 1);
-  // The names of plugins are enough where they tell the groups apart.
-  const names = others.filter(key => key.endsWith(".name"));
-  const enough = new Set(found.map(group => labelOf(group[0], names))).size === found.length;
-  return found.map(group => ({rows: group, label: labelOf(group[0], enough ? names : others)}));
+  // The names of plugins, and what else tells the groups apart.
+  const apart = keys => new Set(found.map(group => labelOf(group[0], keys))).size;
+  const named = others.filter(key => key.endsWith(".name"));
+  const told = others.filter(key => !named.includes(key)).reduce((used, key) => apart([...used, key]) > apart(used) ? [...used, key] : used, named);
+  return found.map(group => ({rows: group, label: labelOf(group[0], told)}));
 }
 
 /** Efficiency, or the speed that follows from it, on more ranks: a line for each work. */
@@ -205,8 +210,10 @@ function scalingLines(view, kind, asSpeed) {
 
 function scalingPicture(view, kind, asSpeed) {
   if (kind !== "training" || scalingLines(view, kind, asSpeed).length === 0) return null;
-  const [title, unit] = asSpeed ? ["Speed on more ranks", "tokens/s, times those of the fewest ranks"] : ["Efficiency on more ranks", "efficiency, %"];
-  return new Picture(title, `Strong: the same tokens of a step on more ranks. Weak: each rank keeps its own.${asSpeed ? " Dotted: twice the ranks, twice as fast." : ""}`, () => {
+  const [title, unit] = asSpeed ? ["Speed on more ranks", "speed, times the fewest ranks'"] : ["Efficiency on more ranks", "efficiency, %"];
+  const words = [["strong", "Strong: the same tokens of a step on more ranks."], ["weak", "Weak: each rank keeps its tokens."]]
+    .filter(([mode]) => view.with(kind, mode + "_efficiency").length > 0).map(([, text]) => text);
+  return new Picture(title, [...words, asSpeed ? "Speed is in tokens/s. Dotted: twice the ranks, twice as fast." : "Dotted: nothing is lost."].join(" "), () => {
     const lines = scalingLines(view, kind, asSpeed);
     if (lines.length === 0) return null;
     const ranks = [...new Set(lines.flatMap(line => line.points.map(point => point.x)))].sort((a, b) => a - b);
@@ -226,7 +233,8 @@ function scalingPicture(view, kind, asSpeed) {
 function memoryPicture(view, kind) {
   const time = view.timeKey(kind), memory = kind === "attention" ? "peak_bytes" : "peak_memory_bytes";
   const both = () => view.with(kind, memory).filter(row => isNumber(row.figures[time]));
-  if (both().length < 2) return null;
+  const sizes = both().map(row => row.figures[memory]);
+  if (sizes.length < 2 || Math.max(...sizes) < 1.01 * Math.min(...sizes)) return null; // nothing to choose
   return new Picture("Time against memory", "Lower left is better. The line joins the rows of which no other is both faster and smaller (the Pareto front).", () => {
     const rows = both();
     if (rows.length === 0) return null;
@@ -241,7 +249,7 @@ function memoryPicture(view, kind) {
       config: {
         type: "scatter",
         data: {datasets: [
-          {label: "rows", data: points, names: points.map(point => point.name), pointRadius: points.map(point => best.has(point) ? 6 : 4),
+          {label: "rows", data: points, names: fitting(points.map(point => point.name), 28), pointRadius: points.map(point => best.has(point) ? 6 : 4),
             backgroundColor: points.map(point => colour(best.has(point) ? "line-1" : "muted"))},
           {label: "Pareto front", data: front, showLine: true, pointRadius: 0, borderColor: colour("line-1"), borderWidth: 1.5, stepped: "before"},
         ]},
@@ -269,10 +277,11 @@ function sweptNumbers(view, kind) {
 /** A figure by a swept number: exposed communication by the buckets' size, busbw by the size of a call. */
 function sweptPicture(view, kind, key, figure) {
   const lines = () => groupsOf(view.with(kind, figure).filter(row => isNumber(row.flat[key])), [key])
-    .map(({rows, label}) => ({label: label || titleOf(view, kind, figure), points: rows.map(row => ({x: row.flat[key], y: row.figures[figure]})).sort((a, b) => a.x - b.x)}))
+    .map(({rows, label}) => ({label: label || titleOf(view, kind, figure), points: rows.map(row => ({x: row.flat[key], y: row.figures[figure], share: row.figures[figure] / row.figures[view.timeKey(kind)]})).sort((a, b) => a.x - b.x)}))
     .filter(line => new Set(line.points.map(point => point.x)).size > 1);
   const moves = line => Math.max(...line.points.map(point => point.y)) > 1.01 * Math.min(...line.points.map(point => point.y));
-  if (!lines().some(moves)) return null;
+  const counts = line => figure !== "exposed_ms" || line.points.some(point => point.share > 0.01);
+  if (!lines().some(line => counts(line) && moves(line))) return null;
   const name = key.split(".").at(-1).replace(/_mb$/, ", MB").replaceAll("_", " ");
   return new Picture(capital(`${titleOf(view, kind, figure).split(",")[0]} by ${name.replace(", MB", " size")}`), `A line joins rows that differ in ${key} alone.`, () => {
     const drawn = lines();
@@ -298,14 +307,15 @@ const kSweptFigures = {
 };
 
 /** Stacked bars of parts that each row has of its own: parts(row) = {name: value}. */
-function partsPicture(view, kind, {title, note, unit, write, parts}) {
+function partsPicture(view, kind, {title, note, unit, write, parts, colours = []}) {
   const rows = () => view.shown.filter(row => row.kind === kind && parts(row));
   if (rows().length === 0) return null;
   return new Picture(title, note, () => {
     const drawn = rows().slice(0, kMostBars);
     if (drawn.length === 0) return null;
-    const names = [...new Set(drawn.flatMap(row => Object.keys(parts(row))))];
-    const datasets = names.map((name, i) => ({label: name, colour: lineColour(i), borderColor: colour("page"), borderWidth: i < 8 ? 0 : 2,
+    const used = new Set(drawn.flatMap(row => Object.keys(parts(row)))), known = new Map(colours);
+    const names = [...[...known.keys()].filter(name => used.has(name)), ...[...used].filter(name => !known.has(name))];
+    const datasets = names.map((name, i) => ({label: name, colour: known.get(name) ?? partColour(i),
       data: drawn.map(row => parts(row)[name] ?? 0)}));
     const sums = drawn.map(row => Object.values(parts(row)).reduce((sum, value) => sum + value, 0));
     const most = sums.indexOf(Math.max(...sums));
@@ -330,7 +340,7 @@ function picturesOf(view, kind) {
     scalingPicture(view, kind, false),
     ...sweptNumbers(view, kind).flatMap(key => (kSweptFigures[kind] ?? []).map(figure => sweptPicture(view, kind, key, figure))),
     memoryPicture(view, kind),
-    partsPicture(view, kind, {title: "Memory at its peak, by what it is", note: "Of rank 0, in the step that was recorded.", unit: "memory", write: shortBytes, parts: memoryParts}),
+    partsPicture(view, kind, {title: "Memory at its peak, by what it is", note: "Of rank 0, in the step that was recorded.", unit: "memory", write: shortBytes, parts: memoryParts, colours: view.data.memory_colours}),
     partsPicture(view, kind, {title: "Operators of a step, by kind", note: "Of rank 0, in the step that was recorded, which is slower than others.", unit: "ms",
       write: shortNumber, parts: row => row.operators}),
   ].filter(Boolean);

@@ -11,6 +11,9 @@ function element(name, attributes = {}, ...children) {
   return out;
 }
 
+/** Narrow columns break "model.context_length=128" behind its signs, and not within a word. */
+const breakable = text => text.split(/(?<=[.=])/).flatMap(part => [part, element("wbr")]);
+
 const announce = text => { document.getElementById("announced").textContent = text; };
 
 /** A file of what `make` returns, without a network. */
@@ -106,7 +109,7 @@ class RowTable {
       const {number, key} = this.columns[i];
       const mood = cell.mood ?? "";
       if (i === 0) {
-        line.append(element("th", {scope: "row", class: "name"}, cell.text));
+        line.append(element("th", {scope: "row", class: "name"}, element("span", {}, ...breakable(cell.text))));
       } else {
         const value = row.figures[key];
         line.append(element("td", {class: [number ? "number" : "", mood].join(" ").trim() || null, "data-value": isNumber(value) ? value : null}, cell.text));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/report_rows.h"
+#include "support/temporary_folder.h"
 #include "support/written_results.h"
 
 namespace ddprun::test::html_report_test {
@@ -43,7 +44,7 @@ TEST(HtmlReport, HasTheResultButForItsTimelines) {
   for (json& row : expected["rows"]) {
     for (json& rank : row["ranks"]) rank.erase("timeline");
   }
-  const json data = json::parse(data_text(html_of_run(kContext, table)));
+  const json data = json::parse(data_text(html_of_run(kContext, table, {})));
   ASSERT_EQ(data.size(), 1U);
   EXPECT_EQ(data[0]["result"], expected);
   EXPECT_EQ(data[0]["table"]["lines"].size(), 2U);
@@ -51,13 +52,48 @@ TEST(HtmlReport, HasTheResultButForItsTimelines) {
   EXPECT_EQ(data[0]["kinds"]["training"]["quantities"][0]["key"], "step_ms");
 }
 
+TEST(HtmlReport, HasTheTimelineOfTheLinesThatTheResultChose) {
+  std::vector<Row> rows = {known_row("a=one"), known_row("a=two")};
+  for (Row& row : rows) {
+    for (RankResult& rank : row.ranks) {
+      rank.timeline = {{.step = 3, .phases = {{"forward", 0, 1'000'000}}}};
+    }
+  }
+  const TableLines table(rows);
+  ResultContext context = kContext;
+  const auto timeline_of = [&](const json& chosen) {
+    json result = result_json(context, table);
+    if (!chosen.is_null()) result[kDrawnLines] = chosen;
+    return page_of_result(table, result, "", {})["timeline"].get<std::string>();
+  };
+  EXPECT_EQ(timeline_of(nullptr), "") << "nothing communicates";
+  context.report.timeline = {2};
+  const std::string second = timeline_of(nullptr);
+  EXPECT_THAT(second, HasSubstr("<desc>Phases, waits and collectives"));
+  EXPECT_THAT(second, HasSubstr(">two</text>"));
+  EXPECT_THAT(second, Not(HasSubstr(">one</text>")));
+  EXPECT_EQ(timeline_of({0, 3, "1", -1, 2}), second) << "of what is no line nothing is drawn";
+}
+
+TEST(HtmlReport, HasPicturesOfMemoryThatAreThere) {
+  std::vector<Row> rows = {known_row("a=1"), known_row("a=2"), known_row("a=3")};
+  for (std::size_t i : {1U, 2U}) {
+    rows[i].ranks[0].memory_peak = {.phase = "forward", .categories = {{"parameters", 8}}};
+  }
+  const TemporaryFolder folder;
+  folder.write("profile/01/memory.svg", "none was recorded");
+  folder.write("profile/03/memory.svg", "<svg/>");
+  const json data = json::parse(data_text(html_of_run(kContext, TableLines(rows), folder.path())));
+  EXPECT_EQ(data[0]["memory"], (json{{"2", "<svg/>"}}));
+}
+
 TEST(HtmlReport, NoTextOfAResultEndsTheElementThatHoldsIt) {
   Row failed = known_row(kHostile);
   failed.status = RowStatus::failed;
   failed.reason = kHostile;
   const std::vector<Row> rows = {known_row(kHostile), failed};
-  const std::string page = html_of_run(kContext, TableLines(rows));
-  const std::string plain = html_of_run(kContext, TableLines({known_row("a"), known_row("b")}));
+  const std::string page = html_of_run(kContext, TableLines(rows), {});
+  const std::string plain = html_of_run(kContext, TableLines({known_row("a"), known_row("b")}), {});
   for (const char* mark : {"<script", "</script", "<!--", "{{styles}}", "{{scripts}}"}) {
     EXPECT_EQ(count(page, mark), count(plain, mark)) << mark;
   }
@@ -68,13 +104,13 @@ TEST(HtmlReport, NoTextOfAResultEndsTheElementThatHoldsIt) {
 
 TEST(HtmlReport, ATextThatIsNoUtf8IsReplaced) {
   const std::vector<Row> rows = {known_row("a\xff")};
-  EXPECT_NO_THROW(json::parse(data_text(html_of_run(kContext, TableLines(rows)))));
+  EXPECT_NO_THROW(json::parse(data_text(html_of_run(kContext, TableLines(rows), {}))));
 }
 
 TEST(HtmlReport, NamesTheTitlesOfEachResultAndAllowsNoNetwork) {
   const std::vector<Row> rows = {known_row("a")};
   const TableLines table(rows);
-  const json one = page_of_result(table, result_json(kContext, table), "here/result.json");
+  const json one = page_of_result(table, result_json(kContext, table), "here/result.json", "here");
   const std::string page = html_page({one, one});
   EXPECT_EQ(json::parse(data_text(page)).size(), 2U);
   EXPECT_EQ(json::parse(data_text(page))[1]["place"], "here/result.json");
@@ -93,7 +129,7 @@ TEST(HtmlReport, SaysWhichSentencesAreWhatRowsSayTogether) {
   Row fast = known_row("strategy=fast");
   slow.baseline = fast.baseline = slow.fingerprint;
   const std::vector<Row> rows = {slow, fast};
-  const json data = json::parse(data_text(html_of_run(kContext, TableLines(rows))));
+  const json data = json::parse(data_text(html_of_run(kContext, TableLines(rows), {})));
   std::size_t findings = 0;
   for (const json& line : data[0]["lines"]) {
     const bool proof = line["text"].get<std::string>().starts_with("proved in");
