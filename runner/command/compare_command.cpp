@@ -40,6 +40,17 @@ double threshold_of(const std::string& text) {
                      .hint = "the status is 3 if a row is slower than that beyond noise"});
 }
 
+/// Which one it is, and of how many; empty: the user named it.
+std::string chosen_words(const StoredResult& result) {
+  if (result.among < 2) return {};
+  return fmt::format("{}, the latest of {} results", result.json.value("time", "?"), result.among);
+}
+
+std::string chosen_line(const StoredResult& result) {
+  const std::string words = chosen_words(result);
+  return words.empty() ? "" : printable_line(result.name + ": " + words) + "\n";
+}
+
 /// A row of which nobody can say whether it is slower does not pass for one that is not.
 int status_of(const std::vector<ResultComparison>& comparisons) {
   int status = kExitDone;
@@ -76,8 +87,11 @@ int compare_command(const Request& request) {
   if (!request.threshold.empty()) threshold = threshold_of(request.threshold);
   const StoredResult first = stored_result(request.paths.front());
   std::vector<ResultComparison> comparisons;
+  std::string of = chosen_line(first);
   for (auto path = request.paths.begin() + 1; path != request.paths.end(); ++path) {
-    comparisons.push_back(compare_results(first, stored_result(*path), threshold));
+    const StoredResult later = stored_result(*path);
+    of += chosen_line(later);
+    comparisons.push_back(compare_results(first, later, threshold));
   }
   const int status = status_of(comparisons);
   if (request.format == ReportFormat::json) {
@@ -91,6 +105,7 @@ int compare_command(const Request& request) {
     std::cout << (&each == comparisons.data() ? "" : "\n")
               << comparison_text(each, markdown, table_terminal(request.columns).width);
   }
+  if (!of.empty()) std::cout << "\n" << of;
   return status;
 }
 
@@ -100,7 +115,9 @@ int explain_command(const Request& request) {
     const TableLines lines(result.rows);
     ResultContext context;
     context.name = result.name;
-    std::cout << printable_line(result.file.string()) << ":\n"
+    const std::string words = chosen_words(result);
+    std::cout << printable_line(result.file.string() + (words.empty() ? "" : " (" + words + ")"))
+              << ":\n"
               << report_output(request.format, context, lines, table_terminal(request.columns),
                                request.verbosity > 0);
   }
@@ -109,15 +126,17 @@ int explain_command(const Request& request) {
 
 int report_command(const Request& request) {
   std::vector<nlohmann::json> pages;
+  std::string of;  // what was chosen of folders
   for (const std::string& path : request.paths) {
     StoredResult stored = stored_result(path);
+    of += chosen_line(stored);
     pages.push_back(page_of_result(TableLines(stored.rows), std::move(stored.json),
                                    stored.file.string(), stored.file.parent_path()));
   }
   const std::string file = request.output.empty() ? "report.html" : request.output;
   const std::string page = html_page(pages);
   write_out(file, [&page](const TextSink& sink) { sink(page); });
-  std::cout << "report: " << printable_line(file) << "\n";
+  std::cout << "report: " << printable_line(file) << "\n" << of;
   return kExitDone;
 }
 

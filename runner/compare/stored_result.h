@@ -13,6 +13,7 @@ namespace ddprun {
 struct StoredResult {
   std::string name;  ///< as the user named it
   std::filesystem::path file;
+  std::size_t among = 0;  ///< results in the folder that the user named; 0: it is one itself
   std::vector<Row> rows;
   nlohmann::json json = {};  ///< the whole file
 };

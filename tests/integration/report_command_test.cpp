@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
 
 #include "support/ddprun_command.h"
 
@@ -62,6 +63,31 @@ TEST_F(Report, ARunWritesThePageThatTheCommandWould) {
   EXPECT_EQ(data("results/paper/latest/report.html"), of_command);
   measure("without.yaml", kPaper);
   EXPECT_FALSE(fs::exists(folder_.path() / "results/without/latest/report.html"));
+}
+
+/// Only the latest is read, however many there are, and whatever the others are.
+TEST_F(Report, OfAFolderOfResultsTheLatestIsTakenAndNamed) {
+  measure("paper.yaml", kPaper);
+  nlohmann::json result = nlohmann::json::parse(page("results/paper/latest/result.json"));
+  const auto write = [&](const std::string& time) {
+    result["time"] = time;
+    folder_.write("many/" + time + "/result.json", result.dump());
+  };
+  for (int i = 100; i < 600; ++i) write("2026-01-01T00-00-00Z-" + std::to_string(i));
+  folder_.write("many/2025-12-31T00-00-00Z/result.json", "{\"schema_version\": 3}");
+  const std::string newest = "2026-01-01T00-00-00Z-599",
+                    of_many = newest + ", the latest of 501 results";
+  const CommandResult report = ddprun({"report", "many"});
+  EXPECT_EQ(report.out, "report: report.html\nmany: " + of_many + "\n") << report.err;
+  EXPECT_EQ(data("report.html")[0]["result"]["time"], newest);
+  EXPECT_THAT(ddprun({"explain", "many"}).out,
+              HasSubstr("many/" + newest + "/result.json (" + of_many + "):\n"));
+  EXPECT_THAT(ddprun({"compare", "many/2026-01-01T00-00-00Z-100", "many"}).out,
+              HasSubstr("\n\nmany: " + of_many + "\n"));
+  EXPECT_THAT(ddprun({"report", "."}).err, HasSubstr("got: a folder without a result.json"));
+  EXPECT_THAT(ddprun({"report", "results"}).err,
+              AllOf(HasSubstr("got: a folder of folders of results, 1 of them"),
+                    HasSubstr("hint: name one or more of them: results/paper")));
 }
 
 TEST_F(Report, WhatCannotBeShownIsRefusedInFiveParts) {
