@@ -226,7 +226,8 @@ TextTable memory_category_table(const TableLines& lines) {
       if (tensors.predicted) all.predicted = all.predicted.value_or(0) + *tensors.predicted;
     }
     add("unexplained", peak->unexplained_bytes, {});
-    add("resident, in " + peak->phase, peak->resident_bytes, all);
+    const bool on_gpu = !rows[i].ranks.front().device.empty();
+    add((on_gpu ? "used, in " : "resident, in ") + peak->phase, peak->resident_bytes, all);
   }
   return table;
 }

@@ -1,8 +1,9 @@
-// What can be seen of a run on a GPU: ranges on a profiler's timeline, memory by phase, the memory
-// snapshot, the device's name.
+// What can be seen of a run on a GPU: ranges on a profiler's timeline, memory by phase and by what
+// it is, the memory snapshot, the device's name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -76,6 +77,26 @@ TEST_F(Observed, MemoryOfEachPhaseIsTheAllocators) {
     EXPECT_EQ(each["retries"], 0) << each;
   }
   EXPECT_THAT(phases, ElementsAre("setup", "forward", "backward", "synchronize", "optimizer"));
+}
+
+TEST_F(Observed, TheRecordOfAStepIsTheAllocatorsMemory) {
+  run({"profile.memory=true", "train.warmup_steps=2"});
+  std::int64_t allocators = 0;
+  for (const json& phase : first_rank()["memory_phases"]) {
+    if (phase["phase"] == "setup") continue;
+    allocators = std::max(allocators, phase["peak_allocated_bytes"].get<std::int64_t>());
+  }
+  const json peak = first_rank()["memory_peak"];
+  std::int64_t tensors = peak["unexplained_bytes"], used = peak["unexplained_bytes"];
+  for (const json& part : peak["tensors"]) tensors += part[1].get<std::int64_t>();
+  for (const json& part : peak["categories"]) used += part[1].get<std::int64_t>();
+  EXPECT_EQ(tensors, allocators);
+  EXPECT_EQ(used, peak["resident_bytes"]);
+  EXPECT_EQ(peak["unexplained_bytes"], 0) << "no thread beside autograd's has tensors";
+  EXPECT_GT(peak["resident_bytes"], allocators);
+  for (const char* file : {"memory.json", "memory.csv", "allocations.csv", "memory.svg"}) {
+    EXPECT_TRUE(std::filesystem::exists(result() / "profile/01" / file)) << file;
+  }
 }
 
 TEST_F(Observed, TheSnapshotIsAPickleOfAllocationsWithPhasesAndFrames) {

@@ -161,6 +161,12 @@ void CudaDevice::reset_memory() {
   c10::cuda::CUDACachingAllocator::resetAccumulatedStats(device_.index());
 }
 
+std::int64_t CudaDevice::used_memory() const {
+  std::size_t free = 0, all = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &all));  // of the current device, which is this rank's
+  return static_cast<std::int64_t>(all - free);
+}
+
 std::unique_ptr<MemoryHistory> CudaDevice::record_memory() { return record_memory_history(); }
 
 std::string CudaDevice::name() const { return gpu_name(device_.index()); }

@@ -60,6 +60,7 @@ class CudaDevice final : public Device {
   void launched();
   DeviceMemory memory() const override;
   void reset_memory() override;
+  std::int64_t used_memory() const override;
   std::unique_ptr<MemoryHistory> record_memory() override;
   std::string name() const override;
   std::vector<std::pair<std::string, std::string>> describe() const override;

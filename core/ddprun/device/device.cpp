@@ -7,6 +7,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/device/memory_history.h"
 #include "ddprun/memory/cpu_memory.h"
+#include "ddprun/memory/reported_memory.h"
 
 namespace ddprun {
 
@@ -30,6 +31,10 @@ class CpuDevice final : public Device {
     if (CpuMemory* counted = CpuMemory::here(); counted != nullptr) counted->reset_peak();
   }
   std::shared_ptr<void> count_memory() override { return CpuMemory::count_here(); }
+  std::shared_ptr<MemorySource> memory_blocks() override {
+    CpuMemory* const counted = CpuMemory::here();
+    return counted == nullptr ? nullptr : counted->shared_from_this();
+  }
 };
 
 }  // namespace
@@ -40,6 +45,9 @@ std::unique_ptr<CapturedWork> Device::capture(const std::function<void()>& /*wor
   return nullptr;
 }
 std::shared_ptr<void> Device::count_memory() { return nullptr; }
+std::shared_ptr<MemorySource> Device::memory_blocks() {
+  return ReportedMemory::hear_here(torch_device());
+}
 std::unique_ptr<MemoryHistory> Device::record_memory() { return nullptr; }
 std::string Device::name() const { return {}; }
 c10::intrusive_ptr<c10d::Backend> Device::make_backend(const c10::intrusive_ptr<c10d::Store>&, int,

@@ -21,6 +21,7 @@ class Store;
 namespace ddprun {
 
 class MemoryHistory;
+class MemorySource;
 
 /// A point in the order of a device's work; never 0. On the CPU, where work is done when the call
 /// returns, a mark is a time. On a GPU, which works behind the CPU, it is an event in a stream.
@@ -77,6 +78,11 @@ class Device {
   /// Counts memory() until the returned object is gone. The CPU counts only then, and only for the
   /// calling thread and autograd's. Null: this device counts all the time.
   virtual std::shared_ptr<void> count_memory();
+  /// Of the whole device, whoever uses it, as its driver says, bytes. 0: it does not say.
+  virtual std::int64_t used_memory() const { return 0; }
+  /// Counts the blocks of this device's tensors for the calling thread and autograd's, until it is
+  /// destroyed on this thread. The CPU's counts while count_memory()'s result is there, else null.
+  virtual std::shared_ptr<MemorySource> memory_blocks();
   /// Records the allocator's history from now on. Null: this device has none.
   virtual std::unique_ptr<MemoryHistory> record_memory();
 

@@ -40,6 +40,7 @@ MemoryAccount::MemoryAccount(RecordedMemory recorded, const ResidentMemory& befo
                              std::vector<MemoryLook> looks)
     : recorded_(std::move(recorded)), before_(before) {
   TORCH_CHECK(!looks.empty() && !recorded_.spans.empty(), "a step that was looked at");
+  of_device_ = looks.front().device.has_value();
   MemoryPoint now{.time_ns = begin_ns()};
   for (const MemoryBlock& block : recorded_.blocks) {
     categories_.push_back(find_category(block));
@@ -83,6 +84,31 @@ MemoryCategory MemoryAccount::find_category(const MemoryBlock& block) const {
 
 MemoryMoment MemoryAccount::moment_at(const MemoryLook& look, const MemoryPoint& point,
                                       int event) const {
+  MemoryMoment moment{
+      .name = look.name, .time_ns = point.time_ns, .tensors = point.bytes, .bytes = point.bytes};
+  if (look.device) {
+    add_device(look, moment);
+  } else {
+    add_process(look, event, moment);
+  }
+  for (const auto& part : moment.library) of(moment.bytes, MemoryCategory::library) += part.second;
+  return moment;
+}
+
+// What the allocator counts and nobody reported, or what was released so, is unexplained. It is
+// known at the look, and so small that it is the same at a peak shortly before.
+void MemoryAccount::add_device(const MemoryLook& look, MemoryMoment& moment) const {
+  const std::int64_t unreported = look.device->allocated - sum(points_[look.event].bytes);
+  moment.resident = std::max(look.device->used, look.device->reserved);
+  moment.library = {
+      {"reserved by the allocator, in no tensor",
+       look.device->reserved - sum(moment.tensors) - unreported},
+      {"used beside the allocator: context, libraries, other processes",
+       moment.resident - look.device->reserved},
+  };
+}
+
+void MemoryAccount::add_process(const MemoryLook& look, int event, MemoryMoment& moment) const {
   std::int64_t in_heap = 0, in_heap_then = 0, in_segments = 0;  // then: at the look
   for (const MemoryBlock& block : recorded_.blocks) {
     const bool heaped = ResidentMemory::within(look.resident.heap_ranges, block.address);
@@ -93,20 +119,17 @@ MemoryMoment MemoryAccount::moment_at(const MemoryLook& look, const MemoryPoint&
       in_segments += block.bytes;
     }
   }
-  MemoryMoment moment{.name = look.name,
-                      .time_ns = point.time_ns,
-                      .tensors = point.bytes,
-                      .bytes = point.bytes,
-                      .resident = look.resident.total()};
+  moment.resident = look.resident.total();
   of(moment.bytes, MemoryCategory::workspace) += look.workspace_bytes;
   of(moment.bytes, MemoryCategory::communication) +=
       std::max<std::int64_t>(0, look.resident.shared - in_segments);
   const std::int64_t others = std::max<std::int64_t>(0, look.resident.heap_in_use - in_heap_then);
-  moment.files = look.resident.files + before_.anonymous;
-  moment.heap_others = others - look.workspace_bytes;
-  moment.heap_free = look.resident.heap - in_heap - others;
-  of(moment.bytes, MemoryCategory::library) += moment.files + moment.heap_others + moment.heap_free;
-  return moment;
+  moment.library = {
+      {"files and what was there before the run", look.resident.files + before_.anonymous},
+      {"given out by malloc", others - look.workspace_bytes},
+      // Less what was given out and is untouched, or shared with the process before the fork.
+      {"free in the heap less what is shared or untouched", look.resident.heap - in_heap - others},
+  };
 }
 
 std::string MemoryAccount::peak_phase() const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,26 +24,33 @@ struct MemoryPoint {
   CategoryBytes bytes = {};
 };
 
-/// When the whole process was looked at.
+/// A device's memory as its allocator and its driver count it, bytes.
+struct AllocatorMemory {
+  std::int64_t allocated = 0;  ///< in tensors
+  std::int64_t reserved = 0;   ///< taken from the driver
+  std::int64_t used = 0;       ///< of the device, what is reserved among it; 0: it is not known
+};
+
+/// When the whole process was looked at, or the device that has its tensors.
 struct MemoryLook {
   std::string name;  ///< "end of forward"
   std::int64_t time_ns = 0;
   int event = 0;  ///< the next one
   ResidentMemory resident = {};
-  std::int64_t workspace_bytes = 0;  ///< of the kernels
+  std::int64_t workspace_bytes = 0;            ///< of the kernels
+  std::optional<AllocatorMemory> device = {};  ///< tensors are there, and not in the process
 };
 
-/// All of a process at a moment. The categories and what is unexplained are the resident memory.
+/// All of a process, or of a device, at a moment. The categories and what is unexplained are the
+/// memory that is resident, or used.
 struct MemoryMoment {
   std::string name;
   std::int64_t time_ns = 0;
   CategoryBytes tensors = {};  ///< as the allocator counts them
   CategoryBytes bytes = {};    ///< with what is no tensor
-  std::int64_t resident = 0;
-  /// Of the category library: files, and mappings from before the run; what malloc gave to others
-  /// than tensors and workspace; and what the heap holds beside: free, less what was given out and
-  /// is untouched or shared with the process that this one was forked from.
-  std::int64_t files = 0, heap_others = 0, heap_free = 0;
+  std::int64_t resident = 0;   ///< of a device: used
+  /// Of the category library: what it consists of.
+  std::vector<std::pair<const char*, std::int64_t>> library = {};
 
   std::int64_t unexplained() const { return resident - sum(bytes); }
 };
@@ -66,6 +74,8 @@ class MemoryAccount {
   /// process was looked at soon after it; freed memory stays in the heap until then.
   const std::vector<MemoryMoment>& moments() const { return moments_; }
   const MemoryMoment& peak() const { return moments_[peak_]; }
+  /// Of a device, not of a process.
+  bool of_device() const { return of_device_; }
   /// The name of the innermost span at the peak.
   std::string peak_phase() const;
   std::int64_t begin_ns() const;
@@ -80,6 +90,8 @@ class MemoryAccount {
  private:
   MemoryCategory find_category(const MemoryBlock& block) const;
   MemoryMoment moment_at(const MemoryLook& look, const MemoryPoint& point, int event) const;
+  void add_process(const MemoryLook& look, int event, MemoryMoment& moment) const;
+  void add_device(const MemoryLook& look, MemoryMoment& moment) const;
 
   RecordedMemory recorded_;
   ResidentMemory before_;
@@ -87,6 +99,7 @@ class MemoryAccount {
   std::vector<MemoryPoint> points_;
   std::vector<MemoryMoment> moments_;
   std::size_t peak_ = 0;
+  bool of_device_ = false;
 };
 
 }  // namespace ddprun

@@ -88,13 +88,13 @@ class MemoryTrace::Operators final : public OperatorListener {
   std::vector<Running> running_;
 };
 
-MemoryTrace::MemoryTrace() : counts_(CpuMemory::here()) {
-  TORCH_CHECK(counts_ != nullptr, "CpuMemory::count_here() comes first");
-  counts_->tell(this);
+MemoryTrace::MemoryTrace(std::shared_ptr<MemorySource> source) : source_(std::move(source)) {
+  TORCH_CHECK(source_ != nullptr, "nobody counts here");
+  source_->tell(this);
 }
 
 MemoryTrace::~MemoryTrace() {
-  counts_->tell(nullptr);
+  source_->tell(nullptr);
   if (in_step_) PlaceListener::set(nullptr);
 }
 
@@ -123,7 +123,7 @@ void MemoryTrace::begin_step() {
 RecordedMemory MemoryTrace::end_step() {
   PlaceListener::set(nullptr);
   operators_.reset();
-  counts_->tell(nullptr);
+  source_->tell(nullptr);
   const std::lock_guard lock(mutex_);
   in_step_ = false;
   living_.clear();
@@ -149,6 +149,8 @@ void MemoryTrace::on_allocated(const void* address, std::int64_t bytes) {
   if (const MemoryCategory* const scope = MemoryScope::current()) block.scope = *scope;
   block.place = MemoryLabel::current();
   const std::lock_guard lock(mutex_);
+  // A source may not have heard of a release.
+  if (const auto before = living_.find(address); before != living_.end()) release(before->second);
   int number = static_cast<int>(history_.blocks.size());
   if (in_step_) {
     block.operation = operation(block.place);
@@ -171,8 +173,12 @@ void MemoryTrace::on_released(const void* address) {
   const std::lock_guard lock(mutex_);
   const auto found = living_.find(address);
   if (found == living_.end()) return;  // it was there before this object
-  const int number = std::exchange(found->second, -1);
+  const int number = found->second;
   living_.erase(found);
+  release(number);
+}
+
+void MemoryTrace::release(int number) {
   if (!in_step_) {
     free_.push_back(number);
     return;

@@ -1,5 +1,5 @@
-// Records what a rank's tensors on the CPU are in one step: each block with its time, phase, unit,
-// operation, shape.
+// Records what a rank's tensors are in one step: each block with its time, phase, unit, operation,
+// shape.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "ddprun/measure/phase.h"
-#include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/memory_category.h"
 #include "ddprun/memory/memory_label.h"
+#include "ddprun/memory/memory_source.h"
 
 namespace ddprun {
 
@@ -64,12 +64,12 @@ struct RecordedMemory {
   std::vector<MemoryEvent> events;
 };
 
-/// Follows the blocks that CpuMemory counts for the calling thread. From its making on it knows
-/// which blocks there are; from begin_step() to end_step() it keeps all that happens. Whoever makes
-/// it has called CpuMemory::count_here() before, and ends that later. Training thread.
+/// Follows the blocks that a source counts for the calling thread. From its making on it knows
+/// which blocks there are; from begin_step() to end_step() it keeps all that happens. Training
+/// thread.
 class MemoryTrace final : public MemoryListener, public PlaceListener, public PhaseListener {
  public:
-  MemoryTrace();
+  explicit MemoryTrace(std::shared_ptr<MemorySource> source);
   ~MemoryTrace() override;
   MemoryTrace(const MemoryTrace&) = delete;
   MemoryTrace& operator=(const MemoryTrace&) = delete;
@@ -97,9 +97,10 @@ class MemoryTrace final : public MemoryListener, public PlaceListener, public Ph
   int add_event(int block, bool allocated, std::int64_t time_ns);
   void open_span(MemorySpan span);
   void close_span();
+  void release(int block);
   std::string operation(const MemoryPlace& place) const;
 
-  CpuMemory* const counts_;
+  const std::shared_ptr<MemorySource> source_;
   std::atomic<std::int64_t> left_out_ns_ = 0;
   mutable std::mutex mutex_;  // blocks may be released on other threads
   bool in_step_ = false;

@@ -90,6 +90,7 @@ class Counting {
 }  // namespace
 
 MemoryListener::~MemoryListener() = default;
+MemorySource::~MemorySource() = default;
 
 void CpuMemory::add(std::int64_t bytes, const void* block) {
   const std::lock_guard lock(mutex_);

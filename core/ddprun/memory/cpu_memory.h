@@ -7,23 +7,16 @@
 #include <memory>
 #include <mutex>
 
-namespace ddprun {
+#include "ddprun/memory/memory_source.h"
 
-/// Hears of each block that is counted, one call at a time, on whatever thread. It must not
-/// allocate or release tensors.
-class MemoryListener {
- public:
-  virtual ~MemoryListener();
-  /// `block`: its address, which no other counted block has until this one is released.
-  virtual void on_allocated(const void* block, std::int64_t bytes) = 0;
-  virtual void on_released(const void* block) = 0;
-};
+namespace ddprun {
 
 /// Counts the bytes of tensors on the CPU. Of the allocations it counts those on the thread that
 /// asked, and on the autograd threads that work for it, while it is the newest object of its kind
 /// there (c10::DebugInfoGuard, PROFILER_STATE). Their frees count wherever they happen: a thread of
 /// a backend may be the last to hold a tensor, and what PyTorch reports to its profiler lacks that.
 class CpuMemory final : public c10::MemoryReportingInfoBase,
+                        public MemorySource,
                         public std::enable_shared_from_this<CpuMemory> {
  public:
   /// PyTorch's own reports are not used.
@@ -35,8 +28,7 @@ class CpuMemory final : public c10::MemoryReportingInfoBase,
   /// The most since reset_peak().
   std::int64_t peak_bytes() const;
   void reset_peak();
-  /// From now on `listener` hears of each block; null: nobody does.
-  void tell(MemoryListener* listener);
+  void tell(MemoryListener* listener) override;
 
   /// Counts on this thread until the returned object is destroyed, which must happen on this thread
   /// too.

@@ -129,12 +129,10 @@ std::string memory_csv(const MemoryAccount& account) {
   }
   add_line("unexplained", [](const MemoryMoment& moment) { return moment.unexplained(); });
   add_line("resident", [](const MemoryMoment& moment) { return moment.resident; });
-  add_line("library: files and what was there before the run",
-           [](const MemoryMoment& moment) { return moment.files; });
-  add_line("library: given out by malloc",
-           [](const MemoryMoment& moment) { return moment.heap_others; });
-  add_line("library: free in the heap less what is shared or untouched",
-           [](const MemoryMoment& moment) { return moment.heap_free; });
+  for (std::size_t i = 0; i < account.peak().library.size(); ++i) {
+    add_line(std::string("library: ") + account.peak().library[i].first,
+             [i](const MemoryMoment& moment) { return moment.library[i].second; });
+  }
   add_line("resident: tensors", [](const MemoryMoment& moment) { return sum(moment.tensors); });
   return out + "\n";
 }

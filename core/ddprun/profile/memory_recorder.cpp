@@ -1,12 +1,15 @@
-// Looks at the process where phases end, beside the trace of its tensors.
+// Looks at the process, or the device, where phases end, beside the trace of its tensors.
 #include "ddprun/profile/memory_recorder.h"
+
+#include <utility>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/kernels/product/workspace.h"
 
 namespace ddprun {
 
-MemoryRecorder::MemoryRecorder() : before_(resident_memory()) {
+MemoryRecorder::MemoryRecorder(std::shared_ptr<MemorySource> source, DeviceLook device)
+    : device_(std::move(device)), before_(resident_memory()), trace_(std::move(source)) {
   to_this_.emplace(*this);
   to_trace_.emplace(trace_);
 }
@@ -18,11 +21,14 @@ MemoryRecorder::~MemoryRecorder() {
 
 void MemoryRecorder::look(const std::string& name) {
   const std::int64_t begin_ns = now_ns();
-  looks_.push_back({.name = name,
-                    .time_ns = trace_.time_ns(),
-                    .event = trace_.events(),
-                    .resident = resident_memory(),
-                    .workspace_bytes = kernels::workspace_bytes()});
+  MemoryLook look{.name = name, .time_ns = trace_.time_ns(), .event = trace_.events()};
+  if (device_) {
+    look.device = device_();
+  } else {
+    look.resident = resident_memory();
+    look.workspace_bytes = kernels::workspace_bytes();
+  }
+  looks_.push_back(std::move(look));
   trace_.leave_out(now_ns() - begin_ns);
 }
 

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,11 +13,14 @@
 
 namespace ddprun {
 
-/// Of this rank, on the CPU. Use it on the training thread only. Make it before the run allocates
-/// anything, while CpuMemory counts. The step that is recorded is slower than others.
+/// Of this rank. Use it on the training thread only. Make it before the run allocates anything. The
+/// step that is recorded is slower than others.
 class MemoryRecorder final : public PhaseListener {
  public:
-  MemoryRecorder();
+  /// Where tensors live: who counts their blocks, and, if that is not this process, what its
+  /// allocator and driver say now.
+  using DeviceLook = std::function<AllocatorMemory()>;
+  MemoryRecorder(std::shared_ptr<MemorySource> source, DeviceLook device);
   ~MemoryRecorder() override;
 
   void begin_step();
@@ -29,6 +33,7 @@ class MemoryRecorder final : public PhaseListener {
  private:
   void look(const std::string& name);
 
+  const DeviceLook device_;
   const ResidentMemory before_;
   MemoryTrace trace_;
   std::optional<PhaseSubscription> to_trace_, to_this_;

@@ -175,8 +175,11 @@ class Picture {
       down += 20;
     }
     down += 30;
-    svg_.text(kAt, down, "the process, MB", "class=\"dim\"");
-    svg_.text(kAt, down + 18, fmt::format("resident {:.1f}", megabytes(peak.resident)));
+    svg_.text(kAt, down, account_.of_device() ? "the device, MB" : "the process, MB",
+              "class=\"dim\"");
+    svg_.text(kAt, down + 18,
+              fmt::format("{} {:.1f}", account_.of_device() ? "used" : "resident",
+                          megabytes(peak.resident)));
     svg_.text(
         kAt, down + 36,
         fmt::format("of it library {:.1f}",

@@ -1,10 +1,13 @@
-// Memory of CPU tensors, by phase: what is counted, and in which phases.
+// Memory of tensors, by phase and by what it is: what is counted, and in which phases. A device
+// whose blocks are reported as CUDA's are, with figures that the test makes up, stands in for one.
 #include "ddprun/experiments/training/run_observer.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include "ddprun/device/memory_history.h"
 #include "ddprun/memory/cpu_memory.h"
@@ -174,6 +177,98 @@ TEST(RunObserver, WritesTheHistoryUpToItsStep) {
   EXPECT_EQ(run({}), "") << "another rank than the one that has a folder";
   folder.write("in the way", "a file");
   EXPECT_THROW(run(folder.path() / "in the way"), Error);
+}
+
+/// A GPU's allocator, as PyTorch hears of it: blocks that nobody may read.
+class ReportingDevice final : public Device {
+ public:
+  c10::Device torch_device() const override { return {c10::kCUDA, 1}; }
+  Mark mark() override { return cpu_device().mark(); }
+  std::int64_t time_of(Mark mark) override { return mark; }
+  void synchronize() override {}
+  DeviceMemory memory() const override {
+    return {.allocated_bytes = allocated_, .reserved_bytes = 100'000};
+  }
+  std::int64_t used_memory() const override { return 700'000; }
+
+  void allocate(std::uintptr_t block, std::int64_t bytes) { report(block, bytes, 1); }
+  void release(std::uintptr_t block, std::int64_t bytes) { report(block, -bytes, 1); }
+  void report(std::uintptr_t block, std::int64_t bytes, c10::DeviceIndex device) {
+    if (device == 1) allocated_ += bytes;
+    c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(block), bytes, 0, 0,
+                                     {c10::kCUDA, device});
+  }
+
+ private:
+  std::int64_t allocated_ = 0;
+};
+
+/// Two steps on the device; the second one is observed.
+RankResult run_reporting(const std::filesystem::path& folder) {
+  ReportingDevice device;
+  RunObserver observer({.memory = true}, device, 1, folder);
+  {
+    const PhaseScope setup(Phase::setup);
+    const MemoryScope scope(MemoryCategory::parameters);
+    device.allocate(0x1000, 40'000);
+    const at::Tensor ids = tensor_of(123'456);  // the host's
+  }
+  for (std::int64_t index = 0; index < 3; ++index) {
+    observer.before_step(index);
+    {
+      const PhaseScope step(Phase::step, index);
+      {
+        const PhaseScope forward(Phase::forward);
+        const MemoryLabel unit("layers", 0);
+        const MemoryLabel operation("w1w3");
+        device.allocate(0x20000, 5000);
+        device.allocate(0x30000, 2000);
+        device.report(0x30000, 900'000, 0);  // another GPU's
+        device.release(0x30000, 2000);
+      }
+      const PhaseScope backward(Phase::backward);
+      device.allocate(0x40000, 6000);
+      device.release(0x20000, 5000);
+      // On a thread that nobody hears.
+      std::thread([&] { device.release(0x40000, 6000); }).join();
+      device.allocate(0x40000, 300);
+      device.release(0x40000, 300);
+    }
+    observer.after_step(index);
+  }
+  RankResult result;
+  observer.add_to(result, 512);
+  return result;
+}
+
+TEST(RunObserver, RecordsTheBlocksThatADeviceReports) {
+  const TemporaryFolder folder;
+  const RankResult result = run_reporting(folder.path());
+  const PeakMemory& peak = result.memory_peak;
+  const auto of = [](const PeakMemory::Parts& parts, MemoryCategory category) {
+    return parts[static_cast<std::size_t>(category)].second;
+  };
+  EXPECT_EQ(peak.phase, "backward");
+  EXPECT_EQ(of(peak.tensors, MemoryCategory::parameters), 40'000);
+  EXPECT_EQ(of(peak.tensors, MemoryCategory::saved), 5000);
+  EXPECT_EQ(of(peak.tensors, MemoryCategory::backward), 6000);
+  EXPECT_EQ(peak.resident_bytes, 700'000) << "used, by the driver";
+  EXPECT_EQ(of(peak.tensors, MemoryCategory::library), 0);
+  EXPECT_EQ(of(peak.categories, MemoryCategory::library), 700'000 - 51'000) << "cache and context";
+  EXPECT_EQ(peak.unexplained_bytes, 0) << "the block came again, so it had been released";
+  ASSERT_EQ(peak.saved.size(), 1U);
+  EXPECT_EQ(peak.saved[0].first, "w1w3");
+
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "memory_rank0.pickle"));
+  const std::string csv = read_file(folder.path() / "memory.csv");
+  EXPECT_THAT(csv, testing::HasSubstr("\nlibrary: reserved by the allocator, in no tensor,"));
+  EXPECT_THAT(csv, testing::HasSubstr("\nlibrary: used beside the allocator"));
+  EXPECT_THAT(csv, testing::Not(testing::HasSubstr("malloc")));
+  EXPECT_THAT(read_file(folder.path() / "memory.svg"), testing::HasSubstr("used 0.7"));
+  EXPECT_THAT(read_file(folder.path() / "allocations.csv"), testing::HasSubstr("layers.0,w1w3"));
+  const auto memory = nlohmann::json::parse(read_file(folder.path() / "memory.json"));
+  EXPECT_EQ(memory["moments"].back()["resident"], 700'000);
+  EXPECT_EQ(memory["events"].size(), 8U);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "ddprun/measure/memory_account.h"
+#include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/private_memory.h"
 
 namespace ddprun::memory_trace_test {
@@ -27,7 +28,7 @@ class RecordedStep {
   template <class Run>
   explicit RecordedStep(const Run& run) {
     const auto counting = CpuMemory::count_here();
-    MemoryTrace trace;
+    MemoryTrace trace(CpuMemory::here()->shared_from_this());
     const PhaseSubscription subscription(trace);
     {
       const PhaseScope setup(Phase::setup);
@@ -153,7 +154,7 @@ TEST(MemoryTrace, NamesOperatorsShapesAndTheForwardOfABackward) {
 
 TEST(MemoryTrace, LeavesOutTimeThatIsNoPartOfTheStep) {
   const auto counting = CpuMemory::count_here();
-  MemoryTrace trace;
+  MemoryTrace trace(CpuMemory::here()->shared_from_this());
   const std::int64_t before = trace.time_ns();
   trace.leave_out(1'000'000'000'000);
   EXPECT_LT(trace.time_ns(), before);
@@ -182,10 +183,42 @@ TEST(MemoryAccount, ExplainsWhatIsResident) {
   EXPECT_EQ(of(MemoryCategory::communication), 50) << "segments beside tensors";
   EXPECT_EQ(of(MemoryCategory::workspace), 20);
   EXPECT_EQ(of(MemoryCategory::library), 1000 + 30 + (900 - 400 - 20));
-  EXPECT_EQ(end.heap_others, 600 - 400 - 20);
-  EXPECT_EQ(end.heap_free, 900 - 600);
+  EXPECT_EQ(end.library[0].second, 1000 + 30) << end.library[0].first;
+  EXPECT_EQ(end.library[1].second, 600 - 400 - 20) << end.library[1].first;
+  EXPECT_EQ(end.library[2].second, 900 - 600) << end.library[2].first;
   EXPECT_EQ(end.unexplained(), 75 - 30);
   EXPECT_EQ(sum(end.bytes) + end.unexplained(), end.resident);
+}
+
+TEST(MemoryAccount, ExplainsWhatADriverSaysIsUsed) {
+  RecordedMemory recorded;
+  recorded.spans = {{.phase = Phase::step, .begin_ns = 10, .end_ns = 20}};
+  recorded.blocks = {
+      {.bytes = 400, .scope = MemoryCategory::moments},
+      {.bytes = 50, .born_ns = 12, .died_ns = 13, .born_event = 0, .died_event = 1, .born_in = 0}};
+  recorded.events = {{12, 1, true}, {13, 1, false}};
+  const AllocatorMemory seen{.allocated = 430, .reserved = 600, .used = 1000};
+  const MemoryAccount account(std::move(recorded), {},
+                              {{.name = "end", .time_ns = 20, .event = 2, .device = seen}});
+  EXPECT_TRUE(account.of_device());
+  for (const MemoryMoment& moment : account.moments()) {
+    SCOPED_TRACE(moment.name);
+    EXPECT_EQ(moment.resident, 1000);
+    EXPECT_EQ(moment.unexplained(), 30) << "allocated, and never reported";
+    EXPECT_EQ(moment.library[0].second, 600 - 30 - sum(moment.tensors)) << "cached";
+    EXPECT_EQ(moment.library[1].second, 400) << "context";
+  }
+  EXPECT_EQ(sum(account.peak().tensors), 450);
+}
+
+TEST(MemoryAccount, TakesWhatIsReservedWhereNoDriverSaysMore) {
+  RecordedMemory recorded;
+  recorded.spans = {{.phase = Phase::step, .begin_ns = 10, .end_ns = 20}};
+  const AllocatorMemory seen{.allocated = 0, .reserved = 600};
+  const MemoryAccount account(std::move(recorded), {},
+                              {{.name = "end", .time_ns = 20, .event = 0, .device = seen}});
+  EXPECT_EQ(account.peak().resident, 600);
+  EXPECT_EQ(account.peak().library[1].second, 0);
 }
 
 TEST(ResidentMemory, OfATensorIsItsBytesAndAPageAtMost) {

@@ -32,6 +32,17 @@ PeakMemory peak_of(const MemoryAccount& account, std::int64_t tokens) {
   return out;
 }
 
+/// Null: tensors live in this process.
+MemoryRecorder::DeviceLook device_look(Device& device) {
+  if (device.torch_device().is_cpu()) return nullptr;
+  return [&device] {
+    const DeviceMemory memory = device.memory();
+    return AllocatorMemory{.allocated = memory.allocated_bytes,
+                           .reserved = memory.reserved_bytes,
+                           .used = device.used_memory()};
+  };
+}
+
 Roofline roofline_of(Device& device) {
   Roofline out = {.copy_bytes = copy_bytes_per_second(at::get_num_threads())};
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
@@ -95,7 +106,9 @@ RunObserver::RunObserver(const ProfileConfig& config, Device& device,
     history_ = device.record_memory();
     to_history_.emplace(*history_);
   }
-  if (config.memory && !folder_.empty()) recorder_.emplace();
+  if (config.memory && !folder_.empty()) {
+    recorder_.emplace(device.memory_blocks(), device_look(device));
+  }
 }
 
 RunObserver::~RunObserver() { end(); }

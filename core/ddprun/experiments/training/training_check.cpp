@@ -252,29 +252,28 @@ void check_recompute(const Experiment& e, const TrainingConfig& c) {
 
 // Moments are made in the first step, so the one that is recorded is not it.
 void check_recorded_step(const Experiment& e, const TrainingConfig& c, const std::string& key) {
-  const std::string where = origin_of(e.document, key);
-  if (e.world.device != DeviceKind::cpu) {
-    throw ConfigError({.what = "what a step allocates and calls is recorded on the CPU alone",
-                       .where = where,
-                       .got = said("world.device", name_of(e.world.device)),
-                       .expected = "world.device cpu",
-                       .hint = "on a GPU profile.memory_snapshot writes the allocator's history, "
-                               "and Nsight Systems shows the kernels"});
-  }
-  if (c.train.warmup_steps < 2) {
-    throw ConfigError({.what = "a warm-up step behind the first is recorded, as the first makes "
-                               "the optimizer's moments",
-                       .where = where,
-                       .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
-                       .expected = "at least 2",
-                       .hint = "raise train.warmup_steps, or remove the option"});
-  }
+  if (c.train.warmup_steps >= 2) return;
+  refuse(e, key,
+         {.what = "a warm-up step behind the first is recorded, as the first makes the optimizer's "
+                  "moments",
+          .got = said("train.warmup_steps", std::to_string(c.train.warmup_steps)),
+          .expected = "at least 2",
+          .hint = "raise train.warmup_steps, or remove the option"});
 }
 
 void check_recorders(const Experiment& e, const TrainingConfig& c) {
   if (c.profile.memory) check_recorded_step(e, c, "profile.memory");
-  if (c.profile.operators) check_recorded_step(e, c, "profile.operators");
-  if (!c.profile.memory || !c.profile.operators) return;
+  if (!c.profile.operators) return;
+  check_recorded_step(e, c, "profile.operators");
+  if (e.world.device != DeviceKind::cpu) {
+    refuse(e, "profile.operators",
+           {.what = "operators are recorded on the CPU alone",
+            .got = said("world.device", name_of(e.world.device)),
+            .expected = "world.device cpu",
+            .hint = "on a GPU Nsight Systems shows the kernels, and profile.memory records what "
+                    "they compute in"});
+  }
+  if (!c.profile.memory) return;
   refuse(e, "profile.operators",
          {.what = "operators would be timed in the step that the record of its memory slows down",
           .got = "profile.memory and profile.operators",

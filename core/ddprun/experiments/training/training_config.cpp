@@ -90,7 +90,7 @@ void declare_options(Options& o, ProfileConfig& c) {
   o.option("steps", &c.steps, "measured steps that the timeline shows, the last ones",
            {.min = 1, .max = 100});
   o.option("memory", &c.memory,
-           "record what rank 0's memory is in the last warm-up step, on the CPU: each allocation "
+           "record what rank 0's memory is in the last warm-up step: each allocation "
            "with its phase, unit and operation, categories that add up, a picture");
   o.option(
       "operators", &c.operators,
