@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -198,20 +199,15 @@ void SafetensorsFile::read_header() {
     found->get<std::map<std::string, std::string>>();  // of texts alone
   }
   for (Entry& entry : entries_of(header, file_.size() - begin)) {
-    places_[entry.tensor.name] = {tensors_.size(), begin + entry.begin};
-    tensors_.push_back(std::move(entry.tensor));
+    offsets_.push_back(begin + entry.begin);
+    add(std::move(entry.tensor));
   }
-}
-
-const TensorSpec* SafetensorsFile::find(const std::string& name) const {
-  const auto place = places_.find(name);
-  return place == places_.end() ? nullptr : &tensors_[place->second.index];
 }
 
 void SafetensorsFile::read_into(const std::string& name, std::int64_t begin,
                                 const at::Tensor& values) const {
-  const Place& place = places_.at(name);
-  const TensorSpec& tensor = tensors_[place.index];
+  const std::size_t index = index_of(name);
+  const TensorSpec& tensor = tensors()[index];
   const auto size = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
   const std::int64_t elements = elements_of(tensor), count = values.numel();
   if (begin < 0 || begin > elements - count) {
@@ -223,7 +219,7 @@ void SafetensorsFile::read_into(const std::string& name, std::int64_t begin,
   }
   std::int64_t got = 0;
   try {
-    got = file_.read(place.offset + begin * size, values.mutable_data_ptr(), count * size);
+    got = file_.read(offsets_[index] + begin * size, values.mutable_data_ptr(), count * size);
   } catch (const std::runtime_error& error) {
     refuse_file(path_, error.what());
   }
@@ -261,7 +257,7 @@ void SafetensorsFile::visit(
 }
 
 at::Tensor SafetensorsFile::read(const std::string& name) const {
-  const TensorSpec& tensor = tensors_[places_.at(name).index];
+  const TensorSpec& tensor = *find(name);
   return read(name, 0, elements_of(tensor)).view(tensor.sizes);
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -27,10 +26,8 @@ class SafetensorsFile : public WeightsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   /// XXH3 of the header and its length.
   std::uint64_t header_hash() const { return header_hash_; }
-  const TensorSpec* find(const std::string& name) const override;
 
   /// Elements [begin, begin + count) of a tensor that is there, (count,), on the CPU. Throws Error
   /// if the range leaves the tensor, or the file cannot be read.
@@ -44,18 +41,13 @@ class SafetensorsFile : public WeightsFile {
   at::Tensor read(const std::string& name) const override;
 
  private:
-  struct Place {
-    std::size_t index = 0;    // in tensors_
-    std::int64_t offset = 0;  // from the begin of the file
-  };
   void read_header();
   void read_into(const std::string& name, std::int64_t begin, const at::Tensor& values) const;
 
   std::filesystem::path path_;
   RegularFile file_;
-  std::vector<TensorSpec> tensors_;
   std::uint64_t header_hash_ = 0;
-  std::map<std::string, Place> places_;
+  std::vector<std::int64_t> offsets_;  // of tensors(), from the begin of the file
 };
 
 }  // namespace ddprun

@@ -193,8 +193,7 @@ void TorchFile::add_tensor(const std::string& name, const Pickle& pickle,
   // After the function: storage, offset, sizes, strides.
   const PickledValue& storage =
       item(pickle, item(pickle, rebuilt, 1, Kind::external), 0, Kind::sequence);
-  Place place{.index = tensors_.size(),
-              .record = "data/" + item(pickle, storage, 2, Kind::text).text,
+  Place place{.record = "data/" + item(pickle, storage, 2, Kind::text).text,
               .offset = natural(item(pickle, rebuilt, 2, Kind::number)),
               .strides = naturals(pickle, item(pickle, rebuilt, 4, Kind::sequence))};
   TensorSpec tensor{.name = name,
@@ -208,19 +207,14 @@ void TorchFile::add_tensor(const std::string& name, const Pickle& pickle,
   if (needed > 0 && static_cast<std::size_t>(needed) > reader_->getRecordSize(place.record)) {
     refuse_state(name + " is not within its storage");
   }
-  if (!places_.emplace(name, std::move(place)).second)
-    refuse_state("a name that comes twice: " + name);
-  tensors_.push_back(std::move(tensor));
-}
-
-const TensorSpec* TorchFile::find(const std::string& name) const {
-  const auto place = places_.find(name);
-  return place == places_.end() ? nullptr : &tensors_[place->second.index];
+  if (!add(std::move(tensor))) refuse_state("a name that comes twice: " + name);
+  places_.push_back(std::move(place));
 }
 
 at::Tensor TorchFile::read(const std::string& name) const {
-  const Place& place = places_.at(name);
-  const TensorSpec& tensor = tensors_[place.index];
+  const std::size_t index = index_of(name);
+  const Place& place = places_[index];
+  const TensorSpec& tensor = tensors()[index];
   at::Tensor out = at::empty(tensor.sizes, tensor.dtype);
   if (out.numel() == 0) return out;
   name_file(path_, [&] {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,14 +26,11 @@ class TorchFile : public WeightsFile {
   explicit TorchFile(const std::filesystem::path& path);
   ~TorchFile() override;
 
-  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
-  const TensorSpec* find(const std::string& name) const override;
   at::Tensor read(const std::string& name) const override;
 
  private:
   /// Where a tensor's elements lie, counted in elements.
   struct Place {
-    std::size_t index = 0;  ///< in tensors_
     std::string record;
     std::int64_t offset = 0;
     std::vector<std::int64_t> strides;
@@ -46,8 +42,7 @@ class TorchFile : public WeightsFile {
 
   std::filesystem::path path_;
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader_;
-  std::vector<TensorSpec> tensors_;
-  std::map<std::string, Place> places_;
+  std::vector<Place> places_;  // of tensors()
 };
 
 }  // namespace ddprun
