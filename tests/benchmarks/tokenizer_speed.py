@@ -17,6 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+from helpers import byte_characters  # noqa: E402  pylint: disable=wrong-import-position
+
 
 def timed(work):
     begin = time.monotonic()
@@ -26,12 +29,6 @@ def timed(work):
 
 def ours(program, *words):
     return timed(lambda: subprocess.run(["taskset", "-c", "0", program, *map(str, words)], check=True, stdout=subprocess.DEVNULL))
-
-
-def byte_characters():
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    beyond = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(beyond)) for byte in range(256)]
 
 
 def tiktoken_of(tiktoken, vocabulary):

@@ -1,6 +1,5 @@
 """torch.ops.ddprun.flash_attention as a program in Python uses it. Arguments: the folder of the package ddprun, the folder of
 PyTorch's virtual environment. Exit status 77: skipped, with the reason."""
-import os
 import shutil
 import subprocess
 import sys
@@ -8,14 +7,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-FOLDER, BENCH_PYTHON = Path(sys.argv[1]), Path(sys.argv[2]) / "bin/python"
-try:
-    import torch
-except ImportError:
-    if BENCH_PYTHON.exists() and Path(sys.prefix) != BENCH_PYTHON.parents[1]:
-        os.execv(BENCH_PYTHON, [str(BENCH_PYTHON), *sys.argv])
-    print(f"skipped: {sys.executable} has no torch, and there is no {BENCH_PYTHON} (scripts/setup.sh --with-bench)")
-    sys.exit(77)
+from helpers import torch_or_skip
+
+FOLDER = Path(sys.argv[1])
+torch = torch_or_skip(sys.argv[2])
 sys.path.insert(0, str(FOLDER))
 try:
     from ddprun import flash

@@ -11,14 +11,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM, BENCH_PYTHON, SITE = sys.argv[1], Path(sys.argv[2]) / "bin/python", sys.argv[3]
+from helpers import byte_characters, imported
+
+PROGRAM, SITE = sys.argv[1], sys.argv[3]
 sys.path.insert(0, SITE)
-try:
-    import tiktoken
-except ImportError:
-    if BENCH_PYTHON.exists() and Path(sys.prefix) != BENCH_PYTHON.parents[1]:
-        os.execv(BENCH_PYTHON, [str(BENCH_PYTHON), *sys.argv])
-    tiktoken = None  # for another Python than this one
+tiktoken = imported("tiktoken", sys.argv[2])  # None: it is for another Python than this one
 try:
     import tokenizers
 except ImportError as missing:
@@ -134,13 +131,6 @@ class Tokenizer(unittest.TestCase):
         theirs.train([str(self.folder / "some")], trainer)
         theirs.save(str(self.folder / "theirs.json"))
         self.assert_same(self.ours(self.folder / "theirs.json"), theirs.encode(self.text).ids)
-
-
-def byte_characters():
-    """GPT-2's characters of the bytes."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    beyond = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(beyond)) for byte in range(256)]
 
 
 if __name__ == "__main__":

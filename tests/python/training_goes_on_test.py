@@ -1,21 +1,16 @@
 """A run that begins here and goes on in PyTorch, and the other way round. Arguments: the command ddprun, the folder of PyTorch's
 virtual environment, the folder of the safetensors library. Exit status 77: skipped, with the reason."""
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM, BENCH_PYTHON, SITE = sys.argv[1], Path(sys.argv[2]) / "bin/python", sys.argv[3]
-try:
-    import torch
-except ImportError:
-    if BENCH_PYTHON.exists() and Path(sys.prefix) != BENCH_PYTHON.parents[1]:
-        os.execv(BENCH_PYTHON, [str(BENCH_PYTHON), *sys.argv])
-    print(f"skipped: {sys.executable} has no torch, and there is no {BENCH_PYTHON} (scripts/setup.sh --with-bench)")
-    sys.exit(77)
+from helpers import torch_or_skip
+
+PROGRAM, SITE = sys.argv[1], sys.argv[3]
+torch = torch_or_skip(sys.argv[2])
 sys.path.append(SITE)
 try:
     from safetensors.torch import load_file
