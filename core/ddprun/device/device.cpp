@@ -16,6 +16,7 @@ namespace {
 class CpuDevice final : public Device {
  public:
   c10::Device torch_device() const override { return c10::kCPU; }
+  bool works_behind() const override { return false; }
   Mark mark() override { return now_ns(); }
   std::int64_t time_of(Mark mark) override { return mark; }
   void synchronize() override {}

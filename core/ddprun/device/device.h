@@ -54,6 +54,9 @@ class Device {
   /// Where the rank's tensors live: "cpu", "cuda:1".
   virtual c10::Device torch_device() const = 0;
 
+  /// Whether work is done later than the call that gives it returns. Then the host has times of its
+  /// own.
+  virtual bool works_behind() const { return true; }
   /// Puts a mark behind the work that the calling thread has enqueued so far (on its current
   /// stream). Never waits. Any thread.
   virtual Mark mark() = 0;

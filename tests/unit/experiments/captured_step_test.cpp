@@ -1,5 +1,5 @@
 // Steps that a device captures: what the trainer launches equals what it runs eagerly, and
-// collectives within it are recorded at each launch.
+// collectives within it are recorded at each launch. The host's times beside a device's.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -101,6 +101,22 @@ TEST(CapturedStep, EqualsTheEagerOneInAllThatIsNotTime) {
                       b[q.step_ms], 1e-6);
         }
       });
+}
+
+TEST(HostTimes, AreThereWhereADeviceWorksBehindTheHost) {
+  const Training& q = training();
+  const auto last_sample = [](Device& device) {
+    return train(*connect_thread(make_thread_store(), 0, 1, {}, device), ExecutionMode::eager)
+        .samples.back();
+  };
+  Repeater device;
+  const Sample behind = last_sample(device), on_cpu = last_sample(cpu_device());
+  EXPECT_GT(behind[q.host_forward_ms], 0);
+  EXPECT_GT(behind[q.host_backward_ms], 0);
+  EXPECT_LE(behind[q.host_forward_ms] + behind[q.host_backward_ms], behind[q.host_ms]);
+  for (const Quantity* each : {&q.host_ms, &q.host_forward_ms, &q.host_backward_ms}) {
+    EXPECT_FALSE(on_cpu.find(*each)) << each->key;
+  }
 }
 
 TEST(CapturedStep, ItsCollectivesAreRecordedAtEachLaunchAndNotBefore) {

@@ -15,6 +15,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "ddprun/experiments/training/host_times.h"
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/experiments/training/training.h"
 #include "ddprun/measure/intervals.h"
@@ -226,12 +227,16 @@ Sample Trainer::step(std::int64_t index, const std::function<void()>& on_synchro
   sample.step = index;
   sample.warmup = index < steps_.measured;
   group_.take_records();  // whatever went before is not of this step
+  HostTimes host;
+  std::optional<PhaseSubscription> to_host;
+  if (device_.works_behind()) to_host.emplace(host);
   const std::int64_t cpu_begin_ns = process_cpu_ns();
   const Mark begin = device_.mark();
   untimed_step(index, on_synchronized);
   sample[q.cpu_ms] = to_ms(process_cpu_ns() - cpu_begin_ns);
   check_all_ended(group_.open_collectives(), index);
   fill_times(begin, sample);
+  if (to_host) host.add_to(sample);
   sample[q.skipped] = state_.outcome.skipped() ? 1 : 0;
   if (const auto norm = state_.outcome.gradient_norm()) sample[q.gradient_norm] = *norm;
   if (const auto share = error_feedback()) sample[q.error_feedback] = *share;

@@ -150,6 +150,23 @@ struct Training : RunnableKind {
                .meaning = "from every gradient averaged to the end of the step: clipping, update, "
                           "zeroing; and updates before that moment (`optimizer.overlap`); there "
                           "with `train.measure: step` alone"});
+  const Quantity& host_ms =
+      declare({.key = "host_ms",
+               .unit = "ms",
+               .optional = true,
+               .title = "host",
+               .drop_order = 10,
+               .meaning = "from the first call of the step to the return of its last one, which a "
+                          "GPU works behind; not there on the CPU, whose step it is"});
+  const Quantity& host_forward_ms =
+      declare({.key = "host_forward_ms",
+               .unit = "ms",
+               .optional = true,
+               .meaning = "the same of forward; sum over the M; not there in a replayed step"});
+  const Quantity& host_backward_ms = declare({.key = "host_backward_ms",
+                                              .unit = "ms",
+                                              .optional = true,
+                                              .meaning = "the same of backward"});
   const Quantity& cpu_ms =
       declare({.key = "cpu_ms",
                .unit = "ms",
