@@ -27,6 +27,7 @@
 #include "ddprun/result/comparison.h"
 #include "ddprun/result/conditions.h"
 #include "runner/launch/exit_status.h"
+#include "runner/launch/plugin_alternatives.h"
 #include "runner/launch/shipped_files.h"
 
 namespace ddprun {
@@ -146,7 +147,11 @@ void check_here(PlannedRun& planned, const PlanOptions& options) {
     if (world.comm.backend == BackendKind::mpi) {
       check_mpi(origin_of(experiment.document, "world.backend"));
     }
-    planned.account = experiment.kind->check_machine(experiment, *planned.registry, local_ranks);
+    std::optional<Account> account;
+    check_with_alternatives(experiment, *planned.registry, [&](const Experiment& asked) {
+      account = asked.kind->check_machine(asked, *planned.registry, local_ranks);
+    });
+    planned.account = std::move(account);
   } catch (const ConfigError& error) {
     if (options.joined_world_size > 0) throw;
     planned.not_here = error.what();
@@ -179,7 +184,9 @@ PlannedRun plan_run(Experiment experiment, const PlanOptions& options, PlanCache
   PlannedRun planned;
   planned.registry = cache.registry(plugin_search_path(folders), libraries);
   const CrashWords words(words_of_crash(experiment), kExitUsage);
-  experiment.kind->check_plugins(experiment, *planned.registry);
+  check_with_alternatives(experiment, *planned.registry, [&](const Experiment& asked) {
+    asked.kind->check_plugins(asked, *planned.registry);
+  });
   planned.work = experiment.kind->work(experiment, *planned.registry);
   for (PluginChoice& choice : experiment.plugins) complete_options(*planned.registry, choice);
   planned.experiment = std::move(experiment);

@@ -18,7 +18,8 @@ void say_and_end(int) {
 
 }  // namespace
 
-CrashWords::CrashWords(const std::string& text, int status) {
+CrashWords::CrashWords(const std::string& text, int status)
+    : outer_text_(words), outer_status_(exit_status) {
   words = text;
   exit_status = status;
   struct sigaction action = {};
@@ -32,6 +33,8 @@ CrashWords::~CrashWords() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], &before_[i], nullptr);
   }
+  words = outer_text_;
+  exit_status = outer_status_;
 }
 
 }  // namespace ddprun

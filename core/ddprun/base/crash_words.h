@@ -9,7 +9,7 @@
 namespace ddprun {
 
 /// While it lives, a signal that a crash raises writes `text` to stderr and ends the process with
-/// `status`. There is one at a time.
+/// `status`. They nest.
 class CrashWords {
  public:
   CrashWords(const std::string& text, int status);
@@ -20,6 +20,8 @@ class CrashWords {
  private:
   static constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
   std::array<struct sigaction, kSignals.size()> before_ = {};
+  const std::string outer_text_;
+  const int outer_status_;
 };
 
 }  // namespace ddprun

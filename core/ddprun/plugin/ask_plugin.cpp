@@ -23,6 +23,8 @@ std::string text_of(const RunDescription& run) {
 
 }  // namespace
 
+PluginRefusal::~PluginRefusal() = default;
+
 RunDescription described_with(RunDescription run, Precision& precision) {
   run.compute_dtype =
       called(precision, "dtypes()", [&] { return precision.dtypes(); }).buffers.compute;
@@ -34,7 +36,7 @@ void ask_plugin(const Plugin& plugin, const RunDescription& run, const std::stri
   const auto refusal = called(plugin, "unsupported()", [&] { return plugin.unsupported(run); });
   if (!refusal) return;
   const std::string name = plugin.called.empty() ? "a plugin" : plugin.called;
-  throw ConfigError(
+  throw PluginRefusal(
       {.what = name + " cannot run in this experiment: " + refusal->reason,
        .where = where,
        .got = text_of(run),

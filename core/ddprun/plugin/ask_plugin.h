@@ -3,16 +3,24 @@
 
 #include <string>
 
+#include "ddprun/base/error.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
 
 namespace ddprun {
 
+/// A plugin cannot take part in an experiment that is otherwise valid.
+class PluginRefusal : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+  ~PluginRefusal() override;
+};
+
 /// `run` with what the precision decides of it. The others are asked after it.
 RunDescription described_with(RunDescription run, Precision& precision);
 
-/// Throws ConfigError, in the plugin's words, if it cannot take part in that run. `where`: where it
-/// was chosen.
+/// Throws PluginRefusal, in the plugin's words, if it cannot take part in that run. `where`: where
+/// it was chosen.
 void ask_plugin(const Plugin& plugin, const RunDescription& run, const std::string& where);
 
 }  // namespace ddprun

@@ -116,14 +116,14 @@ void check_tokenizer(const Experiment& experiment) {
        .hint = fmt::format("model: {{vocab_size: {}}}", codec.size())});
 }
 
-/// Throws ConfigError if the attention would look beyond a document.
+/// Throws PluginRefusal if the attention would look beyond a document.
 void check_documents(const Experiment& experiment, const Attention& attention) {
   if (training(experiment).data.document_end < 0 || attention.takes_documents()) return;
-  throw ConfigError({.what = "the attention does not keep documents apart",
-                     .where = origin_of(experiment.document, "data.document_end"),
-                     .got = "attention " + attention.called,
-                     .expected = "Attention::takes_documents(), as eager, sdpa and flash have it",
-                     .hint = "take another attention, or leave data.document_end out"});
+  throw PluginRefusal({.what = "the attention does not keep documents apart",
+                       .where = origin_of(experiment.document, "data.document_end"),
+                       .got = attention.called,
+                       .expected = "an attention with takes_documents()",
+                       .hint = "take another attention, or leave data.document_end out"});
 }
 
 void check_step(const Experiment& experiment, std::int64_t step) {
