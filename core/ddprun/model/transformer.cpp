@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ddprun/base/error.h"
 #include "ddprun/memory/memory_label.h"
@@ -59,8 +60,8 @@ at::Tensor rope_rotations(const ModelConfig& config) {
 
 }  // namespace
 
-Transformer::Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
-                         c10::Device device)
+Transformer::Transformer(const ModelConfig& config, Attention& attention,
+                         std::optional<std::uint64_t> seed, c10::Device device)
     : config_(config),
       attention_(attention),
       recompute_(recompute_plan(config.recompute, config.layers)),
@@ -153,11 +154,13 @@ ParameterSlot Transformer::norm_parameters(const std::string& name, at::Tensor& 
 at::Tensor Transformer::initial_matrix(const std::string& name, std::int64_t rows,
                                        std::int64_t columns, double std) const {
   if (device_.is_meta()) return at::empty({rows, columns}, device_);  // sizes are all there is
-  return truncated_normal({rows, columns}, std, seed_, name);
+  if (!seed_) return at::empty({rows, columns}, at::kFloat);  // add_parameter() writes the values
+  return truncated_normal({rows, columns}, std, *seed_, name);
 }
 
 ParameterSlot Transformer::add_parameter(const std::string& name, const at::Tensor& initial) {
   const at::Tensor values = initial.to(device_);
+  if (!seed_) values.fill_(std::numeric_limits<float>::quiet_NaN());
   const ModelParameter& planned = planned_[parameters_.size()];
   TORCH_INTERNAL_ASSERT(planned.name == name, "model_parameters() lists ", planned.name);
   values.requires_grad_(planned.trained);

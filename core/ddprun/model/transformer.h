@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,10 +35,10 @@ class Transformer {
  public:
   /// Initializes from `seed` alone (CS336 section 3.4.1). Each parameter has its own counter-based
   /// stream, drawn on the CPU. So values depend neither on the rank count nor on the order of
-  /// construction nor on the device. `attention` must outlive the model. Throws ConfigError if
-  /// heads do not divide d_model, head_dim is odd, `recompute` does not fit the layers, or as
-  /// model_parameters() does.
-  Transformer(const ModelConfig& config, Attention& attention, std::uint64_t seed,
+  /// construction nor on the device. Without a seed every value is NaN. `attention` must outlive
+  /// the model. Throws ConfigError if heads do not divide d_model, head_dim is odd, `recompute`
+  /// does not fit the layers, or as model_parameters() does.
+  Transformer(const ModelConfig& config, Attention& attention, std::optional<std::uint64_t> seed,
               c10::Device device = c10::kCPU);
 
   /// In registration order (that of the forward pass), named as in cs336_basics:
@@ -131,7 +132,7 @@ class Transformer {
   ModelConfig config_;
   Attention& attention_;
   std::vector<RecomputedBlocks> recompute_;
-  std::uint64_t seed_;
+  std::optional<std::uint64_t> seed_;
   c10::Device device_;
   std::vector<ModelParameter> planned_;  // what is registered, in order
   Linear linear_;

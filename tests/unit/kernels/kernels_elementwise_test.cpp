@@ -1,8 +1,12 @@
 // The element-wise CPU kernels at every SIMD level: conversions bit for bit, the optimizers'
 // copies.
 #include <bit>
+#include <cmath>
+#include <numbers>
 
+#include "ddprun/base/counter_hash.h"
 #include "ddprun/kernels/rows/convert.h"
+#include "ddprun/kernels/rows/normal_values.h"
 #include "ddprun/kernels/rows/optimizer.h"
 #include "support/kernel_arrays.h"
 
@@ -18,8 +22,10 @@ constexpr std::int64_t kCounts[] = {0, 1, 7, 64, 100, 344, 10000};
 
 class Convert : public test::EveryTarget {};
 class OptimizerLoops : public test::EveryTarget {};
+class NormalValues : public test::EveryTarget {};
 INSTANTIATE_TEST_SUITE_P(, Convert, test::every_target(), test::target_name);
 INSTANTIATE_TEST_SUITE_P(, OptimizerLoops, test::every_target(), test::target_name);
+INSTANTIATE_TEST_SUITE_P(, NormalValues, test::every_target(), test::target_name);
 
 TEST_P(Convert, RoundsToNearestEvenBitForBit) {
   // Every upper half of a float, with lower halves below, at and above a tie.
@@ -173,6 +179,41 @@ TEST_P(OptimizerLoops, SquareSumHasTheBitsOfEveryLevel) {
     EXPECT_NEAR(sum, expected, 1e-13 * expected);
     const BestTarget best;
     EXPECT_EQ(kernels::square_sum(values.data(), count), sum);
+  }
+}
+
+/// Box-Muller in float64, of the same bits.
+double normal_value(std::uint64_t bits) {
+  const double radius = (static_cast<double>(bits >> 41) + 0.5) * 0x1p-23;
+  const double angle = static_cast<double>(bits & 0x7FFFFF) * 0x1p-23;
+  return std::sqrt(-2 * std::log(radius)) * std::cos(2 * std::numbers::pi * angle);
+}
+
+TEST_P(NormalValues, AreBoxMullersOfTheStreamDrawnAgainBeyondThree) {
+  constexpr std::uint64_t kKey = 12345;
+  constexpr std::int64_t kCount = 1 << 18;
+  Array<float> values(at::zeros({kCount}));
+  kernels::write_normal_values(mix_bits(kKey), 0, kCount, 0.5F, values.data());
+  std::int64_t again = 0;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    std::uint64_t bits = counter_hash(kKey, static_cast<std::uint64_t>(i));
+    for (; std::abs(normal_value(bits)) > 3; ++again) bits = mix_bits(bits + 1);
+    ASSERT_NEAR(values.data()[i], 0.5 * normal_value(bits), 1e-6) << i;
+  }
+  EXPECT_GT(again, kCount / 500);
+}
+
+TEST_P(NormalValues, DependOnTheirNumberAlone) {
+  Array<float> all(at::zeros({100}));
+  kernels::write_normal_values(7, 0, 100, 1, all.data());
+  for (const std::int64_t begin : {0, 1, 13, 64}) {
+    Array<float> part(at::zeros({100 - begin}));
+    kernels::write_normal_values(7, begin, 100, 1, part.data());
+    for (std::int64_t i = begin; i < 100; ++i) {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(part.data()[i - begin]),
+                std::bit_cast<std::uint32_t>(all.data()[i]))
+          << begin << ", " << i;
+    }
   }
 }
 

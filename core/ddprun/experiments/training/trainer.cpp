@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -74,19 +73,17 @@ Trainer::Trainer(const Experiment& experiment, RunPlugins plugins, ProcessGroup&
       group_(group),
       device_(group.device()),
       plugins_(std::move(plugins)),
-      model_(config_.model, *plugins_.attention, static_cast<std::uint64_t>(config_.train.seed),
+      // Equal seeds would make equal models, so a strategy that sends nothing would pass for one
+      // that does: rank 0 alone has initial values.
+      model_(config_.model, *plugins_.attention,
+             group.rank() == 0 ? std::optional(static_cast<std::uint64_t>(config_.train.seed))
+                               : std::nullopt,
              device_.torch_device()),
       data_(device_.torch_device().is_meta() ? nullptr : open_training_data(experiment)),
       micro_batches_(micro_batches(experiment, group.size())),
       inputs_(micro_batches_) {
   if (data_) check_planned(*data_, config_.data, planned_hash(experiment, kDataPath));
   if (group.rank() == 0) write_weights(beginning);
-  // Equal seeds make equal models, so a strategy that sends nothing would pass for one that does.
-  if (group.rank() != 0) {
-    for (const NamedTensor& parameter : model_.parameters()) {
-      parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
-    }
-  }
   data_parallel_ = std::make_unique<DataParallel>(
       model_.parameters(), group, *plugins_.strategy, *plugins_.precision, config_.optimizer,
       describe_run(experiment, *plugins_.precision), config_.train.measure);
