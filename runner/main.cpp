@@ -10,6 +10,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "ddprun/memory/huge_heap.h"
 #include "runner/command/request.h"
 #include "runner/command_line/command_line.h"
 
@@ -46,6 +47,7 @@ void watch_start(int, char**, char**) {
         "  hint: it was removed after this shell went there: cd to another\n",
         kExitUsage);
   }
+  ddprun::prepare_heap_for_libtorch();
 }
 
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
@@ -55,6 +57,7 @@ void watch_start(int, char**, char**) {
 
 int main(int argc, char** argv) {
   std::set_terminate(usual_terminate);
+  ddprun::use_heap_as_usual();
   // A standard stream that the caller closed would be the number of the next file that is opened.
   int fd = 0;
   while (fd >= 0 && fd <= 2) fd = open("/dev/null", O_RDWR);

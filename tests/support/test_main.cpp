@@ -17,7 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "ddprun/memory/huge_heap.h"
+
 namespace {
+
+void prepare(int, char**, char**) { ddprun::prepare_heap_for_libtorch(); }
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**,
+                                                                             char**) = prepare;
 
 /// What ctest takes for "skipped" (SKIP_RETURN_CODE).
 constexpr int kAllSkipped = 77;
@@ -141,6 +147,7 @@ void take_arguments(int& argc, char** argv) __attribute__((weak));
 void narrow_cases() __attribute__((weak));
 
 int main(int argc, char** argv) {
+  ddprun::use_heap_as_usual();
   if (take_arguments != nullptr) take_arguments(argc, argv);
   testing::InitGoogleTest(&argc, argv);
   if (narrow_cases != nullptr) narrow_cases();
