@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <optional>
 
@@ -71,6 +72,7 @@ Compared compare(const FlatBuffers& buffers, Range range, const Expected& should
       const Range part = {range.begin + from, range.begin + from + size};
       own_rank ? integers.write_own(part, *own_rank, expected.data())
                : integers.write_means(part, expected.data());
+      if (std::memcmp(got + from, expected.data(), size * sizeof(float)) == 0) continue;
       for (std::int64_t i = 0; i < size; ++i) {
         if (got[from + i] != expected[i]) count_unequal(part.begin + i, expected[i], sum);
       }

@@ -151,7 +151,8 @@ std::vector<std::uint64_t> hash_each(DataParallel& data_parallel) {
 std::string without_initial_value(const FlatBuffers& buffers) {
   for (int index = buffers.count() - 1; index >= 0; --index) {
     for (const Range& part : buffers.owned(buffers.range(index))) {
-      if (!buffers.parameters(part).isnan().any().item<bool>()) continue;
+      // The largest of values of which one is a NaN is a NaN.
+      if (!buffers.parameters(part).max().isnan().item<bool>()) continue;
       return fmt::format(
           "{} is not that of rank 0, which alone has initial values: the strategy's "
           "setup() must broadcast them",
