@@ -46,6 +46,20 @@ void check_complete(const fs::path& file, const std::string& noun) {
   }
 }
 
+/// Throws std::runtime_error with the reason.
+std::uint64_t hash_of(const fs::path& path) {
+  const RegularFile file(path);
+  Hash64 hash;
+  std::vector<char> piece(std::size_t{256} << 10);  // in the caches
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const std::int64_t bytes = file.read(offset, piece.data(), std::ssize(piece));
+    if (bytes == 0) throw std::runtime_error("it was cut while it was read");
+    hash.add(piece.data(), static_cast<std::size_t>(bytes));
+    offset += bytes;
+  }
+  return hash.value();
+}
+
 }  // namespace
 
 const void* library_symbol(const fs::path& file, const char* symbol, const std::string& noun,
@@ -105,7 +119,7 @@ const std::string& library_content(const fs::path& file) {
   const auto [found, is_new] = contents.try_emplace(file);
   if (is_new) {
     try {
-      found->second = fmt::format("{:016x}", hash64(read_whole(file)));
+      found->second = fmt::format("{:016x}", hash_of(file));
     } catch (const std::runtime_error& error) {
       found->second = error.what();
     }
