@@ -11,6 +11,7 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/base/json.h"
 #include "ddprun/comm/group/collective.h"
+#include "runner/report/csv_files.h"
 #include "runner/report/text_table.h"
 
 namespace ddprun {
@@ -149,11 +150,10 @@ std::string bound_words(const std::vector<AccountLine>& lines) {
 std::string csv_of(const std::vector<AccountLine>& lines) {
   std::string out = "label,ranks,phase,category,bytes\n";
   for (const AccountLine& line : lines) {
-    std::string label = line.label;
-    std::ranges::replace(label, '"', '\'');
+    const std::string label = csv_field(line.label);
     for (const PhaseAccount& phase : line.account.phases) {
       for (const char* name : kChoiceNames<MemoryCategory>) {
-        out += fmt::format("\"{}\",{},{},{},{}\n", label, line.account.ranks, phase.phase, name,
+        out += fmt::format("{},{},{},{},{}\n", label, line.account.ranks, phase.phase, name,
                            phase.at_peak[value_named<MemoryCategory>(name)]);
       }
     }

@@ -16,12 +16,6 @@ namespace ddprun {
 
 namespace {
 
-/// In quotes where it must be (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  return '"' + boost::replace_all_copy(text, "\"", "\"\"") + '"';
-}
-
 /// Whether a summary over steps says something of the quantity.
 bool is_summarized(const Quantity& quantity) {
   if (!quantity.of_steps()) return false;
@@ -76,6 +70,11 @@ std::string collectives_csv(const std::vector<Row>& rows) {
     }
   }
   return out;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  return '"' + boost::replace_all_copy(text, "\"", "\"\"") + '"';
 }
 
 std::string csv_number(double value) {

@@ -13,6 +13,7 @@
 #include "ddprun/base/json.h"
 #include "ddprun/config/config_json.h"
 #include "ddprun/measure/statistics.h"
+#include "runner/report/csv_files.h"
 #include "runner/report/row_names.h"
 #include "runner/report/table_lines.h"
 #include "runner/report/text_table.h"
@@ -164,11 +165,10 @@ std::string sentences(const TuningResult& result) {
 std::string csv_of(const TuningResult& result) {
   std::string out = "candidate,standing,turn,step_ms\n";
   for (const std::size_t i : in_order(result)) {
-    std::string label = result.tuning.candidates[i].choice.label();
-    std::ranges::replace(label, '"', '\'');
+    const std::string label = csv_field(result.tuning.candidates[i].choice.label());
     const Contender& contender = result.halving.contenders()[i];
     for (const auto& [turn, ms] : contender.ms) {
-      out += fmt::format("\"{}\",{},{},{}\n", label, name_of(contender.standing), turn, ms);
+      out += fmt::format("{},{},{},{}\n", label, name_of(contender.standing), turn, ms);
     }
   }
   return out;

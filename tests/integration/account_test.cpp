@@ -159,8 +159,14 @@ TEST(Account, RunsNothingAndTakesAnyNumberOfRanks) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
   const CommandResult table = run_ddprun(folder, {"account", "a.yaml", "--hosts", "4x2"});
   EXPECT_THAT(table.out, AllOf(HasSubstr("peak MB"), HasSubstr("strategy=fsdp")));
-  EXPECT_THAT(run_ddprun(folder, {"account", "a.yaml", "--format", "csv"}).out,
-              HasSubstr("label,ranks,phase,category,bytes\n"));
+  EXPECT_THAT(
+      run_ddprun(folder, {"account", "a.yaml", "--format", "csv"}).out,
+      AllOf(HasSubstr("label,ranks,phase,category,bytes\n"), HasSubstr("\nstrategy=fsdp,")));
+  const CommandResult quoted =
+      run_ddprun(folder, {"account", "a.yaml", "--format", "csv", "--set",
+                          "sweep.strategy=[{name: bucketed, bucket_mb: 5}]", "--set",
+                          "sweep.train.batch_per_rank=[2]"});
+  EXPECT_THAT(quoted.out, HasSubstr("\n\"strategy="));
 }
 
 /// The shortest step of each row, in all that ran so far.
