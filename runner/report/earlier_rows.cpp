@@ -26,7 +26,7 @@ namespace {
 constexpr int kDeepest = 64;
 
 /// A result on the disk: its result.json, or the rows of a batch that was ended before.
-struct StoredResult {
+struct ResultFiles {
   fs::path folder;
   std::vector<fs::path> files = {};
   bool complete = true;
@@ -43,8 +43,8 @@ std::vector<fs::path> json_files_in(const fs::path& folder) {
 }
 
 /// The oldest first: their folders are named by time.
-std::vector<StoredResult> stored_results(const fs::path& folder) {
-  std::vector<StoredResult> results;
+std::vector<ResultFiles> results_in(const fs::path& folder) {
+  std::vector<ResultFiles> results;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const bool hidden = entry.path().filename().string().starts_with(".");
     if (hidden || entry.is_symlink() || !entry.is_directory()) continue;
@@ -67,6 +67,21 @@ json read_json(const fs::path& path) {
     if (depth > kDeepest) throw std::runtime_error("its values are too deep in one another");
     return true;
   });
+}
+
+/// A whole result, of another version than this ddprun reads.
+struct OtherVersion : std::runtime_error {
+  explicit OtherVersion(int version)
+      : std::runtime_error(fmt::format("schema version {}", version)) {}
+};
+
+/// Throws OtherVersion, or another std::exception if the file is damaged.
+json read_result(const fs::path& path) {
+  json result = read_json(path);
+  const int version = result.at("schema_version");
+  if (version != kResultSchemaVersion) throw OtherVersion(version);
+  if (!result.at("rows").is_array()) throw std::runtime_error("rows is no list");
+  return result;
 }
 
 /// As it stands in a file: what is no UTF-8 is replaced, and there is no NaN.
@@ -116,17 +131,13 @@ Row checked_row(const json& in) {
 /// Reads results, and keeps the newest row of each run.
 class Reader {
  public:
-  void read(const StoredResult& stored, const fs::path& file) {
+  void read(const ResultFiles& stored, const fs::path& file) {
     try {
-      const json result = read_json(file);
-      const int version = result.at("schema_version");
-      if (version != kResultSchemaVersion) {
-        refused_.push_back(fmt::format("{} has schema version {}", file.string(), version));
-        return;
-      }
+      const json result = read_result(file);
       const json& rows = result.at("rows");
-      if (!rows.is_array()) throw std::runtime_error("rows is no list");
       for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], i + 1, stored, file);
+    } catch (const OtherVersion& other) {
+      refused_.push_back(fmt::format("{} has {}", file.string(), other.what()));
     } catch (const std::exception& error) {
       spdlog::error("--resume: {} is damaged, and its rows run again: {}", file.string(),
                     error.what());
@@ -144,7 +155,7 @@ class Reader {
   }
 
  private:
-  void add(const json& in, std::size_t number, const StoredResult& stored, const fs::path& file) {
+  void add(const json& in, std::size_t number, const ResultFiles& stored, const fs::path& file) {
     try {
       const auto status = in.at("status").get<RowStatus>();
       if (status != RowStatus::ok && status != RowStatus::out_of_memory) return;
@@ -177,11 +188,7 @@ json experiment_of(const Row& row) {
 WholeResult whole_result(const fs::path& file) {
   std::string why;
   try {
-    WholeResult result{.json = read_json(file), .rows = {}};
-    const int version = result.json.at("schema_version");
-    if (version != kResultSchemaVersion) {
-      throw std::runtime_error(fmt::format("schema version {}", version));
-    }
+    WholeResult result{.json = read_result(file), .rows = {}};
     for (const json& in : result.json.at("rows")) {
       result.rows.push_back(in.at("status").get<RowStatus>() == RowStatus::ok ? checked_row(in)
                                                                               : row_from_json(in));
@@ -201,7 +208,7 @@ WholeResult whole_result(const fs::path& file) {
 std::map<RunKey, std::vector<EarlierRow>> earlier_rows(const fs::path& folder) {
   Reader reader;
   if (!fs::is_directory(folder)) return {};
-  for (const StoredResult& stored : stored_results(folder)) {
+  for (const ResultFiles& stored : results_in(folder)) {
     for (const fs::path& file : stored.files) reader.read(stored, file);
   }
   return reader.take();
