@@ -148,7 +148,7 @@ std::string name_in(const ConfigNode& choice) {
 
 /// The values of a key that the sweep has; null: it has none.
 const std::vector<ConfigNode>* swept(const ConfigNode& document, const std::string& key) {
-  const ConfigNode* const sweep = document.find("sweep");
+  const ConfigNode* const sweep = document.find(kSweepKey);
   const ConfigNode* const values = sweep == nullptr ? nullptr : sweep->find(key);
   return values == nullptr ? nullptr : &values->list;
 }

@@ -26,7 +26,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSweep = "sweep";
 constexpr const char* kReport = "report";
 /// Enough for the first-time costs of each step, and for a graph to be captured.
 constexpr int kWarmupSteps = 3;
@@ -40,7 +39,7 @@ RankSpeed assumed_speed() {
 const PlannedRun& first_run(const PlannedFile& file) { return file.runs.front(); }
 
 bool sweeps(const PlannedFile& file) {
-  const ConfigNode* const sweep = file.document.find(kSweep);
+  const ConfigNode* const sweep = file.document.find(kSweepKey);
   return sweep != nullptr && !sweep->map.empty();
 }
 
@@ -107,14 +106,14 @@ void check_kind(const PlannedFile& file) {
 void check_sweep(const PlannedFile& file, const std::vector<TunedKey>& keys, bool said) {
   if (!sweeps(file)) return;
   std::vector<std::string> swept, rest;
-  for (const auto& [key, values] : file.document.find(kSweep)->map) {
+  for (const auto& [key, values] : file.document.find(kSweepKey)->map) {
     swept.push_back(key);
     if (!said || std::ranges::find(keys, key, &TunedKey::key) == keys.end()) rest.push_back(key);
   }
   if (rest.empty()) return;
   throw ConfigError(
       {.what = "the file has several experiments",
-       .where = origin_of(file.document, kSweep),
+       .where = origin_of(file.document, kSweepKey),
        .got = fmt::format("a sweep over {}", fmt::join(rest, ", ")),
        .expected = "one experiment, or --over with each key that is swept",
        .hint = fmt::format("--over {}, or --set 'sweep={{}}' for the file without its sweep",
@@ -265,7 +264,7 @@ PlannedFile plan_candidate(const Tuning& tuning, const Candidate& candidate, std
 
 ConfigNode tuned_document(const Tuning& tuning, const TunedCandidate& candidate) {
   ConfigNode document = tuning.file.document;
-  erase(document, kSweep);
+  erase(document, kSweepKey);
   if (sweeps(tuning.file)) erase(document, kReport);  // it names keys that are no longer swept
   for (const auto& [key, value] : candidate.choice.values) set_path(document, key, value);
   make_paths_absolute(document, candidate.run.resolved);

@@ -12,6 +12,7 @@
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/config/plain_scalar.h"
 #include "ddprun/config/plugin_library.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
@@ -109,7 +110,7 @@ Experiment read_experiment(const SweepPoint& point, const std::filesystem::path&
   check_keys(e.document, *e.kind, kinds, file);
   e.label = point.label;
   e.point = point.values;
-  std::vector<std::string> ignore = {kKindKey, "sweep", "report"};
+  std::vector<std::string> ignore = {kKindKey, kSweepKey, "report"};
   for (const PluginChoice& choice : e.plugins) ignore.emplace_back(to_string(choice.kind));
   read_options(
       e.document, "", [&](Options& o) { declare_document(o, e); }, ignore);
@@ -294,7 +295,7 @@ std::vector<std::pair<std::string, std::vector<OptionInfo>>> describe_sections(c
                    plugin_help(plugin)});
   }
   top.push_back(
-      {"sweep", "mapping", "{}", "key paths, each with a list of values or a range", kSweepHelp});
+      {kSweepKey, "mapping", "{}", "key paths, each with a list of values or a range", kSweepHelp});
   top.push_back({"report.baseline", "mapping", "{}", "swept keys, each with one of its values",
                  kBaselineHelp});
   ReportConfig report;

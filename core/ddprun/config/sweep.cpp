@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "ddprun/base/error.h"
@@ -18,6 +19,8 @@ namespace ddprun {
 namespace {
 
 constexpr const char* kOverrideOrigin = "--set ";
+/// What follows it in a path is a key of the sweep.
+constexpr std::string_view kSweepPrefix = "sweep.";
 constexpr std::size_t kMaxSweepPoints = 10'000;
 constexpr std::size_t kMaxSweptKeys = 100;
 
@@ -142,7 +145,7 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
   }
   std::size_t points = 1;
   for (const auto& [path, values] : sweep.map) {
-    if (path == "sweep" || path.starts_with("sweep.")) {
+    if (path == kSweepKey || path.starts_with(kSweepPrefix)) {
       throw ConfigError({.what = "a sweep cannot change itself",
                          .where = values.key_origin,
                          .got = path,
@@ -178,7 +181,8 @@ void check_sweep(const ConfigNode& document, const ConfigNode& sweep) {
 
 SweepRange read_range(const std::string& path, const ConfigNode& node) {
   SweepRange range;
-  read_options(node, "sweep." + path, [&range](Options& o) { declare_options(o, range); });
+  read_options(node, std::string(kSweepPrefix) + path,
+               [&range](Options& o) { declare_options(o, range); });
   if (range.from <= range.to) return range;
   throw ConfigError({.what = "the range of '" + path + "' has no value",
                      .where = node.origin,
@@ -292,13 +296,12 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   set_origin(value, origin);
 
   const std::string path = assignment.substr(0, equals);
-  const std::string sweep_prefix = "sweep.";
-  if (path.starts_with(sweep_prefix)) {
+  if (path.starts_with(kSweepPrefix)) {
     open_mapping(root, path, value);
-    if (root.find("sweep") == nullptr) put(root, "sweep", {});
-    ConfigNode& sweep = *root.find("sweep");
+    if (root.find(kSweepKey) == nullptr) put(root, kSweepKey, {});
+    ConfigNode& sweep = *root.find(kSweepKey);
     open_mapping(sweep, path, value);
-    put(sweep, path.substr(sweep_prefix.size()), std::move(value));
+    put(sweep, path.substr(kSweepPrefix.size()), std::move(value));
   } else {
     set_path(root, path, std::move(value));
   }
@@ -312,7 +315,7 @@ void declare_options(Options& o, SweepRange& range) {
 }
 
 void expand_ranges(ConfigNode& document) {
-  ConfigNode* sweep = document.find("sweep");
+  ConfigNode* sweep = document.find(kSweepKey);
   if (sweep == nullptr) return;
   for (auto& [path, values] : sweep->map) {
     if (values.kind != ConfigNode::Kind::map || values.find("from") == nullptr) continue;
@@ -322,8 +325,8 @@ void expand_ranges(ConfigNode& document) {
 
 void for_each_point(const ConfigNode& document, const std::function<void(SweepPoint)>& use) {
   ConfigNode base = document;
-  std::erase_if(base.map, [](const auto& pair) { return pair.first == "sweep"; });
-  const ConfigNode* sweep = document.find("sweep");
+  std::erase_if(base.map, [](const auto& pair) { return pair.first == kSweepKey; });
+  const ConfigNode* sweep = document.find(kSweepKey);
   if (sweep == nullptr) return use({std::move(base), ""});
   check_sweep(base, *sweep);
   std::vector<std::size_t> choice(sweep->map.size());

@@ -9,6 +9,7 @@
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/schema/plugin_schema.h"
 #include "ddprun/config/schema/sweep_schema.h"
+#include "ddprun/config/sweep.h"
 
 namespace ddprun {
 
@@ -69,7 +70,7 @@ Schema kind_schema(const RunnableKind& kind, const Kinds& kinds,
     properties[plugin.key()] = {{"description", plugin.help()}};
     for (const Schema& condition : plugin.conditions()) conditions.push_back(condition);
   }
-  properties["sweep"] = sweep;
+  properties[kSweepKey] = sweep;
   properties["report"] = reference(kReport);
   if (!conditions.empty()) schema["allOf"] = conditions;
   return schema;
@@ -89,7 +90,7 @@ Schema is_of(const RunnableKind& kind, const Kinds& kinds) {
 Schema experiment_schema(const Kinds& kinds, const PluginRegistry& registry) {
   Schema properties = kind_key(kinds);
   const Schema swept = {{"properties", {{kKindKey, {{"items", properties[kKindKey]}}}}}};
-  properties["sweep"] = swept;
+  properties[kSweepKey] = swept;
   Schema definitions = sweep_definitions();
   definitions[kReport] = report_schema();
   Schema of_kinds = Schema::array();

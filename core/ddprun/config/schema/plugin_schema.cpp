@@ -8,6 +8,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/schema/sweep_schema.h"
+#include "ddprun/config/sweep.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
@@ -131,10 +132,10 @@ Schema PluginSchema::conditions() const {
                    {{key_, {{"items", reference(key_)}}},
                     {key_ + "." + kName, {{"items", reference(known())}}}}}};
   Schema checked = {{"allOf", Schema::array()}};
-  checked["properties"] = {{"sweep", sweep}};
+  checked["properties"] = {{kSweepKey, sweep}};
   for (const Known& plugin : plugins_) {
-    checked["allOf"].push_back(
-        {{"if", is_named(plugin)}, {"then", {{"properties", {{"sweep", swept_options(plugin)}}}}}});
+    checked["allOf"].push_back({{"if", is_named(plugin)},
+                                {"then", {{"properties", {{kSweepKey, swept_options(plugin)}}}}}});
   }
   const Schema value = {{"properties", {{key_, reference(key_)}}}};
   return Schema::array({if_not(reference(swept()), {{"required", Schema::array({key_})}}),

@@ -73,14 +73,14 @@ Schema sweep_definitions() {
 Schema sweeps_over(const std::string& pattern) {
   const Schema no_key = {{"propertyNames", {{"not", {{"pattern", pattern}}}}}};
   const Schema some_key = {{"type", "object"}, {"not", no_key}};
-  return {{"required", Schema::array({"sweep"})}, {"properties", {{"sweep", some_key}}}};
+  return {{"required", Schema::array({kSweepKey})}, {"properties", {{kSweepKey, some_key}}}};
 }
 
 Schema sweeps_over(const std::string& path, const Schema& value) {
   const Schema values = {{"type", "array"}, {"contains", value}};
   const Schema sweep = {
       {"type", "object"}, {"required", Schema::array({path})}, {"properties", {{path, values}}}};
-  return {{"required", Schema::array({"sweep"})}, {"properties", {{"sweep", sweep}}}};
+  return {{"required", Schema::array({kSweepKey})}, {"properties", {{kSweepKey, sweep}}}};
 }
 
 }  // namespace ddprun
