@@ -10,9 +10,6 @@
 
 namespace ddprun {
 
-/// The checkpoint at a path, or the latest in that folder. Throws ConfigError if there is none.
-std::filesystem::path checkpoint_at(const std::string& path);
-
 /// The experiment that wrote it, resolved. Throws ConfigError.
 ConfigNode experiment_of(const CheckpointState& state, const std::filesystem::path& folder);
 

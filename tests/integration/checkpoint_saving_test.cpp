@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "support/checkpoint_fixture.h"
+#include "support/joined_launch.h"
 
 namespace ddprun::test {
 namespace {
@@ -83,6 +84,28 @@ TEST_F(CheckpointSaving, ARankThatIsAskedToEndSavesWithTheOthers) {
   EXPECT_EQ(process.wait(), 1);
   EXPECT_THAT(process.err(), AllOf(HasSubstr("the run was asked to end"),
                                    HasSubstr("train.resume_from: latest goes on")));
+  EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
+}
+
+TEST_F(CheckpointSaving, ARankOfAJoinedLaunchThatIsAskedToEndSavesWithTheOthers) {
+  const fs::path saved = folder_.path() / "saved";
+  Launch launch(2);
+  launch.free_port();
+  std::vector<DdprunProcess*> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.push_back(
+        &launch.start(rank, {"one.yaml", "-v", "--set", "train.steps=400000", "--set",
+                             "train.checkpoint={on_signal: true, path: " + saved.string() + "}"}));
+  }
+  const auto trains = [&] { return ranks[0]->err().find(": step ") != std::string::npos; };
+  ASSERT_TRUE(eventually(30, trains)) << ranks[0]->err() << ranks[1]->err();
+  kill(ranks[1]->pid(), SIGUSR1);
+  ASSERT_TRUE(eventually(30, [&] { return fs::exists(saved / "latest"); })) << ranks[0]->err();
+  kill(ranks[1]->pid(), SIGTERM);
+  for (DdprunProcess* rank : ranks) {
+    EXPECT_EQ(rank->wait(), 1) << rank->err();
+    EXPECT_THAT(rank->err(), HasSubstr("the run was asked to end")) << rank->out();
+  }
   EXPECT_EQ(checkpoint({"verify", "saved"}).status, 0);
 }
 

@@ -173,4 +173,14 @@ fs::path find_checkpoint(const fs::path& path) {
   return path / name;
 }
 
+fs::path checkpoint_at(const fs::path& path, const std::string& hint) {
+  fs::path found = find_checkpoint(path);
+  if (!found.empty()) return found;
+  throw ConfigError({.what = "there is no checkpoint",
+                     .where = path.string(),
+                     .got = fs::exists(path) ? "a folder without one" : "nothing of that name",
+                     .expected = "a checkpoint, or a folder of them",
+                     .hint = hint});
+}
+
 }  // namespace ddprun

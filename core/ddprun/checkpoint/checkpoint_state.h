@@ -47,5 +47,9 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_in(const std::filesyst
 /// where there is no such file yet, the one of the highest step. Empty: there is none. Throws
 /// ConfigError if `latest` names what is not there.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+/// The same. Throws ConfigError, with that hint, if there is none.
+std::filesystem::path checkpoint_at(
+    const std::filesystem::path& path,
+    const std::string& hint = "train.checkpoint in a YAML file says where a run saves them");
 
 }  // namespace ddprun

@@ -34,6 +34,12 @@ TEST_F(ExperimentCheck, HeadsMustFit) {
             "  hint: change d_model or heads");
 }
 
+TEST_F(ExperimentCheck, ATimeBetweenCheckpointsHasItsOwnKey) {
+  EXPECT_THAT(error(kLeast, {"train.checkpoint={every: 10min, path: saved}"}),
+              testing::AllOf(testing::HasSubstr("every"), testing::HasSubstr("10min"),
+                             testing::HasSubstr("`minutes` is by the clock")));
+}
+
 TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
   const std::string more = std::string(kLeast) + "model: {layers: 2, recompute: {groups: 3}}\n";
   EXPECT_EQ(error(more),

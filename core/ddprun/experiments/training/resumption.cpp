@@ -39,19 +39,6 @@ namespace fs = std::filesystem;
                      .hint = std::move(hint)});
 }
 
-/// Where it is asked to go on from; empty: from the beginning.
-fs::path asked_for(const Experiment& experiment) {
-  const std::string& from = training(experiment).train.resume_from;
-  if (from.empty()) return {};
-  if (from == kLatest) return find_checkpoint(checkpoint_folder(experiment));
-  const fs::path found = find_checkpoint(fs::absolute(from));
-  if (!found.empty()) return found;
-  refuse_checkpoint(fs::absolute(from), "there is no checkpoint to go on from",
-                    fs::exists(from) ? "a folder without one" : "nothing of that name",
-                    "a checkpoint, or a folder of them",
-                    "train.resume_from: latest begins at step 0 where there is none yet");
-}
-
 /// Sections and keys that do not change what is trained, or of which a checkpoint says more.
 constexpr std::array kOfNoMatter = {"name",
                                     "plugin_path",
@@ -89,8 +76,16 @@ void add_changes(const std::string& path, const ConfigNode& then, const ConfigNo
 
 }  // namespace
 
+fs::path Resumption::folder_of(const Experiment& experiment) {
+  const std::string& from = training(experiment).train.resume_from;
+  if (from.empty()) return {};
+  if (from == kLatest) return find_checkpoint(checkpoint_folder(experiment));
+  return checkpoint_at(fs::absolute(from),
+                       "train.resume_from: latest begins at step 0 where there is none yet");
+}
+
 std::optional<Resumption> Resumption::find(const Experiment& experiment) {
-  const fs::path folder = asked_for(experiment);
+  const fs::path folder = folder_of(experiment);
   if (folder.empty()) return {};
   Resumption out(folder, read_state(folder));
   out.check_fits(experiment);

@@ -23,6 +23,9 @@ class Resumption {
   /// Throws ConfigError if it leads nowhere, or to what the experiment cannot go on from: another
   /// model, optimizer, or a run that has ended.
   static std::optional<Resumption> find(const Experiment& experiment);
+  /// The folder of it, nothing of which is read; empty: there is none. Throws as find() does if
+  /// train.resume_from leads nowhere.
+  static std::filesystem::path folder_of(const Experiment& experiment);
 
   const std::filesystem::path& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }

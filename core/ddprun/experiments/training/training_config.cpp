@@ -58,8 +58,8 @@ void declare_options(Options& o, TrainConfig& c) {
       "checkpoint", "the state of training on disk, saved outside measured time",
       [&c](Options& checkpoint) {
         checkpoint.option("every", &c.checkpoint.every,
-                          "steps from one to the next; 0: not by steps. One follows the last "
-                          "step if there are any",
+                          "steps from one to the next (`minutes` is by the clock); 0: not by "
+                          "steps. One follows the last step if there are any",
                           {.min = 0, .max = kManySteps});
         checkpoint.option("minutes", &c.checkpoint.minutes,
                           "the same by the clock; 0: not by the clock", {.min = 0.0, .max = 1e6});

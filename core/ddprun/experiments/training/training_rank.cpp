@@ -179,8 +179,7 @@ class TrainingKind final : public Training {
   std::optional<Account> check_machine(const Experiment& experiment, const PluginRegistry& registry,
                                        std::int64_t local_ranks) const override {
     check_tokenizer(experiment);
-    const auto resumed = Resumption::find(experiment);
-    check_checkpoint_folder(experiment, resumed ? resumed->folder() : "");
+    check_checkpoint_folder(experiment, Resumption::folder_of(experiment));
     if (experiment.world.device == DeviceKind::cpu) {  // check_plugins() asked the plugins
       return check_memory(experiment, registry, local_ranks);
     }
