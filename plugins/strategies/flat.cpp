@@ -38,7 +38,7 @@ class Flat final : public Strategy {
 
   void finish_backward() override {
     const at::Tensor flat = copy_ ? at::cat(each_) : context_->gradients(context_->layout().all());
-    context_->group().all_reduce(flat, ReduceOp::avg, "gradients").wait();
+    context_->group().all_reduce(flat, ReduceOp::avg, "gradients", Await::next).wait();
     if (copy_) unflatten(flat);
   }
 

@@ -21,7 +21,7 @@ class Naive final : public Strategy {
     const ParameterLayout& layout = context_->layout();
     for (int i = 0; i < layout.count(); ++i) {
       const at::Tensor gradient = context_->gradients(layout.range(i));
-      context_->group().all_reduce(gradient, ReduceOp::avg, layout.name(i)).wait();
+      context_->group().all_reduce(gradient, ReduceOp::avg, layout.name(i), Await::next).wait();
     }
   }
 };

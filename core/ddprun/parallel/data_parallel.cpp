@@ -320,7 +320,9 @@ GradientScale DataParallel::agreed_scale() {
   GradientScale scale = called(precision_, "LossScaler::gradient_scale()",
                                [&] { return scaler->gradient_scale(gradients); });
   TORCH_CHECK(scale.overflow.defined(), "a precision that scales the loss must report overflow");
-  context_.process_group().all_reduce(scale.overflow, ReduceOp::max, "overflow").wait();
+  context_.process_group()
+      .all_reduce(scale.overflow, ReduceOp::max, "overflow", Await::next)
+      .wait();
   return scale;
 }
 
@@ -334,7 +336,7 @@ at::Tensor DataParallel::agreed_norm() {
   at::Tensor norm = gradient_norm(buffers_);
   if (buffers_.owns_all()) return norm;
   const at::Tensor squares = norm.square();
-  shard_group_.all_reduce(squares, ReduceOp::sum, "norm").wait();
+  shard_group_.all_reduce(squares, ReduceOp::sum, "norm", Await::next).wait();
   return squares.sqrt();
 }
 

@@ -17,7 +17,7 @@ bool Repetition::goes_on(std::int64_t samples) {
   const at::Tensor answer =
       at::full({1}, elapsed_s < config_.seconds ? 1.0 : 0.0,
                at::TensorOptions(group_.device().torch_device()).dtype(at::kFloat));
-  group_.broadcast(answer, 0, "goes on").wait();
+  group_.broadcast(answer, 0, "goes on", Await::next).wait();
   return answer.item<float>() != 0;
 }
 

@@ -74,8 +74,9 @@ class Places {
   bool shared_ = false;
 };
 
-/// Elements around the sizes of cache lines, slots and nothing.
-const std::vector<std::int64_t> kCounts = {0, 1, 3, 17, 1000, 65'536, 65'537, 150'001};
+/// Elements around the sizes of cache lines, letters, slots and nothing.
+const std::vector<std::int64_t> kCounts = {0,    1,    3,    17,     1000,   2048,
+                                           2049, 8192, 8193, 65'536, 65'537, 150'001};
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kDouble, at::kLong,
                                             at::kInt,   at::kByte,     at::kChar};
 
@@ -189,7 +190,10 @@ TEST_P(Shm, ThousandsOfMixedCollectivesInFlight) {
         const bool shared = where() == Where::shared || random() % 2 == 0;
         at::Tensor tensor = shared ? memory.narrow(0, i * 100'000, count) : at::empty({count});
         tensor.copy_(values_of(group.rank(), count, at::kFloat, i));
-        works.push_back(group.all_reduce(tensor, ReduceOp::sum, "x"));
+        const bool now = random() % 4 == 0;
+        works.push_back(
+            group.all_reduce(tensor, ReduceOp::sum, "x", now ? Await::next : Await::later));
+        if (now) works.back().wait();
         tensors.push_back(tensor);
       }
       if (random() % 3 == 0) group.barrier();
@@ -197,6 +201,21 @@ TEST_P(Shm, ThousandsOfMixedCollectivesInFlight) {
       const int i = static_cast<int>(random() % kInFlight);
       ASSERT_TRUE(at::equal(tensors[i],
                             expected(ReduceOp::sum, ranks(), tensors[i].numel(), at::kFloat, i)));
+    }
+  });
+}
+
+/// A rank that comes early must not write its next data over those that a late one still reads.
+TEST_P(Shm, SmallCollectivesInALoop) {
+  run_ranks(ranks(), [&](ProcessGroup& group) {
+    const Places places(group, where(), 1'000'000);
+    for (int round = 0; round < 3000; ++round) {
+      const auto mine = static_cast<float>(group.rank() + round);
+      const at::Tensor tensor = places.put(at::full({1 + 7 * (round % 280)}, mine));
+      group.all_reduce(tensor, ReduceOp::max, "x", Await::next).wait();
+      const auto wanted = static_cast<float>(ranks() - 1 + round);
+      const float* const data = tensor.const_data_ptr<float>();
+      ASSERT_EQ(std::count(data, data + tensor.numel(), wanted), tensor.numel()) << round;
     }
   });
 }

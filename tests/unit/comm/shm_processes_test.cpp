@@ -126,9 +126,9 @@ TEST(ShmProcesses, AStoppedPeerIsATimeout) {
     }
     ::kill(std::stoi(peer), SIGSTOP);
     const at::Tensor tensor = at::zeros({10});
-    const int status =
-        expect_comm_error([&] { group->all_reduce(tensor, ReduceOp::sum, "x").wait(); },
-                          {"rank 1 did not come: timed out after 500 ms", "timeout_s"});
+    const int status = expect_comm_error(
+        [&] { group->all_reduce(tensor, ReduceOp::sum, "x", Await::next).wait(); },
+        {"rank 1 did not come: timed out after 500 ms", "timeout_s"});
     ::kill(std::stoi(peer), SIGKILL);
     return status;
   };

@@ -1,13 +1,16 @@
-// The queue of collectives: order, failures, and tasks that never end.
+// The queue of collectives: order, who runs them, failures, and tasks that never end.
 #include "ddprun/comm/backends/task_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace ddprun {
 namespace {
@@ -51,6 +54,93 @@ TEST(TaskQueue, AfterAFailureEverythingLaterFailsWithTheSameWords) {
   EXPECT_EQ(failure_of(queue.submit({}, [] { throw std::runtime_error("a cable"); })), "a cable");
   EXPECT_EQ(failure_of(queue.submit({}, [&ran] { ran.emplace_back("third"); })), "a cable");
   EXPECT_THAT(ran, ElementsAre("first", "on_failure"));
+}
+
+/// Notes on which threads tasks run, in their order.
+class Threads {
+ public:
+  TaskQueue::Run note() {
+    return [this] { ids_.push_back(std::this_thread::get_id()); };
+  }
+  int count() const { return static_cast<int>(ids_.size()); }
+  int here() const {
+    return static_cast<int>(std::ranges::count(ids_, std::this_thread::get_id()));
+  }
+
+ private:
+  std::vector<std::thread::id> ids_;  // tasks run one at a time
+};
+
+TEST(TaskQueue, WhoWaitsAtOnceRunsTheTask) {
+  Threads threads;
+  TaskQueue queue;
+  for (int i = 0; i < 100; ++i) queue.submit({}, threads.note(), Await::next)->wait();
+  EXPECT_EQ(threads.here(), 100);
+}
+
+TEST(TaskQueue, WhoWaitsRunsWhatIsBeforeItsTaskToo) {
+  std::vector<int> ran;
+  TaskQueue queue;
+  std::vector<c10::intrusive_ptr<FutureWork>> works;
+  for (int i = 0; i < 10; ++i) {
+    works.push_back(queue.submit(
+        {}, [&ran, i] { ran.push_back(i); }, Await::next));
+  }
+  EXPECT_FALSE(queue.awaited());
+  works[6]->wait();
+  EXPECT_THAT(ran, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_TRUE(queue.busy());
+  works[9]->wait();
+  EXPECT_EQ(ran.size(), 10u);
+}
+
+TEST(TaskQueue, WhatNobodyWaitsForRunsOnTheThread) {
+  Threads threads;
+  TaskQueue queue;
+  std::promise<void> ran;
+  queue.submit({}, threads.note(), Await::next);  // and its work is dropped
+  queue.submit({}, [&] {
+    threads.note()();
+    ran.set_value();
+  });
+  ran.get_future().wait();
+  EXPECT_EQ(threads.count(), 2);
+  EXPECT_EQ(threads.here(), 0);
+}
+
+TEST(TaskQueue, WhatFollowsATaskThatTheThreadHasBegunIsLeftToWhoWaits) {
+  Threads threads;
+  TaskQueue queue;
+  std::promise<void> begun;
+  const auto first = queue.submit({}, [&] {
+    begun.set_value();
+    while (!queue.awaited()) std::this_thread::yield();
+  });
+  begun.get_future().wait();
+  std::vector<c10::intrusive_ptr<FutureWork>> works;
+  for (int i = 0; i < 10; ++i) works.push_back(queue.submit({}, threads.note()));
+  works.back()->wait();
+  EXPECT_EQ(threads.here(), 10);
+  EXPECT_TRUE(first->isSuccess());
+}
+
+TEST(TaskQueue, ManyThreadsSubmitAndWait) {
+  constexpr int kThreads = 4, kTasks = 500;
+  std::vector<int> ran;
+  TaskQueue queue;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&queue, &ran, thread] {
+      for (int i = 0; i < kTasks; ++i) {
+        const auto work = queue.submit(
+            {}, [&ran, i] { ran.push_back(i); }, i % 2 == 0 ? Await::next : Await::later);
+        if ((i + thread) % 3 != 0) work->wait();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  queue.submit({}, [] {})->wait();
+  EXPECT_EQ(ran.size(), std::size_t{kThreads} * kTasks);
 }
 
 /// A task that ends when the test does.

@@ -45,8 +45,9 @@ void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op)
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) {
   const ReduceOp op = checked_op(arguments, BackendKind::shm, getSize());
-  return queue_.submit(arguments.outputs,
-                       [arguments, op](ShmCollectives& shm) { run(shm, arguments, op); });
+  return queue_.submit(
+      arguments.outputs, [arguments, op](ShmCollectives& shm) { run(shm, arguments, op); },
+      arguments.await);
 }
 
 at::Tensor ShmBackend::allocateTensor(long elements, at::TensorOptions options) {

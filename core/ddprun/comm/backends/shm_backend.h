@@ -9,10 +9,11 @@
 
 namespace ddprun {
 
-/// Collectives run on a thread of its own, one at a time, in the order of the calls. All-reduce and
-/// reduce-scatter do sum, avg and max of what can_reduce() allows, with the same bits on all ranks
-/// and in all runs. The other collectives take any type. Tensors are contiguous and on the CPU.
-/// What the backend cannot do is refused at the call (c10::Error).
+/// Collectives run one at a time, in the order of the calls: on a thread of its own, or on that of
+/// who waits for them. All-reduce and reduce-scatter do sum, avg and max of what can_reduce()
+/// allows, with the same bits on all ranks and in all runs. The other collectives take any type.
+/// Tensors are contiguous and on the CPU. What the backend cannot do is refused at the call
+/// (c10::Error).
 ///
 /// After a failure here or on a peer, every later collective fails with the same words. The
 /// destructor makes collectives under way fail, here and on the other ranks.

@@ -1,4 +1,4 @@
-// Hands collectives in shared memory to their thread, and allocates that memory.
+// Queues collectives in shared memory, and allocates that memory.
 #include "ddprun/comm/backends/shm_queue.h"
 
 #include <ATen/Functions.h>
@@ -17,8 +17,10 @@ ShmQueue::~ShmQueue() {
   if (tasks_.busy()) collectives_.abort();
 }
 
-c10::intrusive_ptr<c10d::Work> ShmQueue::submit(std::vector<at::Tensor> results, Run run) {
-  return tasks_.submit(std::move(results), [this, run = std::move(run)] { run(collectives_); });
+c10::intrusive_ptr<FutureWork> ShmQueue::submit(std::vector<at::Tensor> results, Run run,
+                                                Await await) {
+  return tasks_.submit(
+      std::move(results), [this, run = std::move(run)] { run(collectives_); }, await);
 }
 
 at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& options) {
@@ -27,7 +29,9 @@ at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& op
   const ShmPlace& place = collectives_.place();
   if (bytes == 0 || place.size == 1) return allocate_private(elements, options);
   int number = -1;
-  submit({}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); })->wait();
+  submit(
+      {}, [bytes, &number](ShmCollectives& shm) { number = shm.allocate(bytes); }, Await::next)
+      ->wait();
   const auto allocations = collectives_.allocations();
   std::byte* const data = allocations->part(number, place.rank);
   const auto counted = CpuMemory::count_bytes(bytes, data);

@@ -1,9 +1,9 @@
-// The thread that runs collectives in shared memory, in the order of the calls.
+// The queue of collectives in shared memory: in the order of the calls, on its thread or on that of
+// who waits.
 #pragma once
 
 #include <functional>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "ddprun/comm/backends/shm_collectives.h"
@@ -26,8 +26,9 @@ class ShmQueue {
   ShmQueue(const ShmQueue&) = delete;
   ShmQueue& operator=(const ShmQueue&) = delete;
 
-  /// Queues `run`. The work's future gives `results`. What `run` captures lives until it is done.
-  c10::intrusive_ptr<c10d::Work> submit(std::vector<at::Tensor> results, Run run);
+  /// As TaskQueue::submit.
+  c10::intrusive_ptr<FutureWork> submit(std::vector<at::Tensor> results, Run run,
+                                        Await await = Await::later);
 
   /// Zeroed memory that collectives reach without a copy. All ranks must call it; it blocks.
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);

@@ -1,4 +1,4 @@
-// The queue, its thread, and the watch that gives up a task that does not end.
+// The queue, who runs its tasks, and the watch that gives up a task that does not end.
 #include "ddprun/comm/backends/task_queue.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,6 @@
 #include <stdexcept>
 
 #include "ddprun/base/clock.h"
-#include "ddprun/comm/group/future_work.h"
 #include "ddprun/comm/store/comm_failure.h"
 
 namespace ddprun {
@@ -28,48 +27,88 @@ struct TaskQueue::State {
     std::vector<at::Tensor> results;
     FuturePtr future;
   };
+  using Lock = std::unique_lock<std::mutex>;
 
   void progress();
   void watch(std::chrono::milliseconds limit);
   void give_up(std::exception_ptr why);
   std::exception_ptr run(Task& task);
+  void run_first(Lock& lock);
+  void help(std::uint64_t number);
+  void want(std::uint64_t number);
+  bool has_work() const;
+  void wake_thread(Lock& lock);
 
   std::function<void()> on_failure, on_given_up;
   std::atomic<std::int64_t> began_ns = 0;  // of the task under way; 0: none
+  std::atomic<int> helpers = 0;            // who wait for tasks, and run them; changed under mutex
   mutable std::mutex mutex;
-  std::condition_variable changed;  // a task more, or closed
-  std::condition_variable ended;    // closed; the watch waits for it, and no task wakes the watch
-  std::deque<Task> tasks;           // the first is under way
-  std::exception_ptr failure;       // of the first that failed
+  std::condition_variable changed;  // for the thread: it has work, or the queue is closed
+  std::condition_variable ended;    // a task that someone waits for, or closed; the watch waits too
+  std::deque<Task> tasks;           // the first may be under way
+  std::uint64_t submitted = 0;      // tasks so far, which is the last one's number
+  std::uint64_t done = 0;
+  std::uint64_t wanted = 0;    // the thread runs tasks up to that number
+  std::exception_ptr failure;  // of the first that failed
+  bool running = false;        // the first task, on some thread
+  bool asleep = false;         // the thread, and nobody has woken it
   bool closed = false;
   bool given_up = false;
 };
 
+/// Whether the thread is to run the first task now. It leaves tasks to who waits.
+bool TaskQueue::State::has_work() const {
+  return !running && helpers == 0 && !tasks.empty() && (closed || done < wanted);
+}
+
+/// Wakes the thread if it has something to do, and unlocks.
+void TaskQueue::State::wake_thread(Lock& lock) {
+  const bool wake = asleep && (closed || has_work());
+  if (wake) asleep = false;
+  lock.unlock();
+  if (wake) changed.notify_one();
+}
+
 /// Runs tasks until the queue is closed and empty, or given up.
 void TaskQueue::State::progress() {
-  std::unique_lock lock(mutex);
-  while (true) {
-    changed.wait(lock, [this] { return closed || !tasks.empty(); });
-    if (tasks.empty()) return;
-    Task& task = tasks.front();  // stays there while it runs: no place in a deque moves
-    std::exception_ptr error = failure;
-    lock.unlock();
-    if (!error) error = run(task);
-    lock.lock();
-    if (given_up) return;  // its futures are set
-    failure = error;
-    {
-      const Task done = std::move(task);
-      tasks.pop_front();  // before anyone hears of it: a queue whose work is done is not busy
-      lock.unlock();
-      if (error) {
-        done.future->setError(error);
-      } else {
-        done.future->markCompleted(c10::IValue(done.results));
-      }
+  Lock lock(mutex);
+  while (!given_up) {
+    if (has_work()) {
+      run_first(lock);
+    } else if (closed && tasks.empty()) {
+      return;
+    } else {
+      asleep = true;
+      changed.wait(lock);
+      asleep = false;
     }
-    lock.lock();
   }
+}
+
+/// Runs the first task, unlocked meanwhile.
+void TaskQueue::State::run_first(Lock& lock) {
+  running = true;
+  Task& task = tasks.front();  // stays there while it runs: no place in a deque moves
+  std::exception_ptr error = failure;
+  lock.unlock();
+  if (!error) error = run(task);
+  lock.lock();
+  if (given_up) return;  // its futures are set
+  failure = error;
+  {
+    const Task finished = std::move(task);
+    tasks.pop_front();  // before anyone hears of it: a queue whose work is done is not busy
+    lock.unlock();
+    if (error) {
+      finished.future->setError(error);
+    } else {
+      finished.future->markCompleted(c10::IValue(finished.results));
+    }
+  }
+  lock.lock();
+  running = false;
+  ++done;
+  if (helpers > 0 || closed) ended.notify_all();
 }
 
 std::exception_ptr TaskQueue::State::run(Task& task) {
@@ -85,11 +124,34 @@ std::exception_ptr TaskQueue::State::run(Task& task) {
   return error;
 }
 
+/// Returns when the task of that number is done.
+void TaskQueue::State::help(std::uint64_t number) {
+  Lock lock(mutex);
+  if (done >= number) return;
+  ++helpers;
+  while (done < number) {
+    if (running) {
+      ended.wait(lock);
+    } else {
+      run_first(lock);
+    }
+  }
+  --helpers;
+  wake_thread(lock);
+}
+
+/// The thread is to run tasks up to that number.
+void TaskQueue::State::want(std::uint64_t number) {
+  Lock lock(mutex);
+  wanted = std::max(wanted, number);
+  wake_thread(lock);
+}
+
 /// Looks now and then how long the task under way has taken, until the queue is closed.
 void TaskQueue::State::watch(std::chrono::milliseconds limit) {
   using std::chrono::milliseconds;
   const milliseconds period = std::clamp(limit / 10, milliseconds(1), milliseconds(500));
-  std::unique_lock lock(mutex);
+  Lock lock(mutex);
   while (!ended.wait_for(lock, period, [this] { return closed || given_up; })) {
     const std::int64_t began = began_ns;
     if (began == 0 || now_ns() - began < std::chrono::nanoseconds(limit).count()) continue;
@@ -114,6 +176,21 @@ void TaskQueue::State::give_up(std::exception_ptr why) {
   for (const FuturePtr& future : waited_for) future->setError(failure);
 }
 
+/// The work of a task that its waiters may run.
+class TaskQueue::TaskWork final : public FutureWork {
+ public:
+  TaskWork(FuturePtr future, std::shared_ptr<State> state, std::uint64_t number)
+      : FutureWork(std::move(future)), state_(std::move(state)), number_(number) {}
+  ~TaskWork() override {
+    if (!isCompleted()) state_->want(number_);
+  }
+  void help() override { state_->help(number_); }
+
+ private:
+  std::shared_ptr<State> state_;
+  std::uint64_t number_;
+};
+
 TaskQueue::TaskQueue(std::function<void()> on_failure) : state_(std::make_shared<State>()) {
   state_->on_failure = std::move(on_failure);
   thread_ = std::thread([state = state_] { state->progress(); });
@@ -130,12 +207,10 @@ TaskQueue::~TaskQueue() {
     state_->give_up(
         std::make_exception_ptr(std::runtime_error("the group ended before this collective did")));
   }
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->closed = true;
-  }
-  state_->changed.notify_one();
-  state_->ended.notify_one();
+  State::Lock lock(state_->mutex);
+  state_->closed = true;
+  state_->ended.notify_all();
+  state_->wake_thread(lock);
   if (watch_.joinable()) watch_.join();
   state_->given_up ? thread_.detach() : thread_.join();
 }
@@ -145,21 +220,23 @@ bool TaskQueue::busy() const {
   return !state_->tasks.empty();
 }
 
-c10::intrusive_ptr<c10d::Work> TaskQueue::submit(std::vector<at::Tensor> results, Run run) {
-  auto future =
-      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  bool takes = false;
-  {
-    const std::lock_guard lock(state_->mutex);
-    takes = !state_->given_up;
-    if (takes) state_->tasks.push_back({std::move(run), std::move(results), future});
-  }
-  if (takes) {
-    state_->changed.notify_one();
-  } else {
+bool TaskQueue::awaited() const { return state_->helpers > 0; }
+
+c10::intrusive_ptr<FutureWork> TaskQueue::submit(std::vector<at::Tensor> results, Run run,
+                                                 Await await) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+  State::Lock lock(state_->mutex);
+  if (state_->given_up) {
+    lock.unlock();
     future->setError(state_->failure);
+    return c10::make_intrusive<FutureWork>(std::move(future));
   }
-  return c10::make_intrusive<FutureWork>(std::move(future));
+  state_->tasks.push_back({std::move(run), std::move(results), future});
+  const std::uint64_t number = ++state_->submitted;
+  if (await == Await::later || watch_.joinable()) state_->wanted = number;
+  state_->wake_thread(lock);
+  if (watch_.joinable()) return c10::make_intrusive<FutureWork>(std::move(future));
+  return c10::make_intrusive<TaskWork>(std::move(future), state_, number);
 }
 
 }  // namespace ddprun

@@ -26,6 +26,9 @@ std::int64_t CollectiveArguments::bytes() const {
 }
 
 WorkPtr start_on(c10d::Backend& backend, CollectiveArguments arguments) {
+  if (auto* const own = dynamic_cast<CollectiveBackend*>(&backend)) {
+    return own->start(std::move(arguments));
+  }
   std::vector<at::Tensor>& outputs = arguments.outputs;
   switch (arguments.kind) {
     case CollectiveKind::all_reduce: {

@@ -31,13 +31,14 @@ struct CollectiveArguments {
   at::Tensor input = {};  ///< of a reduce-scatter or an all-gather
   c10d::ReduceOp op = c10d::ReduceOp::SUM;
   std::int64_t root = 0;
+  Await await = Await::later;
   bool awaited = false;  ///< the caller waits for the work; c10d code may wait for its future alone
 
   /// Bytes of the (unsharded) tensors.
   std::int64_t bytes() const;
 };
 
-/// Calls c10d's function for it on any backend.
+/// Calls c10d's function for it on any backend, and start() on one of our own.
 c10::intrusive_ptr<c10d::Work> start_on(c10d::Backend& backend, CollectiveArguments arguments);
 
 /// All collectives that c10d code calls come to start(), labelled with their c10d names. Of c10d's

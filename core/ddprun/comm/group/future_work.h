@@ -16,7 +16,10 @@ class FutureWork : public c10d::Work {
   bool isSuccess() const override { return future_->hasValue(); }
   std::exception_ptr exception() const override { return future_->exception_ptr(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  bool wait(std::chrono::milliseconds) override {
+  /// Who is about to wait may do the work meanwhile, if it has not begun. Throws nothing.
+  virtual void help() {}
+  bool wait(std::chrono::milliseconds = kNoTimeout) override {
+    help();
     future_->waitAndThrow();
     return true;
   }

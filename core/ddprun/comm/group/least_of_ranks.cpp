@@ -12,7 +12,7 @@ std::vector<float> least_of_ranks(std::vector<float> values, ProcessGroup& group
   if (group.size() == 1 || values.empty()) return values;
   const at::Tensor mine = at::from_blob(values.data(), static_cast<std::int64_t>(values.size()));
   const at::Tensor shared = mine.neg().to(group.device().torch_device());
-  group.all_reduce(shared, ReduceOp::max, "least of the ranks").wait();
+  group.all_reduce(shared, ReduceOp::max, "least of the ranks", Await::next).wait();
   mine.copy_(shared.neg());
   return values;
 }

@@ -29,13 +29,13 @@ void call(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) 
   const at::Tensor own = elements.narrow(0, group.rank() * slice, slice);
   switch (kind) {
     case CollectiveKind::all_reduce:
-      return group.all_reduce(elements, ReduceOp::sum, kLabel).wait();
+      return group.all_reduce(elements, ReduceOp::sum, kLabel, Await::next).wait();
     case CollectiveKind::broadcast:
-      return group.broadcast(elements, 0, kLabel).wait();
+      return group.broadcast(elements, 0, kLabel, Await::next).wait();
     case CollectiveKind::reduce_scatter:
-      return group.reduce_scatter(own, elements, ReduceOp::sum, kLabel).wait();
+      return group.reduce_scatter(own, elements, ReduceOp::sum, kLabel, Await::next).wait();
     case CollectiveKind::all_gather:
-      return group.all_gather(elements, own, kLabel).wait();
+      return group.all_gather(elements, own, kLabel, Await::next).wait();
     case CollectiveKind::barrier:
       break;
   }

@@ -96,39 +96,45 @@ at::Tensor ProcessGroup::allocate(std::int64_t elements, const at::TensorOptions
   return impl_->backend_->allocateTensor(elements, options);
 }
 
-Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+Work ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label,
+                              Await await) {
   return impl_->start({.kind = CollectiveKind::all_reduce,
                        .label = label,
                        .outputs = {writable(tensor)},
-                       .op = to_c10d(op)});
+                       .op = to_c10d(op),
+                       .await = await});
 }
 
-Work ProcessGroup::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
+Work ProcessGroup::broadcast(const at::Tensor& tensor, int root, std::string_view label,
+                             Await await) {
   return impl_->start({.kind = CollectiveKind::broadcast,
                        .label = label,
                        .outputs = {writable(tensor)},
-                       .root = root});
+                       .root = root,
+                       .await = await});
 }
 
 Work ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
-                                  std::string_view label) {
+                                  std::string_view label, Await await) {
   return impl_->start({.kind = CollectiveKind::reduce_scatter,
                        .label = label,
                        .outputs = {writable(output)},
                        .input = writable(input),
-                       .op = to_c10d(op)});
+                       .op = to_c10d(op),
+                       .await = await});
 }
 
 Work ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input,
-                              std::string_view label) {
+                              std::string_view label, Await await) {
   return impl_->start({.kind = CollectiveKind::all_gather,
                        .label = label,
                        .outputs = {writable(output)},
-                       .input = writable(input)});
+                       .input = writable(input),
+                       .await = await});
 }
 
 void ProcessGroup::barrier(std::string_view label) {
-  impl_->start({.label = label}).wait();
+  impl_->start({.label = label, .await = Await::next}).wait();
   impl_->device_.synchronize();
 }
 

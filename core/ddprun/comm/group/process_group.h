@@ -71,12 +71,14 @@ class ProcessGroup final : public RankGroup {
   /// elements, and it blocks. Throws CommError if the memory is refused to a rank.
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
 
-  Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) override;
-  Work broadcast(const at::Tensor& tensor, int root, std::string_view label) override;
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label,
+                  Await await = Await::later) override;
+  Work broadcast(const at::Tensor& tensor, int root, std::string_view label,
+                 Await await = Await::later) override;
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
-                      std::string_view label) override;
-  Work all_gather(const at::Tensor& output, const at::Tensor& input,
-                  std::string_view label) override;
+                      std::string_view label, Await await = Await::later) override;
+  Work all_gather(const at::Tensor& output, const at::Tensor& input, std::string_view label,
+                  Await await = Await::later) override;
   /// Returns when every rank has called it. It is recorded too.
   void barrier(std::string_view label = "barrier");
 

@@ -28,8 +28,7 @@ class Work {
 /// A call returns at once. Its tensors must be contiguous and on the group's device, and must stay
 /// alive and untouched until wait(). Every rank must make the same calls in the same order. One
 /// thread at a time may call: the training thread, or autograd's while the training thread waits in
-/// backward. A failure (a dead peer, a timeout) throws CommError that names the collective, its
-/// label and this rank.
+/// backward. A failure throws CommError that names the collective, its label and this rank.
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
@@ -37,19 +36,20 @@ class RankGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// In place: tensor = op over the ranks' tensors. ReduceOp::avg is the sum, divided once by
-  /// size(): exact wherever the mean is. The division is part of the recorded time.
-  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) = 0;
+  /// In place: tensor = op over the ranks' tensors. ReduceOp::avg divides the sum once by size().
+  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label,
+                          Await await = Await::later) = 0;
   /// In place: tensor = tensor of rank `root`.
-  virtual Work broadcast(const at::Tensor& tensor, int root, std::string_view label) = 0;
+  virtual Work broadcast(const at::Tensor& tensor, int root, std::string_view label,
+                         Await await = Await::later) = 0;
   /// output = this rank's slice of op over the ranks' inputs. There are size() equal slices, in
   /// rank order. `output` may be this rank's slice of `input`.
   virtual Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
-                              std::string_view label) = 0;
+                              std::string_view label, Await await = Await::later) = 0;
   /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's part
   /// of `output`.
-  virtual Work all_gather(const at::Tensor& output, const at::Tensor& input,
-                          std::string_view label) = 0;
+  virtual Work all_gather(const at::Tensor& output, const at::Tensor& input, std::string_view label,
+                          Await await = Await::later) = 0;
 };
 
 }  // namespace ddprun

@@ -33,6 +33,7 @@ bool RecordedWork::wait(std::chrono::milliseconds timeout) {
   const bool first = entry_->wait_begin.compare_exchange_strong(not_waited, device_.mark());
   {
     const LaunchBoard::Wait waiting;
+    if (inner_) inner_->help();
     getFuture()->wait();
   }
   if (first) {
@@ -47,22 +48,19 @@ RecordedWork::~RecordedWork() {
 }
 
 RecordingBackend::RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers,
-                                   Device& device, std::string group, int ranks_per_host)
+                                   Device& device, const std::string& group, int ranks_per_host)
     : CollectiveBackend(inner->getRank(), inner->getSize(), inner->getBackendName()),
       inner_(std::move(inner)),
-      group_(std::move(group)),
+      place_(group + "rank " + std::to_string(inner_->getRank()) + " of " +
+             std::to_string(inner_->getSize())),
       ranks_per_host_(ranks_per_host),
       device_(device),
       worker_free_ns_(static_cast<std::size_t>(std::max(workers, 1)), 0) {}
 
-std::string RecordingBackend::place() const {
-  return group_ + "rank " + std::to_string(getRank()) + " of " + std::to_string(getSize());
-}
-
 c10d::Backend& RecordingBackend::inner() const {
   if (inner_) return *inner_;
   throw CommError({.what = "the process group is shut down",
-                   .where = place(),
+                   .where = place_,
                    .got = "a collective after shutdown()",
                    .expected = "collectives before it only",
                    .hint = "shut the group down when all work is done"});
@@ -86,7 +84,7 @@ void RecordingBackend::check(const CollectiveArguments& arguments) const {
     throw CommError(
         {.what = "a collective was called with tensors that it cannot take",
          .where =
-             place() + ", " + name_of(arguments.kind) + " '" + std::string(arguments.label) + "'",
+             place_ + ", " + name_of(arguments.kind) + " '" + std::string(arguments.label) + "'",
          .got = n == 1 ? shape_of(whole) : shape_of(whole) + "; slice: " + shape_of(slice),
          .expected = n == 1 ? "a contiguous tensor"
                             : "contiguous tensors of one type, one of them " + std::to_string(n) +
@@ -108,12 +106,12 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);
   entry->span.emplace(name_of(record.kind), record.label, record.bytes);
   entry->enqueue = device_.mark();
-  const auto describe = [place = place(), entry] {
+  const auto describe = [place = place_, entry] {
     return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
   };
-  c10::intrusive_ptr<c10::ivalue::Future> done;
+  c10::intrusive_ptr<c10d::Work> started;
   try {
-    done = start_on(inner(), std::move(arguments))->getFuture();
+    started = start_on(inner(), std::move(arguments));
   } catch (const std::exception& failure) {
     throw_comm_error(failure,
                      {.what = "a collective could not be started",
@@ -143,8 +141,11 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
     }
     entries_.push_back(entry);
   }
-  return c10::make_intrusive<RecordedWork>(device_, std::move(entry),
-                                           done->then(finish, done->elementType()));
+  const auto done = started->getFuture();
+  return c10::make_intrusive<RecordedWork>(
+      device_, std::move(entry),
+      c10::intrusive_ptr<FutureWork>::reclaim_copy(dynamic_cast<FutureWork*>(started.get())),
+      done->then(finish, done->elementType()));
 }
 
 void RecordingBackend::shutdown() {
@@ -152,7 +153,7 @@ void RecordingBackend::shutdown() {
     inner().shutdown();
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "the group could not end in order",
-                               .where = place(),
+                               .where = place_,
                                .expected = "every rank at the end of the run"});
   }
   release();
@@ -234,8 +235,8 @@ at::Tensor RecordingBackend::allocateTensor(long elements, at::TensorOptions opt
     return inner().allocateTensor(elements, options);
   } catch (const std::exception& failure) {
     throw_comm_error(failure, {.what = "the group could not allocate memory for its collectives",
-                               .where = place() + ", " + std::to_string(elements) +
-                                        " elements of " + std::string(options.dtype().name()),
+                               .where = place_ + ", " + std::to_string(elements) + " elements of " +
+                                        std::string(options.dtype().name()),
                                .expected = "memory for the parameters and gradients of all ranks",
                                .hint = "a smaller model, or fewer ranks on this host"});
   }

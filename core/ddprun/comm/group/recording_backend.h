@@ -46,9 +46,13 @@ struct CollectiveEntry {
 /// the record complete, and throws our error.
 class RecordedWork final : public FutureWork {
  public:
+  /// `inner`: the wrapped backend's, if it is a FutureWork. `future`: what follows from its own.
   RecordedWork(Device& device, std::shared_ptr<CollectiveEntry> entry,
-               c10::intrusive_ptr<c10::ivalue::Future> future)
-      : FutureWork(std::move(future)), device_(device), entry_(std::move(entry)) {}
+               c10::intrusive_ptr<FutureWork> inner, c10::intrusive_ptr<c10::ivalue::Future> future)
+      : FutureWork(std::move(future)),
+        device_(device),
+        entry_(std::move(entry)),
+        inner_(std::move(inner)) {}
   ~RecordedWork() override;
 
   /// Waits for the result; on a GPU, the current stream waits instead of the caller. The times of
@@ -58,6 +62,7 @@ class RecordedWork final : public FutureWork {
  private:
   Device& device_;
   std::shared_ptr<CollectiveEntry> entry_;
+  c10::intrusive_ptr<FutureWork> inner_;
 };
 
 /// Wraps another backend. Everything that a ProcessGroup sends goes through start(): what its own
@@ -69,7 +74,7 @@ class RecordingBackend final : public CollectiveBackend {
   /// runs at a time. `device`: of the tensors; it outlives this object. `group`: what place() says
   /// before the rank's number. `ranks_per_host`: what records say.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, int workers, Device& device,
-                   std::string group = {}, int ranks_per_host = 1);
+                   const std::string& group = {}, int ranks_per_host = 1);
 
   /// Records that are kept if nobody takes them: the last 65,536 at least.
   static constexpr std::size_t kKeptRecords = 65'536;
@@ -92,7 +97,7 @@ class RecordingBackend final : public CollectiveBackend {
   /// nothing.
   void release() { inner_.reset(); }
   /// "rank 1 of 2", "of ranks 1, 3: rank 1 of 2"
-  std::string place() const;
+  const std::string& place() const { return place_; }
 
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner().getBackendOptions(); }
   /// The wrapped backend's memory; not recorded. Throws CommError.
@@ -107,7 +112,7 @@ class RecordingBackend final : public CollectiveBackend {
   void collect();
 
   c10::intrusive_ptr<c10d::Backend> inner_;
-  const std::string group_;
+  const std::string place_;
   const int ranks_per_host_;
   Device& device_;
   std::deque<std::shared_ptr<CollectiveEntry>> entries_;

@@ -81,14 +81,14 @@ class BufferTrial final : public CollectiveTrial {
     switch (config_.collective) {
       case CollectiveKind::all_reduce:
         if (copies) output_.copy_(input_);
-        return group_.all_reduce(output_, config_.op, kLabel).wait();
+        return group_.all_reduce(output_, config_.op, kLabel, Await::next).wait();
       case CollectiveKind::broadcast:
         if (copies && rank == kRoot) output_.copy_(input_);
-        return group_.broadcast(output_, kRoot, kLabel).wait();
+        return group_.broadcast(output_, kRoot, kLabel, Await::next).wait();
       case CollectiveKind::reduce_scatter:
-        return group_.reduce_scatter(output_, input_, config_.op, kLabel).wait();
+        return group_.reduce_scatter(output_, input_, config_.op, kLabel, Await::next).wait();
       case CollectiveKind::all_gather:
-        return group_.all_gather(output_, input_, kLabel).wait();
+        return group_.all_gather(output_, input_, kLabel, Await::next).wait();
       case CollectiveKind::barrier:
         return group_.barrier(kLabel);
     }
