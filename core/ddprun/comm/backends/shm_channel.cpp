@@ -1,8 +1,9 @@
-// The shared page of each rank, its counters, and waiting for them.
+// The shared pages of each rank, its letters and counters, and waiting for them.
 #include "ddprun/comm/backends/shm_channel.h"
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,11 +12,13 @@
 #include <ctime>
 #include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "ddprun/measure/environment.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -29,9 +32,14 @@ constexpr std::uint32_t kHere = 0;
 constexpr std::uint32_t kLeft = 1;
 constexpr std::uint32_t kFailed = 2;
 
-/// About how long a rank spins before it sleeps. A running peer answers within that time, and a
-/// peer that shares this core needs the core after it.
-constexpr std::int64_t kSpinNs = 20'000;
+/// How long a rank stays awake before it sleeps. To be woken costs it 5 to 50 us, and the peer that
+/// wakes it one or two. Others that come are about as far as this rank, if someone waits here as
+/// there.
+constexpr std::int64_t kAwaitedNs = 50'000;
+/// If nobody waits, the rank's training thread needs the core. Who has come answers within the
+/// first time, and who has not will take longer than the second.
+constexpr std::int64_t kWithinNs = 20'000;
+constexpr std::int64_t kGlanceNs = 2'000;
 /// How often a sleeping rank looks whether the others are still there.
 constexpr long kLookNs = 100'000'000;
 
@@ -40,6 +48,34 @@ void pause() {
   _mm_pause();
 #endif
 }
+
+/// Keeps a waiting thread awake for a time, and reads no clock if the wait is short.
+class Patience {
+ public:
+  /// Who shares its core yields it: another rank may need it to answer.
+  Patience(std::int64_t time_ns, bool yields) : time_ns_(time_ns), yields_(yields) {}
+
+  /// Passes a moment. Returns false when the time is up.
+  bool goes_on() {
+    constexpr int kPauses = 16;  // some 0.2 to 1 us
+    if (time_ns_ == 0) return false;
+    if (yields_) {
+      ::sched_yield();
+    } else {
+      pause();
+      if (++pauses_ % kPauses != 0) return true;
+    }
+    const std::int64_t now = now_ns();
+    if (end_ns_ == 0) end_ns_ = now + time_ns_;
+    return now < end_ns_;
+  }
+
+ private:
+  const std::int64_t time_ns_;
+  const bool yields_;
+  int pauses_ = 0;
+  std::int64_t end_ns_ = 0;
+};
 
 /// The futex is not private, because processes share the word.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
@@ -55,27 +91,49 @@ bool reached(std::uint32_t count, std::uint32_t target) {
   return static_cast<std::int32_t>(count - target) >= 0;
 }
 
-/// A rank's text of the first round: its process, and rank 0's file.
+/// A rank's text of the first round: its process and cores, and rank 0's file.
 struct Introduction {
   pid_t pid = 0;
   int descriptor = -1;
   std::size_t bytes = 0;
   std::uint64_t token = 0;
+  std::vector<int> cores = {};
 
   std::string text() const {
-    return std::to_string(pid) + " " + std::to_string(descriptor) + " " + std::to_string(bytes) +
-           " " + std::to_string(token);
+    std::string text = std::to_string(pid) + " " + std::to_string(descriptor) + " " +
+                       std::to_string(bytes) + " " + std::to_string(token);
+    for (const int core : cores) text += " " + std::to_string(core);
+    return text;
   }
   static Introduction of(const std::string& text) {
     Introduction read;
-    std::istringstream(text) >> read.pid >> read.descriptor >> read.bytes >> read.token;
+    std::istringstream stream(text);
+    stream >> read.pid >> read.descriptor >> read.bytes >> read.token;
+    for (int core = 0; stream >> core;) read.cores.push_back(core);
     return read;
   }
 };
 
+/// Whether the ranks have as many cores as they are, and the CPU time for it.
+bool have_own_cores(const std::vector<std::string>& introductions) {
+  std::set<int> cores;
+  for (const std::string& text : introductions) {
+    for (const int core : Introduction::of(text).cores) cores.insert(core);
+  }
+  const double ranks = static_cast<double>(introductions.size());
+  return static_cast<double>(cores.size()) >= ranks && cpu_quota().value_or(ranks) >= ranks;
+}
+
 constexpr const char* kRefused = "refused ";
 
 }  // namespace
+
+/// The number and the call are in one cache line: who sees the one has fetched the other.
+struct alignas(64) ShmChannel::Letter {
+  std::atomic<std::uint32_t> number;  ///< of the call, from 1
+  ShmCall call;
+  alignas(64) std::byte data[kLetterBytes];
+};
 
 struct alignas(4096) ShmChannel::RankPage {
   // Counters that this rank writes and others wait for, apart from what others write.
@@ -83,7 +141,9 @@ struct alignas(4096) ShmChannel::RankPage {
   std::atomic<std::uint32_t> finished;
   std::atomic<std::uint32_t> state;
   alignas(64) std::atomic<std::uint32_t> sleepers;  ///< who wait for this rank's counts
-  alignas(64) ShmCall calls[2];  ///< alternating: a rank may begin the next while another reads
+  /// Alternating: a rank may begin the next call while others read its letter of this one. Once all
+  /// have begun the next, they have read it, and it is free for the call after that.
+  Letter letters[2];
 };
 
 struct alignas(4096) ShmChannel::Control {
@@ -94,7 +154,7 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPl
                        std::chrono::milliseconds timeout)
     : place_(place), timeout_(timeout) {
   std::optional<MemoryFile> file;  // of rank 0; open until all have joined
-  Introduction mine{.pid = ::getpid()};
+  Introduction mine{.pid = ::getpid(), .cores = usable_cores()};
   std::string refusal;
   const auto attempt = [&refusal](const auto& step) {
     try {
@@ -118,6 +178,7 @@ ShmChannel::ShmChannel(const c10::intrusive_ptr<c10d::Store>& store, const ShmPl
   const auto texts = all_gather_object(*store, "introduction", place.rank, place.size,
                                        refusal.empty() ? mine.text() : refusal, timeout);
   throw_refusals(texts);
+  own_cores_ = have_own_cores(texts);
   attempt([&] {
     if (place.rank != 0) join(texts[0]);
     watch_processes(texts);
@@ -177,55 +238,81 @@ std::byte* ShmChannel::results(int rank, std::int64_t chunk) const {
   return slot(rank, kSlots + static_cast<int>(chunk % kSlots));
 }
 
-void ShmChannel::begin(const ShmCall& call) {
-  deadline_ns_ = now_ns() + std::chrono::nanoseconds(timeout_).count();
-  page(rank()).calls[++calls_ % 2] = call;
-  post();
-  wait_posted();
+ShmChannel::Letter& ShmChannel::letter(int rank, std::uint64_t call) const {
+  return page(rank).letters[call % 2];
 }
 
-const ShmCall& ShmChannel::call_of(int rank) const { return page(rank).calls[calls_ % 2]; }
+std::atomic<std::uint32_t>& ShmChannel::word(int rank, Count count) const {
+  if (count == Count::letter) return letter(rank, calls_).number;
+  return count == Count::posted ? page(rank).posted : page(rank).finished;
+}
 
-void ShmChannel::post() { advance(&RankPage::posted); }
-void ShmChannel::finish() { advance(&RankPage::finished); }
+void ShmChannel::begin(const ShmCall& call) {
+  deadline_ns_ = 0;
+  letter(rank(), ++calls_).call = call;
+  advance(Count::letter);
+  wait_all(Count::letter, static_cast<std::uint32_t>(calls_));
+}
+
+const ShmCall& ShmChannel::call_of(int rank) const { return letter(rank, calls_).call; }
+std::byte* ShmChannel::new_letter() const { return letter(rank(), calls_ + 1).data; }
+const std::byte* ShmChannel::letter_of(int rank) const { return letter(rank, calls_).data; }
+
+void ShmChannel::post() { advance(Count::posted); }
+void ShmChannel::finish() { advance(Count::finished); }
 
 void ShmChannel::wait_posted(int lead) {
-  wait_all(&RankPage::posted, page(rank()).posted - static_cast<std::uint32_t>(lead));
+  wait_all(Count::posted, page(rank()).posted - static_cast<std::uint32_t>(lead));
 }
 void ShmChannel::wait_finished(int lead) {
-  wait_all(&RankPage::finished, page(rank()).finished - static_cast<std::uint32_t>(lead));
+  wait_all(Count::finished, page(rank()).finished - static_cast<std::uint32_t>(lead));
 }
 
 void ShmChannel::advance(Count count) {
-  // Sequentially consistent, here and in wait_all. So either a waiter that goes to sleep sees this
-  // change, or this sees the waiter.
-  (page(rank()).*count).fetch_add(1);
-  if (page(rank()).sleepers.load() > 0) futex_wake_all(page(rank()).*count);
+  auto& own = word(rank(), count);
+  // Sequentially consistent, here and in sleep_until. So either a waiter that goes to sleep sees
+  // this change, or this sees the waiter.
+  if (count == Count::letter) {
+    own.store(static_cast<std::uint32_t>(calls_));
+  } else {
+    own.fetch_add(1);
+  }
+  if (page(rank()).sleepers.load() > 0) futex_wake_all(own);
 }
 
 void ShmChannel::wait_all(Count count, std::uint32_t target) {
-  const std::int64_t spin_end_ns = now_ns() + kSpinNs;
+  const std::int64_t awake_ns = awaited_                 ? kAwaitedNs
+                                : !own_cores_            ? 0
+                                : count == Count::letter ? kGlanceNs
+                                                         : kWithinNs;
+  Patience patience(awake_ns, /*yields=*/!own_cores_);
   for (int peer = 0; peer < size(); ++peer) {
-    RankPage& other = page(peer);
-    const auto arrived = [&] { return reached((other.*count).load(), target); };
-    while (!arrived() && now_ns() < spin_end_ns) pause();
-    if (arrived()) continue;
-    other.sleepers.fetch_add(1);
-    try {
-      for (std::uint32_t seen; !reached(seen = (other.*count).load(), target);) {
-        futex_wait(other.*count, seen);
-        if (!arrived()) check_peers(count, target);
-      }
-    } catch (...) {
-      other.sleepers.fetch_sub(1);
-      throw;
-    }
-    other.sleepers.fetch_sub(1);
+    const auto& its = word(peer, count);
+    bool arrived = reached(its.load(), target);
+    while (!arrived && patience.goes_on()) arrived = reached(its.load(), target);
+    if (!arrived) sleep_until(peer, count, target);
   }
 }
 
+void ShmChannel::sleep_until(int peer, Count count, std::uint32_t target) {
+  const auto& its = word(peer, count);
+  auto& sleepers = page(peer).sleepers;
+  sleepers.fetch_add(1);
+  try {
+    for (std::uint32_t seen; !reached(seen = its.load(), target);) {
+      if (deadline_ns_ == 0) deadline_ns_ = now_ns() + std::chrono::nanoseconds(timeout_).count();
+      futex_wait(its, seen);
+      if (!reached(its.load(), target)) check_peers(count, target);
+    }
+  } catch (...) {
+    sleepers.fetch_sub(1);
+    throw;
+  }
+  sleepers.fetch_sub(1);
+}
+
 void ShmChannel::check_peers(Count count, std::uint32_t target) const {
-  const auto missing = [&](int peer) { return !reached((page(peer).*count).load(), target); };
+  const auto missing = [&](int peer) { return !reached(word(peer, count).load(), target); };
   if (aborted_) throw std::runtime_error("the process group was closed");
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -251,20 +338,22 @@ void ShmChannel::check_peers(Count count, std::uint32_t target) const {
   }
 }
 
+void ShmChannel::wake_all(int rank) const {
+  for (const Letter& each : page(rank).letters) futex_wake_all(each.number);
+  futex_wake_all(page(rank).posted);
+  futex_wake_all(page(rank).finished);
+}
+
 void ShmChannel::set_state(std::uint32_t state) {
   page(rank()).state = state;
-  futex_wake_all(page(rank()).posted);
-  futex_wake_all(page(rank()).finished);
+  wake_all(rank());
 }
 
 void ShmChannel::mark_failed() { set_state(kFailed); }
 
 void ShmChannel::abort() {
   aborted_ = true;
-  for (int peer = 0; peer < size(); ++peer) {
-    futex_wake_all(page(peer).posted);
-    futex_wake_all(page(peer).finished);
-  }
+  for (int peer = 0; peer < size(); ++peer) wake_all(peer);
 }
 
 }  // namespace ddprun

@@ -47,12 +47,15 @@ struct ShmPlace {
   }
 };
 
-/// One shared page for each rank, and staging memory. Each rank counts the chunks of collectives
-/// that it has made readable (post) and those that it is done with (finish). To wait means to wait
-/// for these counts of all ranks. A wait spins for a short while and then sleeps, so that a waiting
-/// thread leaves the core to others. Each rank uses one thread; only abort() may come from another.
+/// Some shared pages for each rank, and staging memory. A rank begins a collective with a letter to
+/// all others: what it calls, and its data if they are small. Then it counts the chunks that it has
+/// made readable (post) and those that it is done with (finish). To wait means to wait for the
+/// letters or counts of all ranks. A wait stays awake for a short while (set_awaited) and then
+/// sleeps. Each rank uses one thread at a time; only abort() may come from another.
 class ShmChannel {
  public:
+  /// What a letter holds at most.
+  static constexpr std::int64_t kLetterBytes = std::int64_t{8} << 10;
   static constexpr std::int64_t kSlotBytes = std::int64_t{512} << 10;
   static constexpr int kSlots = 3;  ///< one chunk is filled, one reduced, one's results collected
 
@@ -70,14 +73,23 @@ class ShmChannel {
   int size() const { return place_.size; }
   pid_t process(int rank) const { return pids_[rank]; }
 
-  /// Begins a collective: publishes `call` together with the first chunk, then waits for the calls
-  /// of all other ranks. The time limit of all waits until the next begin() counts from here.
-  /// Throws as wait_posted() does.
+  /// Whether someone waits for the collectives that begin from now on: then the waits of this rank
+  /// stay awake for longer.
+  void set_awaited(bool awaited) { awaited_ = awaited; }
+
+  /// Begins a collective: publishes `call` together with new_letter() and the first chunk, then
+  /// waits for the letters of all other ranks. The time limit of all waits until the next begin()
+  /// counts from here. Throws as wait_posted() does.
   void begin(const ShmCall& call);
   /// What that rank called, from begin() to the next.
   const ShmCall& call_of(int rank) const;
+  /// kLetterBytes that the next begin() publishes.
+  std::byte* new_letter() const;
+  /// What that rank has published, from begin() to the next. So a rank that has read all letters is
+  /// done with the collective, and need not wait until the others have read its own.
+  const std::byte* letter_of(int rank) const;
 
-  /// Counts one more chunk of this rank as readable, or as finished.
+  /// Counts one more chunk of this rank, after the first, as readable, or one as finished.
   void post();
   void finish();
   /// Returns when every rank has posted (finished) all chunks that this rank has, except the last
@@ -98,10 +110,14 @@ class ShmChannel {
 
  private:
   struct Control;
+  struct Letter;
   struct RankPage;
-  using Count = std::atomic<std::uint32_t> RankPage::*;
+  /// What a rank makes rise, and others wait for.
+  enum class Count { letter, posted, finished };
 
   RankPage& page(int rank) const;
+  Letter& letter(int rank, std::uint64_t call) const;
+  std::atomic<std::uint32_t>& word(int rank, Count count) const;
   std::byte* slot(int rank, int index) const;
   Control& control() const;
   void throw_refusals(const std::vector<std::string>& texts) const;
@@ -110,16 +126,20 @@ class ShmChannel {
   void set_state(std::uint32_t state);
   void advance(Count count);
   void wait_all(Count count, std::uint32_t target);
+  void sleep_until(int peer, Count count, std::uint32_t target);
   /// Throws if a rank that has not reached the target never will.
   void check_peers(Count count, std::uint32_t target) const;
+  void wake_all(int rank) const;
 
   const ShmPlace place_;
   const std::chrono::milliseconds timeout_;
   Mapping memory_;
   std::vector<pid_t> pids_;
   std::vector<Descriptor> processes_;  // by rank (pidfd); none of this rank itself
+  bool own_cores_ = false;             // there are as many cores as ranks
+  bool awaited_ = false;
   std::uint64_t calls_ = 0;
-  std::int64_t deadline_ns_ = 0;
+  std::int64_t deadline_ns_ = 0;  // 0: nothing has slept since begin()
   std::atomic<bool> aborted_ = false;
 };
 

@@ -98,6 +98,19 @@ void ShmCollectives::begin(const ShmCall& call) {
   }
 }
 
+void ShmCollectives::begin_with(const ShmCall& call, const std::byte* data, std::int64_t bytes) {
+  copy_bytes(channel_.new_letter(), data, bytes);
+  begin(call);
+}
+
+std::vector<const std::byte*> ShmCollectives::letters(std::int64_t offset) const {
+  std::vector<const std::byte*> from;
+  for (int rank = 0; rank < channel_.size(); ++rank) {
+    from.push_back(channel_.letter_of(rank) + offset);
+  }
+  return from;
+}
+
 void ShmCollectives::run(ShmCall call, const std::byte* read, std::int64_t read_bytes,
                          std::int64_t total, std::int64_t unit, const Steps& steps) {
   call.allocation = kNotRead;
@@ -145,6 +158,11 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
   const int me = channel_.rank();
   const int n = channel_.size();
   if (n == 1) return;
+  const ShmCall call = call_of(CollectiveKind::all_reduce, bytes, type, op);
+  if (bytes <= ShmChannel::kLetterBytes) {
+    begin_with(call, data, bytes);
+    return reduce_elements(type, op, bytes, letters(0), std::vector{data});
+  }
   Steps steps;
   steps.stage = [&](const Chunk& chunk) {
     const auto [begin, end] = slice_of(chunk.size, me, n);
@@ -174,14 +192,18 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t bytes, at::ScalarT
                  end - begin);
     }
   };
-  run(call_of(CollectiveKind::all_reduce, bytes, type, op), data, bytes, bytes,
-      ShmChannel::kSlotBytes, steps);
+  run(call, data, bytes, bytes, ShmChannel::kSlotBytes, steps);
 }
 
 void ShmCollectives::reduce_scatter(std::byte* output, std::byte* input, std::int64_t bytes,
                                     at::ScalarType type, ReduceOp op) {
   const int me = channel_.rank();
   const int n = channel_.size();
+  const ShmCall call = call_of(CollectiveKind::reduce_scatter, bytes, type, op);
+  if (n * bytes <= ShmChannel::kLetterBytes) {
+    begin_with(call, input, n * bytes);
+    return reduce_elements(type, op, bytes, letters(me * bytes), std::vector{output});
+  }
   const std::int64_t unit = ShmChannel::kSlotBytes / n / kCacheLine * kCacheLine;
   Steps steps;
   steps.stage = [&](const Chunk& chunk) {
@@ -200,13 +222,19 @@ void ShmCollectives::reduce_scatter(std::byte* output, std::byte* input, std::in
     }
     reduce_elements(type, op, chunk.size, inputs, std::vector{output + chunk.begin});
   };
-  run(call_of(CollectiveKind::reduce_scatter, bytes, type, op), input, n * bytes, bytes, unit,
-      steps);
+  run(call, input, n * bytes, bytes, unit, steps);
 }
 
 void ShmCollectives::all_gather(const std::vector<std::byte*>& outputs, std::byte* input,
                                 std::int64_t bytes) {
   const int me = channel_.rank();
+  const ShmCall call = call_of(CollectiveKind::all_gather, bytes);
+  if (bytes <= ShmChannel::kLetterBytes) {
+    begin_with(call, input, bytes);
+    const auto from = letters(0);
+    for (int rank = 0; rank < channel_.size(); ++rank) copy_bytes(outputs[rank], from[rank], bytes);
+    return;
+  }
   Steps steps;
   steps.stage = [&](const Chunk& chunk) {
     copy_bytes(channel_.staged(me, chunk.index), input + chunk.begin, chunk.size);
@@ -217,12 +245,17 @@ void ShmCollectives::all_gather(const std::vector<std::byte*>& outputs, std::byt
                  rank == me ? input + chunk.begin : source_of(rank, chunk), chunk.size);
     }
   };
-  run(call_of(CollectiveKind::all_gather, bytes), input, bytes, bytes, ShmChannel::kSlotBytes,
-      steps);
+  run(call, input, bytes, bytes, ShmChannel::kSlotBytes, steps);
 }
 
 void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   const bool mine = channel_.rank() == root;
+  ShmCall call = call_of(CollectiveKind::broadcast, bytes);
+  call.root = root;
+  if (bytes <= ShmChannel::kLetterBytes) {
+    begin_with(call, data, mine ? bytes : 0);
+    return copy_bytes(data, channel_.letter_of(root), mine ? 0 : bytes);
+  }
   Steps steps;
   steps.stage = [&](const Chunk& chunk) {
     copy_bytes(channel_.staged(root, chunk.index), data + chunk.begin, chunk.size);
@@ -232,8 +265,6 @@ void ShmCollectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
     copy_bytes(data + chunk.begin, source_of(root, chunk), chunk.size);
     if (is_direct(root)) allocations_->forget(channel_.call_of(root).allocation, root);
   };
-  ShmCall call = call_of(CollectiveKind::broadcast, bytes);
-  call.root = root;
   run(call, mine ? data : nullptr, bytes, bytes, ShmChannel::kSlotBytes, steps);
 }
 

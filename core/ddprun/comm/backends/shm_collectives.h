@@ -14,8 +14,11 @@
 namespace ddprun {
 
 /// Each call blocks until this rank's part is done. Every rank makes the same calls in the same
-/// order. All calls come from one thread; only abort() may come from another. Errors are
+/// order. One thread at a time may call; only abort() may come from another meanwhile. Errors are
 /// std::runtime_error; after one the object must not be used again.
+///
+/// Small data travel with the call (ShmChannel::kLetterBytes): each rank reads those of all,
+/// reduces all of them by itself, and waits for the others once.
 ///
 /// If the memory of all ranks lies in allocations of the group, ranks work on each other's memory
 /// and nothing is copied. If not, chunks go through staging memory that stays in the caches: while
@@ -28,9 +31,12 @@ class ShmCollectives {
                  std::chrono::milliseconds timeout, std::shared_ptr<ShmAllocations> allocations);
 
   const ShmPlace& place() const { return channel_.place(); }
+  /// Whether someone waits for the calls that follow.
+  void set_awaited(bool awaited) { channel_.set_awaited(awaited); }
 
-  /// Each rank reduces one slice of all ranks' data and writes the result to all. For N bytes a
-  /// rank reads N and writes N, the least that is possible. Takes what can_reduce() allows.
+  /// Each rank reduces one slice of all ranks' data and writes the result to all, unless they are
+  /// small. For N bytes a rank reads N and writes N, the least that is possible. Takes what
+  /// can_reduce() allows.
   void all_reduce(std::byte* data, std::int64_t bytes, at::ScalarType type, ReduceOp op);
   /// `bytes` is the size of the output. The output may be this rank's slice of the input.
   void reduce_scatter(std::byte* output, std::byte* input, std::int64_t bytes, at::ScalarType type,
@@ -68,6 +74,10 @@ class ShmCollectives {
   void run(ShmCall call, const std::byte* read, std::int64_t read_bytes, std::int64_t total,
            std::int64_t unit, const Steps& steps);
   void begin(const ShmCall& call);
+  /// Begins with a letter of `bytes` (at most kLetterBytes) from `data`.
+  void begin_with(const ShmCall& call, const std::byte* data, std::int64_t bytes);
+  /// Every rank's letter, from byte `offset` on.
+  std::vector<const std::byte*> letters(std::int64_t offset) const;
   bool all_direct() const;
   bool is_direct(int rank) const;
   /// Where this process has mapped the memory of a rank whose call is direct.

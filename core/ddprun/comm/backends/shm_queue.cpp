@@ -20,7 +20,12 @@ ShmQueue::~ShmQueue() {
 c10::intrusive_ptr<FutureWork> ShmQueue::submit(std::vector<at::Tensor> results, Run run,
                                                 Await await) {
   return tasks_.submit(
-      std::move(results), [this, run = std::move(run)] { run(collectives_); }, await);
+      std::move(results),
+      [this, run = std::move(run)] {
+        collectives_.set_awaited(tasks_.awaited());
+        run(collectives_);
+      },
+      await);
 }
 
 at::Tensor ShmQueue::allocate(std::int64_t elements, const at::TensorOptions& options) {

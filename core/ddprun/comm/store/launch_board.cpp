@@ -228,11 +228,15 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
   entry.number = call.number;
   own.calls = call.number;
   ++own.signs;
-  for (const int peer : {(own_rank + 1) % size, (own_rank + size - 1) % size}) {
+  const auto compare_with = [&](int peer) {
     const auto other = own_board->call(peer, call.number);
-    if (!other || same_call(call, *other)) continue;
+    if (!other || same_call(call, *other)) return;
     throw different_calls_error(own_board->status(own_rank).phase, own_rank, call, peer, *other);
-  }
+  };
+  const int next = (own_rank + 1) % size;
+  const int previous = (own_rank + size - 1) % size;
+  compare_with(next);
+  if (previous != next) compare_with(previous);
 }
 
 }  // namespace ddprun
