@@ -80,7 +80,7 @@ TEST_F(Compare, OneRunIsNotHeldAgainstAThresholdAndDoesNotPass) {
 
 TEST_F(Compare, ASlowerOneIsStatusThree) {
   measure("first");
-  measure("slower", {}, {"/usr/bin/env", "SLOW_EXTRA_MS=8"});
+  measure("slower", {}, {"/usr/bin/env", "SLOW_EXTRA_MS=30"});
   const CommandResult slower = compare({"first/e", "slower/e", "--threshold", "10%"});
   EXPECT_EQ(slower.status, 3) << slower.out;
   EXPECT_THAT(slower.out, HasSubstr("slower by more than 10 %: "));
