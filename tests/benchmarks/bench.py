@@ -404,7 +404,7 @@ def print_plan(args):
             print(f"step {' '.join(map(str, cell))} rank(s), {args.steps[cell[0]][1]} steps a run")
             print(f"  find the fastest, {args.pick_rounds} round(s): ddprun {', '.join(ours)}; PyTorch {', '.join(theirs)}")
             tuned = ", both with tcmalloc" if cell[2] > 1 or not args.quick else ""
-            fastest = f"the fastest of {len(peer_variants(cell, sides.PEER_QUICK[:min(2, len(theirs))], args))} PyTorch, " if args.fastest else ""
+            fastest = f"the fastest of {len(peer_variants(cell, [side.words for side in theirs.values()][:2], args))} PyTorch, " if args.fastest else ""
             print(f"  then {args.rounds} rounds of ddprun, PyTorch{tuned}, {fastest}"
                   f"each side's fastest that overlaps, roofline{''.join(f', PyTorch {peer}' for peer in args.peers)}")
 
