@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -59,7 +60,10 @@ bool is_finite(const at::Tensor& values) {
 }
 
 std::string damage_of(const SafetensorsFile& file, const TensorSpec& tensor,
-                      const std::vector<PartHash>& parts, bool finite) {
+                      const FileHashes& hashes, bool finite) {
+  const auto saved = hashes.tensors.find(tensor.name);
+  if (saved == hashes.tensors.end()) return "state.json does not have it";
+  const std::vector<PartHash>& parts = saved->second;
   if (!cover(parts, elements_of(tensor))) return "state.json has no hash of each of its elements";
   for (const PartHash& part : parts) {
     Hash64 hash;
@@ -107,26 +111,31 @@ std::string difference_of(const SafetensorsFile& first, const SafetensorsFile& s
 
 std::string first_damage(const fs::path& folder, const CheckpointState& state, int rank,
                          int ranks) {
-  int number = 0;
+  std::map<std::string, SafetensorsFile> files;
+  std::vector<std::pair<std::string, const TensorSpec*>> tensors;
+  std::vector<std::int64_t> sizes;
   for (const std::string& name : files_in(folder)) {
     const auto saved = state.files.find(name);
     if (saved == state.files.end()) return name + ": state.json does not have it";
-    const SafetensorsFile file(folder / name);
+    const SafetensorsFile& file = files.try_emplace(name, folder / name).first->second;
     if (file.header_hash() != saved->second.header) {
       return name + ": another header than when it was saved";
     }
-    const bool finite = name == kModelFile || name == kOptimizerFile;
     for (const TensorSpec& tensor : file.tensors()) {
-      if (number++ % ranks != rank) continue;
-      const auto parts = saved->second.tensors.find(tensor.name);
-      const std::string damage = parts == saved->second.tensors.end()
-                                     ? "state.json does not have it"
-                                     : damage_of(file, tensor, parts->second, finite);
-      if (!damage.empty()) return fmt::format("{}: {}: {}", name, tensor.name, damage);
+      tensors.emplace_back(name, &tensor);
+      sizes.push_back(bytes_of(tensor));
     }
   }
   for (const auto& [name, hashes] : state.files) {
-    if (!fs::exists(folder / name)) return name + ": it is not there";
+    if (!files.contains(name)) return name + ": it is not there";
+  }
+  const std::vector<int> readers = balanced(sizes, ranks);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (readers[i] != rank) continue;
+    const auto& [name, tensor] = tensors[i];
+    const bool finite = name == kModelFile || name == kOptimizerFile;
+    const std::string damage = damage_of(files.at(name), *tensor, state.files.at(name), finite);
+    if (!damage.empty()) return fmt::format("{}: {}: {}", name, tensor->name, damage);
   }
   return {};
 }

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -157,19 +155,6 @@ RegularFile open_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::int64_t elements_of(const TensorSpec& tensor) {
-  return std::accumulate(tensor.sizes.begin(), tensor.sizes.end(), std::int64_t{1},
-                         std::multiplies());
-}
-
-std::int64_t bytes_of(const TensorSpec& tensor) {
-  return elements_of(tensor) * static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
-}
-
-std::string shape_text(at::IntArrayRef sizes) {
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
 
 const char* safetensors_dtype(at::ScalarType dtype) {
   for (const auto& [name, known] : kDtypes) {

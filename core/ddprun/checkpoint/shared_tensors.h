@@ -33,4 +33,9 @@ struct SharedTensors {
   std::vector<TensorPart> own;  ///< those that ranks write make up `all`, each element once
 };
 
+/// Which rank takes each of them, so that all have about as much: the largest first, to the rank
+/// that has least (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The same on all
+/// ranks.
+std::vector<int> balanced(const std::vector<std::int64_t>& sizes, int ranks);
+
 }  // namespace ddprun

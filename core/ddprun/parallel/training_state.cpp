@@ -20,13 +20,21 @@ bool ranks_differ(const DataParallel& data_parallel) {
   return agreement == Agreement::periodic || agreement == Agreement::none;
 }
 
-/// Whether this rank, of those that have parameter `index`, writes it.
-bool writes(const DataParallel& data_parallel, const FlatBuffers& buffers, int index) {
+/// Of each parameter that this rank has, whether it is the one that writes it.
+std::vector<bool> writes(const DataParallel& data_parallel, const FlatBuffers& buffers) {
   const ProcessGroup& group = data_parallel.context().process_group();
-  if (ranks_differ(data_parallel)) return group.rank() == 0;
-  if (buffers.owns_all()) return index % group.size() == group.rank();
+  const auto count = static_cast<std::size_t>(buffers.count());
+  if (ranks_differ(data_parallel)) return std::vector<bool>(count, group.rank() == 0);
   const int shards = data_parallel.buffers().holding().shards;
-  return shards == 0 || group.rank() < shards;
+  if (!buffers.owns_all()) return std::vector<bool>(count, shards == 0 || group.rank() < shards);
+  std::vector<std::int64_t> sizes;
+  for (int index = 0; index < buffers.count(); ++index) {
+    sizes.push_back(buffers.range(index).size());
+  }
+  const std::vector<int> writers = balanced(sizes, group.size());
+  std::vector<bool> out;
+  for (const int writer : writers) out.push_back(writer == group.rank());
+  return out;
 }
 
 /// Calls `visit(index, part)` for what this rank owns, parameter by parameter in registration
@@ -55,9 +63,10 @@ void add_parameters(const DataParallel& data_parallel, const FlatBuffers& buffer
     check_order(buffers, index);
     out.all.push_back({buffers.name(index), buffers.dtypes().parameters, buffers.sizes(index)});
   }
+  const std::vector<bool> own = writes(data_parallel, buffers);
   for_each_owned(buffers, [&](int index, Range part) {
     out.own.push_back({buffers.name(index), part.begin - buffers.range(index).begin,
-                       buffers.parameters(part), writes(data_parallel, buffers, index)});
+                       buffers.parameters(part), own[index]});
   });
 }
 
@@ -169,13 +178,14 @@ SharedTensors shared_moments(DataParallel& data_parallel) {
           {buffers.name(index) + "." + name, buffers.dtypes().moments, buffers.sizes(index)});
     }
   }
+  const std::vector<bool> own = writes(data_parallel, buffers);
   Moments& moments = optimizer.moments();
   for_each_owned(buffers, [&](int index, Range owned) {
     moments.for_each_part(owned, [&](Range part, const Moments::Arrays& arrays, std::int64_t from) {
       for (std::size_t k = 0; k < names.size(); ++k) {
-        out.own.push_back(
-            {buffers.name(index) + "." + names[k], part.begin - buffers.range(index).begin,
-             arrays[k].narrow(0, from, part.size()), writes(data_parallel, buffers, index)});
+        out.own.push_back({buffers.name(index) + "." + names[k],
+                           part.begin - buffers.range(index).begin,
+                           arrays[k].narrow(0, from, part.size()), own[index]});
       }
     });
   });
