@@ -18,10 +18,10 @@ struct LiveOptimizer {
 
 /// The formats of numbers in which a run computes and communicates: "float32", "bfloat16" ...
 struct LiveFormats {
-  std::string products = {};    ///< of the linear layers' factors
-  std::string attention = {};   ///< of queries, keys and values
-  std::string gradients = {};   ///< as ranks exchange them
-  std::string parameters = {};  ///< as ranks gather them; empty: they do not
+  std::string products = {};   ///< of the linear layers' factors
+  std::string attention = {};  ///< of queries, keys and values
+  std::string communication =
+      {};  ///< the narrower one of what ranks exchange: gradients, parameters
 };
 
 struct LiveRun {

@@ -40,12 +40,6 @@ std::string known_format(const std::string& name) {
   return name.starts_with(kFloat) ? "fp" + name.substr(kFloat.size()) : name;
 }
 
-/// 16 of "bfloat16"; of none more than any has.
-int bits_of(const std::string& name) {
-  const std::size_t digits = name.find_first_of("0123456789");
-  return digits == std::string::npos ? 64 : std::stoi(name.substr(digits));
-}
-
 std::string decay_words(const LiveOptimizer& optimizer) {
   return optimizer.schedule + (optimizer.warmup_steps > 0 ? " with linear warmup" : "");
 }
@@ -127,9 +121,7 @@ void Mllog::log_optimizer() {
 void Mllog::log_formats(const LiveFormats& formats) {
   point("lowest_numerical_precision_in_linear", known_format(formats.products));
   point("lowest_numerical_precision_in_attn", known_format(formats.attention));
-  point("lowest_numerical_precision_in_comm",
-        known_format(bits_of(formats.parameters) < bits_of(formats.gradients) ? formats.parameters
-                                                                              : formats.gradients));
+  point("lowest_numerical_precision_in_comm", known_format(formats.communication));
 }
 
 void Mllog::steps_begin(const LiveFormats& formats) {

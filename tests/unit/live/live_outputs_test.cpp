@@ -44,10 +44,7 @@ LiveRun a_run() {
 
 void train(LiveOutputs& outputs) {
   outputs.begin(a_run());
-  outputs.steps_begin({.products = "float8",
-                       .attention = "float16",
-                       .gradients = "float32",
-                       .parameters = "bfloat16"});
+  outputs.steps_begin({.products = "float8", .attention = "float16", .communication = "bfloat16"});
   outputs.step({.step = 0, .warmup = true, .loss = 2, .step_ms = 10, .tokens_per_s = 12800});
   outputs.step({.step = 1,
                 .loss = std::nan(""),
@@ -165,7 +162,7 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
   EXPECT_EQ(values["config_filename"], "resolved/02.yaml");
   EXPECT_EQ(values["lowest_numerical_precision_in_linear"], "fp8");
   EXPECT_EQ(values["lowest_numerical_precision_in_attn"], "fp16");
-  EXPECT_EQ(values["lowest_numerical_precision_in_comm"], "bfloat16") << "parameters are gathered";
+  EXPECT_EQ(values["lowest_numerical_precision_in_comm"], "bfloat16");
   EXPECT_EQ(values["opt_learning_rate_decay_schedule"], "cosine with linear warmup");
   EXPECT_EQ(values["opt_learning_rate_decay_steps"], 3);
 }

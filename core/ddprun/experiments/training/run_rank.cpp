@@ -90,11 +90,11 @@ LiveFormats live_formats(const Trainer& trainer) {
   const bool gathers = std::ranges::any_of(trainer.planned(), [](const PlannedCollective& each) {
     return each.kind == CollectiveKind::all_gather;
   });
-  const std::string compute = format_of(dtypes.buffers.compute);
+  const BufferDtypes& buffers = dtypes.buffers;
+  const bool narrower = c10::elementSize(buffers.compute) < c10::elementSize(buffers.reduce);
   return {.products = dtypes.product_format(),
-          .attention = compute,
-          .gradients = format_of(dtypes.buffers.reduce),
-          .parameters = gathers ? compute : ""};
+          .attention = format_of(buffers.compute),
+          .communication = format_of(gathers && narrower ? buffers.compute : buffers.reduce)};
 }
 
 LiveSample live_sample(const Sample& sample, const Experiment& experiment, double lr) {
