@@ -3,8 +3,9 @@
 
     tests/benchmarks/difference_trials.py --program build/release/bin/ddprun --plugins build/release/tests/plugins/slow [--trials 20]
 
-Each trial is one table of --rounds rounds with three rows: a step, the same step again, and one whose strategy sleeps for --share of it
-in backward. The row that is the same must be within noise, the planted one must be found and be slower. The step's length is measured first.
+Each trial is one table with three rows: a step, the same step again, and one whose strategy sleeps for --share of it in backward. Its rounds
+go on until the interval of the difference is --until wide, or there are --rounds of them. The row that is the same must be within noise, the
+planted one must be found and be slower. The step's length is measured first.
 """
 import argparse
 import json
@@ -20,14 +21,14 @@ precision: fp32
 attention: flash
 strategy: slow
 train: {{batch_per_rank: {batch}, warmup_steps: 3, steps: {steps}}}
-report: {{repeats: {rounds}}}
+report: {{repeats: {rounds}, until: {until}}}
 sweep: {{strategy.sleep_ms: [{values}]}}
 """
 
 
-def run(args, folder, values, rounds):
+def run(args, folder, values, rounds, until):
     file = Path(folder) / "trial.yaml"
-    file.write_text(EXPERIMENT.format(batch=args.batch, steps=args.steps, rounds=rounds, values=", ".join(f"{value:.4f}" for value in values)))
+    file.write_text(EXPERIMENT.format(batch=args.batch, steps=args.steps, rounds=rounds, until=until, values=", ".join(f"{value:.4f}" for value in values)))
     subprocess.run([args.program, file, "--quiet", "--plugin-path", args.plugins, "--output", folder], check=True, stdout=subprocess.DEVNULL)
     return json.loads((Path(folder) / "trial/latest/result.json").read_text())
 
@@ -37,19 +38,20 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--plugins", required=True)
     parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=60, help="at most")
+    parser.add_argument("--until", type=float, default=0.008, help="plus and minus, as a share")
     parser.add_argument("--share", type=float, default=0.02)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=40)
     args = parser.parse_args()
     found = alarms = 0
     with tempfile.TemporaryDirectory(prefix="ddprun-trials-") as folder:
-        table = run(args, folder, [0], 1)["table"]
+        table = run(args, folder, [0], 1, 0)["table"]
         step_ms = table[0]["figures"]["step_ms"]
         planted = args.share * step_ms
         print(f"a step of {step_ms:.1f} ms; planted: {planted:.3f} ms")
         for trial in range(args.trials):
-            result = run(args, folder, [0, planted], args.rounds)
+            result = run(args, folder, [0, planted], args.rounds, args.until)
             each = {finding["finding"]: finding for finding in result["findings"]}
             row, same = each["fastest"], each["calibration"]
             slower = row["ratio"] > 1
@@ -57,7 +59,8 @@ def main():
             alarms += same["p"] < 0.05
             smallest = same["smallest"]
             print(f"{trial}: planted {row['ratio']:.4f}, p {row['p']:.4f}; same {same['ratio']:.4f}, p {same['p']:.4f}; "
-                  f"smallest {smallest if smallest is None else round(smallest, 4)}", flush=True)
+                  f""
+                  f"smallest {smallest if smallest is None else round(smallest, 4)}; {result['table'][0]['repeats']} rounds", flush=True)
     print(f"planted {100 * args.share:.0f} %: found in {found} of {args.trials}; the same row twice: {alarms} of {args.trials} called different")
 
 
