@@ -6,7 +6,8 @@
 Rounds in which the sides take turns: dd writes as many bytes and syncs them (conv=fsync), ddprun saves the state of laptop-70m (parameters
 and AdamW's moments, 2 ranks, --strategy), and, where --python has torch, DCP saves tensors of the same sizes on 2 gloo ranks. Then each reads,
 from the page cache: `dd` to nothing, `ddprun checkpoint verify`, a run that goes on, DCP's load; these two in new processes, and moments into new
-memory. Medians, and ratios of medians.
+memory. Just before, other memory of that size is used and given back: a virtual machine whose host takes what is free (free page reporting)
+measures its host otherwise. Medians, and ratios of medians.
 """
 import argparse
 import json
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from peer.host_memory import warm
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 FILE = """
@@ -51,9 +54,10 @@ def save(program, folder, strategy, beside=False):
     return {key: max(each[key] for each in saved) for key in ("seconds", "stall_seconds", "bytes")}
 
 
-def load(program, folder):
+def load(program, folder, size):
     """Seconds in which a run that goes on from the checkpoint reads it, checks it, and makes the memory of the moments; of rank 0."""
     sets = ["--set", "train.steps=3", "--set", "train.checkpoint.every=0", "--set", f"train.resume_from={folder / 'saved'}"]
+    warm(4 * size)
     subprocess.run([program, folder / "speed.yaml", "--quiet", "--output", folder, *sets], check=True, stdout=subprocess.DEVNULL)
     checks = json.loads((folder / "speed/latest/result.json").read_text())["rows"][0]["proof"]["checks"]
     detail = next(check["detail"] for check in checks if check["name"] == "resumed")
@@ -74,7 +78,7 @@ def one_round(args, folder, sides, size):
     sides.setdefault("ddprun save", []).append(saved["seconds"])
     sides.setdefault("dd write", []).append(timed(["dd", "if=/dev/zero", f"of={written}", "bs=4M", f"count={size // (4 << 20) + 1}", "conv=fsync"]))
     sides.setdefault("ddprun verify", []).append(timed([args.program, "checkpoint", "verify", folder / "saved"]))
-    sides.setdefault("ddprun load", []).append(load(args.program, folder))
+    sides.setdefault("ddprun load", []).append(load(args.program, folder, size))
     sides.setdefault("dd read", []).append(timed(["dd", f"if={written}", "of=/dev/null", "bs=4M"]))
     if args.python:
         peer = dcp(args.python, folder, size)

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as multiprocessing
+from host_memory import warm
 
 RANKS = 2
 TENSORS = 120  # of each kind, about as many as the model has
@@ -74,6 +75,7 @@ def save(rank, args, results):
 def load(rank, args, results):
     """In a process of its own, as a run that goes on is: it has its parameters, and no moments yet."""
     begin_rank(rank, 29534)
+    warm(2 * args.bytes)
     elements = elements_of(args.bytes)
     state = {f"{kind}.{i}": torch.rand(elements) if kind == "parameter" else torch.empty(elements) for kind in KINDS for i in range(TENSORS)}
     results.put({"load_s": seconds_of(dcp.load, state, checkpoint_id=args.folder)[0]})
