@@ -27,6 +27,7 @@ using test::connection_to;
 using test::free_port;
 using test::listen_on_free_port;
 using test::Served;
+using testing::AnyOf;
 using testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -59,6 +60,10 @@ void expect_a_store(const StorePtr& store, const StorePtr& other) {
   EXPECT_EQ(store->add("sum", 5), 5);
   EXPECT_EQ(store->add("sum", -7), -2);
   EXPECT_EQ(store->get_to_str("sum"), "-2");
+  store->deleteKey("list");
+  store->append("list", {'a', ','});
+  other->append("list", {'b'});
+  EXPECT_THAT(other->get_to_str("list"), AnyOf("a,b", "ba,"));
   EXPECT_TRUE(store->check({"text", "sum"}));
   EXPECT_FALSE(store->check({"text", "nothing"}));
   EXPECT_EQ(store->compareSet("first", "", "a"), "a");

@@ -19,10 +19,10 @@
 #include "ddprun/comm/launch/backend_choice.h"
 #include "ddprun/comm/launch/master_address.h"
 #include "ddprun/comm/store/agent_store.h"
-#include "ddprun/comm/store/all_gather_object.h"
 #include "ddprun/comm/store/comm_failure.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "ddprun/comm/store/store_client.h"
+#include "ddprun/comm/store/store_round.h"
 
 namespace ddprun {
 
@@ -117,31 +117,29 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   return store;
 }
 
-std::vector<std::string> keys_of_ranks(const std::string& prefix, int world_size) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < world_size; ++rank) keys.push_back(prefix + std::to_string(rank));
-  return keys;
-}
-
 /// Returns when every rank has come here.
 void wait_for_all(c10d::Store& store, const RankInfo& info, std::chrono::milliseconds timeout) {
-  const std::vector<std::string> keys = keys_of_ranks("here/", info.world_size);
-  store.set(keys[static_cast<std::size_t>(info.rank)], std::string("1"));
-  wait_for_ranks(store, keys, timeout, info.place());
+  StoreRound here(store, "here", info.world_size, info.place());
+  here.bring(info.rank);
+  here.wait(timeout);
 }
 
 constexpr const char* kDecision = "decision";
-constexpr const char* kRead = "read/";
 
 StorePtr topic_store(const RankInfo& info, const std::string& topic,
                      std::chrono::milliseconds timeout) {
   return c10::make_intrusive<c10d::PrefixStore>("ddprun/" + topic, store_of(info, timeout));
 }
 
+/// Of those who have read the decision.
+StoreRound round_of_readers(c10d::Store& store, const RankInfo& info) {
+  return {store, "read", info.world_size, info.place()};
+}
+
 /// The decision, which is there; confirms that this rank has read it.
 std::string read_decision(c10d::Store& store, const RankInfo& info) {
   std::string decision = store.get_to_str(kDecision);
-  set_and_flush(store, kRead + std::to_string(info.rank));
+  round_of_readers(store, info).bring(info.rank);
   return decision;
 }
 
@@ -179,18 +177,13 @@ std::string decide_in_launch(
     const std::function<std::string(const std::vector<std::string>&)>& decide) {
   const auto timeout = to_milliseconds(timeout_s);
   const StorePtr store = topic_store(info, topic, timeout);
-  const std::vector<std::string> keys = keys_of_ranks("text/", info.world_size);
-  post_text(*store, keys[static_cast<std::size_t>(info.rank)], text);
-  if (store->add("came", 1) == info.world_size) {
-    std::vector<std::string> texts;
-    for (const auto& key : keys) texts.push_back(fetch_text(*store, key));
-    store->compareSet(kDecision, "", decide(texts));
-  }
+  const std::string where = info.place() + ", " + topic;
+  StoreRound round(*store, "texts", info.world_size, where);
+  if (round.bring(info.rank, text)) store->compareSet(kDecision, "", decide(round.texts()));
   try {
     store->wait({kDecision}, timeout);
   } catch (const c10::Error&) {  // the time is over
-    const std::string where = info.place() + ", " + topic;
-    check_all_came(*store, keys, timeout, where);
+    round.check_all_came(timeout);
     throw TimeoutError({.what = "no rank has decided for all",
                         .where = where,
                         .got = fmt::format("no decision within {:g} s", timeout_s),
@@ -209,7 +202,7 @@ std::string impose_in_launch(const RankInfo& info, const std::string& topic,
 
 void wait_until_heard(const RankInfo& info, const std::string& topic, double timeout_s) {
   const auto timeout = to_milliseconds(timeout_s);
-  topic_store(info, topic, timeout)->wait(keys_of_ranks(kRead, info.world_size), timeout);
+  round_of_readers(*topic_store(info, topic, timeout), info).wait(timeout);
 }
 
 c10::intrusive_ptr<c10d::Store> make_thread_store() {

@@ -19,7 +19,9 @@ std::string wrong_answer(c10d::Store& store, const std::string& key) {
   store.deleteKey(key);  // of a launch that the agent has started again
   store.set(key, std::string("5"));
   if (const auto text = store.get_to_str(key); text != "5") return "SET 5, then GET: " + text;
-  if (const auto sum = store.add(key, -7); sum != -2) return fmt::format("ADD -7 to 5: {}", sum);
+  store.append(key, {'0'});
+  if (const auto text = store.get_to_str(key); text != "50") return "APPEND 0 to 5: " + text;
+  if (const auto sum = store.add(key, -52); sum != -2) return fmt::format("ADD -52 to 50: {}", sum);
   if (store.compareSet(key, std::string("-2"), std::string("x")) != "x") {
     return "COMPARE_SET of what is there: it was not set";
   }

@@ -321,6 +321,11 @@ std::int64_t StoreClient::add(const std::string& key, std::int64_t value) {
   return ask<std::int64_t>(Request(Query::add).key(key).value(value).bytes());
 }
 
+void StoreClient::append(const std::string& key, const Bytes& value) {
+  const std::lock_guard lock(mutex_);
+  send(Request(Query::append).key(key).text(value).bytes());
+}
+
 bool StoreClient::deleteKey(const std::string& key) {
   return ask<std::int64_t>(Request(Query::delete_key).key(key).bytes()) == 1;
 }

@@ -47,6 +47,7 @@ class StoreClient final : public c10d::Store {
                                        const std::vector<std::uint8_t>& desired) override;
   std::vector<std::uint8_t> get(const std::string& key) override;
   std::int64_t add(const std::string& key, std::int64_t value) override;
+  void append(const std::string& key, const std::vector<std::uint8_t>& value) override;
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
   std::int64_t getNumKeys() override;

@@ -19,6 +19,7 @@ enum class Query : std::uint8_t {
   check = 5,         // keys; a Check
   wait = 6,          // keys; Wait::ended when all are there
   delete_key = 8,    // key; how many were deleted, int64
+  append = 9,        // key, value that follows what is there; no answer
   cancel_wait = 12,  // Wait::canceled
   ping = 13,         // uint32; the same
   /// Ddprun's own, and the first request where the launch has a secret: a random number of the

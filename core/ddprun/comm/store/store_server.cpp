@@ -218,6 +218,7 @@ class Loop {
       case Query::add:
       case Query::compare_set:
       case Query::delete_key:
+      case Query::append:
         return serve_key(query, client, request);
       default:  // what StoreClient never asks
         client.closed = true;
@@ -229,11 +230,16 @@ class Loop {
     const std::string key = request.key();
     const bool compares = query == Query::compare_set;
     const std::string expected = compares ? request.text() : "";
-    const std::string value = compares || query == Query::set ? request.text() : "";
+    const bool brings = compares || query == Query::set || query == Query::append;
+    const std::string value = brings ? request.text() : "";
     const auto delta = query == Query::add ? request.value<std::int64_t>() : 0;
     if (!request.whole()) return;
     if (query == Query::delete_key) {
       return client.answer(erase(key));
+    }
+    if (query == Query::append) {
+      extend(client, key, value);
+      return end_waits();
     }
     const auto found = values_.find(key);
     const std::string old = found == values_.end() ? "" : found->second;
@@ -252,11 +258,16 @@ class Loop {
     end_waits();
   }
 
-  /// Closes the connection if the store is full.
   void keep(Connection& client, const std::string& key, const std::string& value) {
     erase(key);
-    values_[key] = value;
-    kept_bytes_ += size_of(key, value);
+    extend(client, key, value);
+  }
+
+  /// Closes the connection if the store is full.
+  void extend(Connection& client, const std::string& key, const std::string& value) {
+    const auto [entry, added] = values_.try_emplace(key);
+    entry->second += value;
+    kept_bytes_ += added ? size_of(key, value) : value.size();
     if (kept_bytes_ <= kMostKept) return;
     spdlog::error("the store of this run is full: {} keys, {} bytes", values_.size(), kept_bytes_);
     erase(key);
@@ -283,9 +294,10 @@ class Loop {
 
   void end_waits() {
     for (Connection& each : connections_) {
-      if (each.awaited.empty() || !all_there(each.awaited)) continue;
-      each.awaited.clear();
-      each.answer(Wait::ended);
+      if (each.awaited.empty()) continue;
+      while (!each.awaited.empty() && values_.contains(each.awaited.back()))
+        each.awaited.pop_back();
+      if (each.awaited.empty()) each.answer(Wait::ended);
     }
   }
 
