@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "ddprun/base/clock.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr std::int64_t kLeastBytes = 4 << 10, kMostBytes = 4 << 20;
 /// How often each size is called, the largest first, a quarter of it next.
 constexpr std::array kCalls = {6, 8, 16, 32};
+/// Of all calls, if each took as long as the first. Many ranks on few cores take as much for four.
+constexpr double kMostUs = 1e6;
 constexpr const char* kLabel = "link";
 
 /// `elements`: those of all slices.
@@ -41,17 +44,29 @@ void call(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) 
   }
 }
 
+/// Microseconds on this rank.
+float call_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
+  Device& device = group.device();
+  group.barrier(kLabel);
+  const Mark begin = device.mark();
+  call(group, kind, elements);
+  const Mark end = device.mark();
+  return static_cast<float>(to_ms(device.time_of(end) - device.time_of(begin)) * 1e3);
+}
+
+/// Which share of kCalls there is time for, by a first call of the largest size: the same on all
+/// ranks.
+double affordable_share(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
+  const double us = least_of_ranks({call_us(group, kind, elements)}, group)[0];
+  const int calls = std::accumulate(kCalls.begin(), kCalls.end(), 0);
+  return std::min(1.0, kMostUs / (us * calls));
+}
+
 /// The fastest call on this rank, microseconds.
 float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements, int calls) {
-  Device& device = group.device();
   float fastest = std::numeric_limits<float>::max();
-  for (int i = 0; i < calls; ++i) {
-    group.barrier(kLabel);
-    const Mark begin = device.mark();
-    call(group, kind, elements);
-    const Mark end = device.mark();
-    fastest = std::min(
-        fastest, static_cast<float>(to_ms(device.time_of(end) - device.time_of(begin)) * 1e3));
+  for (int i = 0; i < std::max(1, calls); ++i) {
+    fastest = std::min(fastest, call_us(group, kind, elements));
   }
   return fastest;
 }
@@ -62,12 +77,14 @@ std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind 
   const std::int64_t largest = std::clamp(most_bytes, 16 * kLeastBytes, kMostBytes) / unit * unit;
   const at::Tensor memory =
       group.allocate(largest / 4, at::TensorOptions().device(group.device().torch_device()));
+  const double share = affordable_share(group, kind, memory);
   std::vector<double> bytes;
   std::vector<float> us;
   for (std::size_t i = 0; i < kCalls.size(); ++i) {
     const std::int64_t size = std::max(unit, (largest >> (2 * i)) / unit * unit);
     bytes.push_back(static_cast<double>(size));
-    us.push_back(fastest_us(group, kind, memory.narrow(0, 0, size / 4), kCalls[i]));
+    const int calls = static_cast<int>(share * kCalls[i]);
+    us.push_back(fastest_us(group, kind, memory.narrow(0, 0, size / 4), calls));
   }
   const std::vector<float> least = least_of_ranks(us, group);
   const auto line = fit_line(bytes, {least.begin(), least.end()});
