@@ -91,8 +91,9 @@ std::string MeanProof::compare(ProcessGroup& group) const {
   at::Tensor sizes = at::cat(own_sizes_);
   at::Tensor got = means_;
   if (averages()) {
-    expected = averaged(expected, group);
-    sizes = averaged(sizes, group);
+    const at::Tensor both = averaged(at::stack({expected, sizes}), group);
+    expected = both[0];
+    sizes = both[1];
   }
   if (feedback_.defined()) got = got + averaged(feedback_ - feedback_before_, group);
   // Each rank's gradient, each partial sum and the mean are rounded, and so are sums over the
