@@ -31,43 +31,53 @@ struct Packed {
 //   Element              of a and b: bf16 or float
 //   kRows, kColumns      of a panel of a, and of b
 //   kStep                of which every depth is a multiple; what is missing counts as zero
-//   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements
+//   kBlockM, kBlockN, kBlockK, kKept   what stays in the caches, in elements: at most so many
 //   pack_left(a, out), pack_right(b, out)   panels of a block of an operand
 //   multiply(packed, addend, c)   c = the block of a times that of b, plus addend if there is one.
 //                                 c is float32, and then addend is c, or bfloat16, rounded once,
 //                                 and then addend is in whole panels
 
-/// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k.
+/// How deep the blocks of k are: all alike, since a thin one at the end would add to all of c for
+/// little.
+template <class I>
+std::int64_t block_depth(std::int64_t k) {
+  const std::int64_t blocks = (k + I::kBlockK - 1) / I::kBlockK;
+  return round_up((k + blocks - 1) / blocks, I::kStep);
+}
+
+/// Computes at most kBlockM rows of c: kBlockN columns at a time, each over all of k. b may be a
+/// single block that the call before has packed.
 template <class I, typename E, typename T>
-void multiply_rows(const Matrix<const E>& a, const Matrix<const E>& b, bool add,
-                   const Matrix<T>& c) {
+void multiply_rows(const Matrix<const E>& a, const Matrix<const E>& b, bool add, const Matrix<T>& c,
+                   bool b_is_packed) {
   static thread_local Workspace<E> left, right;
   static thread_local Workspace<float> partial;
   const std::int64_t k = a.columns;
   const std::int64_t rows = round_up(a.rows, I::kRows);
   const std::int64_t depth = round_up(k, I::kStep);
+  const std::int64_t block = block_depth<I>(k);
   const bool keep_a = rows * depth <= I::kKept;
-  E* const packed_a = left.at_least(rows * (keep_a ? depth : I::kBlockK));
-  E* const packed_b = right.at_least(I::kBlockN * I::kBlockK);
+  E* const packed_a = left.at_least(rows * (keep_a ? depth : block));
+  E* const packed_b = right.at_least(I::kBlockN * block);
   const auto pack_a = [&](std::int64_t from, E* out) {
-    I::pack_left(a.block(0, from, a.rows, I::kBlockK), out);
+    I::pack_left(a.block(0, from, a.rows, block), out);
   };
   if (keep_a) {
-    for (std::int64_t from = 0; from < k; from += I::kBlockK) pack_a(from, packed_a + rows * from);
+    for (std::int64_t from = 0; from < k; from += block) pack_a(from, packed_a + rows * from);
   }
   for (std::int64_t column = 0; column < c.columns; column += I::kBlockN) {
     const Matrix<T> out = c.block(0, column, c.rows, I::kBlockN);
-    for (std::int64_t from = 0; from < k; from += I::kBlockK) {
-      const std::int64_t deep = std::min(I::kBlockK, k - from);
+    for (std::int64_t from = 0; from < k; from += block) {
+      const std::int64_t deep = std::min(block, k - from);
       if (!keep_a) pack_a(from, packed_a);
-      I::pack_right(b.block(from, column, deep, I::kBlockN), packed_b);
+      if (!b_is_packed) I::pack_right(b.block(from, column, deep, I::kBlockN), packed_b);
       const Packed<E> packed = {keep_a ? packed_a + rows * from : packed_a, packed_b,
                                 round_up(deep, I::kStep)};
       if constexpr (std::is_same_v<T, float>) {
         I::multiply(packed, add || from > 0 ? out : Matrix<float>{}, out);
       } else {
-        const Matrix<float> sums = {k > I::kBlockK ? partial.at_least(rows * I::kBlockN) : nullptr,
-                                    rows, round_up(out.columns, I::kColumns), I::kBlockN};
+        const Matrix<float> sums = {k > block ? partial.at_least(rows * I::kBlockN) : nullptr, rows,
+                                    round_up(out.columns, I::kColumns), I::kBlockN};
         const Matrix<float> addend = from > 0 ? sums : Matrix<float>{};
         if (from + deep < k) {
           I::multiply(packed, addend, sums);
@@ -89,9 +99,10 @@ void blocked_product(const Matrix<const E>& a, const Matrix<const E>& b, bool ad
     }
     return;
   }
+  const bool one_block = c.columns <= I::kBlockN && a.columns <= block_depth<I>(a.columns);
   for (std::int64_t row = 0; row < c.rows; row += I::kBlockM) {
     multiply_rows<I>(a.block(row, 0, I::kBlockM, a.columns), b, add,
-                     c.block(row, 0, I::kBlockM, c.columns));
+                     c.block(row, 0, I::kBlockM, c.columns), one_block && row > 0);
   }
 }
 

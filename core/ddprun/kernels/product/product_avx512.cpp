@@ -12,39 +12,86 @@ namespace {
 
 using namespace avx512;
 
+/// Asks the second-level cache for rows of so many lines. A weight comes from memory, in as many
+/// streams as a panel has rows, more than the hardware follows: panels of right operands ask for
+/// the next one. Left operands are activations, which some cache holds.
+template <int lines, class E>
+DDPRUN_AVX512 inline void prefetch_rows(const Matrix<const E>& from, std::int64_t rows) {
+  const E* row = from.data;
+  for (std::int64_t i = 0; i < rows; ++i, row += from.stride) {
+    _mm_prefetch(reinterpret_cast<const char*>(row), _MM_HINT_T1);
+    if constexpr (lines > 1)
+      _mm_prefetch(reinterpret_cast<const char*>(row + kValues<E>), _MM_HINT_T1);
+  }
+}
+
+/// Whether rows push each other out of the first-level cache: 4 KiB apart, they have 8 lines there.
+template <class E>
+bool share_a_set(const Matrix<const E>& rows) {
+  return rows.stride * static_cast<std::int64_t>(sizeof(E)) % 4096 == 0;
+}
+
 /// A panel of `width` rows, with k along them: out[word of k][row].
 template <int width, class E>
 DDPRUN_AVX512 void pack_rows(const Matrix<const E>& source, E* out) {
   constexpr int kPart = width < kLanes ? width : static_cast<int>(kLanes);
   const std::int64_t depth = round_up(source.columns, kValues<E>);
-  alignas(64) E padded[kLanes * kValues<E>];
+  alignas(64) E copy[kLanes * kValues<E>];
+  const bool crowded = share_a_set(source);
   for (std::int64_t row = 0; row < source.rows; row += width) {
     for (std::int64_t column = 0; column < source.columns; column += kValues<E>) {
       E* const to = out + row * depth + column * width;
+      if constexpr (width > kLanes) prefetch_rows<1>(source.from(row + width, column), width);
       for (int lane = 0; lane < width; lane += kLanes) {
-        const auto in = whole_rows(source, row + lane, column, kLanes, padded);
+        const auto in = crowded ? copied_rows(source, row + lane, column, kLanes, copy)
+                                : whole_rows(source, row + lane, column, kLanes, copy);
         transpose_words<kPart>(in, to + kInWord<E> * lane, kInWord<E> * width);
       }
     }
   }
 }
 
-/// A panel of `width` columns, with k along them: out[word of k][column].
+/// Panels side by side of `width` columns each: 16 rows of words of each, from rows of values.
+template <int width, int panels, class E>
+DDPRUN_AVX512 inline void pack_panels(const Rows<E>& in, std::int64_t depth, E* out) {
+  constexpr int kVectors = kInWord<E> == 1 && width > kLanes ? 2 : 1;
+  constexpr int kPart = width < kLanes ? width : static_cast<int>(kLanes);
+  for (int i = 0; i < kLanes; ++i, out += kInWord<E> * width) {
+#pragma GCC unroll 8
+    for (int panel = 0; panel < panels; ++panel) {
+      const Rows<E> columns = {in.data + panel * width, in.stride};
+      const WordsOfRow words = row_of_words<kVectors>(columns, i);
+      E* const to = out + panel * width * depth;
+      write_words<kPart>(to, words.low);
+      if constexpr (width > kLanes) write_words<kLanes>(to + kValues<E>, words.high);
+    }
+  }
+}
+
+/// Panels of `width` columns, with k along them: out[word of k][column]. Narrow ones are made 8 at
+/// a time, so that a line is read once: rows that lie 4 KiB apart push each other out of the
+/// first-level cache.
 template <int width, class E>
 DDPRUN_AVX512 void pack_columns(const Matrix<const E>& source, E* out) {
   constexpr int kVectors = kInWord<E> == 1 && width > kLanes ? 2 : 1;
-  constexpr int kPart = width < kLanes ? width : static_cast<int>(kLanes);
+  constexpr int kPanels = width < kLanes ? 8 : 1;
   const std::int64_t depth = round_up(source.rows, kValues<E>);
-  alignas(64) E padded[kValues<E> * kVectors * kValues<E>];
+  alignas(64) E copy[kValues<E> * kVectors * kValues<E>];
   for (std::int64_t row = 0; row < source.rows; row += kValues<E>) {
-    for (std::int64_t column = 0; column < source.columns; column += width) {
-      const auto in = whole_rows<kVectors>(source, row, column, kValues<E>, padded);
-      E* to = out + column * depth + row * width;
-      for (int i = 0; i < kLanes; ++i, to += kInWord<E> * width) {
-        const WordsOfRow words = row_of_words<kVectors>(in, i);
-        write_words<kPart>(to, words.low);
-        if constexpr (width > kLanes) write_words<kLanes>(to + kValues<E>, words.high);
+    E* const to = out + row * width;
+    const bool whole = row + kValues<E> <= source.rows;
+    const std::int64_t last = source.columns - (kPanels - 1) * width - kVectors * kValues<E>;
+    std::int64_t column = 0;
+    for (; whole && column <= last; column += kPanels * width) {
+      if constexpr (width > kLanes) {
+        prefetch_rows<kVectors>(source.from(row + kValues<E>, column), kValues<E>);
       }
+      pack_panels<width, kPanels>(Rows<E>{source.from(row, column).data, source.stride}, depth,
+                                  to + column * depth);
+    }
+    for (; column < source.columns; column += width) {
+      pack_panels<width, 1>(whole_rows<kVectors>(source, row, column, kValues<E>, copy), depth,
+                            to + column * depth);
     }
   }
 }
@@ -55,9 +102,9 @@ struct ByAvx512 {
   static constexpr std::int64_t kRows = 12;
   static constexpr std::int64_t kColumns = 32;
   static constexpr std::int64_t kStep = kValues<E>;
-  // The blocks of a and b stay in the second-level cache. A panel of b takes all of the first-level
-  // one, and yet half as deep a block is 6 % slower: sums go to memory and back more often.
-  static constexpr std::int64_t kBlockK = 1024 / sizeof(E);
+  // The blocks of a and b stay in the second-level cache. A panel of b is more than the first-level
+  // one has, and yet half as deep a block is 6 % slower: sums go to memory and back more often.
+  static constexpr std::int64_t kBlockK = 1280 / sizeof(E);
   static constexpr std::int64_t kBlockN = 512;
   static constexpr std::int64_t kBlockM = 768;
   static constexpr std::int64_t kKept = 2 * 1024 * 1024 / sizeof(E);

@@ -41,24 +41,31 @@ struct Rows {
   std::int64_t stride;
 };
 
-/// `rows` rows of so many vectors each, from (row, column) on. At the matrix's end it is a copy in
-/// `padded`, with zeros for what is missing; else the values where they lie.
+/// `rows` rows of so many vectors each, from (row, column) on, copied: zeros beyond the matrix.
 template <int vectors = 1, class E>
-DDPRUN_AVX512 inline Rows<E> whole_rows(const Matrix<const E>& source, std::int64_t row,
-                                        std::int64_t column, std::int64_t rows, E* padded) {
+DDPRUN_AVX512 inline Rows<E> copied_rows(const Matrix<const E>& source, std::int64_t row,
+                                         std::int64_t column, std::int64_t rows, E* copy) {
   constexpr std::int64_t kWidth = vectors * kValues<E>;
   const E* const from = source.data + row * source.stride + column;
   const std::int64_t left = source.columns - column;
-  if (row + rows <= source.rows && left >= kWidth) return {from, source.stride};
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t first = 0; first < kWidth; first += kValues<E>) {
       const bool present = row + i < source.rows && left > first;
       _mm512_store_si512(
-          padded + i * kWidth + first,
+          copy + i * kWidth + first,
           load_first(present ? first_values(left - first) : 0, from + i * source.stride + first));
     }
   }
-  return {padded, kWidth};
+  return {copy, kWidth};
+}
+
+/// The same where they lie, and copied at the matrix's end alone.
+template <int vectors = 1, class E>
+DDPRUN_AVX512 inline Rows<E> whole_rows(const Matrix<const E>& source, std::int64_t row,
+                                        std::int64_t column, std::int64_t rows, E* copy) {
+  const bool inside = row + rows <= source.rows && column + vectors * kValues<E> <= source.columns;
+  if (inside) return {source.data + row * source.stride + column, source.stride};
+  return copied_rows<vectors>(source, row, column, rows, copy);
 }
 
 template <class E>
