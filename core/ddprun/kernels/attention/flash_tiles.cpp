@@ -2,14 +2,12 @@
 #include "ddprun/kernels/attention/flash_tiles.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <thread>
 #include <type_traits>
 
-#include "ddprun/kernels/attention/tile_layout.h"
+#include "ddprun/kernels/attention/tile_operands.h"
 #include "ddprun/kernels/attention/tile_product.h"
-#include "ddprun/kernels/rows/convert.h"
 #include "ddprun/kernels/rows/softmax.h"
 
 namespace ddprun::kernels {
@@ -18,17 +16,6 @@ namespace {
 
 /// The largest score of no keys. Its exponential is 0 beside any score's.
 constexpr float kBelowAllScores = -1e30F;
-
-/// What the products of T sum over step by step.
-template <class T>
-using Element = std::conditional_t<std::is_same_v<T, float>, float, Pair>;
-
-/// Steps of a sum over `terms` terms.
-template <class T>
-constexpr std::int64_t steps_of(std::int64_t terms) {
-  constexpr auto in_a_step = static_cast<std::int64_t>(sizeof(Element<T>) / sizeof(T));
-  return (terms + in_a_step - 1) / in_a_step;
-}
 
 /// Hands out parts of a block of memory, aligned to cache lines. Without memory, it only counts.
 class Arena {
@@ -48,83 +35,6 @@ class Arena {
   std::byte* memory_;
   std::int64_t bytes_ = 0;
 };
-
-template <class T>
-void write_rows(const Matrix<const T>& from, const Matrix<T>& to) {
-  if (from.data == to.data) return;
-  for (std::int64_t row = 0; row < from.rows; ++row) {
-    std::memcpy(to.from(row).data, from.from(row).data,
-                static_cast<std::size_t>(from.columns) * sizeof(T));
-  }
-}
-void write_rows(const Matrix<const float>& from, const Matrix<bf16>& to) {
-  for (std::int64_t row = 0; row < from.rows; ++row) {
-    to_bf16(from.columns, from.from(row).data, to.from(row).data);
-  }
-}
-
-/// Rows in the type that is multiplied: where they lie, or widened to `memory`.
-template <class T>
-Matrix<const T> multiplied(const Matrix<const T>& in, T* /*memory*/) {
-  return in;
-}
-Matrix<const float> multiplied(const Matrix<const bf16>& in, float* memory) {
-  for (std::int64_t row = 0; row < in.rows; ++row) {
-    to_float(in.columns, in.from(row).data, memory + row * in.columns);
-  }
-  return {memory, in.rows, in.columns, in.columns};
-}
-
-/// The same one after another. Those of a tensor of several heads lie some KB apart, where many of
-/// them share a set of the cache; they are copied to `memory`.
-template <class T>
-Matrix<const T> dense(const Matrix<const T>& in, T* memory) {
-  if (in.stride == in.columns) return in;
-  const Matrix<T> copy = {memory, in.rows, in.columns, in.columns};
-  write_rows(in, copy);
-  return copy;
-}
-Matrix<const float> dense(const Matrix<const bf16>& in, float* memory) {
-  return multiplied(in, memory);
-}
-
-/// Rows as an operand that sums along them, where they lie.
-Matrix<const float> along_rows(const Matrix<const float>& rows) { return rows; }
-Matrix<const Pair> along_rows(const Matrix<const bf16>& rows) {
-  return {reinterpret_cast<const Pair*>(rows.data), rows.rows, steps_of<bf16>(rows.columns),
-          rows.stride / 2};
-}
-
-/// The same of the first `columns` of float32 rows, in the dtype of the products. `memory` is for a
-/// copy, if that takes one.
-Matrix<const float> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
-                                       bf16* /*memory*/, float /*of*/) {
-  return rows.block(0, 0, rows.rows, columns);
-}
-Matrix<const Pair> along_rounded_rows(const Matrix<const float>& rows, std::int64_t columns,
-                                      bf16* memory, bf16 /*of*/) {
-  to_bf16(rows.rows * rows.columns, rows.data, memory);
-  return along_rows({memory, rows.rows, columns, rows.columns});
-}
-
-/// Rows as an operand that sums down the columns.
-template <class S>
-Matrix<const float> down_columns(const Matrix<const S>& in, float* memory) {
-  return dense(in, memory);
-}
-template <class T>
-Matrix<const Pair> down_columns(const Matrix<const T>& in, Pair* memory) {
-  pair_rows(in, memory);
-  return {memory, steps_of<bf16>(in.rows), in.columns, in.columns};
-}
-
-/// Rows as a right operand that sums along them: a row a lane, of kKeptTile.
-template <class E>
-Matrix<const E> row_a_lane(const Matrix<const E>& along, E* memory) {
-  const Matrix<E> lanes = {memory, along.columns, kKeptTile, kKeptTile};
-  transpose(along, lanes);
-  return lanes;
-}
 
 /// Memory for rows of S that multiplied() widens.
 template <class S, class T>
@@ -257,12 +167,14 @@ class KeyTile {
       const Matrix<const T> q = dense(in_.q.block(query, 0, kPassingTile, width_), memory_.q_rows);
       const Matrix<const T> dout =
           dense(gradients_.dout.block(query, 0, kPassingTile, width_), memory_.dout_rows);
-      compute_scores(query, q, dout);
-      add_product(memory_.scores, dout, /*add=*/query > begin, memory_.dv);
-      add_product(memory_.dscores, q, /*add=*/query > begin, memory_.dk);
-      add_to_queries(query, q.rows);
+      const std::int64_t seen = seen_before(query + q.rows);
+      if (query == begin) clear_from(seen);
+      compute_scores(query, seen, q, dout);
+      add_product(tile_of(memory_.scores, q.rows, seen), seen, dout, query > begin, memory_.dv);
+      add_product(tile_of(memory_.dscores, q.rows, seen), seen, q, query > begin, memory_.dk);
+      add_to_queries(query, seen, q.rows);
     }
-    if (begin >= end) clear();
+    if (begin >= end) clear_from(0);
     write_rows(of_width(memory_.dk), gradients_.dk.from(first_));
     write_rows(of_width(memory_.dv), gradients_.dv.from(first_));
   }
@@ -281,33 +193,48 @@ class KeyTile {
   }
   Matrix<const float> of_width(const float* sums) const { return {sums, keys_, width_, width_}; }
 
+  /// How many keys of this tile the queries before `end` see. The scores of later ones are left
+  /// out.
+  std::int64_t seen_before(std::int64_t end) const {
+    return in_.causal ? std::min(keys_, end - first_) : keys_;
+  }
+  /// The scores of so many keys: (rows, whole vectors of lanes).
+  static Matrix<float> tile_of(float* scores, std::int64_t rows, std::int64_t keys) {
+    const std::int64_t lanes = (keys + kLaneUnit - 1) / kLaneUnit * kLaneUnit;
+    return {scores, rows, lanes, lanes};
+  }
+
   /// Probabilities and the scores' gradients.
-  void compute_scores(std::int64_t query, const Matrix<const T>& q, const Matrix<const T>& dout) {
-    tile_product(along_rows(q), k_, false, {memory_.scores, q.rows, kKeptTile, kKeptTile});
-    tile_product(along_rows(dout), v_, false, {memory_.dscores, q.rows, kKeptTile, kKeptTile});
-    hide_before(in_, {query, q.rows, kKeptTile}, {first_, keys_, 1}, memory_.scores);
-    const std::int64_t seen = in_.causal ? query - first_ + 1 : keys_;
-    softmax_backward({q.rows, kKeptTile, keys_, seen, in_.scale}, gradients_.log_sum_exp + query,
+  void compute_scores(std::int64_t query, std::int64_t keys, const Matrix<const T>& q,
+                      const Matrix<const T>& dout) {
+    const Matrix<float> scores = tile_of(memory_.scores, q.rows, keys);
+    const Matrix<float> dscores = tile_of(memory_.dscores, q.rows, keys);
+    const std::int64_t lanes = scores.columns;
+    tile_product(along_rows(q), k_.block(0, 0, k_.rows, lanes), false, scores);
+    tile_product(along_rows(dout), v_.block(0, 0, v_.rows, lanes), false, dscores);
+    hide_before(in_, {query, q.rows, lanes}, {first_, keys, 1}, memory_.scores);
+    const std::int64_t seen = in_.causal ? query - first_ + 1 : keys;
+    softmax_backward({q.rows, lanes, keys, seen, in_.scale}, gradients_.log_sum_exp + query,
                      gradients_.delta + query, memory_.scores, memory_.dscores);
   }
 
   /// out (keys, width) += scores (rows, keys), transposed, times values (rows, width).
-  void add_product(const float* scores, const Matrix<const T>& values, bool add, float* out) {
-    const Matrix<const float> tile = {scores, values.rows, kKeptTile, kKeptTile};
+  void add_product(const Matrix<const float>& scores, std::int64_t keys,
+                   const Matrix<const T>& values, bool add, float* out) {
     const Matrix<const E> right = down_columns(values, memory_.row_steps);
-    const Matrix<const E> left = down_columns(tile, memory_.score_steps);
-    tile_product(left.block(0, 0, left.rows, keys_).transposed(), right, add,
-                 {out, keys_, width_, width_});
+    const Matrix<const E> left = down_columns(scores, memory_.score_steps);
+    tile_product(left.block(0, 0, left.rows, keys).transposed(), right, add,
+                 {out, keys, width_, width_});
   }
 
-  void add_to_queries(std::int64_t query, std::int64_t rows) {
-    const Matrix<const E> dscores = along_rounded_rows(
-        {memory_.dscores, rows, kKeptTile, kKeptTile}, keys_, memory_.rounded, T{});
+  void add_to_queries(std::int64_t query, std::int64_t keys, std::int64_t rows) {
+    const Matrix<const E> dscores =
+        along_rounded_rows(tile_of(memory_.dscores, rows, keys), keys, memory_.rounded, T{});
     const Matrix<float> sums = gradients_.dq_sums.block(query, 0, rows, width_);
     std::atomic<std::int64_t>& turn = gradients_.turns[query / kPassingTile];
     const std::int64_t tile = (first_ - in_.first_key(query) / kKeptTile * kKeptTile) / kKeptTile;
     wait_for(turn, tile);
-    tile_product(dscores, k_rows_, tile > 0, sums);
+    tile_product(dscores, k_rows_.block(0, 0, dscores.columns, width_), tile > 0, sums);
     if (is_last_of(query + rows - 1)) {
       write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
@@ -320,9 +247,11 @@ class KeyTile {
     return last < first_ + kKeptTile;
   }
 
-  void clear() {
-    std::fill_n(memory_.dk, keys_ * width_, 0.0F);
-    std::fill_n(memory_.dv, keys_ * width_, 0.0F);
+  /// Zero for the gradients of the keys that lie there or behind.
+  void clear_from(std::int64_t key) {
+    for (float* const sums : {memory_.dk, memory_.dv}) {
+      std::fill(sums + key * width_, sums + keys_ * width_, 0.0F);
+    }
   }
 
   const HeadInputs<S>& in_;
@@ -358,16 +287,23 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
   const std::int64_t begin = in.first_key(first) / kPassingTile * kPassingTile;
   for (std::int64_t key = begin; key < end; key += kPassingTile) {
     const std::int64_t keys = std::min(kPassingTile, end - key);
-    const Matrix<float> scores = {memory.scores, keys, kKeptTile, kKeptTile};
-    tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q, false, scores);
-    hide_before(in, {first, q_rows.rows, 1}, {key, keys, kKeptTile}, memory.scores);
-    const std::int64_t seen = in.causal ? first - key + 1 : keys;
-    const bool grown = online_softmax({keys, kKeptTile, seen, in.scale}, memory.scores,
-                                      memory.running, memory.factor);
+    // Queries before the keys see none of them; whole vectors of such lanes are left out.
+    const std::int64_t lane =
+        in.causal ? std::max<std::int64_t>(0, key - first) / kLaneUnit * kLaneUnit : 0;
+    const std::int64_t lanes = kKeptTile - lane;
+    const Matrix<float> scores = {memory.scores, keys, lanes, lanes};
+    tile_product(along_rows(dense(in.k.block(key, 0, keys, width), memory.k)), q.from(0, lane),
+                 false, scores);
+    hide_before(in, {first + lane, q_rows.rows - lane, 1}, {key, keys, lanes}, memory.scores);
+    const std::int64_t seen = in.causal ? first + lane - key + 1 : keys;
+    const RunningSoftmax running = {memory.running.largest + lane, memory.running.sum + lane};
+    std::fill_n(memory.factor, lane, 1.0F);
+    const bool grown =
+        online_softmax({keys, lanes, seen, in.scale}, memory.scores, running, memory.factor + lane);
     if (grown && key > begin) scale_lanes(width, kKeptTile, memory.factor, memory.sums);
     tile_product(down_columns(in.v.block(key, 0, keys, width), memory.v).transposed(),
                  down_columns(Matrix<const float>(scores), memory.probabilities), key > begin,
-                 sums);
+                 sums.from(0, lane));
   }
   finish_softmax(width, kKeptTile, in.scale, memory.running, memory.sums, memory.log_sum_exp);
   const Matrix<float> rows = {memory.rows, q_rows.rows, width, width};
