@@ -4,8 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "ddprun/kernels/side_by_side.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/fused_node.h"
 #include "ddprun/model/fused_ops.h"
@@ -23,6 +26,29 @@ at::Tensor split_heads(const at::Tensor& x, const Shape& shape) {
   return x.unflatten(0, {shape.batch, shape.time}).unflatten(2, {shape.heads, -1}).transpose(1, 2);
 }
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2).flatten(0, 1); }
+
+/// The gradients of q, k and v as vkq (rows, 3 * d_model), to be overwritten: where they lie, if
+/// they lie so and nobody else holds them, or a copy.
+at::Tensor join_gradients(variable_list&& gradients, const at::Tensor& like, const Shape& shape) {
+  const std::int64_t width = like.size(1);
+  const auto ours = [&](const at::Tensor& gradient) {
+    return gradient.defined() && gradient.scalar_type() == like.scalar_type() &&
+           gradient.use_count() == 1 && gradient.storage().use_count() == 3;
+  };
+  const bool in_place = std::all_of(gradients.begin(), gradients.end(), ours) &&
+                        kernels::side_by_side(gradients[0], gradients[1], gradients[2]);
+  if (in_place) return gradients[2].as_strided({like.size(0), 3 * width}, {3 * width, 1});
+  at::Tensor dvkq = at::empty({like.size(0), 3 * width}, like.options());
+  for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
+    at::Tensor part = split_heads(dvkq.narrow(1, (2 - output) * width, width), shape);
+    if (gradients[output].defined()) {
+      part.copy_(gradients[output]);
+    } else {
+      part.zero_();
+    }
+  }
+  return dvkq;
+}
 
 /// RoPE of k and q within vkq (rows, 3 * d_model).
 void rotate(const at::Tensor& vkq, const Shape& shape, bool inverse) {
@@ -62,17 +88,8 @@ struct AttentionInputNode final : FusedNode {
   variable_list backward(variable_list&& gradients) override {
     const auto [x, y, inverse_rms] = saved<3>();
     const Normed normed = {x, y, inverse_rms};
-    const std::int64_t width = normed.x.size(1);
     std::optional<MemoryLabel> label("qkv");
-    at::Tensor dvkq = at::empty({normed.x.size(0), 3 * width}, normed.y.options());
-    for (const int output : {0, 1, 2}) {  // q, k, v into columns v, k, q
-      at::Tensor part = split_heads(dvkq.narrow(1, (2 - output) * width, width), shape);
-      if (gradients[output].defined()) {
-        part.copy_(gradients[output]);
-      } else {
-        part.zero_();
-      }
-    }
+    const at::Tensor dvkq = join_gradients(std::move(gradients), normed.y, shape);
     rotate(dvkq, shape, true);
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
     add_weight_gradients(weights, dvkq, normed.y);

@@ -8,6 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +21,8 @@
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/base/error.h"
 #include "ddprun/device/device.h"
+#include "ddprun/kernels/attention/flash_of_tensors.h"
+#include "ddprun/kernels/side_by_side.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/proof/attention/attention_proof.h"
 #include "support/plugin_library.h"
@@ -331,6 +334,23 @@ TEST_F(FlashAttention, MemoryDoesNotGrowWithTheLengths) {
       EXPECT_LT(peak, wanted + sums + 2 * kMegabyte);
     }
   }
+}
+
+// So that backward of a joint projection takes them where they lie.
+TEST_F(FlashAttention, GradientsAreSideBySideWhereQKAndVAre) {
+  const at::Tensor vkq = at::randn({2, 70, 3, 4, 16});
+  const auto gradients = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    const kernels::FlashOutput out = kernels::flash_forward(q, k, v, {}, 0);
+    return kernels::flash_backward(at::ones_like(out.out), q, k, v, out, {}, 0);
+  };
+  const auto part = [&](int index) { return vkq.select(2, index).transpose(1, 2); };
+  ASSERT_TRUE(kernels::side_by_side(part(2), part(1), part(0)));
+  EXPECT_FALSE(kernels::side_by_side(part(0), part(1), part(2)));
+  const auto [dq, dk, dv] = gradients(part(2), part(1), part(0));
+  EXPECT_TRUE(kernels::side_by_side(dq, dk, dv));
+  const auto [q, k, v] = gradients(part(2).clone(), part(1).clone(), part(0).clone());
+  EXPECT_FALSE(kernels::side_by_side(q, k, v));
+  EXPECT_TRUE(at::equal(dq, q) && at::equal(dk, k) && at::equal(dv, v));
 }
 
 TEST_F(FlashAttention, SavesWhereHooksSeeItAndKeepsNoCycle) {

@@ -5,12 +5,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 
+#include <array>
 #include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "ddprun/kernels/attention/flash_attention.h"
 #include "ddprun/kernels/product/product_path.h"
+#include "ddprun/kernels/side_by_side.h"
 
 namespace ddprun::kernels {
 
@@ -35,6 +37,19 @@ void with_types(const at::Tensor& tensor, const F& f) {
 at::Tensor empty_heads(const AttentionShape& shape, std::int64_t time,
                        const at::TensorOptions& options) {
   return at::empty({shape.batch, time, shape.heads, shape.width}, options).transpose(1, 2);
+}
+
+/// Memory for the gradients of q, k and v.
+std::array<at::Tensor, 3> empty_gradients(const AttentionShape& shape, const at::Tensor& q,
+                                          const at::Tensor& k, const at::Tensor& v) {
+  const at::TensorOptions options = q.options();
+  if (!side_by_side(q, k, v)) {
+    return {empty_heads(shape, shape.queries, options), empty_heads(shape, shape.keys, options),
+            empty_heads(shape, shape.keys, options)};
+  }
+  const at::Tensor vkq = at::empty({shape.batch, shape.keys, 3, shape.heads, shape.width}, options);
+  const auto part = [&](int index) { return vkq.select(2, index).transpose(1, 2); };
+  return {part(2), part(1), part(0)};
 }
 
 std::int64_t padded(std::int64_t width) {
@@ -101,9 +116,7 @@ FlashGradients flash_backward(const at::Tensor& dout_in, const at::Tensor& q_in,
   const at::Tensor v = with_rows(v_in);
   const at::Tensor out = with_rows(forward.out);
   const at::Tensor dout = with_rows(dout_in);
-  const at::Tensor dq = empty_heads(shape, shape.queries, q.options());
-  const at::Tensor dk = empty_heads(shape, shape.keys, q.options());
-  const at::Tensor dv = empty_heads(shape, shape.keys, q.options());
+  const auto [dq, dk, dv] = empty_gradients(shape, q, k, v);
   RECORD_FUNCTION("ddprun::flash_attention_backward",
                   std::vector<c10::IValue>({dout_in, q_in, k_in, v_in, out, forward.log_sum_exp, dq,
                                             dk, dv, mask.causal}));
