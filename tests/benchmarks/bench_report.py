@@ -14,8 +14,8 @@ GOALS = {
     ("step", "bf16", 1, "as run"): 0.50,
     ("exposed communication", "fp32", 2, "as run"): 0.15,
     ("optimizer", "fp32", 1, "as run"): 0.85,
-    ("peak memory of a rank", "fp32", 2, "as run"): 0.70,
-    ("peak memory of a rank", "bf16", 2, "as run"): 0.70,
+    ("peak memory of all ranks", "fp32", 2, "as run"): 0.64,
+    ("peak memory of all ranks", "bf16", 2, "as run"): 0.64,
     ("step", "fp32", 2, "fsdp / FSDP2"): 0.50,
     ("step", "fp32", 2, "fsdp / zero1"): 1.10,
     ("step", "bf16", 2, "fsdp / zero1"): 1.10,
@@ -95,6 +95,11 @@ def step_values(run):
     return over_ranks(run, "step_ms", max)  # a step is as slow as its slowest rank
 
 
+def own_peak_bytes(rank):
+    """The peak of what was resident, without what counts for others: of a page that n processes share it has 1/n."""
+    return rank["peak_resident_bytes"] - rank["shared_resident_bytes"]
+
+
 # What is taken from a run: unit, and the run's list of values.
 QUANTITIES = {
     "step": ("ms", step_values),
@@ -105,7 +110,7 @@ QUANTITIES = {
     "forward + backward": ("ms", lambda run: [sum(step) for step in zip(over_ranks(run, "forward_ms", statistics.fmean),
                                                                         over_ranks(run, "backward_ms", statistics.fmean))]),
     "optimizer": ("ms", lambda run: over_ranks(run, "optimizer_ms", statistics.fmean)),
-    "peak memory of a rank": ("MB", lambda run: [max(rank["peak_resident_bytes"] for rank in run["ranks"]) / 1e6]),
+    "peak memory of all ranks": ("MB", lambda run: [sum(map(own_peak_bytes, run["ranks"])) / 1e6]),
     "launch to first step": ("s", lambda run: [max(rank["first_step_done_s"] for rank in run["ranks"])]),
 }
 

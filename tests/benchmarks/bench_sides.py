@@ -155,7 +155,7 @@ class Ddprun(Side):
     """A ddprun configuration: an experiment, written as JSON, which is YAML."""
 
     limit_s = RUN_LIMIT_S
-    kept = ("rank", "samples", "peak_resident_bytes", "first_step_done_s", "device_memory")  # of each rank, where it is there
+    kept = ("rank", "samples", "peak_resident_bytes", "shared_resident_bytes", "first_step_done_s", "device_memory")  # of each rank, where it is there
 
     def __init__(self, cell, strategy, settings=()):
         self.cell = cell

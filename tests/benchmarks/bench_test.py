@@ -20,7 +20,7 @@ def run_of(*ranks):
     """A run whose ranks took these steps, in milliseconds; the first of each is a warm-up."""
     return {"ranks": [{"samples": [{"step_ms": ms, "forward_ms": ms / 4, "backward_ms": ms / 2, "synchronize_ms": ms / 10, "optimizer_ms": 1.0,
                                     "warmup": index == 0} for index, ms in enumerate(steps)],
-                       "peak_resident_bytes": 1e6 * len(ranks) + rank, "first_step_done_s": 1.0 + rank}
+                       "peak_resident_bytes": (7 + rank) * 1e6, "shared_resident_bytes": 3e6, "first_step_done_s": 1.0 + rank}
                       for rank, steps in enumerate(ranks)]}
 
 
@@ -37,9 +37,11 @@ class Samples(unittest.TestCase):
         self.assertEqual(report.QUANTITIES["exposed communication"][1](self.run_of_two), [1.0, 3.0])
         self.assertEqual(report.QUANTITIES["skew"][1](self.run_of_two), [0.5, 0.5])
 
-    def test_memory_and_start_up_are_those_of_the_worst_rank(self):
+    def test_start_up_is_that_of_the_worst_rank(self):
         self.assertEqual(report.QUANTITIES["launch to first step"][1](self.run_of_two), [2.0])
-        self.assertEqual(report.QUANTITIES["peak memory of a rank"][1](self.run_of_two), [(2e6 + 1) / 1e6])
+
+    def test_memory_is_that_of_all_ranks_and_what_they_share_counts_once(self):
+        self.assertEqual(report.QUANTITIES["peak memory of all ranks"][1](self.run_of_two), [(7 - 3) + (8 - 3)])
 
 
 class Collectives(unittest.TestCase):

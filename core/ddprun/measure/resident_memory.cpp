@@ -38,9 +38,8 @@ bool parse_head(std::string_view line, Head& head) {
 }
 
 /// "Pss:   12 kB" -> 12288; -1: another line.
-std::int64_t parse_pss(std::string_view line) {
-  constexpr std::string_view kKey = "Pss:";
-  if (!line.starts_with(kKey)) return -1;
+std::int64_t parse_bytes(std::string_view line, std::string_view key) {
+  if (!line.starts_with(key)) return -1;
   const std::size_t digits = line.find_first_of("0123456789");
   std::int64_t kib = 0;
   if (digits == std::string_view::npos) return -1;
@@ -62,7 +61,7 @@ ResidentMemory parse_smaps(std::istream& smaps) {
   std::string line;
   Head head;
   while (std::getline(smaps, line)) {
-    if (const std::int64_t pss = parse_pss(line); pss >= 0) {
+    if (const std::int64_t pss = parse_bytes(line, "Pss:"); pss >= 0) {
       *sum += pss;
       continue;
     }
@@ -88,6 +87,16 @@ ResidentMemory resident_memory() {
   out.heap_in_use = static_cast<std::int64_t>(mallinfo2().uordblks);
 #endif
   return out;
+}
+
+std::int64_t shared_resident_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::int64_t resident = 0, proportional = 0;
+  for (std::string line; std::getline(rollup, line);) {
+    resident = std::max(resident, parse_bytes(line, "Rss:"));
+    proportional = std::max(proportional, parse_bytes(line, "Pss:"));
+  }
+  return resident - proportional;
 }
 
 }  // namespace ddprun

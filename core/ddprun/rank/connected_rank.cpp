@@ -13,6 +13,7 @@
 #include "ddprun/comm/launch/rendezvous.h"
 #include "ddprun/device/product_speed.h"
 #include "ddprun/measure/environment.h"
+#include "ddprun/measure/resident_memory.h"
 #include "ddprun/rank/emulated_ranks.h"
 
 namespace ddprun {
@@ -65,6 +66,11 @@ void ConnectedRank::connect() {
 
 void ConnectedRank::first_step_done() {
   result_.first_step_done_s = static_cast<double>(now_ns() - context_.launch_ns) * 1e-9;
+}
+
+void ConnectedRank::measuring_ends() {
+  result_.load = meter_.end();
+  result_.shared_resident_bytes = shared_resident_bytes();
 }
 
 void ConnectedRank::sample_done(const Sample& sample) {

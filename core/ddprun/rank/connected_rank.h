@@ -33,7 +33,7 @@ class ConnectedRank {
   void first_step_done();
   /// What others take of the rank's cores counts from here on; and up to here.
   void measuring_begins() { meter_.begin(); }
-  void measuring_ends() { result_.load = meter_.end(); }
+  void measuring_ends();
   /// Of a kind that repeats (`repeat:`), after each sample: what first_step_done(),
   /// measuring_begins() and measuring_ends() do, and the progress.
   void sample_done(const Sample& sample);

@@ -78,6 +78,7 @@ void for_plain_fields(Result& result, const Visit& visit) {
   visit("checks", result.checks);
   visit("checks_s", result.checks_s);
   visit("peak_resident_bytes", result.peak_resident_bytes);
+  visit("shared_resident_bytes", result.shared_resident_bytes);
   visit("cores", result.cores);
   visit("threads", result.threads);
   visit("backend", result.backend);

@@ -76,6 +76,9 @@ struct RankResult {
   double checks_s = 0;  ///< seconds that they took, outside of every time that is measured
   std::uint64_t parameter_hash = 0;
   std::int64_t peak_resident_bytes = 0;
+  /// Of what was resident at the end of the last measured sample, what counts for other processes
+  /// that share it. The peak without it is the rank's share of the machine's memory.
+  std::int64_t shared_resident_bytes = 0;
   std::vector<int> cores;
   int threads = 0;
   /// The backend that carried the collectives, and why: "shm (asked for)".

@@ -284,9 +284,18 @@ def barrier(world):
         dist.barrier()
 
 
-def peak_resident_bytes():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+def proc_bytes(file, key):
+    with open(f"/proc/self/{file}") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def resident_memory(world):
+    """The peak, and what of it counts for other processes that share it: RSS - PSS, while all ranks are there."""
+    barrier(world)
+    memory = dict(peak_resident_bytes=proc_bytes("status", "VmHWM:"),
+                  shared_resident_bytes=proc_bytes("smaps_rollup", "Rss:") - proc_bytes("smaps_rollup", "Pss:"))
+    barrier(world)
+    return memory
 
 
 def run_forward(strategy, args, ids):
@@ -363,13 +372,13 @@ def train(rank, args):
         samples.append({"step": index, "warmup": index < args.warmup, **sample_of(clock, moments)})
         losses.append(loss.item())
         del loss
-    result = dict(rank=rank, samples=samples, losses=losses, first_step_done_s=first_step_done_s)
+    result = dict(rank=rank, samples=samples, losses=losses, first_step_done_s=first_step_done_s, **resident_memory(args.world))
     if on_gpu:
         result.update(gpu=torch.cuda.get_device_name(), peak_allocated_bytes=torch.cuda.max_memory_allocated())
     if args.busy:
         result["busy_ms"] = busy_ms(strategy, args, ids, samples[-1]["step_ms"])
     checksum = sum(parameter.detach().double().abs().sum().item() for parameter in strategy.parameters)
-    return dict(result, checksum=checksum, peak_resident_bytes=peak_resident_bytes())
+    return dict(result, checksum=checksum)
 
 
 def all_reduce(rank, args):

@@ -60,6 +60,7 @@ RankResult example() {
   result.checks_s = 0.75;
   result.parameter_hash = 0xFEDCBA9876543211u;
   result.peak_resident_bytes = 987654321;
+  result.shared_resident_bytes = 123456789;
   result.cores = {0, 2};
   result.threads = 2;
   result.backend = "shm (asked for)";
@@ -164,6 +165,7 @@ TEST(RankResult, RoundTripIsExact) {
   EXPECT_EQ(after.checks[0].detail, "hash 1f on 2 ranks");
   EXPECT_EQ(after.parameter_hash, 0xFEDCBA9876543211u);
   EXPECT_EQ(after.peak_resident_bytes, 987654321);
+  EXPECT_EQ(after.shared_resident_bytes, 123456789);
   EXPECT_EQ(after.backend, "shm (asked for)");
   EXPECT_EQ(after.cores, (std::vector<int>{0, 2}));
   EXPECT_EQ(after.threads, 2);
