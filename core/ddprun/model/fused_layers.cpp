@@ -64,8 +64,10 @@ auto labelled(const char* operation, const Compute& compute) {
   return compute();
 }
 
-at::Tensor add_to_stream(const at::Tensor& stream, const at::Tensor& branch) {
-  return labelled("residual", [&] { return add_branch(stream, branch); });
+/// `sum`: stream + branch.
+void add_to_stream(const at::Tensor& stream, const at::Tensor& branch, at::Tensor& sum) {
+  const MemoryLabel label("residual");
+  add_branch(stream, branch, sum);
 }
 
 struct EmbeddingNode final : FusedNode {
@@ -172,13 +174,16 @@ std::array<at::Tensor, 3> attention_input(const at::Tensor& stream, const Block&
   Normed normed;
   {
     const KernelGuard guard;
+    const c10::ScalarType dtype = block.q.weight().scalar_type();
     normed = labelled("norm", [&] {
-      return rms_norm(stream, block.ln1.parameter, block.q.weight().scalar_type(), shape.norm_eps);
+      return rms_norm(stream, block.ln1.parameter, shape.norm_eps,
+                      empty_rows(node, block.ln1, stream.sizes(), dtype));
     });
     const MemoryLabel label("qkv");
     // The flat buffer holds parameters in reverse order of registration: v, k, q.
     const std::array<const ParameterSlot*, 3> weights = {&block.v, &block.k, &block.q};
-    at::Tensor vkq = linear_product(normed.y, stack_weights(weights));
+    at::Tensor vkq = empty_rows(node, block.ln1, {stream.size(0), 3 * width}, dtype);
+    linear_product_out(normed.y, stack_weights(weights), vkq);
     rotate(vkq, shape, false);
     for (const int output : {0, 1, 2}) {
       qkv[output] = split_heads(vkq.narrow(1, (2 - output) * width, width), shape);
@@ -202,7 +207,9 @@ at::Tensor attention_output(const at::Tensor& stream, const at::Tensor& mixed, c
     const KernelGuard guard;
     const MemoryLabel label("output");
     joined = join_heads(mixed).to(block.output.weight().scalar_type());
-    out = add_to_stream(stream, linear_product(joined, block.output.weight()));
+    out = labelled("residual",
+                   [&] { return empty_rows(node, block.output, stream.sizes(), at::kFloat); });
+    add_to_stream(stream, linear_product(joined, block.output.weight()), out);
   }
   if (node) {
     node->block = block;
@@ -221,15 +228,23 @@ at::Tensor feed_forward(const at::Tensor& stream, const Block& block, const Shap
   Normed normed;
   {
     const KernelGuard guard;
+    const c10::ScalarType dtype = block.w1.weight().scalar_type();
+    const auto empty = [&](at::IntArrayRef sizes, c10::ScalarType of) {
+      return empty_rows(node, block.ln2, sizes, of);
+    };
     normed = labelled("norm", [&] {
-      return rms_norm(stream, block.ln2.parameter, block.w1.weight().scalar_type(), shape.norm_eps);
+      return rms_norm(stream, block.ln2.parameter, shape.norm_eps, empty(stream.sizes(), dtype));
     });
     const ParameterSlot* const up[] = {&block.w3, &block.w1};
-    up_gate = labelled("w1w3", [&] { return linear_product(normed.y, stack_weights(up)); });
+    labelled("w1w3", [&] {
+      const at::Tensor weights = stack_weights(up);
+      up_gate = empty({stream.size(0), weights.size(0)}, dtype);
+      linear_product_out(normed.y, weights, up_gate);
+    });
     const MemoryLabel label("w2");
-    out = add_to_stream(
-        stream,
-        linear_product(labelled("activation", [&] { return swiglu(up_gate); }), block.w2.weight()));
+    out = labelled("residual", [&] { return empty(stream.sizes(), at::kFloat); });
+    const at::Tensor h = labelled("activation", [&] { return swiglu(up_gate); });
+    add_to_stream(stream, linear_product(h, block.w2.weight()), out);
   }
   if (node) {
     node->block = block;

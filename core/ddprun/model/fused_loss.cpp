@@ -97,13 +97,13 @@ struct LossGradients {
   at::Tensor dy, dhead;
 };
 
-/// Returns the sum of the rows' losses. It also computes `gradients`.
+/// Returns the sum of the rows' losses. It also computes `gradients`. `memory`, (chunk, vocab) T,
+/// is for the logits of as many rows at a time.
 double sum_of_losses(const at::Tensor& y, const at::Tensor& head, const LossTargets& targets,
-                     const LossGradients& gradients) {
+                     const LossGradients& gradients, const at::Tensor& memory) {
   const bool with_gradients = gradients.dy.defined();
   const std::int64_t rows = y.size(0);
-  const std::int64_t chunk = chunk_rows(rows, head.size(0) * y.element_size());
-  const at::Tensor memory = at::empty({chunk, head.size(0)}, y.options());
+  const std::int64_t chunk = memory.size(0);
   double sum = 0.0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t count = std::min(chunk, rows - begin);
@@ -130,8 +130,10 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
   at::Tensor loss;
   {
     const KernelGuard guard;
+    const c10::ScalarType dtype = head.weight().scalar_type();
+    const auto empty = [&](at::IntArrayRef sizes) { return empty_rows(node, norm, sizes, dtype); };
     std::optional<MemoryLabel> label("norm");
-    const Normed normed = rms_norm(stream, norm.parameter, head.weight().scalar_type(), norm_eps);
+    const Normed normed = rms_norm(stream, norm.parameter, norm_eps, empty(stream.sizes()));
     label.emplace("loss");
     LossGradients gradients;
     if (node) {
@@ -139,9 +141,12 @@ at::Tensor head_loss(const at::Tensor& stream, const ParameterSlot& norm, const 
       node->head = head;
       node->memory = memory;
       if (head.trained()) node->take_memory();
-      gradients = {at::empty_like(normed.y), node->dhead};
+      gradients = {empty(stream.sizes()), node->dhead};
     }
-    const double sum = sum_of_losses(normed.y, head.weight(), targets, gradients);
+    const std::int64_t vocab = head.parameter.size(0);
+    const std::int64_t chunk = chunk_rows(stream.size(0), vocab * normed.y.element_size());
+    const double sum =
+        sum_of_losses(normed.y, head.weight(), targets, gradients, empty({chunk, vocab}));
     loss = at::scalar_tensor(sum / targets.divisor, stream.options());
     if (node) node->save({normed.x, normed.y, normed.inverse_rms, gradients.dy});
   }

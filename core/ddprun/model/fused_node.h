@@ -1,8 +1,11 @@
 // The common base of the fused layers' autograd nodes.
 #pragma once
 
+#include <ATen/ops/empty.h>
+
 #include <utility>
 
+#include "ddprun/optim/parameter_slot.h"
 #include "ddprun/plugin/parts/kernel_node.h"
 
 namespace ddprun::fused {
@@ -23,5 +26,14 @@ class FusedNode : public KernelNode {
     return ours ? std::move(tensor) : tensor.clone();
   }
 };
+
+/// Uninitialized rows. If there is a `node`, its backward and those that run before it are the last
+/// to read them, and the gradient of `last` the last that they write.
+template <class Node>
+at::Tensor empty_rows(const Node& node, const ParameterSlot& last, at::IntArrayRef sizes,
+                      c10::ScalarType dtype) {
+  const at::TensorOptions options = last.parameter.options().requires_grad(false).dtype(dtype);
+  return node ? empty_until_written(last, sizes, options) : at::empty(sizes, options);
+}
 
 }  // namespace ddprun::fused

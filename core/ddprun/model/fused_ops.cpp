@@ -69,11 +69,9 @@ T* row(const at::Tensor& tensor, std::int64_t index) {
 
 }  // namespace
 
-Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype, float eps) {
+Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps, const at::Tensor& y) {
   const std::int64_t width = x.size(1);
-  const Normed out = {.x = x,
-                      .y = at::empty(x.sizes(), x.options().dtype(dtype)),
-                      .inverse_rms = at::empty({x.size(0)}, x.options())};
+  const Normed out = {.x = x, .y = y, .inverse_rms = at::empty({x.size(0)}, x.options())};
   RECORD_FUNCTION("ddprun::rms_norm",
                   std::vector<c10::IValue>({x, weight, out.y, out.inverse_rms}));
   with_dtype(out.y, [&](auto zero) {
@@ -159,8 +157,7 @@ at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate) {
   return h;
 }
 
-at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
-  at::Tensor sum = at::empty_like(stream);
+void add_branch(const at::Tensor& stream, const at::Tensor& branch, at::Tensor& sum) {
   RECORD_FUNCTION("ddprun::add", std::vector<c10::IValue>({stream, branch, sum}));
   with_dtype(branch, [&](auto zero) {
     using T = decltype(zero);
@@ -169,7 +166,6 @@ at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch) {
                    branch.const_data_ptr<T>() + begin, sum.data_ptr<float>() + begin);
     });
   });
-  return sum;
 }
 
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table) {

@@ -16,8 +16,8 @@ struct Normed {
   at::Tensor inverse_rms;  ///< (rows,) float32
 };
 
-/// y = RMSNorm(x) with `weight` (width,) float32. x: (rows, width) float32.
-Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, at::ScalarType dtype, float eps);
+/// Writes y = RMSNorm(x) with `weight` (width,) float32. x: (rows, width) float32.
+Normed rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps, const at::Tensor& y);
 
 /// Returns dsum + the gradient of the norm, (rows, width) float32. Adds to the weight's gradient.
 /// dsum is float32 and may be undefined.
@@ -33,8 +33,8 @@ at::Tensor swiglu(const at::Tensor& up_gate);
 /// Replaces up_gate by its gradient; returns swiglu(up_gate), computed again.
 at::Tensor swiglu_backward(const at::Tensor& dh, at::Tensor& up_gate);
 
-/// stream (float32) + branch (T), float32.
-at::Tensor add_branch(const at::Tensor& stream, const at::Tensor& branch);
+/// Writes stream (float32) + branch (T), float32, to `sum`.
+void add_branch(const at::Tensor& stream, const at::Tensor& branch, at::Tensor& sum);
 
 /// gradient (vocab, width) += rows of dx (rows, width) at ids.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, const ParameterSlot& table);

@@ -149,6 +149,9 @@ void FlatBuffers::hold_gradients(const Allocate& how) {
     }
   }
   if (same_dtype_) gradients_ = reduced_;
+  if (holding_.gradients == Placement::replicated) {
+    scratch_ = std::make_shared<GradientScratch>(gradients_.view(all()));
+  }
   placeholder_ = at::full({1}, std::numeric_limits<float>::quiet_NaN(), options_);
 }
 
@@ -309,6 +312,7 @@ std::vector<ParameterSlot> FlatBuffers::slots() const {
     }
     if (!gradients_.empty()) slot.gradient = shaped(gradients_.view(range), index);
     slot.reduced = reduced_gradient(index);
+    slot.scratch = scratch_;
     slots.push_back(std::move(slot));
   }
   return slots;
@@ -335,6 +339,7 @@ bool FlatBuffers::adopt_gradient(int index) {
   at::Tensor& gradient = tensors_[index].mutable_grad();
   if (!gradient.defined()) return false;
   if (written_reduced(index)) return true;
+  if (scratch_) scratch_->claim(gradients_.view(with_padding(index)));
   const at::Tensor place = gradients_.view(range(index));
   if (gradient.const_data_ptr() != place.const_data_ptr()) {
     const at::Tensor view = shaped(place, index);
@@ -347,8 +352,7 @@ bool FlatBuffers::adopt_gradient(int index) {
 void FlatBuffers::finish_gradient(int index) {
   const Range range = this->range(index);
   if (!same_dtype_ && !written_reduced(index)) gradients(range).copy_(gradients_.view(range));
-  if (holding_.gradients == Placement::replicated) return;
-  // Another unit's gradients may have lain where this one has padding, which travels along.
+  // Other memory may have lain where this one has padding, which travels along.
   gradients({range.end, with_padding(index).end}).zero_();
 }
 
@@ -376,6 +380,7 @@ std::vector<Range> FlatBuffers::owned(Range range) const {
 
 void FlatBuffers::zero_grad() {
   for (const at::Tensor& tensor : tensors_) tensor.mutable_grad().reset();
+  if (scratch_) scratch_->release();
   mean_begun_.assign(mean_begun_.size(), false);
 }
 

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "ddprun/optim/gradient_scratch.h"
+
 namespace ddprun {
 
 namespace {
@@ -36,6 +38,7 @@ at::Tensor as_one_matrix(const std::vector<at::Tensor>& tensors) {
 }
 
 at::Tensor memory_for_gradient(const ParameterSlot& slot) {
+  if (slot.scratch) slot.scratch->claim(slot.gradient);
   return slot.gradient.defined() ? slot.gradient : at::empty_like(slot.parameter);
 }
 
@@ -120,6 +123,12 @@ bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& o
     slot->parameter.mutable_grad() = slot->reduced->placeholder;
   }
   return true;
+}
+
+at::Tensor empty_until_written(const ParameterSlot& slot, at::IntArrayRef sizes,
+                               const at::TensorOptions& options) {
+  return slot.scratch ? slot.scratch->empty(sizes, options, slot.gradient)
+                      : at::empty(sizes, options);
 }
 
 float* gradient_to_add_to(const ParameterSlot& slot) {

@@ -11,6 +11,8 @@
 
 namespace ddprun {
 
+class GradientScratch;
+
 /// Where a product may write a gradient as ranks exchange it, instead of in float32.
 struct ReducedGradient {
   /// bfloat16, contiguous, of the parameter's shape.
@@ -36,6 +38,8 @@ struct ParameterSlot {
   at::Tensor gradient;
   /// Only where the products are in bfloat16.
   std::optional<ReducedGradient> reduced = {};
+  /// Whose part `gradient` is; null: of nothing that may be lent.
+  std::shared_ptr<GradientScratch> scratch = {};
 
   /// False: it is frozen, and layers leave its gradient out.
   bool trained() const { return parameter.requires_grad(); }
@@ -61,6 +65,11 @@ void add_gradients(Slots slots, std::int64_t columns, const GradientProduct& pro
 /// matrices as ranks exchange them, if all of them may be written so and are neighbours in memory.
 /// False: nothing was done.
 bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& out)>& product);
+
+/// Uninitialized and contiguous, for what is gone when the slot's gradient has been written: in the
+/// memory of gradients that come later, if there is room.
+at::Tensor empty_until_written(const ParameterSlot& slot, at::IntArrayRef sizes,
+                               const at::TensorOptions& options);
 
 /// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.
 float* gradient_to_add_to(const ParameterSlot& slot);

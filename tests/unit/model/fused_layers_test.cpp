@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
+#include "ddprun/memory/cpu_memory.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/plugin/precision.h"
@@ -109,6 +110,24 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
   at::set_num_threads(threads_before);
 }
 
+TEST_F(FusedLayers, SaveInTheMemoryOfGradientsThatAreNotWrittenYet) {
+  Transformer model(config_of(KernelSet::fused), *attention_, 3);
+  FlatBuffers buffers(model.parameters());
+  const at::Tensor ids = at::randint(kVocab, {1, 8}, at::kLong);
+  const auto saved_bytes = [&] {
+    const auto counting = CpuMemory::count_here();
+    const at::Tensor loss = model.loss(ids, ids);
+    return CpuMemory::here()->bytes();
+  };
+  const std::int64_t alone = saved_bytes();
+  model.use_memory(buffers.slots());
+  EXPECT_LT(saved_bytes(), alone / 2);
+  model.loss(ids, ids).backward();
+  EXPECT_GT(saved_bytes(), alone / 2) << "where gradients are that may be added to";
+  buffers.zero_grad();
+  EXPECT_LT(saved_bytes(), alone / 2);
+}
+
 // More rows than there are logits at a time: the parts add up, the last of them shorter.
 TEST_F(FusedLayers, TheHeadTakesRowsInParts) {
   const at::Tensor ids = at::randint(kVocab, {31, kTime}, at::kLong);
@@ -187,8 +206,7 @@ TEST_F(FusedLayers, MicroBatchesAddUpInAnyOrderOfLossesAndBackwards) {
     FlatBuffers buffers(flat.parameters());
     flat.use_memory(buffers.slots());
     for (int times = 0; times < 2; ++times) {  // what a step leaves in the buffer is overwritten
-      for (const auto& [name, tensor, unit, wide, twice, elsewhere] : flat.parameters())
-        tensor.mutable_grad().reset();
+      buffers.zero_grad();
       order(flat);
       expect_near(flat, expected, kBound);
     }

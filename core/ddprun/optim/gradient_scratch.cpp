@@ -1,0 +1,108 @@
+// Places tensors in the gradients' memory as a stack, and moves those that stay too long.
+#include "ddprun/optim/gradient_scratch.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+constexpr std::uintptr_t kLine = 64;  // ATen's alignment, too
+
+std::uintptr_t begin_of(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+}
+std::uintptr_t end_of(const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); }
+
+void move_to_own_memory(c10::StorageImpl& storage) {
+  c10::DataPtr own = c10::GetAllocator(storage.device_type())->allocate(storage.nbytes());
+  if (storage.device().is_cpu()) std::memcpy(own.get(), storage.data(), storage.nbytes());
+  storage.set_data_ptr_noswap(std::move(own));
+}
+
+}  // namespace
+
+struct GradientScratch::Stay {
+  std::shared_ptr<GradientScratch> scratch;
+  Address begin;
+
+  static void end(void* stay) {
+    const std::unique_ptr<Stay> self(static_cast<Stay*>(stay));
+    self->scratch->leave(self->begin);
+  }
+};
+
+GradientScratch::GradientScratch(at::Tensor gradients)
+    : gradients_(std::move(gradients)),
+      begin_(begin_of(gradients_)),
+      end_(end_of(gradients_)),
+      written_(begin_) {}
+
+/// Returns where so many bytes lie behind `behind`; 0: nowhere.
+GradientScratch::Address GradientScratch::take(Address bytes, Address behind) {
+  const std::lock_guard lock(mutex_);
+  const Address top = guests_.empty() ? end_ : guests_.back().begin;
+  const Address lowest = std::max(behind, written_);
+  if (bytes == 0 || top < lowest + bytes) return 0;
+  const Address begin = (top - bytes) / kLine * kLine;
+  if (begin < lowest) return 0;
+  guests_.push_back({.begin = begin,
+                     .end = begin + bytes,
+                     .storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
+                         c10::intrusive_ptr<c10::StorageImpl>())});
+  return begin;
+}
+
+void GradientScratch::leave(Address begin) {
+  const std::lock_guard lock(mutex_);
+  for (Guest& guest : guests_) guest.gone = guest.gone || guest.begin == begin;
+  while (!guests_.empty() && guests_.back().gone) guests_.pop_back();
+}
+
+at::Tensor GradientScratch::empty(at::IntArrayRef sizes, const at::TensorOptions& options,
+                                  const at::Tensor& gradient) {
+  const std::size_t bytes =
+      at::detail::computeStorageNbytesContiguous(sizes, options.dtype().itemsize());
+  const Address begin = take(bytes, end_of(gradient));
+  if (begin == 0) return at::empty(sizes, options);
+  void* const data = reinterpret_cast<void*>(begin);  // NOLINT: within gradients_
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      c10::DataPtr(data, new Stay{shared_from_this(), begin}, &Stay::end, gradients_.device()),
+      /*allocator=*/nullptr, /*resizable=*/false);
+  {
+    const std::lock_guard lock(mutex_);
+    guests_.back().storage = c10::weak_intrusive_ptr<c10::StorageImpl>(storage);
+  }
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), options.computeDispatchKey(), options.dtype());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return tensor;
+}
+
+void GradientScratch::claim(const at::Tensor& gradient) {
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> in_the_way;
+  {
+    const std::lock_guard lock(mutex_);
+    written_ = std::max(written_, end_of(gradient));
+    for (const Guest& guest : guests_) {
+      if (guest.gone || guest.end <= begin_of(gradient) || guest.begin >= end_of(gradient))
+        continue;
+      if (auto storage = guest.storage.lock()) in_the_way.push_back(std::move(storage));
+    }
+  }
+  for (const auto& storage : in_the_way) move_to_own_memory(*storage);
+}
+
+void GradientScratch::release() {
+  const std::lock_guard lock(mutex_);
+  written_ = begin_;
+}
+
+}  // namespace ddprun
