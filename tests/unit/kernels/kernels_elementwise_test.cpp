@@ -1,5 +1,6 @@
 // The element-wise CPU kernels at every SIMD level: conversions bit for bit, the optimizers'
 // copies.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -48,6 +49,21 @@ TEST_P(Convert, WritesWhatItIsGiven) {
     auto narrow = Array<bf16>::like(wide.values());
     kernels::to_bf16(count, wide.data(), narrow.data());
     EXPECT_TRUE(at::equal(narrow.values(), Array<bf16>(wide.values()).values())) << count;
+  }
+}
+
+// At any address, and nothing beside it.
+TEST_P(Convert, CopiesPastTheCachesBytesAlone) {
+  std::vector<std::uint8_t> from(1200);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 7 + 1);
+  for (const std::int64_t bytes : {0, 1, 63, 64, 65, 300, 1000}) {
+    for (const std::int64_t begin : {0, 1, 31, 64, 100}) {
+      std::vector<std::uint8_t> to(from.size(), 0xFF);
+      kernels::copy_past_caches(bytes, from.data() + 3, to.data() + begin);
+      std::vector<std::uint8_t> expected(from.size(), 0xFF);
+      std::copy_n(from.begin() + 3, bytes, expected.begin() + begin);
+      EXPECT_EQ(to, expected) << bytes << " bytes to " << begin;
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 #include "ddprun/checkpoint/checkpoint_state.h"
 #include "ddprun/device/device.h"
 #include "ddprun/experiments/training/training_config.h"
+#include "ddprun/kernels/rows/convert.h"
 #include "ddprun/parallel/first_of_all.h"
 #include "ddprun/parallel/training_state.h"
 
@@ -52,6 +53,16 @@ SharedTensors as_file(const std::vector<NamedTensor>& tensors) {
     out.own.push_back({.name = each.name, .values = each.tensor.detach().reshape({-1})});
   }
   return out;
+}
+
+/// `place` is on the CPU, and both are 1-D.
+void copy_to(const at::Tensor& place, const at::Tensor& values) {
+  if (!values.is_cpu() || !values.is_contiguous()) {
+    place.copy_(values);
+    return;
+  }
+  kernels::copy_past_caches(static_cast<std::int64_t>(values.nbytes()), values.const_data_ptr(),
+                            place.mutable_data_ptr());
 }
 
 std::int64_t bytes_of_files(const fs::path& folder) {
@@ -211,7 +222,8 @@ void RunSaver::copy_state(Pending& pending) {
     const bool fits = place.defined() && place.sizes() == part.values.sizes() &&
                       place.scalar_type() == part.values.scalar_type();
     if (!fits) place = at::empty_like(part.values, at::TensorOptions(at::kCPU));
-    part.values = place.copy_(part.values);
+    copy_to(place, part.values);
+    part.values = place;
   };
   for (SharedFile& file : pending.shared) std::ranges::for_each(file.own, copy);
   std::ranges::for_each(pending.alone.own, copy);

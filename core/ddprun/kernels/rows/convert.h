@@ -1,4 +1,4 @@
-// Element-wise kernels between arrays: conversion from and to bf16, addition, accumulation.
+// Element-wise kernels between arrays: conversion from and to bf16, addition, accumulation, copies.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +18,8 @@ void add(std::int64_t count, const float* x, const T* y, float* out);
 
 /// out += scale * x.
 void accumulate_scaled(std::int64_t count, float scale, const float* x, float* out);
+
+/// Copies what is read by nobody soon: it goes past the caches, and so needs no line of `to` first.
+void copy_past_caches(std::int64_t bytes, const void* from, void* to);
 
 }  // namespace ddprun::kernels
