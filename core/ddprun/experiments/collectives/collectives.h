@@ -20,8 +20,8 @@ struct Collectives : RunnableKind {
                .over_ranks = OverRanks::max,
                .title = "time µs",
                .spread = true,
-               .meaning = "from the end of the barrier that follows the filling of the buffers to "
-                          "the result, on this rank",
+               .meaning = "from the end of the second barrier that follows the filling of the "
+                          "buffers to the result, on this rank",
                .remark = "a collective is as slow as its slowest rank"});
   const Quantity& size =
       declare({.key = "size",

@@ -15,6 +15,8 @@ Sample take_sample(CollectiveTrial& trial, ProcessGroup& group, std::int64_t ind
                    RankResult& result) {
   Device& device = group.device();
   trial.fill(index);
+  // Twice: a rank that slept until the last one came leaves the first too late.
+  group.barrier("all came");
   group.barrier("start");
   group.take_records();  // whatever went before is not of this sample
   const Mark begin = device.mark();
