@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -80,12 +82,34 @@ std::optional<CommError> different_calls(const std::vector<RankCalls>& ranks) {
   return {};
 }
 
-/// A value is written by its rank alone. A call is written before its number, so who reads the
-/// number before and after has read one call.
+/// A value is written by its rank alone.
 struct LaunchBoard::Slot {
-  struct Entry {
-    std::atomic<std::uint64_t> number;
-    CollectiveCall call;
+  /// A call, and its number, which is 0 while the call is written. Who reads one number before and
+  /// after has read that call. Reading writes nothing, so the line stays with whom it belongs to.
+  class Entry {
+   public:
+    void clear() { number_ = 0; }
+    void write(const CollectiveCall& call) {
+      number_.store(0, std::memory_order_relaxed);
+      const Words words = std::bit_cast<Words>(call);
+      // Each releases the 0: who reads a new word does not read the old number afterwards.
+      for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
+      // Sequentially consistent: of two ranks one at least sees the other's call.
+      number_ = call.number;
+    }
+    std::optional<CollectiveCall> read(std::uint64_t number) const {
+      if (number_ != number) return {};
+      Words words;
+      for (std::size_t i = 0; i < kWords; ++i) words[i] = words_[i].load(std::memory_order_acquire);
+      if (number_.load(std::memory_order_relaxed) != number) return {};
+      return std::bit_cast<CollectiveCall>(words);
+    }
+
+   private:
+    static constexpr std::size_t kWords = sizeof(CollectiveCall) / sizeof(std::uint64_t);
+    using Words = std::array<std::uint64_t, kWords>;
+    std::atomic<std::uint64_t> number_;
+    std::array<std::atomic<std::uint64_t>, kWords> words_;
   };
   std::atomic<const char*> phase;
   std::atomic<std::int64_t> steps;
@@ -132,7 +156,7 @@ void LaunchBoard::attach(int rank) {
   own.progress_ns = 0;
   own.calls = 0;
   own.signs = 0;
-  for (Slot::Entry& entry : own.entries) entry.number = 0;
+  for (Slot::Entry& entry : own.entries) entry.clear();
   own_board = this;
   own_rank = rank;
 }
@@ -165,12 +189,8 @@ RankStatus LaunchBoard::status(int rank) const {
 }
 
 std::optional<CollectiveCall> LaunchBoard::call(int rank, std::uint64_t number) const {
-  Slot::Entry& entry = slot(rank).entries[number % kKept];
-  if (number == 0 || entry.number.load() != number) return {};
-  const CollectiveCall copy = entry.call;
-  // A load would not keep the copy before it, and ThreadSanitizer knows no fences.
-  if (entry.number.fetch_add(0) != number) return {};
-  return copy;
+  if (number == 0) return {};
+  return slot(rank).entries[number % kKept].read(number);
 }
 
 RankCalls LaunchBoard::recent_calls(int rank) const {
@@ -221,11 +241,7 @@ void LaunchBoard::announce(int size, std::string_view kind, std::int64_t bytes,
   if (own_board == nullptr || own_board->ranks_ != size) return;
   Slot& own = own_board->slot(own_rank);
   const CollectiveCall call = make_call(own.calls + 1, kind, bytes, label);
-  Slot::Entry& entry = own.entries[call.number % kKept];
-  entry.number = 0;
-  entry.call = call;
-  // Sequentially consistent: of two ranks one at least sees the other's call.
-  entry.number = call.number;
+  own.entries[call.number % kKept].write(call);
   own.calls = call.number;
   ++own.signs;
   const auto compare_with = [&](int peer) {
