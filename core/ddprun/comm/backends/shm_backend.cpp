@@ -45,9 +45,12 @@ void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op)
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) {
   const ReduceOp op = checked_op(arguments, BackendKind::shm, getSize());
+  const Await await = arguments.await;
+  std::vector<at::Tensor> results = arguments.outputs;
   return queue_.submit(
-      arguments.outputs, [arguments, op](ShmCollectives& shm) { run(shm, arguments, op); },
-      arguments.await);
+      std::move(results),
+      [arguments = std::move(arguments), op](ShmCollectives& shm) { run(shm, arguments, op); },
+      await);
 }
 
 at::Tensor ShmBackend::allocateTensor(long elements, at::TensorOptions options) {

@@ -52,6 +52,7 @@ struct TaskQueue::State {
   std::exception_ptr failure;  // of the first that failed
   bool running = false;        // the first task, on some thread
   bool asleep = false;         // the thread, and nobody has woken it
+  bool watched = false;        // by a thread that gives up what takes too long; set before tasks
   bool closed = false;
   bool given_up = false;
 };
@@ -113,7 +114,7 @@ void TaskQueue::State::run_first(Lock& lock) {
 
 std::exception_ptr TaskQueue::State::run(Task& task) {
   std::exception_ptr error;
-  began_ns = now_ns();
+  if (watched) began_ns = now_ns();
   try {
     task.run();
   } catch (const std::exception&) {
@@ -199,11 +200,12 @@ TaskQueue::TaskQueue(std::function<void()> on_failure) : state_(std::make_shared
 TaskQueue::TaskQueue(std::chrono::milliseconds limit, std::function<void()> on_given_up)
     : TaskQueue() {
   state_->on_given_up = std::move(on_given_up);
+  state_->watched = true;
   watch_ = std::thread([state = state_, limit] { state->watch(limit); });
 }
 
 TaskQueue::~TaskQueue() {
-  if (watch_.joinable() && busy()) {
+  if (state_->watched && busy()) {
     state_->give_up(
         std::make_exception_ptr(std::runtime_error("the group ended before this collective did")));
   }
@@ -233,9 +235,9 @@ c10::intrusive_ptr<FutureWork> TaskQueue::submit(std::vector<at::Tensor> results
   }
   state_->tasks.push_back({std::move(run), std::move(results), future});
   const std::uint64_t number = ++state_->submitted;
-  if (await == Await::later || watch_.joinable()) state_->wanted = number;
+  if (await == Await::later || state_->watched) state_->wanted = number;
   state_->wake_thread(lock);
-  if (watch_.joinable()) return c10::make_intrusive<FutureWork>(std::move(future));
+  if (state_->watched) return c10::make_intrusive<FutureWork>(std::move(future));
   return c10::make_intrusive<TaskWork>(std::move(future), state_, number);
 }
 
