@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "ddprun/base/error.h"
@@ -190,10 +192,9 @@ TEST_P(Shm, ThousandsOfMixedCollectivesInFlight) {
         const bool shared = where() == Where::shared || random() % 2 == 0;
         at::Tensor tensor = shared ? memory.narrow(0, i * 100'000, count) : at::empty({count});
         tensor.copy_(values_of(group.rank(), count, at::kFloat, i));
-        const bool now = random() % 4 == 0;
-        works.push_back(
-            group.all_reduce(tensor, ReduceOp::sum, "x", now ? Await::next : Await::later));
-        if (now) works.back().wait();
+        const auto await = static_cast<Await>(random() % 3);
+        works.push_back(group.all_reduce(tensor, ReduceOp::sum, "x", await));
+        if (await == Await::next) works.back().wait();
         tensors.push_back(tensor);
       }
       if (random() % 3 == 0) group.barrier();
@@ -202,6 +203,35 @@ TEST_P(Shm, ThousandsOfMixedCollectivesInFlight) {
       ASSERT_TRUE(at::equal(tensors[i],
                             expected(ReduceOp::sum, ranks(), tensors[i].numel(), at::kFloat, i)));
     }
+  });
+}
+
+TEST(ShmBackend, SmallOnesOfABatchAreLeftToWhoWaitsAndTheRecordSaysSo) {
+  run_ranks(2, [](ProcessGroup& group) {
+    constexpr std::chrono::milliseconds kWork(20);
+    const at::Tensor small = at::ones({1000});
+    Work work = group.all_reduce(small, ReduceOp::sum, "small", Await::batch);
+    std::this_thread::sleep_for(kWork);
+    work.wait();
+    EXPECT_EQ(small.sum().item<float>(), 2000);
+    const auto records = group.take_records();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_GE(records[0].start_ns - records[0].enqueue_ns, std::chrono::nanoseconds(kWork).count());
+    EXPECT_LE(records[0].wait_begin_ns, records[0].start_ns);
+  });
+}
+
+TEST(ShmBackend, ABatchThatHasAddedUpRunsOnTheThread) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor large = group.allocate(1 << 18, at::kFloat);
+    Work first = group.all_reduce(at::ones({10}), ReduceOp::sum, "small", Await::batch);
+    Work second = group.all_reduce(large, ReduceOp::sum, "large", Await::batch);
+    while (group.open_collectives().size() < 2 ||
+           group.open_collectives()[1].find("nobody waited") == std::string::npos) {
+      std::this_thread::yield();  // the test's time limit ends it otherwise
+    }
+    first.wait();
+    second.wait();
   });
 }
 

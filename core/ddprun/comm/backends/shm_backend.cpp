@@ -1,11 +1,16 @@
 // Queues collectives, each as its call of ShmCollectives.
 #include "ddprun/comm/backends/shm_backend.h"
 
+#include "ddprun/base/clock.h"
 #include "ddprun/comm/backends/backend_support.h"
 
 namespace ddprun {
 
 namespace {
+
+/// To wake the queue's thread costs more than to reduce so much: two switches of the thread that
+/// computes, and as many of the peer's.
+constexpr std::int64_t kBatchBytes = std::int64_t{1} << 20;
 
 /// Where an all-gather puts each rank's input.
 std::vector<std::byte*> gathered_places(const CollectiveArguments& arguments, int ranks) {
@@ -19,6 +24,7 @@ std::vector<std::byte*> gathered_places(const CollectiveArguments& arguments, in
 }
 
 void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op) {
+  if (arguments.began_ns) *arguments.began_ns = now_ns();
   const auto& outputs = arguments.outputs;
   const at::Tensor& input = arguments.input;
   switch (arguments.kind) {
@@ -45,12 +51,20 @@ void run(ShmCollectives& shm, const CollectiveArguments& arguments, ReduceOp op)
 
 c10::intrusive_ptr<c10d::Work> ShmBackend::start(CollectiveArguments arguments) {
   const ReduceOp op = checked_op(arguments, BackendKind::shm, getSize());
-  const Await await = arguments.await;
+  const Await await = when(arguments);
   std::vector<at::Tensor> results = arguments.outputs;
   return queue_.submit(
       std::move(results),
       [arguments = std::move(arguments), op](ShmCollectives& shm) { run(shm, arguments, op); },
       await);
+}
+
+Await ShmBackend::when(const CollectiveArguments& arguments) {
+  if (arguments.await != Await::batch) return arguments.await;
+  left_bytes_ += arguments.bytes();
+  if (left_bytes_ < kBatchBytes) return Await::next;
+  left_bytes_ = 0;
+  return Await::later;
 }
 
 at::Tensor ShmBackend::allocateTensor(long elements, at::TensorOptions options) {

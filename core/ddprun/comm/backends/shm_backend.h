@@ -29,6 +29,10 @@ class ShmBackend final : public CollectiveBackend {
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 
  private:
+  /// Await::batch becomes `next` until 1 MiB has come together, and `later` then.
+  Await when(const CollectiveArguments& arguments);
+
+  std::int64_t left_bytes_ = 0;  // of Await::batch, since the queue's thread was last woken for it
   ShmQueue queue_;
 };
 

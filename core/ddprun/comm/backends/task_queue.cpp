@@ -235,7 +235,7 @@ c10::intrusive_ptr<FutureWork> TaskQueue::submit(std::vector<at::Tensor> results
   }
   state_->tasks.push_back({std::move(run), std::move(results), future});
   const std::uint64_t number = ++state_->submitted;
-  if (await == Await::later || state_->watched) state_->wanted = number;
+  if (await != Await::next || state_->watched) state_->wanted = number;
   state_->wake_thread(lock);
   if (state_->watched) return c10::make_intrusive<FutureWork>(std::move(future));
   return c10::make_intrusive<TaskWork>(std::move(future), state_, number);

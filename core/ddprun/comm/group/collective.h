@@ -24,7 +24,7 @@ struct CollectiveRecord {
   int ranks_per_host = 1;  ///< of these, on this rank's host
   std::string label;
   std::int64_t enqueue_ns = 0;     ///< the call
-  std::int64_t start_ns = 0;       ///< a communication thread became free for it
+  std::int64_t start_ns = 0;       ///< a thread began with it, or became free for it
   std::int64_t end_ns = 0;         ///< the result was there
   std::int64_t wait_begin_ns = 0;  ///< someone began to wait; 0: nobody waited
   std::int64_t wait_end_ns = 0;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -32,6 +34,8 @@ struct CollectiveArguments {
   c10d::ReduceOp op = c10d::ReduceOp::SUM;
   std::int64_t root = 0;
   Await await = Await::later;
+  /// Where a backend that knows it puts the time (now_ns()) at which a thread began with it.
+  std::shared_ptr<std::atomic<std::int64_t>> began_ns = {};
   bool awaited = false;  ///< the caller waits for the work; c10d code may wait for its future alone
 
   /// Bytes of the (unsharded) tensors.

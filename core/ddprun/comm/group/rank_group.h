@@ -46,8 +46,7 @@ class RankGroup {
   /// rank order. `output` may be this rank's slice of `input`.
   virtual Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                               std::string_view label, Await await = Await::later) = 0;
-  /// output = the ranks' inputs one after another, in rank order. `input` may be this rank's part
-  /// of `output`.
+  /// output = the ranks' inputs, in rank order. `input` may be this rank's part of `output`.
   virtual Work all_gather(const at::Tensor& output, const at::Tensor& input, std::string_view label,
                           Await await = Await::later) = 0;
 };

@@ -106,6 +106,7 @@ c10::intrusive_ptr<c10d::Work> RecordingBackend::start(CollectiveArguments argum
   LaunchBoard::announce(getSize(), name_of(record.kind), record.bytes, record.label);
   entry->span.emplace(name_of(record.kind), record.label, record.bytes);
   entry->enqueue = device_.mark();
+  arguments.began_ns = {entry, &entry->began_ns};
   const auto describe = [place = place_, entry] {
     return place + ", " + name_of(entry->record.kind) + " '" + entry->record.label + "'";
   };
@@ -196,8 +197,8 @@ std::int64_t RecordingBackend::time_or_zero(Mark mark) const {
 
 void RecordingBackend::collect() {
   // The backend's threads take collectives in order, each when it is free: which one took which,
-  // and so when it began, follows from the ends. A collective under way keeps its thread; those
-  // behind it can be done all the same.
+  // and so when it began if the backend does not say it, follows from the ends. A collective under
+  // way keeps its thread; those behind it can be done all the same.
   std::vector<std::int64_t> free_ns = worker_free_ns_;
   bool all_before_done = true;
   std::size_t finished = 0;
@@ -206,7 +207,7 @@ void RecordingBackend::collect() {
     if (*worker == kNever) break;
     const Mark end = entry->end.load(std::memory_order_acquire);
     const std::int64_t enqueue_ns = device_.time_of(entry->enqueue);
-    const std::int64_t start_ns = std::max(enqueue_ns, *worker);
+    const std::int64_t start_ns = std::max({enqueue_ns, *worker, entry->began_ns.load()});
     const std::int64_t end_ns = end == 0 ? 0 : device_.time_of(end);
     *worker = end == 0 ? kNever : end_ns;
     if (end != 0 && !entry->taken) {

@@ -25,6 +25,7 @@ struct CollectiveEntry {
   bool awaited = false;  ///< someone has to wait for it
   /// The call. On a GPU, the mark is behind the work that computes the tensors.
   Mark enqueue = 0;
+  std::atomic<std::int64_t> began_ns = 0;  ///< as the backend says, if it does
   /// The result was there; 0: not yet, or on a GPU not yet enqueued.
   std::atomic<Mark> end = 0;
   std::atomic<Mark> wait_begin = 0;

@@ -13,8 +13,9 @@ enum class CollectiveKind : std::uint8_t {
   barrier
 };
 
-/// When a caller waits. `next`: before all else, on its thread, where the work may then be done.
-enum class Await : std::uint8_t { later, next };
+/// When a caller waits. `next`: before all else, on its thread, which may then do the work.
+/// `batch`: later, for several, and for its peers not before: small ones may be left till then.
+enum class Await : std::uint8_t { later, batch, next };
 
 enum class ReduceOp : std::uint8_t { sum, avg, max };
 

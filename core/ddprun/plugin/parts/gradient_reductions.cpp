@@ -32,7 +32,8 @@ void GradientReductions::finish(const std::function<void(int index)>& arrived) {
 void GradientReductions::start_next() {
   const std::size_t next = works_.size();
   const std::string& label = context_.layout().name(static_cast<int>(next));
-  works_.push_back(context_.group().all_reduce(gradients_[next], ReduceOp::avg, label));
+  works_.push_back(
+      context_.group().all_reduce(gradients_[next], ReduceOp::avg, label, Await::batch));
 }
 
 }  // namespace ddprun
