@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <new>
 #include <stdexcept>
+#include <vector>
 
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/base/text.h"
@@ -16,6 +18,8 @@
 namespace ddprun {
 
 namespace {
+
+constexpr const char* kCut = "it was cut while it was read";
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
@@ -65,6 +69,16 @@ std::int64_t RegularFile::read(std::int64_t offset, void* out, std::int64_t byte
   return done;
 }
 
+void RegularFile::visit_pieces(std::int64_t begin, std::int64_t piece_bytes,
+                               const VisitPiece& visit) const {
+  std::vector<char> piece(static_cast<std::size_t>(piece_bytes));
+  for (std::int64_t at = begin; at < size(); at += piece_bytes) {
+    const std::int64_t bytes = std::min(piece_bytes, size() - at);
+    if (read(at, piece.data(), bytes) != bytes) refuse(kCut);
+    visit(at, std::span<const char>(piece).first(static_cast<std::size_t>(bytes)));
+  }
+}
+
 std::string RegularFile::change() const {
   struct stat now = {};
   if (::fstat(descriptor_.get(), &now) != 0) return std::strerror(errno);
@@ -84,8 +98,7 @@ std::string read_whole(const std::filesystem::path& path) {
   if (file.size() > available_memory()) refuse(too_large());
   try {
     std::string text(static_cast<std::size_t>(file.size()), '\0');
-    if (file.read(0, text.data(), file.size()) != file.size())
-      refuse("it was cut while it was read");
+    if (file.read(0, text.data(), file.size()) != file.size()) refuse(kCut);
     return text;
   } catch (const std::bad_alloc&) {
     refuse(too_large());

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ddprun/base/descriptor.h"
@@ -34,6 +36,11 @@ class RegularFile {
   /// Copies bytes from `offset` on, and returns how many there were: less than `bytes` only where
   /// the file ends. Throws std::runtime_error with the reason. Thread-safe.
   std::int64_t read(std::int64_t offset, void* out, std::int64_t bytes) const;
+
+  /// Calls visit(offset, piece) for all bytes from `begin` on, in pieces of `piece_bytes`, the last
+  /// one shorter. Throws std::runtime_error as read(), and if the file ends early.
+  using VisitPiece = std::function<void(std::int64_t offset, std::span<const char> piece)>;
+  void visit_pieces(std::int64_t begin, std::int64_t piece_bytes, const VisitPiece& visit) const;
 
   /// What happened to the file since it was opened; empty: nothing. A file of the same name that
   /// took its place does not count, as this one is still read.

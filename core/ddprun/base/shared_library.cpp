@@ -50,13 +50,10 @@ void check_complete(const fs::path& file, const std::string& noun) {
 std::uint64_t hash_of(const fs::path& path) {
   const RegularFile file(path);
   Hash64 hash;
-  std::vector<char> piece(std::size_t{256} << 10);  // in the caches
-  for (std::int64_t offset = 0; offset < file.size();) {
-    const std::int64_t bytes = file.read(offset, piece.data(), std::ssize(piece));
-    if (bytes == 0) throw std::runtime_error("it was cut while it was read");
-    hash.add(piece.data(), static_cast<std::size_t>(bytes));
-    offset += bytes;
-  }
+  constexpr std::int64_t kInCaches = 256 << 10;
+  file.visit_pieces(0, kInCaches, [&hash](std::int64_t, std::span<const char> piece) {
+    hash.add(piece.data(), piece.size());
+  });
   return hash.value();
 }
 

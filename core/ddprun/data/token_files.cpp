@@ -184,20 +184,17 @@ void Examination<Token>::find_ends(std::span<const Token> tokens) {
 template <class Token>
 void Examination<Token>::read(const std::string& path, const RegularFile& file,
                               std::int64_t header) {
-  std::vector<Token> chunk(kChunkBytes / kTokenSize<Token>);
   Scan<Token> scan;
   ReadingWords words;
-  for (std::int64_t at = header; at < file.size();) {
-    const std::int64_t bytes = std::min(kChunkBytes, file.size() - at);
+  file.visit_pieces(header, kChunkBytes, [&](std::int64_t at, std::span<const char> piece) {
     words.say(path, at, file.size());
-    if (file.read(at, chunk.data(), bytes) != bytes)
-      throw unreadable_tokens(path, "it ended early");
-    hash_.add(chunk.data(), static_cast<std::size_t>(bytes));
-    const auto tokens = std::span<const Token>(chunk).first(bytes / kTokenSize<Token>);
+    hash_.add(piece.data(), piece.size());
+    // Memory of malloc's suits any type, and files end with a token.
+    const std::span tokens(reinterpret_cast<const Token*>(piece.data()),
+                           piece.size() / sizeof(Token));
     scan.add(tokens, (at - header) / kTokenSize<Token>, vocab_size_);
     find_ends(tokens);
-    at += bytes;
-  }
+  });
   if (scan.bad_position < 0) return;
   throw ConfigError({.what = "a token is not in the vocabulary",
                      .where = path,

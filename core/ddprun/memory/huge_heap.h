@@ -8,11 +8,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
-#include <limits>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
+#include "ddprun/memory/kept_heap.h"
 
 namespace ddprun {
 
@@ -22,9 +19,7 @@ namespace ddprun {
 inline void grow_heap_in_huge_pages(std::size_t bytes) {
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 0);
+  keep_heap(0);
   void* const block = std::malloc(bytes);
   if (block == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
@@ -41,7 +36,7 @@ inline void grow_heap_in_huge_pages(std::size_t bytes) {
 inline void use_heap_as_usual() {
 #ifdef __GLIBC__
   for (const int parameter : {M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD}) {
-    mallopt(parameter, 128 << 10);
+    mallopt(parameter, kUsualThreshold);
   }
 #endif
 }

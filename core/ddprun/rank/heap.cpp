@@ -8,7 +8,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <limits>
+
+#include "ddprun/memory/kept_heap.h"
 
 namespace ddprun {
 
@@ -16,7 +17,7 @@ namespace {
 
 /// By how much the heap grows at a time, beyond what is asked for. Of a process whose memory is
 /// limited it is a small part, as nobody else could have it.
-[[maybe_unused]] int growth_bytes() {
+int growth_bytes() {
   constexpr rlim_t kMost = 64 << 20, kPartOfLimit = 100;
   rlimit limit = {};
   getrlimit(RLIMIT_DATA, &limit);
@@ -25,17 +26,11 @@ namespace {
 
 }  // namespace
 
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, growth_bytes());
-#endif
-}
+void keep_freed_memory() { keep_heap(growth_bytes()); }
 
 LargeBlocksMapped::LargeBlocksMapped() {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_MMAP_THRESHOLD, kUsualThreshold);
 #endif
 }
 LargeBlocksMapped::~LargeBlocksMapped() { keep_freed_memory(); }

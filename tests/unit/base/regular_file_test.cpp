@@ -49,6 +49,19 @@ TEST_F(RegularFileTest, IsReadWholeAndInPieces) {
   EXPECT_EQ(file.change(), "");
 }
 
+TEST_F(RegularFileTest, IsVisitedInPiecesOfWhichTheLastIsShorter) {
+  folder_.write("a", "0123456789");
+  const RegularFile file(path("a"));
+  std::string pieces;
+  const auto visit = [&pieces](std::int64_t offset, std::span<const char> piece) {
+    pieces += std::to_string(offset) + ":" + std::string(piece.begin(), piece.end()) + " ";
+  };
+  file.visit_pieces(3, 4, visit);
+  EXPECT_EQ(pieces, "3:3456 7:789 ");
+  fs::resize_file(path("a"), 5);
+  EXPECT_THROW(file.visit_pieces(0, 4, visit), std::runtime_error);
+}
+
 TEST_F(RegularFileTest, WhatIsNoFileIsRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
