@@ -284,6 +284,13 @@ at::Tensor FlatBuffers::empty_like(int index) const {
   return at::empty_strided(shapes_[index].sizes, shapes_[index].strides, at::kFloat);
 }
 
+at::Tensor FlatBuffers::empty_gradient(int index) const {
+  if (dtypes().model != at::kFloat || tensors_[index].grad().defined()) return empty_like(index);
+  const at::Tensor place = gradients_.view(range(index));
+  if (scratch_) scratch_->claim(place);
+  return shaped(place, index);
+}
+
 /// `flat`: the elements of parameter `index`, as the user's tensor lies in memory.
 at::Tensor FlatBuffers::shaped(const at::Tensor& flat, int index) const {
   return flat.as_strided(shapes_[index].sizes, shapes_[index].strides);

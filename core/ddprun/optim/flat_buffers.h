@@ -88,6 +88,10 @@ class FlatBuffers : public ParameterLayout {
   /// CPU.
   at::Tensor empty_like(int index) const;
 
+  /// The same for a gradient that is to be returned to autograd: while there is none, where it will
+  /// lie.
+  at::Tensor empty_gradient(int index) const;
+
   /// The parameters for fused kernels, in registration order. Throws ConfigError if fused kernels
   /// do not have these dtypes.
   std::vector<ParameterSlot> slots() const;

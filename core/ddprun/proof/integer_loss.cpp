@@ -32,7 +32,7 @@ struct IntegersBackward final : torch::autograd::Node {
   std::string name() const override { return "IntegersBackward"; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
-    at::Tensor values = buffers.empty_like(index);  // the parameter may be transposed
+    at::Tensor values = buffers.empty_gradient(index);  // the parameter may be transposed
     const std::int64_t first_element = buffers.range(index).begin;
     float* const data = values.mutable_data_ptr<float>();
     at::parallel_for(0, values.numel(), ProofIntegers::kGrain,
