@@ -44,11 +44,11 @@ MemoryAccount::MemoryAccount(RecordedMemory recorded, const ResidentMemory& befo
   MemoryPoint now{.time_ns = begin_ns()};
   for (const MemoryBlock& block : recorded_.blocks) {
     categories_.push_back(find_category(block));
-    if (block.born_event < 0) of(now.bytes, categories_.back()) += block.bytes;
+    if (block.born_event < 0) of(now.bytes, categories_.back()) += block.counted_bytes();
   }
   points_.push_back(now);
   for (const MemoryEvent& event : recorded_.events) {
-    const std::int64_t bytes = recorded_.blocks[event.block].bytes;
+    const std::int64_t bytes = recorded_.blocks[event.block].counted_bytes();
     of(now.bytes, category(event.block)) += event.allocated ? bytes : -bytes;
     now.time_ns = event.time_ns;
     points_.push_back(now);
@@ -112,11 +112,11 @@ void MemoryAccount::add_process(const MemoryLook& look, int event, MemoryMoment&
   std::int64_t in_heap = 0, in_heap_then = 0, in_segments = 0;  // then: at the look
   for (const MemoryBlock& block : recorded_.blocks) {
     const bool heaped = ResidentMemory::within(look.resident.heap_ranges, block.address);
-    if (heaped && block.alive_at(look.event)) in_heap_then += block.bytes;
+    if (heaped && block.alive_at(look.event)) in_heap_then += block.counted_bytes();
     if (!block.alive_at(event)) continue;
-    if (heaped) in_heap += block.bytes;
+    if (heaped) in_heap += block.counted_bytes();
     if (ResidentMemory::within(look.resident.shared_ranges, block.address)) {
-      in_segments += block.bytes;
+      in_segments += block.counted_bytes();
     }
   }
   moment.resident = look.resident.total();

@@ -143,8 +143,8 @@ std::string MemoryTrace::operation(const MemoryPlace& place) const {
   return by.empty() ? place.operation : fmt::format("{}: {}", place.operation, by);
 }
 
-void MemoryTrace::on_allocated(const void* address, std::int64_t bytes) {
-  MemoryBlock block{.address = address, .bytes = bytes, .born_ns = time_ns()};
+void MemoryTrace::on_allocated(const void* address, std::int64_t bytes, bool lent) {
+  MemoryBlock block{.address = address, .bytes = bytes, .lent = lent, .born_ns = time_ns()};
   block.thread = std::hash<std::thread::id>{}(std::this_thread::get_id());
   if (const MemoryCategory* const scope = MemoryScope::current()) block.scope = *scope;
   block.place = MemoryLabel::current();

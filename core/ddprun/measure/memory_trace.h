@@ -32,6 +32,7 @@ struct MemorySpan {
 struct MemoryBlock {
   const void* address = nullptr;
   std::int64_t bytes = 0;
+  bool lent = false;  ///< it lies within another, which counts
   std::int64_t born_ns = 0;
   std::int64_t died_ns = 0;                  ///< 0: it outlived the step
   int born_event = -1;                       ///< -1: before the step
@@ -46,6 +47,8 @@ struct MemoryBlock {
   std::string dtype = {};
   std::int64_t described_bytes = 0;  ///< of the tensor that has this shape
 
+  /// Of memory: what it adds.
+  std::int64_t counted_bytes() const { return lent ? 0 : bytes; }
   bool alive_at(int event) const {
     return born_event < event && (died_event < 0 || died_event >= event);
   }
@@ -85,7 +88,7 @@ class MemoryTrace final : public MemoryListener, public PlaceListener, public Ph
   /// Leaves that out of all times to come: what was no part of the step.
   void leave_out(std::int64_t ns) { left_out_ns_ += ns; }
 
-  void on_allocated(const void* block, std::int64_t bytes) override;
+  void on_allocated(const void* block, std::int64_t bytes, bool lent) override;
   void on_released(const void* block) override;
   void on_place(const MemoryPlace& place) override;
   void on_forward_again(bool begins) override;

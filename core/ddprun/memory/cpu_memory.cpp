@@ -92,16 +92,16 @@ class Counting {
 MemoryListener::~MemoryListener() = default;
 MemorySource::~MemorySource() = default;
 
-void CpuMemory::add(std::int64_t bytes, const void* block) {
+void CpuMemory::add(std::int64_t bytes, const void* block, bool lent) {
   const std::lock_guard lock(mutex_);
-  bytes_ += bytes;
+  if (!lent) bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, bytes_);
-  if (listener_ != nullptr) listener_->on_allocated(block, bytes);
+  if (listener_ != nullptr) listener_->on_allocated(block, bytes, lent);
 }
 
-void CpuMemory::remove(std::int64_t bytes, const void* block) {
+void CpuMemory::remove(std::int64_t bytes, const void* block, bool lent) {
   const std::lock_guard lock(mutex_);
-  bytes_ -= bytes;
+  if (!lent) bytes_ -= bytes;
   if (listener_ != nullptr) listener_->on_released(block);
 }
 
@@ -128,17 +128,17 @@ void CpuMemory::reset_peak() {
 std::shared_ptr<void> CpuMemory::count_here() { return std::make_shared<Counting>(); }
 
 CpuMemory::Counted::Counted(std::shared_ptr<CpuMemory> counts, std::int64_t bytes,
-                            const void* address)
-    : counts_(std::move(counts)), bytes_(bytes), block_(address) {
-  counts_->add(bytes_, block_);
+                            const void* address, bool lent)
+    : counts_(std::move(counts)), bytes_(bytes), block_(address), lent_(lent) {
+  counts_->add(bytes_, block_, lent_);
 }
-CpuMemory::Counted::~Counted() { counts_->remove(bytes_, block_); }
+CpuMemory::Counted::~Counted() { counts_->remove(bytes_, block_, lent_); }
 
-std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes,
-                                                           const void* address) {
+std::shared_ptr<CpuMemory::Counted> CpuMemory::count_bytes(std::int64_t bytes, const void* address,
+                                                           bool lent) {
   CpuMemory* const counts = here();
   if (counts == nullptr) return {};
-  return std::make_shared<Counted>(counts->shared_from_this(), bytes, address);
+  return std::make_shared<Counted>(counts->shared_from_this(), bytes, address, lent);
 }
 
 CpuMemory* CpuMemory::here() {

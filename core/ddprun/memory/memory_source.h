@@ -10,9 +10,9 @@ namespace ddprun {
 class MemoryListener {
  public:
   virtual ~MemoryListener();
-  /// `block`: its address. No other counted block has it until this one is released; if one comes
-  /// all the same, nobody told that this one was.
-  virtual void on_allocated(const void* block, std::int64_t bytes) = 0;
+  /// `block`: its address. No other block has it until this one is released; if one comes all the
+  /// same, nobody told that this one was. `lent`: it lies within another, which counts.
+  virtual void on_allocated(const void* block, std::int64_t bytes, bool lent) = 0;
   virtual void on_released(const void* block) = 0;
 };
 

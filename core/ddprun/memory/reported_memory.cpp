@@ -35,7 +35,7 @@ void ReportedMemory::reportMemoryUsage(void* block, std::int64_t bytes, std::siz
   const std::lock_guard lock(mutex_);
   if (listener_ == nullptr) return;
   if (bytes > 0) {
-    listener_->on_allocated(block, bytes);
+    listener_->on_allocated(block, bytes, /*lent=*/false);
   } else {
     listener_->on_released(block);
   }

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ddprun/memory/cpu_memory.h"
+
 namespace ddprun {
 
 namespace {
@@ -31,6 +33,7 @@ void move_to_own_memory(c10::StorageImpl& storage) {
 struct GradientScratch::Stay {
   std::shared_ptr<GradientScratch> scratch;
   Address begin;
+  std::shared_ptr<CpuMemory::Counted> noted;
 
   static void end(void* stay) {
     const std::unique_ptr<Stay> self(static_cast<Stay*>(stay));
@@ -72,9 +75,12 @@ at::Tensor GradientScratch::empty(at::IntArrayRef sizes, const at::TensorOptions
   const Address begin = take(bytes, end_of(gradient));
   if (begin == 0) return at::empty(sizes, options);
   void* const data = reinterpret_cast<void*>(begin);  // NOLINT: within gradients_
+  auto stay = std::make_unique<Stay>(
+      shared_from_this(), begin,
+      CpuMemory::count_bytes(static_cast<std::int64_t>(bytes), data, /*lent=*/true));
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes,
-      c10::DataPtr(data, new Stay{shared_from_this(), begin}, &Stay::end, gradients_.device()),
+      c10::DataPtr(data, stay.release(), &Stay::end, gradients_.device()),
       /*allocator=*/nullptr, /*resizable=*/false);
   {
     const std::lock_guard lock(mutex_);

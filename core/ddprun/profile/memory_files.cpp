@@ -56,6 +56,7 @@ json block_json(const MemoryAccount& account, int number) {
   const bool before = block.born_event < 0, after = block.died_event < 0;
   return {{"address", fmt::format("{:x}", reinterpret_cast<std::uintptr_t>(block.address))},
           {"bytes", block.bytes},
+          {"lent", block.lent},
           {"category", name_of(account.category(number))},
           {"phase", born_in(account, block)},
           {"unit", block.place.unit_name()},
@@ -100,7 +101,7 @@ std::string memory_json(const MemoryAccount& account) {
   }
   json events = json::array();
   for (const MemoryEvent& event : account.recorded().events) {
-    const std::int64_t bytes = account.recorded().blocks[event.block].bytes;
+    const std::int64_t bytes = account.recorded().blocks[event.block].counted_bytes();
     events.push_back(
         {event.time_ns - account.begin_ns(), event.block, event.allocated ? bytes : -bytes});
   }

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "ddprun/base/error.h"
-#include "ddprun/memory/cpu_memory.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/optim/flat_buffers.h"
 #include "ddprun/plugin/precision.h"
@@ -113,19 +112,22 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
 TEST_F(FusedLayers, SaveInTheMemoryOfGradientsThatAreNotWrittenYet) {
   Transformer model(config_of(KernelSet::fused), *attention_, 3);
   FlatBuffers buffers(model.parameters());
-  const at::Tensor ids = at::randint(kVocab, {1, 8}, at::kLong);
-  const auto saved_bytes = [&] {
-    const auto counting = CpuMemory::count_here();
-    const at::Tensor loss = model.loss(ids, ids);
-    return CpuMemory::here()->bytes();
-  };
-  const std::int64_t alone = saved_bytes();
   model.use_memory(buffers.slots());
-  EXPECT_LT(saved_bytes(), alone / 2);
-  model.loss(ids, ids).backward();
-  EXPECT_GT(saved_bytes(), alone / 2) << "where gradients are that may be added to";
+  const at::Tensor ids = at::randint(kVocab, {1, 8}, at::kLong);
+  const at::Tensor memory = buffers.gradients(buffers.all());
+  memory.zero_();
+  // Of each row: a norm's output, q, k, v and the stream; the head's gradient lies at the front.
+  const std::int64_t block = 8 * (2 * 64 + 3 * 64 + 2 * 100 + 2 * 64);
+  const at::Tensor behind_head = memory.slice(0, kVocab * 64);
+  at::Tensor loss = model.loss(ids, ids);
+  EXPECT_GT(behind_head.count_nonzero().item<std::int64_t>(), 2 * block * 9 / 10);
+  loss.backward();
+  const at::Tensor gradients = memory.clone();
+  loss = model.loss(ids, ids);
+  EXPECT_TRUE(memory.equal(gradients)) << "what may be added to is not lent";
   buffers.zero_grad();
-  EXPECT_LT(saved_bytes(), alone / 2);
+  loss = model.loss(ids, ids);
+  EXPECT_FALSE(behind_head.equal(gradients.slice(0, kVocab * 64)));
 }
 
 // More rows than there are logits at a time: the parts add up, the last of them shorter.
