@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "ddprun/base/error.h"
@@ -124,8 +125,9 @@ void ResultFolder::write(const std::string& relative,
   std::error_code failure;
   fs::create_directories(target.parent_path(), failure);
   if (failure) throw_cannot_write(target, failure.message());
-  const int error = write_durably(target, tell);
+  const int error = write_whole(target, tell);
   if (error != 0) throw_cannot_write(target, std::strerror(error));
+  unsynced_.insert({fs::path(), fs::path(relative).parent_path()});
 }
 
 void ResultFolder::remove(const std::string& relative) {
@@ -134,8 +136,8 @@ void ResultFolder::remove(const std::string& relative) {
 }
 
 void ResultFolder::show() {
+  for (const fs::path& part : std::exchange(unsynced_, {})) sync_or_throw(folder_ / part);
   if (shown_) return;
-  sync_or_throw(folder_);
   for (int attempt = 1; !shown_; ++attempt) {
     const fs::path final_path =
         parent_ / (attempt == 1 ? time_ : time_ + "-" + std::to_string(attempt));

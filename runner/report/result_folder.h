@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "ddprun/base/durable_file.h"
@@ -23,8 +24,8 @@ class ResultFolder {
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;
 
-  /// Writes a file ("resolved/01.yaml") to the disk itself. A file of that name is replaced as a
-  /// whole, or not at all. Throws Error.
+  /// Writes a file ("resolved/01.yaml") to the disk itself, and its name with the next show() or
+  /// commit(). A file of that name is replaced as a whole, or not at all. Throws Error.
   void write(const std::string& relative, const std::string& text);
   /// The text that `tell` gives to the sink, part by part.
   void write(const std::string& relative, const std::function<void(const TextSink&)>& tell);
@@ -34,8 +35,8 @@ class ResultFolder {
   /// Where a file of that name is now.
   std::filesystem::path path(const std::string& relative) const { return folder_ / relative; }
 
-  /// Makes the folder visible, for good; once is enough. If two results begin in the same second,
-  /// the later one is called `<time>-2`. Throws Error.
+  /// Makes the folder visible, for good, with all that was written since. If two results begin in
+  /// the same second, the later one is called `<time>-2`. Throws Error.
   void show();
   bool shown() const { return shown_; }
   /// The result is complete: shows the folder, points `<output>/<name>/latest` to it, and returns
@@ -50,6 +51,8 @@ class ResultFolder {
   std::filesystem::path parent_;  ///< <output>/<name>
   std::filesystem::path folder_;  ///< hidden, then shown
   bool shown_ = false;
+  std::set<std::filesystem::path>
+      unsynced_;  ///< parts of it with names that are not on the disk yet
   /// The topmost folder that did not exist before; empty: all did.
   std::filesystem::path first_created_;
   std::string time_;

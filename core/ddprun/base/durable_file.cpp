@@ -38,17 +38,20 @@ int write_file(const fs::path& path, const std::function<void(const TextSink&)>&
 
 }  // namespace
 
-int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
-  const fs::path folder = target.parent_path();
-  const fs::path partial = folder / ("." + target.filename().string());
+int write_whole(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
+  const fs::path partial = target.parent_path() / ("." + target.filename().string());
   int error = write_file(partial, tell);
   if (error == 0 && std::rename(partial.c_str(), target.c_str()) != 0) error = errno;
   if (error != 0) {
     std::error_code ignored;
     fs::remove(partial, ignored);
-    return error;
   }
-  return sync_to_disk(folder);
+  return error;
+}
+
+int write_durably(const fs::path& target, const std::function<void(const TextSink&)>& tell) {
+  const int error = write_whole(target, tell);
+  return error == 0 ? sync_to_disk(target.parent_path()) : error;
 }
 
 int write_durably(const fs::path& target, const std::string& text) {

@@ -12,7 +12,11 @@ namespace ddprun {
 using TextSink = std::function<void(std::string_view)>;
 
 /// Writes a file beside `target`, and to the disk, then puts it in its place, in a folder that is
-/// there. Returns 0, or the error number of what failed; then `target` is as it was.
+/// there. Its name is on the disk when the folder is (sync_to_disk). Returns 0, or the error number
+/// of what failed; then `target` is as it was.
+int write_whole(const std::filesystem::path& target,
+                const std::function<void(const TextSink&)>& tell);
+/// The same, with its name.
 int write_durably(const std::filesystem::path& target,
                   const std::function<void(const TextSink&)>& tell);
 int write_durably(const std::filesystem::path& target, const std::string& text);
