@@ -133,7 +133,7 @@ class Batch {
              each.row.round > rounds.last();
     });
     file.rows = rows_of(file.plan);
-    add_rows(file.rows, file.context);
+    file.context.points = points_of(file.rows);
     if (rounds.words().empty() || request_.quiet || !executor_.reports()) return;
     display_.message(rounds.words());
   }
@@ -164,9 +164,9 @@ class Batch {
                           describe_environment(),
                           to_yaml(file.document),
                           {},
-                          file.report};
+                          file.report,
+                          points_of(rows_of(file))};
     if (file.report.html) context.page = html_of_run;
-    add_rows(rows_of(file), context);
     return context;
   }
 
@@ -306,7 +306,7 @@ class Batch {
     }
     const auto not_here = [](const Row& row) { return row.status == RowStatus::not_here; };
     if (std::ranges::all_of(file.rows, not_here, &BatchRow::row)) return;  // nothing ran
-    written_.push_back(write_result(file.open_folder(), file.context, plain(file.rows)));
+    written_.push_back(write_result(file.open_folder(), file.whole_context(), plain(file.rows)));
     if (interrupted_ == 0) return;
     display_.message(
         fmt::format("interrupted (signal {}): the rows that were done are in {}/, and --resume "

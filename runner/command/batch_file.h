@@ -57,6 +57,14 @@ struct FileResult {
     }
     return folders;
   }
+  /// The context with the YAML of all rows, which whole results have.
+  const ResultContext& whole_context() {
+    context.resolved_yaml.clear();
+    for (const BatchRow& each : rows) {
+      context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
+    }
+    return context;
+  }
   /// 1 is the first.
   std::size_t number_of(const BatchRow& row) const {
     return static_cast<std::size_t>(&row - rows.data()) + 1;
@@ -77,15 +85,6 @@ inline std::vector<SweptValues> points_of(std::span<const BatchRow> rows) {
   std::vector<SweptValues> points;
   for (const BatchRow& each : rows) points.push_back(each.planned->experiment.point);
   return points;
-}
-
-/// Of each row, what it is and where it stands in the sweep.
-inline void add_rows(std::span<const BatchRow> rows, ResultContext& context) {
-  context.resolved_yaml.clear();
-  for (const BatchRow& each : rows) {
-    context.resolved_yaml.push_back(to_yaml(each.planned->resolved));
-  }
-  context.points = points_of(rows);
 }
 
 /// Rows as they run: round by round, so that what changes with time is the same for all.

@@ -1,6 +1,7 @@
 // The prediction against the machine, where a rough bound does not settle it.
 #include "ddprun/experiments/training/memory_check.h"
 
+#include "ddprun/base/clock.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/training/dry_step.h"
@@ -28,6 +29,17 @@ double rough_bound(const Experiment& experiment) {
   return 40 * number(m.parameter_count()) + 8 * tokens * of_token;
 }
 
+/// Read at most ten times a second: hundreds of rows of a sweep are planned at once.
+std::int64_t recently_available() {
+  constexpr std::int64_t kRecentNs = 100'000'000;
+  static std::int64_t bytes = 0, read_ns = 0;
+  if (read_ns == 0 || now_ns() - read_ns > kRecentNs) {
+    bytes = available_memory();
+    read_ns = now_ns();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
@@ -53,7 +65,7 @@ std::optional<Account> check_memory(const Experiment& experiment, const PluginRe
 
 std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
                                     std::int64_t local_ranks) {
-  return check_memory(experiment, registry, local_ranks, available_memory());
+  return check_memory(experiment, registry, local_ranks, recently_available());
 }
 
 }  // namespace ddprun
