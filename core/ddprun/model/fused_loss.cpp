@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 /// to run at full speed, since each part of the rows packs the head's weight and adds to its
 /// gradient once more. The parts are alike.
 std::int64_t chunk_rows(std::int64_t rows, std::int64_t row_bytes) {
-  constexpr std::int64_t kFew = 256, kMany = 512, kBytes = 24 * 1048576;
+  constexpr std::int64_t kFew = 256, kMany = 1024, kBytes = 24 * 1048576;
   const std::int64_t most = std::clamp(kBytes / row_bytes, kFew, kMany);
   rows = std::max<std::int64_t>(1, rows);
   const std::int64_t parts = (rows + most - 1) / most;

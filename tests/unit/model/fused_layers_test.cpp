@@ -132,8 +132,8 @@ TEST_F(FusedLayers, SaveInTheMemoryOfGradientsThatAreNotWrittenYet) {
 
 // More rows than there are logits at a time: the parts add up, the last of them shorter.
 TEST_F(FusedLayers, TheHeadTakesRowsInParts) {
-  const at::Tensor ids = at::randint(kVocab, {31, kTime}, at::kLong);
-  const at::Tensor targets = at::randint(kVocab, {31, kTime}, at::kLong);
+  const at::Tensor ids = at::randint(kVocab, {95, kTime}, at::kLong);
+  const at::Tensor targets = at::randint(kVocab, {95, kTime}, at::kLong);
   const auto backward = [&](const Transformer& model) { model.loss(ids, targets).backward(); };
   const auto expected = reference(backward);
   const Transformer model(config_of(KernelSet::fused), *attention_, 3);
