@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -112,8 +113,12 @@ StorePtr store_of(const RankInfo& info, std::chrono::milliseconds timeout) {
   if (store) return store;
   if (info.rank == 0 && info.secret.empty() && !info.sockets) say_who_is_trusted(info);
   store = open_store(info, timeout);
-  // An agent numbers its ranks, and its store stays when it starts them again.
-  if (!info.agent_store) take_seat(*store, info);
+  if (!info.agent_store) {
+    take_seat(*store, info);
+  } else if (const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) {
+    // An agent numbers its ranks, and its store stays, with all keys, when it starts them again.
+    store = c10::make_intrusive<c10d::PrefixStore>(std::string("start ") + restarts, store);
+  }
   return store;
 }
 
