@@ -75,6 +75,19 @@ void for_each_unit(DataParallel& data_parallel, const std::function<void(const U
   }
 }
 
+/// How many elements of `read` are not the `master`'s, rounded; both are 1-D. It goes by pieces, as
+/// the largest parameter rounded once more would be a rank's peak.
+std::int64_t count_stale(const at::Tensor& read, const at::Tensor& master) {
+  constexpr std::int64_t kAtATime = 1 << 20;
+  std::int64_t stale = 0;
+  for (std::int64_t begin = 0; begin < master.numel(); begin += kAtATime) {
+    const std::int64_t count = std::min(kAtATime, master.numel() - begin);
+    stale += count_unequal(read.narrow(0, begin, count),
+                           master.narrow(0, begin, count).to(read.scalar_type()));
+  }
+  return stale;
+}
+
 /// What the model would read of a unit that is not its parameters, `masters`; empty if there is
 /// none.
 std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::Tensor& masters) {
@@ -84,7 +97,7 @@ std::string find_stale(const FlatBuffers& buffers, const Unit& unit, const at::T
     std::int64_t stale = 0;
     for (const at::Tensor& read : buffers.read(index)) {
       if (read.const_data_ptr() == master.const_data_ptr()) continue;
-      stale = std::max(stale, count_unequal(read, master.to(read.scalar_type())));
+      stale = std::max(stale, count_stale(read, master));
     }
     if (stale == 0) continue;
     return fmt::format(
