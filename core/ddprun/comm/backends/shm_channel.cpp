@@ -36,6 +36,8 @@ constexpr std::uint32_t kFailed = 2;
 /// machine, in which all ranks wait for it. Others that come are about as far as this rank, if
 /// someone waits here as there: ranks that compute the same differ by some 100 us.
 constexpr std::int64_t kAwaitedNs = 1'000'000;
+/// The same where ranks share cores: those that still compute need them.
+constexpr std::int64_t kSharedNs = 50'000;
 /// If nobody waits, the rank's training thread needs the core. Who has come answers within the
 /// first time, and who has not will take longer than the second.
 constexpr std::int64_t kWithinNs = 20'000;
@@ -280,12 +282,14 @@ void ShmChannel::advance(Count count) {
   if (page(rank()).sleepers.load() > 0) futex_wake_all(own);
 }
 
+std::int64_t ShmChannel::awake_ns(Count count) const {
+  if (!own_cores_) return awaited_ ? kSharedNs : 0;
+  if (awaited_) return kAwaitedNs;
+  return count == Count::letter ? kGlanceNs : kWithinNs;
+}
+
 void ShmChannel::wait_all(Count count, std::uint32_t target) {
-  const std::int64_t awake_ns = awaited_                 ? kAwaitedNs
-                                : !own_cores_            ? 0
-                                : count == Count::letter ? kGlanceNs
-                                                         : kWithinNs;
-  Patience patience(awake_ns, /*yields=*/!own_cores_);
+  Patience patience(awake_ns(count), /*yields=*/!own_cores_);
   for (int peer = 0; peer < size(); ++peer) {
     const auto& its = word(peer, count);
     bool arrived = reached(its.load(), target);

@@ -125,6 +125,8 @@ class ShmChannel {
   void watch_processes(const std::vector<std::string>& texts);
   void set_state(std::uint32_t state);
   void advance(Count count);
+  /// How long a wait stays awake.
+  std::int64_t awake_ns(Count count) const;
   void wait_all(Count count, std::uint32_t target);
   void sleep_until(int peer, Count count, std::uint32_t target);
   /// Throws if a rank that has not reached the target never will.
