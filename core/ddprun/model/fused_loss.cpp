@@ -50,7 +50,7 @@ struct HeadLossNode final : FusedNode {
     if (head.gradient.defined() && gradient_is_free(head)) {
       memory->vacate();
       memory->tenant = &dhead;
-      dhead = head.gradient;
+      dhead = memory_for_gradient(head);
     } else {
       dhead = at::empty_like(head.parameter);
     }

@@ -37,11 +37,6 @@ at::Tensor as_one_matrix(const std::vector<at::Tensor>& tensors) {
   return first.as_strided({rows, first.size(1)}, {first.size(1), 1});
 }
 
-at::Tensor memory_for_gradient(const ParameterSlot& slot) {
-  if (slot.scratch) slot.scratch->claim(slot.gradient);
-  return slot.gradient.defined() ? slot.gradient : at::empty_like(slot.parameter);
-}
-
 /// Something is to be added to a gradient that was written as ranks exchange it: it becomes
 /// float32.
 void widen(const ParameterSlot& slot) {
@@ -70,6 +65,11 @@ void distribute(Slots slots, const at::Tensor& sum) {
 }
 
 }  // namespace
+
+at::Tensor memory_for_gradient(const ParameterSlot& slot) {
+  if (slot.scratch) slot.scratch->claim(slot.gradient);
+  return slot.gradient.defined() ? slot.gradient : at::empty_like(slot.parameter);
+}
 
 bool is_placeholder(const at::Tensor& placeholder, const at::Tensor& gradient) {
   return gradient.defined() && gradient.const_data_ptr() == placeholder.const_data_ptr();

@@ -71,6 +71,10 @@ bool write_reduced_gradients(Slots slots, const std::function<void(at::Tensor& o
 at::Tensor empty_until_written(const ParameterSlot& slot, at::IntArrayRef sizes,
                                const at::TensorOptions& options);
 
+/// Where the gradient is written, uninitialized: its place in the flat buffer, out of which moves
+/// what lies there, or memory of its own. Call it before the first write.
+at::Tensor memory_for_gradient(const ParameterSlot& slot);
+
 /// Memory to add the gradient to: the parameter's .grad, made and zeroed if it was undefined.
 float* gradient_to_add_to(const ParameterSlot& slot);
 

@@ -109,6 +109,26 @@ TEST_F(FusedLayers, InFlatBuffersAtAnyWidthAndNumberOfThreads) {
   at::set_num_threads(threads_before);
 }
 
+// The head's gradient is written in forward, where the first layers' gradients end.
+TEST_F(FusedLayers, InFlatBuffersWithAWeightThatIsUsedTwice) {
+  const auto config = [](KernelSet kernels) {
+    ModelConfig tied = config_of(kernels);
+    tied.tie_embeddings = true;
+    return tied;
+  };
+  const Transformer plain(config(KernelSet::reference), *attention_, 3);
+  plain.loss(a_.ids, a_.targets).backward();
+  Transformer model(config(KernelSet::fused), *attention_, 3);
+  std::vector<NamedTensor> parameters = model.parameters();
+  parameters.pop_back();  // the head's weight, which is the embedding's
+  FlatBuffers buffers(parameters);
+  std::vector<ParameterSlot> slots = buffers.slots();
+  slots.push_back(slots.front());
+  model.use_memory(slots);
+  model.loss(a_.ids, a_.targets).backward();
+  expect_near(model, gradients(plain), kBound);
+}
+
 TEST_F(FusedLayers, SaveInTheMemoryOfGradientsThatAreNotWrittenYet) {
   Transformer model(config_of(KernelSet::fused), *attention_, 3);
   FlatBuffers buffers(model.parameters());
