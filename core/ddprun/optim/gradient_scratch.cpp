@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "ddprun/memory/cpu_memory.h"
@@ -64,7 +65,8 @@ GradientScratch::Address GradientScratch::take(Address bytes, Address behind) {
 
 void GradientScratch::leave(Address begin) {
   const std::lock_guard lock(mutex_);
-  for (Guest& guest : guests_) guest.gone = guest.gone || guest.begin == begin;
+  const auto guest = std::ranges::lower_bound(guests_, begin, std::greater(), &Guest::begin);
+  if (guest != guests_.end() && guest->begin == begin) guest->gone = true;
   while (!guests_.empty() && guests_.back().gone) guests_.pop_back();
 }
 
@@ -97,10 +99,11 @@ void GradientScratch::claim(const at::Tensor& gradient) {
   {
     const std::lock_guard lock(mutex_);
     written_ = std::max(written_, end_of(gradient));
-    for (const Guest& guest : guests_) {
-      if (guest.gone || guest.end <= begin_of(gradient) || guest.begin >= end_of(gradient))
-        continue;
-      if (auto storage = guest.storage.lock()) in_the_way.push_back(std::move(storage));
+    auto guest = std::ranges::partition_point(
+        guests_, [&](const Guest& each) { return each.begin >= end_of(gradient); });
+    for (; guest != guests_.end() && guest->end > begin_of(gradient); ++guest) {
+      if (guest->gone) continue;
+      if (auto storage = guest->storage.lock()) in_the_way.push_back(std::move(storage));
     }
   }
   for (const auto& storage : in_the_way) move_to_own_memory(*storage);
