@@ -98,12 +98,8 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
                          with_thousands(compared.wrong), with_thousands(range.size()),
                          buffers.name(index));
     }
-    for (const Range& part : buffers.owned({range.end, buffers.with_padding(index).end})) {
-      if (buffers.mean(part).count_nonzero().item<std::int64_t>() == 0) continue;
-      return fmt::format("the padding behind the gradient of {} is not zero", buffers.name(index));
-    }
   }
-  return {};
+  return written_padding(buffers);
 }
 
 /// What a strategy leaves for the next step, put back after backwards that are no steps.
@@ -191,6 +187,18 @@ std::string find_unsent(DataParallel& data_parallel, ProcessGroup& group,
 }
 
 }  // namespace
+
+std::string written_padding(const FlatBuffers& buffers) {
+  for (int index = 0; index < buffers.count(); ++index) {
+    const Range padding = {buffers.range(index).end, buffers.with_padding(index).end};
+    if (padding.size() == 0) continue;
+    for (const Range& part : buffers.owned(padding)) {
+      if (buffers.mean(part).count_nonzero().item<std::int64_t>() == 0) continue;
+      return fmt::format("the padding behind the gradient of {} is not zero", buffers.name(index));
+    }
+  }
+  return {};
+}
 
 Check check_integer_gradients(DataParallel& data_parallel, ProcessGroup& group,
                               IntegerRound round) {

@@ -61,6 +61,11 @@ Check check_initial_parameters(DataParallel& data_parallel, ProcessGroup& group)
 /// one. What is held by unit is gathered by the strategy for that.
 Check check_compute_copy(DataParallel& data_parallel, ProcessGroup& group);
 
+/// Collectives carry the padding behind a gradient, and nobody writes it. Names the first gradient
+/// behind which this rank found another value than 0, or returns an empty text. Call it between the
+/// update and the next forward.
+std::string written_padding(const FlatBuffers& buffers);
+
 /// Compares one step's collectives (kind and payload, in any order) with the strategy's plan.
 /// Returns the difference in words, or an empty text.
 std::string compare_with_plan(const std::vector<CollectiveRecord>& records,

@@ -150,7 +150,7 @@ void RunProof::after_step(std::int64_t index, double loss) {
     enter(check_rest(group_), fmt::format("after step {}", index));
   }
   if (off_plan_.empty()) {
-    off_plan_ = compare_with_plan(trainer_.last_records(), trainer_.planned());
+    off_plan_ = off_plan();
     off_plan_step_ = index;
   }
   for (const CollectiveRecord& record : trainer_.last_records()) {
@@ -175,6 +175,15 @@ void RunProof::after_step(std::int64_t index, double loss) {
   if (index + 1 < steps_.end && looks_at(index)) {
     look_again(fmt::format("after step {}", index));
   }
+}
+
+std::string RunProof::off_plan() const {
+  std::string words = compare_with_plan(trainer_.last_records(), trainer_.planned());
+  const bool exact = agreement() == Agreement::exact;  // else gradients may stay where they are
+  if (!words.empty() || !exact || trainer_.data_parallel().extent() == StepExtent::forward) {
+    return words;
+  }
+  return written_padding(trainer_.data_parallel().buffers());
 }
 
 void RunProof::count_lost(std::int64_t index) {

@@ -76,6 +76,8 @@ class RunProof {
   /// Enters a check that was made once more.
   void enter(Check check, const std::string& when);
   bool failed(const std::string& name) const;
+  /// How the step that was made differs from what the strategy said; empty: it does not.
+  std::string off_plan() const;
   /// After a step that counts_ was begun for.
   void count_lost(std::int64_t index);
   void check_unchanged(const std::string& when);
