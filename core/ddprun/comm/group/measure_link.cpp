@@ -23,7 +23,7 @@ constexpr std::int64_t kLeastBytes = 4 << 10, kMostBytes = 4 << 20;
 /// How often each size is called, the largest first, a quarter of it next.
 constexpr std::array kCalls = {6, 8, 16, 32};
 /// Of all calls, if each took as long as the first. Many ranks on few cores take as much for four.
-constexpr double kMostUs = 1e6;
+constexpr double kMostUs = 3e6;
 constexpr const char* kLabel = "link";
 
 /// `elements`: those of all slices.
@@ -54,14 +54,6 @@ float call_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elemen
   return static_cast<float>(to_ms(device.time_of(end) - device.time_of(begin)) * 1e3);
 }
 
-/// Which share of kCalls there is time for, by a first call of the largest size: the same on all
-/// ranks.
-double affordable_share(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
-  const double us = least_of_ranks({call_us(group, kind, elements)}, group)[0];
-  const int calls = std::accumulate(kCalls.begin(), kCalls.end(), 0);
-  return std::min(1.0, kMostUs / (us * calls));
-}
-
 /// The fastest call on this rank, microseconds.
 float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements, int calls) {
   float fastest = std::numeric_limits<float>::max();
@@ -69,6 +61,14 @@ float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& ele
     fastest = std::min(fastest, call_us(group, kind, elements));
   }
   return fastest;
+}
+
+/// Which share of kCalls there is time for, by two calls of the largest size: the same on all
+/// ranks. One may meet another program.
+double affordable_share(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
+  const double us = least_of_ranks({fastest_us(group, kind, elements, 2)}, group)[0];
+  const int calls = std::accumulate(kCalls.begin(), kCalls.end(), 0);
+  return std::min(1.0, kMostUs / (us * calls));
 }
 
 std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind kind,
