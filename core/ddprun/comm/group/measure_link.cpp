@@ -24,6 +24,9 @@ constexpr std::int64_t kLeastBytes = 4 << 10, kMostBytes = 4 << 20;
 constexpr std::array kCalls = {6, 8, 16, 32};
 /// Of all calls, if each took as long as the first. Many ranks on few cores take as much for four.
 constexpr double kMostUs = 3e6;
+/// As long as they may always take: fast calls are made up to kMore times as often, since another
+/// program may slow each one.
+constexpr double kUsualUs = 20e3, kMore = 16;
 constexpr const char* kLabel = "link";
 
 /// `elements`: those of all slices.
@@ -65,10 +68,10 @@ float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& ele
 
 /// Which share of kCalls there is time for, by two calls of the largest size: the same on all
 /// ranks. One may meet another program.
-double affordable_share(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
+double affordable_times(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
   const double us = least_of_ranks({fastest_us(group, kind, elements, 2)}, group)[0];
-  const int calls = std::accumulate(kCalls.begin(), kCalls.end(), 0);
-  return std::min(1.0, kMostUs / (us * calls));
+  const double once_us = us * std::accumulate(kCalls.begin(), kCalls.end(), 0);
+  return std::min(kMostUs / once_us, std::clamp(kUsualUs / once_us, 1.0, kMore));
 }
 
 std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind kind,
@@ -77,13 +80,13 @@ std::optional<CollectiveCost> measured_cost(ProcessGroup& group, CollectiveKind 
   const std::int64_t largest = std::clamp(most_bytes, 16 * kLeastBytes, kMostBytes) / unit * unit;
   const at::Tensor memory =
       group.allocate(largest / 4, at::TensorOptions().device(group.device().torch_device()));
-  const double share = affordable_share(group, kind, memory);
+  const double times = affordable_times(group, kind, memory);
   std::vector<double> bytes;
   std::vector<float> us;
   for (std::size_t i = 0; i < kCalls.size(); ++i) {
     const std::int64_t size = std::max(unit, (largest >> (2 * i)) / unit * unit);
     bytes.push_back(static_cast<double>(size));
-    const int calls = static_cast<int>(share * kCalls[i]);
+    const int calls = static_cast<int>(times * kCalls[i]);
     us.push_back(fastest_us(group, kind, memory.narrow(0, 0, size / 4), calls));
   }
   const std::vector<float> least = least_of_ranks(us, group);
