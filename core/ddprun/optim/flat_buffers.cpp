@@ -360,7 +360,8 @@ void FlatBuffers::finish_gradient(int index) {
   const Range range = this->range(index);
   if (!same_dtype_ && !written_reduced(index)) gradients(range).copy_(gradients_.view(range));
   // Other memory may have lain where this one has padding, which travels along.
-  gradients({range.end, with_padding(index).end}).zero_();
+  const Range padding = {range.end, with_padding(index).end};
+  if (padding.size() > 0) gradients(padding).zero_();
 }
 
 void FlatBuffers::add_mean(int unit, Range slice, const at::Tensor& mean) {
