@@ -18,10 +18,9 @@ struct LiveOptimizer {
 
 /// The formats of numbers in which a run computes and communicates: "float32", "bfloat16" ...
 struct LiveFormats {
-  std::string products = {};   ///< of the linear layers' factors
-  std::string attention = {};  ///< of queries, keys and values
-  std::string communication =
-      {};  ///< the narrower one of what ranks exchange: gradients, parameters
+  std::string products = {};       ///< of the linear layers' factors
+  std::string attention = {};      ///< of queries, keys and values
+  std::string communication = {};  ///< of gradients or gathered parameters, the narrower one
 };
 
 struct LiveRun {

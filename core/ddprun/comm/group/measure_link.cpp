@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kLeastBytes = 4 << 10, kMostBytes = 4 << 20;
 /// How often each size is called, the largest first, a quarter of it next.
 constexpr std::array kCalls = {6, 8, 16, 32};
-/// Of all calls, if each took as long as the first. Many ranks on few cores take as much for four.
+/// Of all calls, if each took as long as the largest. Many ranks on few cores take as much for few.
 constexpr double kMostUs = 3e6;
 /// As long as they may always take: fast calls are made up to kMore times as often, since another
 /// program may slow each one.
@@ -66,8 +66,8 @@ float fastest_us(ProcessGroup& group, CollectiveKind kind, const at::Tensor& ele
   return fastest;
 }
 
-/// Which share of kCalls there is time for, by two calls of the largest size: the same on all
-/// ranks. One may meet another program.
+/// How many times kCalls there is time for: the same on all ranks. Of two calls of the largest size
+/// the faster one tells, since one may meet another program.
 double affordable_times(ProcessGroup& group, CollectiveKind kind, const at::Tensor& elements) {
   const double us = least_of_ranks({fastest_us(group, kind, elements, 2)}, group)[0];
   const double once_us = us * std::accumulate(kCalls.begin(), kCalls.end(), 0);
