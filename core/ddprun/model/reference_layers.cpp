@@ -6,12 +6,37 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
+#include "ddprun/base/torch_versions.h"
 #include "ddprun/memory/memory_label.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/plugin/called.h"
 
 namespace ddprun {
+
+namespace {
+
+/// From the copy that was read to the parameter.
+struct CopyBackward final : torch::autograd::Node {
+  std::string name() const override { return "CopyBackward"; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return {gradients[0].to(at::kFloat)};
+  }
+};
+
+}  // namespace
+
+at::Tensor Transformer::read(const ParameterSlot& slot) {
+  if (!slot.compute.defined()) return slot.parameter;
+  at::Tensor copy = slot.compute.variable_data();
+  if (!c10::GradMode::is_enabled() || !slot.trained()) return copy;
+  const NodePointer<CopyBackward> node = new_node<CopyBackward>();
+  node->set_next_edges(torch::autograd::collect_next_edges(slot.parameter));
+  torch::autograd::set_history(copy, node);
+  return copy;
+}
 
 at::Tensor Transformer::embed(const at::Tensor& ids) const {
   const at::Tensor tokens = at::embedding(token_embeddings_.parameter, ids);  // (B, T, d_model)
@@ -38,7 +63,7 @@ at::Tensor Transformer::norm(const at::Tensor& x, const ParameterSlot& weight,
 
 at::Tensor Transformer::project(const at::Tensor& x, const ParameterSlot& weight,
                                 const at::Tensor& bias) const {
-  const at::Tensor y = linear_(x, weight.parameter);
+  const at::Tensor y = linear_(x, read(weight));
   return bias.defined() ? y + bias.to(y.scalar_type()) : y;
 }
 

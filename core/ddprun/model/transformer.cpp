@@ -229,7 +229,7 @@ bool Transformer::trains_blocks(std::int64_t first, std::int64_t last) const {
 }
 
 at::Tensor Transformer::logits_of(const at::Tensor& x) const {
-  return at::linear(norm(x, ln_final_, ln_final_bias_), lm_head_.parameter);
+  return at::linear(norm(x, ln_final_, ln_final_bias_), read(lm_head_));
 }
 
 at::Tensor Transformer::logits(const at::Tensor& ids) const {
@@ -246,7 +246,12 @@ at::Tensor Transformer::embedded(const at::Tensor& ids) const {
 
 at::Tensor Transformer::loss(const at::Tensor& ids, const at::Tensor& targets,
                              const Documents& documents) const {
-  if (config_.kernels == KernelSet::fused) return fused_loss(ids, targets, documents);
+  return config_.kernels == KernelSet::fused ? fused_loss(ids, targets, documents)
+                                             : reference_loss(ids, targets, documents);
+}
+
+at::Tensor Transformer::reference_loss(const at::Tensor& ids, const at::Tensor& targets,
+                                       const Documents& documents) const {
   const at::Tensor x = through_blocks(embedded(ids), reference_layers(documents.first_keys));
   return run_unit_(unit_of(config_.layers), [&] {
     const MemoryLabel unit("head", -1), label("loss");

@@ -82,6 +82,9 @@ class Transformer {
   /// kernels meet an autocast that use_memory() did not foresee.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets,
                   const Documents& documents = {}) const;
+  /// The same by ATen's operators, whatever `kernels` says.
+  at::Tensor reference_loss(const at::Tensor& ids, const at::Tensor& targets,
+                            const Documents& documents = {}) const;
 
  private:
   /// The parameters of a block. Without biases these are undefined; where q, k and v are joint,
@@ -99,6 +102,10 @@ class Transformer {
   ParameterSlot add_parameter(const std::string& name, const at::Tensor& initial);
   Block make_block(const std::string& name);
 
+  /// What the matrix products read of a parameter, which may be its copy in their dtype: where
+  /// ranks own parts, the parameter itself is then only whole in these. Differentiable with respect
+  /// to the parameter.
+  static at::Tensor read(const ParameterSlot& slot);
   at::Tensor embed(const at::Tensor& ids) const;
   /// As a unit.
   at::Tensor embedded(const at::Tensor& ids) const;

@@ -56,6 +56,28 @@ double initial_loss(const Experiment& experiment, std::int64_t first, std::int64
   return model.loss(batch.ids, batch.targets).item<double>();
 }
 
+TEST(Trainer, LogitsAreOfTheWeightsThatWereTrained) {
+  const auto logits = [](const std::string& strategy) {
+    Experiment experiment = make_experiment(2);
+    experiment.plugin(PluginKind::precision).name = "bf16_mixed";
+    experiment.plugin(PluginKind::strategy).name = strategy;
+    training(experiment).optimizer.lr = 0.1;
+    std::vector<at::Tensor> out(2);
+    test::run_ranks(2, [&](ProcessGroup& group) {
+      Trainer trainer(experiment, make_plugins(registry(), experiment), group);
+      for (std::int64_t step = 0; step < 3; ++step) trainer.step(step);
+      out[group.rank()] = trainer.logits_of(at::zeros({1, 4}, at::kLong));
+    });
+    EXPECT_TRUE(at::equal(out[0], out[1])) << strategy;
+    return out[0];
+  };
+  // Where ranks own parts, only the copy in bfloat16 is whole.
+  const at::Tensor whole = logits("flat");
+  for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
+    EXPECT_TRUE(at::equal(logits(strategy), whole)) << strategy;
+  }
+}
+
 TEST(Trainer, RankTrainsOnItsSliceOfTheGlobalBatch) {
   for (const int ranks : {1, 2, 4}) {
     for (const int accumulate : {1, 2}) {
