@@ -34,7 +34,8 @@ std::string OpenRounds::find_reason(std::span<const BatchRow> rows) const {
   const ReportConfig& report = plan_.report;
   const std::vector<Row> done = plain(rows);
   const std::optional<double> widest = widest_interval(TableLines(done));
-  if (report.until > 0 && widest && *widest <= report.until) {
+  const bool asked = report.until > 0 && last_ >= ReportConfig::kLeastForWidth;
+  if (asked && widest && *widest <= report.until) {
     return fmt::format("the widest interval is {:.2g} %", 100 * *widest);
   }
   const double minutes = static_cast<double>(now_ns() - begin_ns_) * 1e-9 / 60;

@@ -38,7 +38,7 @@ TEST(OpenRounds, EndWhenTheIntervalIsNarrowEnough) {
   const auto found = only_result(folder, "two");
   const std::vector<std::int64_t> ran = rounds(result_of(folder, "two"));
   const auto each = static_cast<std::int64_t>(ran.size() / 2);
-  ASSERT_GE(each, 3);
+  ASSERT_GE(each, 6);
   ASSERT_LT(each, 30) << "plus and minus 100 % is soon reached";
   for (std::int64_t i = 0; i < each; ++i) {
     EXPECT_EQ(ran[i], i + 1);
@@ -58,12 +58,13 @@ TEST(OpenRounds, EndWhenTheIntervalIsNarrowEnough) {
 
 TEST(OpenRounds, GoOnToTheMostOrToTheTime) {
   TemporaryFolder folder;
-  folder.write("most.yaml", two_rows("until: 1e-9, repeats: 4"));
+  folder.write("most.yaml", two_rows("until: 1e-9, repeats: 7"));
   const CommandResult most = run_ddprun(folder, {"most.yaml"});
   ASSERT_EQ(most.status, 0) << most.out << most.err;
   EXPECT_THAT(most.err, Not(HasSubstr("runs of each row")));
-  EXPECT_EQ(rounds(result_of(folder, "most")),
-            (std::vector<std::int64_t>{1, 1, 2, 2, 3, 3, 4, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(
+      rounds(result_of(folder, "most")),
+      (std::vector<std::int64_t>{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 1, 2, 3, 4, 5, 6, 7}));
 
   folder.write("time.yaml", two_rows("until: 1e-9, minutes: 0.001"));
   const CommandResult time = run_ddprun(folder, {"time.yaml"});
@@ -74,10 +75,10 @@ TEST(OpenRounds, GoOnToTheMostOrToTheTime) {
 
 TEST(OpenRounds, NeedTurnsToChooseFrom) {
   TemporaryFolder folder;
-  folder.write("two.yaml", two_rows("until: 0.01, repeats: 3"));
+  folder.write("two.yaml", two_rows("until: 0.01, repeats: 6"));
   const CommandResult run = run_ddprun(folder, {"validate", "two.yaml"});
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("need turns to choose from"), HasSubstr("more than 3")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("need turns to choose from"), HasSubstr("more than 6")));
   folder.write("two.yaml", two_rows("until: 0.01") + "output: {jsonl: true}\n");
   const CommandResult files = run_ddprun(folder, {"validate", "two.yaml"});
   EXPECT_EQ(files.status, 2);

@@ -102,12 +102,14 @@ void declare_pivot(Options& o, PivotConfig& c) {
 constexpr auto kFirstTurns = static_cast<std::int64_t>(Comparison::kLeastRuns);
 
 void check_open(const ReportConfig& config, const ConfigNode& document) {
-  if (!config.open() || config.repeats > kFirstTurns) return;
-  throw ConfigError({.what = "report.until and report.minutes need turns to choose from",
-                     .where = origin_of(document, "report.repeats"),
-                     .got = fmt::format("report.repeats {}", config.repeats),
-                     .expected = fmt::format("more than {}, or none", kFirstTurns),
-                     .hint = "rows are compared from three turns on"});
+  const std::int64_t first = config.minutes > 0 ? kFirstTurns : ReportConfig::kLeastForWidth;
+  if (!config.open() || config.repeats > first) return;
+  throw ConfigError(
+      {.what = "report.until and report.minutes need turns to choose from",
+       .where = origin_of(document, "report.repeats"),
+       .got = fmt::format("report.repeats {}", config.repeats),
+       .expected = fmt::format("more than {}, or none", first),
+       .hint = "an interval's width is asked from six turns on, the time from three"});
 }
 
 }  // namespace
@@ -117,10 +119,11 @@ void declare_options(Options& o, ReportConfig& c) {
            "runs of each row, which take turns with those of the others; from 3 on their "
            "differences are tested",
            {.min = 1, .max = 1000});
-  o.option("until", &c.until,
-           "turns go on until the 95 % interval of each row's difference is so narrow (0.01: plus "
-           "and minus 1 %); repeats is then the most, by default 30; 0: as many as repeats",
-           {.min = 0, .max = 1});
+  o.option(
+      "until", &c.until,
+      "turns, six at least, go on until the 95 % interval of each row's difference is so narrow "
+      "(0.01: plus and minus 1 %); repeats is then the most, by default 30; 0: as many as repeats",
+      {.min = 0, .max = 1});
   o.option("minutes", &c.minutes,
            "no other turn begins after so long, but the first three; 0: no limit", {.min = 0});
   o.option("aa", &c.aa,

@@ -31,6 +31,9 @@ struct ReportConfig {
   /// After which no other turn begins; 0: they all do.
   double minutes = 0;
   bool open() const { return until > 0 || minutes > 0; }
+  /// With fewer turns the width is not asked. Of three it is narrow by chance, a quarter of what it
+  /// should be, in one table of sixteen; of six in one of 400.
+  static constexpr std::int64_t kLeastForWidth = 6;
   static constexpr std::int64_t kMostOpen = 30;  ///< repeats of a file that is open and names none
   /// Whether rows that others are compared with run twice in each round, to see what chance alone
   /// does, from Comparison::kLeastRuns repeats on.
