@@ -104,6 +104,12 @@ inline std::vector<Planted> planted_faults() {
   }
   const std::vector<Planted> others = {
       {"write_padding_once", once("write_padding"), run, {"the padding behind the gradient of"}},
+      {"write_ahead",
+       {fault("write_ahead")},
+       run,
+       {"gradients_computed: model.kernels fused: failed after step " + last +
+            ", the last: rank 0: ",
+        "of what PyTorch's operators make of them"}},
       {"drop_denormal", {fault("drop_denormal")}, run, {before, "rank 0: "}},
       {"round_to_23_bits", {fault("round_to_23_bits")}, run, {before, "rank 0: "}},
       {"halve_from_the_last_step_on",

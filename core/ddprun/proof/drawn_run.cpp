@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ddprun/base/counter_hash.h"
+
 namespace ddprun {
 
 Range drawn_run(Range part, std::uint64_t draw) {
@@ -11,6 +13,15 @@ Range drawn_run(Range part, std::uint64_t draw) {
   const auto places = static_cast<std::uint64_t>(part.size() - size + 1);
   const std::int64_t begin = part.begin + static_cast<std::int64_t>(draw % places);
   return {begin, begin + size};
+}
+
+std::vector<Range> drawn_runs(const ParameterLayout& layout, std::uint64_t draw) {
+  std::vector<Range> runs;
+  for (int index = 0; index < layout.count(); ++index) {
+    runs.push_back(
+        drawn_run(layout.range(index), counter_hash(draw, static_cast<std::uint64_t>(index))));
+  }
+  return runs;
 }
 
 }  // namespace ddprun

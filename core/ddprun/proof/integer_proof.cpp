@@ -16,6 +16,7 @@
 #include "ddprun/proof/integer_loss.h"
 #include "ddprun/proof/proof.h"
 #include "ddprun/proof/proof_integers.h"
+#include "ddprun/proof/strategy_state.h"
 
 namespace ddprun {
 
@@ -101,34 +102,6 @@ std::string find_wrong(const FlatBuffers& buffers, const Expected& should, std::
   }
   return written_padding(buffers);
 }
-
-/// What a strategy leaves for the next step, put back after backwards that are no steps.
-class StrategyState {
- public:
-  explicit StrategyState(const CarriedState& carried)
-      : tensors_(carried.tensors), error_feedback_(carried.error_feedback) {
-    if (error_feedback_.defined()) tensors_.push_back(error_feedback_);
-    for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
-  }
-
-  /// The mean over the ranks of their error feedback; undefined if there is none. All ranks call
-  /// it.
-  at::Tensor kept(ProcessGroup& group) const {
-    if (!error_feedback_.defined()) return {};
-    at::Tensor mean = error_feedback_.clone();
-    group.all_reduce(mean, ReduceOp::avg, "error feedback").wait();
-    return mean;
-  }
-
-  void put_back() {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(before_[i]);
-  }
-
- private:
-  std::vector<at::Tensor> tensors_;
-  at::Tensor error_feedback_;
-  std::vector<at::Tensor> before_;
-};
 
 constexpr const char* kName = "integer_gradients";
 

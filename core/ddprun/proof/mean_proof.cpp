@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "ddprun/base/counter_hash.h"
 #include "ddprun/base/text.h"
 #include "ddprun/proof/count_unequal.h"
 #include "ddprun/proof/drawn_run.h"
@@ -36,13 +35,11 @@ at::Tensor averaged(const at::Tensor& tensor, ProcessGroup& group) {
 }  // namespace
 
 MeanProof::MeanProof(DataParallel& data_parallel, std::uint64_t draw)
-    : data_parallel_(data_parallel) {
+    : data_parallel_(data_parallel), runs_(drawn_runs(data_parallel.buffers(), draw)) {
   const FlatBuffers& buffers = data_parallel.buffers();
   const auto options = buffers.parameter(0).options().dtype(at::kFloat).requires_grad(false);
-  for (int index = 0; index < buffers.count(); ++index) {
-    runs_.push_back(
-        drawn_run(buffers.range(index), counter_hash(draw, static_cast<std::uint64_t>(index))));
-    own_.push_back(at::zeros({runs_.back().size()}, options));
+  for (const Range& run : runs_) {
+    own_.push_back(at::zeros({run.size()}, options));
     own_sizes_.push_back(at::zeros_like(own_.back()));
   }
   feedback_before_ = all_of(data_parallel.context().carried().error_feedback);

@@ -22,9 +22,7 @@ constexpr auto choice_names(CheckStatus) {
 
 /// One check of one rank. docs/measurement.md says what each check proves.
 struct Check {
-  /// "initial_parameters_equal", "compute_copy", "integer_gradients", "parameters_equal",
-  /// "attention_computed", "products_format", "gradients_averaged", "parameters_updated",
-  /// "collectives_as_planned", "step_scalars_equal", "rest_after_steps", "clock_agrees"
+  /// As docs/measurement.md has it: "integer_gradients".
   std::string name;
   CheckStatus status = CheckStatus::unchecked;
   /// What was compared: "all 2,112,512 gradients equal the exact mean on 2 ranks".

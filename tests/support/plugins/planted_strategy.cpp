@@ -32,6 +32,7 @@ enum class Fault {
   skip_in_bfloat16,
   off_by_one_range,
   write_padding,
+  write_ahead,
   drop_micro_batch,
   stale_copy,
   clip_by_rank,
@@ -84,6 +85,7 @@ constexpr auto choice_names(Fault) {
                     "skip_in_bfloat16",
                     "off_by_one_range",
                     "write_padding",
+                    "write_ahead",
                     "drop_micro_batch",
                     "stale_copy",
                     "clip_by_rank",
@@ -161,6 +163,7 @@ class Planted final : public Strategy, public UnitListener {
 
   void on_gradient(int index) override {
     if (wrong(Fault::ready_too_early)) context_->range_ready(buffers().range(index));
+    if (wrong(Fault::write_ahead)) write_ahead(index);
   }
 
   void finish_backward() override {
@@ -274,6 +277,13 @@ class Planted final : public Strategy, public UnitListener {
   void write_padding() {
     for (int i = 0; i + 1 < buffers().count(); ++i) {
       buffers().gradients({buffers().range(i).end, buffers().range(i + 1).begin}).fill_(1);
+    }
+  }
+
+  /// Where backward has not been yet, and layers keep what they saved.
+  void write_ahead(int index) {
+    for (int i = index + 1; i < buffers().count(); ++i) {
+      buffers().gradients(buffers().range(i)).fill_(1);
     }
   }
 

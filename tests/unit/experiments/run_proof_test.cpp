@@ -134,8 +134,8 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
   EXPECT_THAT(names, testing::UnorderedElementsAre(
                          "initial_parameters_equal", "compute_copy", "integer_gradients",
                          "parameters_equal", "attention_computed", "gradients_averaged",
-                         "parameters_updated", "rest_after_steps", "clock_agrees",
-                         "collectives_as_planned", "step_scalars_equal"));
+                         "gradients_computed", "parameters_updated", "rest_after_steps",
+                         "clock_agrees", "collectives_as_planned", "step_scalars_equal"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
 }

@@ -35,10 +35,23 @@ std::string to_text(const StepScalars& scalars) {
 /// Whose a failed check is: "strategy naive". Time can be any plugin's.
 std::string blamed(const std::string& check, const Experiment& experiment) {
   if (check == "rest_after_steps" || check == "clock_agrees") return "a plugin";
+  if (check == "gradients_computed") return "model.kernels fused";
   const PluginKind kind = check == "attention_computed" ? PluginKind::attention
                           : check == "products_format"  ? PluginKind::precision
                                                         : PluginKind::strategy;
   return fmt::format("{} {}", to_string(kind), experiment.plugin(kind).name);
+}
+
+/// Of its samples or, if they are fewer than eight, of the first one's tokens, 64 at least where it
+/// has as many; the divisor stays.
+Batch eighth_of(const Batch& batch) {
+  const std::int64_t count = batch.ids.size(0), time = batch.ids.size(1);
+  const std::int64_t samples = std::max<std::int64_t>(1, count / 8);
+  const std::int64_t tokens = std::clamp(count * time / 8, std::min<std::int64_t>(64, time), time);
+  const auto part = [&](const at::Tensor& all) {
+    return all.defined() ? all.narrow(0, 0, samples).narrow(1, 0, tokens).contiguous() : all;
+  };
+  return {part(batch.ids), part(batch.targets), part(batch.first_keys), batch.divisor};
 }
 
 std::string hash_of(const std::vector<StepScalars>& scalars) {
@@ -207,7 +220,18 @@ void RunProof::finish() {
   updates ? finish_scalars() : finish_loss();
   give_back_freed_memory();  // no step comes that would use it
   look_again(fmt::format("after step {}, the last", steps_.end - 1));
+  finish_kernels();
   finish_meetings();
+}
+
+void RunProof::finish_kernels() {
+  DataParallel& data_parallel = trainer_.data_parallel();
+  const bool fused = training(experiment_).model.kernels == KernelSet::fused;
+  if (!fused || data_parallel.extent() == StepExtent::forward) return;
+  enter(check_gradients_computed(data_parallel, group_,
+                                 trainer_.two_losses(eighth_of(trainer_.last_batch())),
+                                 counter_hash(seed_ + 2, looks_)),
+        fmt::format("after step {}, the last", steps_.end - 1));
 }
 
 void RunProof::finish_meetings() {

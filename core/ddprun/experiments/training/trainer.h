@@ -10,6 +10,7 @@
 #include "ddprun/experiments/training/training_config.h"
 #include "ddprun/model/transformer.h"
 #include "ddprun/parallel/data_parallel.h"
+#include "ddprun/proof/gradient_proof.h"
 #include "ddprun/result/rank_result.h"
 
 namespace ddprun {
@@ -67,6 +68,8 @@ class Trainer {
   double loss_of(const Batch& batch);
   /// The same of the last step's micro-batches.
   double last_loss_again();
+  /// For check_gradients_computed(): of a batch on the device. This object outlives them.
+  TwoLosses two_losses(const Batch& batch);
   /// The last micro-batch of the last step.
   const Batch& last_batch() const { return inputs_.back(); }
   /// The last step, whose number it does not know.

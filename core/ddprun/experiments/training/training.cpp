@@ -40,6 +40,7 @@ Training::Training(KindFile file)
                       {"parameters_equal", "parameters equal on all ranks at the end"},
                       {"compute_copy", "the model reads these parameters"},
                       {"attention_computed", "attention as in float64"},
+                      {"gradients_computed", "gradients as by PyTorch's operators"},
                       {"products_format", "products in the declared format"},
                       {"gradients_averaged", "training's gradients averaged"},
                       {"parameters_updated", "updates are the optimizer's"},

@@ -1,0 +1,89 @@
+// One batch, two backwards.
+#include "ddprun/proof/gradient_proof.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ddprun/base/text.h"
+#include "ddprun/proof/drawn_run.h"
+#include "ddprun/proof/proof.h"
+#include "ddprun/proof/strategy_state.h"
+
+namespace ddprun {
+
+namespace {
+
+/// What a backward makes of each run on this rank, before the strategy hears of it, in float32.
+struct OneBackward {
+  std::vector<at::Tensor> gradients;
+  double loss = 0;
+};
+
+OneBackward compute(DataParallel& data_parallel, const std::vector<Range>& runs,
+                    const std::function<at::Tensor()>& of_batch) {
+  OneBackward out{.gradients = std::vector<at::Tensor>(runs.size())};
+  data_parallel.watch_gradients([&](int index) {
+    const at::Tensor run = data_parallel.buffers().gradients(runs[index]);
+    out.gradients[index] = run.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  });
+  const Loss loss = data_parallel.forward(of_batch);
+  data_parallel.backward(loss);
+  data_parallel.watch_gradients({});
+  data_parallel.drop_gradients();
+  out.loss = loss.value().item<double>();
+  return out;
+}
+
+double mean_square(const at::Tensor& values) { return values.square().mean().item<double>(); }
+
+/// The size of the difference as a share of that of `expected`; of what overflowed there is none.
+/// Where terms cancel a gradient is what rounding leaves of them, so a run counts as a tenth of the
+/// mean one at least. `mean`: the mean square of all runs.
+double difference(const at::Tensor& got, const at::Tensor& expected, double mean) {
+  if (!expected.isfinite().all().item<bool>()) return 0;
+  const double off = mean_square(got - expected);
+  return off == 0 ? 0 : std::sqrt(off / std::max(mean_square(expected), mean / 100));
+}
+
+}  // namespace
+
+double difference_bound(const std::string& format, double loss) {
+  return (format == "float32" ? 1e-3 : 0.25) + 0x1p-20 / std::abs(loss);
+}
+
+Check check_gradients_computed(DataParallel& data_parallel, ProcessGroup& group,
+                               const TwoLosses& losses, std::uint64_t draw) {
+  const FlatBuffers& buffers = data_parallel.buffers();
+  StrategyState state(data_parallel.context().carried());
+  const std::vector<Range> runs = drawn_runs(buffers, draw);
+  const OneBackward made = compute(data_parallel, runs, losses.own);
+  const OneBackward expected = compute(data_parallel, runs, losses.reference);
+  state.put_back();
+  const double bound =
+      difference_bound(data_parallel.precision().dtypes().product_format(), expected.loss);
+  const at::Tensor all = at::cat(expected.gradients);
+  const double mean = mean_square(all);
+  double largest = 0;
+  std::string own;
+  for (std::size_t i = 0; i < runs.size() && own.empty(); ++i) {
+    const double off = difference(made.gradients[i], expected.gradients[i], mean);
+    if (off == 0 || off <= bound) {  // the bound of a loss that is NaN is NaN
+      largest = std::max(largest, off);
+      continue;
+    }
+    own = fmt::format(
+        "{} drawn gradients of {} are off by {:.2g} of what PyTorch's operators make of them, "
+        "{:.2g} is allowed",
+        with_thousands(runs[i].size()), buffers.name(static_cast<int>(i)), off, bound);
+  }
+  return check_of_all(group, "gradients_computed", own,
+                      fmt::format("{} drawn gradients as PyTorch's operators make them, to {:.2g}",
+                                  with_thousands(all.numel()), largest));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,23 @@
+// Copies of a strategy's tensors.
+#include "ddprun/proof/strategy_state.h"
+
+namespace ddprun {
+
+StrategyState::StrategyState(const CarriedState& carried)
+    : tensors_(carried.tensors), error_feedback_(carried.error_feedback) {
+  if (error_feedback_.defined()) tensors_.push_back(error_feedback_);
+  for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.clone());
+}
+
+at::Tensor StrategyState::kept(ProcessGroup& group) const {
+  if (!error_feedback_.defined()) return {};
+  at::Tensor mean = error_feedback_.clone();
+  group.all_reduce(mean, ReduceOp::avg, "error feedback").wait();
+  return mean;
+}
+
+void StrategyState::put_back() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(before_[i]);
+}
+
+}  // namespace ddprun

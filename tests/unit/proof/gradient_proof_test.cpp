@@ -1,0 +1,78 @@
+// A model of two parameters whose own gradients are wrong in one way.
+#include "ddprun/proof/gradient_proof.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ddprun/plugin/strategy.h"
+#include "support/thread_ranks.h"
+
+namespace ddprun {
+namespace {
+
+class ExchangesNothing : public Strategy {
+  Plan plan(const ParameterLayout&, int) const override { return {.agreement = Agreement::none}; }
+  void setup(StrategyContext&) override {}
+  void finish_backward() override {}
+};
+
+/// The check on two ranks. Gradients of the first parameter are `right` times those of its squares,
+/// and on rank 1 the model computes them `own` times.
+Check check_with(double own, double right = 1) {
+  std::vector<Check> checks(2);
+  test::run_ranks(2, [&](ProcessGroup& group) {
+    ExchangesNothing strategy;
+    Precision precision;
+    std::vector<NamedTensor> parameters = {{"first", at::ones({40})}, {"second", at::ones({7})}};
+    for (NamedTensor& parameter : parameters) parameter.tensor.requires_grad_(true);
+    DataParallel ddp(parameters, group, strategy, precision, OptimizerConfig{});
+    const auto loss = [&](double times) {
+      return [&, times] {
+        const at::Tensor& first = parameters[0].tensor;
+        return times * first.pow(2).sum() + parameters[1].tensor.pow(3).sum();
+      };
+    };
+    const at::Tensor before = parameters[0].tensor.detach().clone();
+    checks[group.rank()] = check_gradients_computed(
+        ddp, group, {.own = loss(group.rank() == 1 ? own : right), .reference = loss(right)}, 5);
+    EXPECT_FALSE(ddp.buffers().parameter(0).grad().defined());
+    EXPECT_TRUE(at::equal(parameters[0].tensor, before));
+  });
+  EXPECT_EQ(checks[0].status, checks[1].status);
+  return checks[0];
+}
+
+TEST(GradientsComputed, PassWhereTheyAreEqual) {
+  const Check check = check_with(1);
+  EXPECT_EQ(check.status, CheckStatus::passed);
+  EXPECT_EQ(check.detail, "23 drawn gradients as PyTorch's operators make them, to 0");
+}
+
+TEST(GradientsComputed, PassWhereTheyAreRounded) {
+  EXPECT_EQ(check_with(1 + 1e-4).status, CheckStatus::passed);
+}
+
+TEST(GradientsComputed, NameTheParameterTheRankAndByHowMuch) {
+  const Check check = check_with(1.01);
+  EXPECT_EQ(check.status, CheckStatus::failed);
+  EXPECT_EQ(check.detail,
+            "rank 1: 16 drawn gradients of first are off by 0.01 of what PyTorch's "
+            "operators make of them, 0.001 is allowed");
+}
+
+TEST(GradientsComputed, CatchWhatIsNoNumberAndWhatShouldBeZero) {
+  EXPECT_EQ(check_with(std::nan("")).status, CheckStatus::failed);
+  EXPECT_EQ(check_with(0.01, 0).status, CheckStatus::failed);
+  EXPECT_EQ(check_with(0, 0.01).status, CheckStatus::failed);
+}
+
+TEST(GradientsComputed, PassForWhatIsLeftOfTermsThatCancel) {
+  EXPECT_EQ(check_with(1e-6, 0).status, CheckStatus::passed);
+  EXPECT_EQ(check_with(1e-6, -1e-6).status, CheckStatus::passed);
+}
+
+}  // namespace
+}  // namespace ddprun
