@@ -48,19 +48,22 @@ GradientScratch::GradientScratch(at::Tensor gradients)
       end_(end_of(gradients_)),
       written_(begin_) {}
 
-/// Returns where so many bytes lie behind `behind`; 0: nowhere.
-GradientScratch::Address GradientScratch::take(Address bytes, Address behind) {
+/// Gives it memory behind `behind`. False: there is no room.
+bool GradientScratch::lend(const c10::intrusive_ptr<c10::StorageImpl>& storage, Address behind) {
   const std::lock_guard lock(mutex_);
+  const Address bytes = storage->nbytes();
   const Address top = guests_.empty() ? end_ : guests_.back().begin;
   const Address lowest = std::max(behind, written_);
-  if (bytes == 0 || top < lowest + bytes) return 0;
+  if (bytes == 0 || top < lowest + bytes) return false;
   const Address begin = (top - bytes) / kLine * kLine;
-  if (begin < lowest) return 0;
-  guests_.push_back({.begin = begin,
-                     .end = begin + bytes,
-                     .storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
-                         c10::intrusive_ptr<c10::StorageImpl>())});
-  return begin;
+  if (begin < lowest) return false;
+  void* const data = reinterpret_cast<void*>(begin);  // NOLINT: within gradients_
+  auto stay = std::make_unique<Stay>(
+      shared_from_this(), begin,
+      CpuMemory::count_bytes(static_cast<std::int64_t>(bytes), data, /*lent=*/true));
+  guests_.push_back({begin, begin + bytes, c10::weak_intrusive_ptr<c10::StorageImpl>(storage)});
+  storage->set_data_ptr_noswap({data, stay.release(), &Stay::end, gradients_.device()});
+  return true;
 }
 
 void GradientScratch::leave(Address begin) {
@@ -72,22 +75,11 @@ void GradientScratch::leave(Address begin) {
 
 at::Tensor GradientScratch::empty(at::IntArrayRef sizes, const at::TensorOptions& options,
                                   const at::Tensor& gradient) {
-  const std::size_t bytes =
-      at::detail::computeStorageNbytesContiguous(sizes, options.dtype().itemsize());
-  const Address begin = take(bytes, end_of(gradient));
-  if (begin == 0) return at::empty(sizes, options);
-  void* const data = reinterpret_cast<void*>(begin);  // NOLINT: within gradients_
-  auto stay = std::make_unique<Stay>(
-      shared_from_this(), begin,
-      CpuMemory::count_bytes(static_cast<std::int64_t>(bytes), data, /*lent=*/true));
   auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes,
-      c10::DataPtr(data, stay.release(), &Stay::end, gradients_.device()),
+      c10::StorageImpl::use_byte_size_t(),
+      at::detail::computeStorageNbytesContiguous(sizes, options.dtype().itemsize()), c10::DataPtr(),
       /*allocator=*/nullptr, /*resizable=*/false);
-  {
-    const std::lock_guard lock(mutex_);
-    guests_.back().storage = c10::weak_intrusive_ptr<c10::StorageImpl>(storage);
-  }
+  if (!lend(storage, end_of(gradient))) return at::empty(sizes, options);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), options.computeDispatchKey(), options.dtype());
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);

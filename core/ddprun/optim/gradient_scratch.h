@@ -41,7 +41,7 @@ class GradientScratch : public std::enable_shared_from_this<GradientScratch> {
   };
   struct Stay;  // of a guest; ends with its memory
 
-  Address take(Address bytes, Address behind);
+  bool lend(const c10::intrusive_ptr<c10::StorageImpl>& storage, Address behind);
   void leave(Address begin);
 
   const at::Tensor gradients_;
