@@ -149,17 +149,18 @@ class FlatBuffers : public ParameterLayout {
   BufferHolding holding_;
   std::vector<Range> owned_;
   at::TensorOptions options_;
-  BufferPlaces parameters_;                   // dtypes().parameters
-  BufferPlaces copy_;                         // dtypes().compute, or empty
-  BufferPlaces gathered_;                     // of sharded units: what the model reads
-  BufferPlaces gathered_copy_;                // of those that it reads in both dtypes
-  BufferPlaces norms_;                        // of sharded parameters
-  BufferPlaces gradients_;                    // dtypes().model: what backward accumulates
-  std::shared_ptr<GradientScratch> scratch_;  // in gradients_, where that is whole
-  BufferPlaces reduced_;    // dtypes().reduce: what ranks exchange; may be gradients_
-  BufferPlaces mean_;       // dtypes().parameters, by unit: of what this rank owns
-  bool same_dtype_ = true;  // of gradients_ and reduced_
-  at::Tensor placeholder_;  // (1,) NaN: see ReducedGradient
+  BufferPlaces parameters_;     // dtypes().parameters
+  BufferPlaces copy_;           // dtypes().compute, or empty
+  BufferPlaces gathered_;       // of sharded units: what the model reads
+  BufferPlaces gathered_copy_;  // of those that it reads in both dtypes
+  BufferPlaces norms_;          // of sharded parameters
+  BufferPlaces gradients_;      // dtypes().model: what backward accumulates
+  BufferPlaces reduced_;        // dtypes().reduce: what ranks exchange; may be gradients_
+  BufferPlaces mean_;           // dtypes().parameters, by unit: of what this rank owns
+  bool same_dtype_ = true;      // of gradients_ and reduced_
+  at::Tensor placeholder_;      // (1,) NaN: see ReducedGradient
+  /// In gradients_, where that is whole.
+  std::shared_ptr<GradientScratch> scratch_;
   std::shared_ptr<bool> may_write_reduced_ = std::make_shared<bool>(false);
   std::vector<bool> mean_begun_;  // by unit: a micro-batch of this step is in mean_
   std::int64_t allocated_bytes_ = 0;
