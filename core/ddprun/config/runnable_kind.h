@@ -89,8 +89,10 @@ class RunnableKind : public ExperimentKind {
     return {};
   }
   /// What all ranks do together in one step: Run::work. check_plugins() has passed.
-  virtual nlohmann::json work(const Experiment& experiment,
-                              const PluginRegistry& registry) const = 0;
+  virtual nlohmann::json work(const Experiment& /*experiment*/,
+                              const PluginRegistry& /*registry*/) const {
+    return nlohmann::json::object();
+  }
   /// Whether rank 0 writes files of its own into RunFolders::profile.
   virtual bool ranks_write(const Experiment& /*experiment*/) const { return false; }
   /// Whether rank 0 writes what Experiment::live asks for.

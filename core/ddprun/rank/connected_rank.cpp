@@ -84,7 +84,12 @@ void ConnectedRank::sample_done(const Sample& sample) {
                         fmt::format("{:.2f} {}", sample[time], time.unit)});
 }
 
-std::vector<std::string> ConnectedRank::finish(Sample sample) {
+std::vector<std::string> ConnectedRank::run_once(const std::function<void(Sample&)>& measure) {
+  connect();
+  Sample sample(*experiment_.kind);
+  const std::int64_t begin_ns = now_ns();
+  measure(sample);
+  sample[experiment_.kind->quantities().front()] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
   first_step_done();
   result_.samples.push_back(std::move(sample));
   return finish();

@@ -1,6 +1,7 @@
 // A rank of any kind, from its cores to the results that it hands in.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -41,8 +42,9 @@ class ConnectedRank {
   /// Adds the peaks of memory and the device's facts; returns on rank 0 the results of all ranks,
   /// in rank order, as JSON; then disconnects. Call it when nothing uses group() any more.
   std::vector<std::string> finish();
-  /// The same for a kind that does not repeat: its only sample.
-  std::vector<std::string> finish(Sample sample);
+  /// All of it for a kind that does not repeat: connects, lets `measure` fill its only sample,
+  /// where the kind's first quantity becomes the time of that in microseconds, and finishes.
+  std::vector<std::string> run_once(const std::function<void(Sample&)>& measure);
 
  private:
   const Experiment& experiment_;

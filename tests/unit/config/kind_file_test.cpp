@@ -38,7 +38,6 @@ class TestKind : public RunnableKind {
 
   std::string in_short(const RunStatistics&) const override { return {}; }
   void check(const Experiment&) const override {}
-  nlohmann::json work(const Experiment&, const PluginRegistry&) const override { return {}; }
   std::vector<std::string> run_rank(const Experiment&, const PluginRegistry&,
                                     const RunContext&) const override {
     return {};

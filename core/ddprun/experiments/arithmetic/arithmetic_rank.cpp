@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/arithmetic/arithmetic_config.h"
@@ -94,23 +93,16 @@ class OnPaper final : public ArithmeticKind {
                           .hint = "data_ranks and tensor_ranks are the ranks on paper"});
   }
 
-  nlohmann::json work(const Experiment&, const PluginRegistry&) const override {
-    return nlohmann::json::object();
-  }
-
   std::vector<std::string> run_rank(const Experiment& experiment,
                                     const PluginRegistry& /*registry*/,
                                     const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
-    rank.connect();
     const auto& config = experiment.as<ArithmeticConfig>();
-    Sample sample(*this);
-    const std::int64_t begin_ns = now_ns();
-    add_memory(config, sample, rank.result());
-    if (config.tokens > 0) add_times(config, sample);
-    add_batch(config, sample, rank.result());
-    sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
-    return rank.finish(std::move(sample));
+    return rank.run_once([&](Sample& sample) {
+      add_memory(config, sample, rank.result());
+      if (config.tokens > 0) add_times(config, sample);
+      add_batch(config, sample, rank.result());
+    });
   }
 };
 

@@ -1,7 +1,6 @@
 // What a demonstration's file says, what is refused, and what the rank does.
 #include <fmt/format.h>
 
-#include "ddprun/base/clock.h"
 #include "ddprun/config/experiment.h"
 #include "ddprun/config/experiment_check.h"
 #include "ddprun/experiments/precision/accumulation.h"
@@ -67,26 +66,19 @@ class PrecisionKind final : public PrecisionStudy {
                           .hint = "remove it"});
   }
 
-  nlohmann::json work(const Experiment&, const PluginRegistry&) const override {
-    return nlohmann::json::object();
-  }
-
   std::vector<std::string> run_rank(const Experiment& experiment,
                                     const PluginRegistry& /*registry*/,
                                     const RunContext& context) const override {
     ConnectedRank rank(experiment, context);
-    rank.connect();
     const auto& config = experiment.as<DemonstrationConfig>();
     const c10::Device device = rank.device().torch_device();
-    Sample sample(*this);
-    const std::int64_t begin_ns = now_ns();
-    if (config.name == Demonstration::accumulation) {
-      add_numbers(config, device, sample, rank.result());
-    } else {
-      read_dtypes(config, device, rank.result());
-    }
-    sample[time_us] = static_cast<double>(now_ns() - begin_ns) * 1e-3;
-    return rank.finish(std::move(sample));
+    return rank.run_once([&](Sample& sample) {
+      if (config.name == Demonstration::accumulation) {
+        add_numbers(config, device, sample, rank.result());
+      } else {
+        read_dtypes(config, device, rank.result());
+      }
+    });
   }
 };
 
