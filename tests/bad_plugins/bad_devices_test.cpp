@@ -1,14 +1,11 @@
 // Each library of a device that does not fit is refused with a sentence that says why.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/device/device_library.h"
+#include "support/matchers.h"
 
 namespace ddprun::bad_devices_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 struct Case {
   const char* folder;

@@ -1,5 +1,4 @@
 // Each check of the handshake refuses its bad library with its own sentence, and nothing crashes.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,14 +7,12 @@
 
 #include "ddprun/config/registry.h"
 #include "ddprun/plugin/export.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 fs::path folder_of(const std::string& name) {
   return fs::path(DDPRUN_BUILD_DIR) / "tests" / "bad_plugins" / name;
@@ -179,10 +176,10 @@ TEST(BadPlugins, OneThatForksWhenItIsLoadedIsTriedOnce) {
 TEST(BadPlugins, TwoOfOneNameInAFolderAreBothRefused) {
   const PluginRegistry registry({folder_of("duplicate_name")});
   EXPECT_THAT(registry.list(), IsEmpty());
-  EXPECT_THAT(registry.refused(),
-              ElementsAre(testing::AllOf(
-                  HasSubstr("several libraries of one folder supply the strategy 'twin'"),
-                  HasSubstr("duplicate_name.so, duplicate_name_too.so"))));
+  EXPECT_THAT(
+      registry.refused(),
+      ElementsAre(AllOf(HasSubstr("several libraries of one folder supply the strategy 'twin'"),
+                        HasSubstr("duplicate_name.so, duplicate_name_too.so"))));
 }
 
 std::string creation_error(const std::string& library) {

@@ -2,7 +2,6 @@
 // themselves, and that device and CPU agree on what 8 bits are.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "ddprun/plugin/run_description.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/process_ranks.h"
 
@@ -37,7 +37,7 @@ class CudaPrecision : public GpuTest {
       const auto device = open_device(DeviceKind::cuda, 0);
       return body(at::TensorOptions(device->torch_device()).dtype(at::kFloat));
     });
-    EXPECT_THAT(ends, ::testing::Each(0));
+    EXPECT_THAT(ends, Each(0));
   }
 };
 

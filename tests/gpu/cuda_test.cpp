@@ -1,7 +1,6 @@
 // Device cuda where there is a GPU: marks, memory, NCCL's collectives, whole runs and their proofs.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,19 +10,19 @@
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 class Cuda : public GpuTest {
  protected:
   /// Runs `body` in so many processes, a GPU each; all must return 0.
   static void in_ranks(int count, const std::function<int(const RankInfo&)>& body) {
-    EXPECT_THAT(run_process_ranks(count, body), testing::Each(0));
+    EXPECT_THAT(run_process_ranks(count, body), Each(0));
   }
 };
 
@@ -119,7 +118,7 @@ TEST_F(Cuda, ADeadRankIsACommErrorAndNotAnAbort) {
     }
     _exit(1);
   });
-  EXPECT_THAT(ends, testing::ElementsAre(0, 3));
+  EXPECT_THAT(ends, ElementsAre(0, 3));
 }
 
 /// tiny_experiment() on all GPUs, by the kernels that there are.

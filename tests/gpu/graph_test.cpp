@@ -1,7 +1,6 @@
 // Steps captured as a CUDA graph: marks in them, and whole runs whose parameters equal the eager
 // ones bit for bit.
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,13 +9,13 @@
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 class CudaGraph : public GpuTest {
  protected:
@@ -73,8 +72,7 @@ int capture_and_launch() {
 }
 
 TEST_F(CudaGraph, LaunchesRepeatTheWorkAndTellItsTimes) {
-  EXPECT_THAT(run_process_ranks(1, [](const RankInfo&) { return capture_and_launch(); }),
-              testing::Each(0));
+  EXPECT_THAT(run_process_ranks(1, [](const RankInfo&) { return capture_and_launch(); }), Each(0));
 }
 
 TEST_F(CudaGraph, TrainsToTheSameBits) {

@@ -1,7 +1,6 @@
 // NCCL and ranks that fail, where there is a GPU; several ranks share it, so that one suffices.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,16 +11,13 @@
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr double kTimeoutS = 15;  // connecting takes seconds where ranks share a GPU
 

@@ -1,6 +1,5 @@
 // What can be seen of a run on a GPU: ranges on a profiler's timeline, memory by phase and by what
 // it is, the memory snapshot, the device's name.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,13 +10,13 @@
 #include "ddprun/measure/device_peak.h"
 #include "support/ddprun_command.h"
 #include "support/gpu_ranks.h"
+#include "support/matchers.h"
 #include "support/nvtx_record.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::ElementsAre;
 
 class Observed : public GpuTest {
  protected:

@@ -1,5 +1,4 @@
 // `ddprun account`, and predictions beside what runs took: bytes by phase, collectives, refusals.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,14 +7,13 @@
 #include <sstream>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// Sizes of which no two make the same term.
 const char* const kModel =
@@ -323,7 +321,7 @@ TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {
   EXPECT_THAT(valid.out, HasSubstr("this machine cannot run 1 of them"));
   EXPECT_THAT(
       run_ddprun(folder, {"validate", "large.yaml", "--set", "world.memory_check=false"}).out,
-      testing::Not(HasSubstr("cannot run")));
+      Not(HasSubstr("cannot run")));
 }
 
 TEST(Account, StandsBesideWhatWasMeasured) {

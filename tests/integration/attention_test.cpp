@@ -1,21 +1,17 @@
 // The kind of experiment `attention` as a user meets it: rows and files, a proof that fails, memory
 // that ends, refusals.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 const std::string kQuick =
     "experiment: attention\n"
@@ -96,7 +92,7 @@ TEST(AttentionExperiment, UnderALimitOneAttentionRunsOutOfMemoryWhereAnotherRuns
   EXPECT_THAT(read_file(only_result(folder, "limit") / "summary.csv"),
               AllOf(HasSubstr("1,eager,all,scores_bytes,bytes,"),
                     Not(HasSubstr("1,eager,all,peak_bytes,"))));
-  EXPECT_THAT(run.out, testing::ContainsRegex("\neager +3[.]1 .*[0-9] +out of memory: "));
+  EXPECT_THAT(run.out, ContainsRegex("\neager +3[.]1 .*[0-9] +out of memory: "));
 
   const CommandResult again =
       run_ddprun(folder, {"limit.yaml", "--resume", "--set", "world.memory_limit_gb=1", "--set",

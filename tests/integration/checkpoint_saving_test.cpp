@@ -1,16 +1,13 @@
 // When a run saves, what stays, and what it costs.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include "support/checkpoint_fixture.h"
 #include "support/joined_launch.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 using CheckpointSaving = Checkpoint;
 

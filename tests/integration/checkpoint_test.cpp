@@ -1,5 +1,4 @@
 // Checkpoints as a user meets them: runs that are cut, killed, damaged, and go on.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -10,13 +9,10 @@
 #include <set>
 
 #include "support/checkpoint_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST_F(Checkpoint, ARunThatGoesOnEndsAsTheOneThatWasNotCut) {
   const std::string shuffled = "data={source: text, path: text.txt, order: shuffled}";

@@ -1,20 +1,16 @@
 // The kind of experiment `collectives` as a user meets it: tables and files, a kill and --resume,
 // refusals.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::collectives_test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 const std::string kQuick =
     "experiment: collectives\n"

@@ -1,5 +1,4 @@
 // The commands of ddprun from outside: exit status, messages, results.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,14 +7,12 @@
 
 #include "support/ddprun_command.h"
 #include "support/free_port.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Command, ASweepGivesATableAndACompleteResult) {
   TemporaryFolder folder;

@@ -1,5 +1,4 @@
 // ddprun compare and explain, of results that runs wrote.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,15 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::compare_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Three runs of a row, whose strategy sleeps so long in each step.
 class Compare : public testing::Test {

@@ -1,23 +1,14 @@
 // Completion in the shells themselves: what each offers is what the program declares.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <set>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::IsSupersetOf;
-using testing::Not;
-using testing::StartsWith;
 
 using Words = std::set<std::string>;
 
@@ -139,7 +130,7 @@ TEST_P(Completion, OffersKeysAndThenTheirValues) {
   }
   const Words offered_keys = offered("ddprun mine.yaml --set train.");
   EXPECT_THAT(offered_keys, IsSupersetOf(keys));
-  EXPECT_THAT(offered_keys, AllOf(Contains("train.steps="), Each(testing::EndsWith("="))));
+  EXPECT_THAT(offered_keys, AllOf(Contains("train.steps="), Each(EndsWith("="))));
   EXPECT_THAT(offered("ddprun quickstart --set world.backend=g"),
               ElementsAre("world.backend=gloo"));
   EXPECT_THAT(offered("ddprun --set strategy="),

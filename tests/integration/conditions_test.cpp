@@ -1,20 +1,17 @@
 // Rows say under which conditions they were measured, and are compared with their like.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::conditions_test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Starts ddprun by a line of bash, where "$0" "$@" stands for the command.
 CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,

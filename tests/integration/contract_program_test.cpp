@@ -1,5 +1,4 @@
 // `ddprun-contract LIBRARY`: the cases that it tries a plugin in.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -7,12 +6,10 @@
 #include <cstdlib>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 class ContractProgram : public testing::Test {
  protected:

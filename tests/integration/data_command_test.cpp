@@ -1,18 +1,13 @@
 // `ddprun data`: which tokens of which file each rank reads, and what it refuses.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 /// Two ranks, two micro-batches each of one sample of 17 tokens.
 class DataCommand : public testing::Test {

@@ -1,18 +1,16 @@
 // Strategies that promise less than the mean, and the loss by which they are judged, as a user runs
 // them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numbers>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::string status_of(const json& proof, const std::string& check) {
   for (const json& each : proof["checks"]) {

@@ -1,19 +1,16 @@
 // ddprun diff from outside: experiments that are alike, and the place where one parts.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 const std::string kPlanted = DDPRUN_BUILD_DIR "/tests/plugins/planted";
 

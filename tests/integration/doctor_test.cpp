@@ -1,6 +1,5 @@
 // `ddprun doctor`, what device cuda says where it cannot run, and that a CPU run loads nothing of
 // CUDA.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -8,15 +7,12 @@
 
 #include "ddprun/device/device_library.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsSupersetOf;
-using testing::Not;
 
 TEST(Doctor, SaysAsJsonWhatItFound) {
   TemporaryFolder folder;

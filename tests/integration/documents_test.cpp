@@ -1,18 +1,17 @@
 // data.document_end from outside: the same losses however the samples are spread, and what it
 // refuses.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::documents_test {
 namespace {
 
 using namespace test;
 using nlohmann::json;
-using testing::HasSubstr;
 
 class RunOfDocuments : public testing::Test {
  protected:
@@ -92,8 +91,8 @@ TEST_F(RunOfDocuments, RefusesWhatCannotTellThemApart) {
                            "--plugin-path", DDPRUN_BUILD_DIR "/tests/plugins/planted"});
   EXPECT_EQ(planted.status, 2);
   EXPECT_THAT(planted.err,
-              testing::AllOf(HasSubstr("the attention does not keep documents apart"),
-                             HasSubstr("; it could run with attention eager, flash or sdpa\n")));
+              AllOf(HasSubstr("the attention does not keep documents apart"),
+                    HasSubstr("; it could run with attention eager, flash or sdpa\n")));
 }
 
 }  // namespace

@@ -1,21 +1,17 @@
 // What a batch prints into a pipe, for every kind of experiment: 100 columns, or another format and
 // nothing beside it.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 /// A folder with a file of each kind.
 void write_kinds(const TemporaryFolder& folder) {

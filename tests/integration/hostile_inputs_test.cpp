@@ -1,19 +1,15 @@
 // Files, values and environments that used to hang the program, abort it, or be blamed on something
 // else: each ends in a sentence.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
 
 /// ddprun with these arguments, started by a shell after `before`.
 CommandResult run_after(const TemporaryFolder& folder, const std::string& before,

@@ -1,6 +1,5 @@
 // Ranks of a joined launch that do not fit together, or do not come: each says so, in time, with
 // the exit status that it means.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <grp.h>
@@ -16,13 +15,11 @@
 #include "ddprun/comm/store/store_protocol.h"
 #include "ddprun/measure/environment.h"
 #include "support/joined_launch.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::joined_launch_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 using Words = Launch::Words;
 
 TEST(JoinedLaunch, RanksOfDifferentExperimentsRefuseAll) {

@@ -1,11 +1,11 @@
 // A limit of memory that leaves room for nothing, or for no thread: memory is what is said to have
 // run out, whoever finds it.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/sanitizers.h"
 
 namespace ddprun::test {
@@ -33,10 +33,10 @@ TEST(MemoryLimit, ARowThatMeetsItStandsBesideOneThatRan) {
   const CommandResult run =
       run_ddprun(folder, {"two.yaml", "--set", "model.d_model=512", "--set", "model.d_ff=4096"});
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, testing::ContainsRegex(
-                           "world.memory_limit_gb=0.01 is out of memory \\(0.[0-9]+ GB a rank by "
-                           "the account\\): of the same tokens a step world.memory_limit_gb=0 .* "
-                           "ran"));
+  EXPECT_THAT(run.out,
+              ContainsRegex("world.memory_limit_gb=0.01 is out of memory \\(0.[0-9]+ GB a rank by "
+                            "the account\\): of the same tokens a step world.memory_limit_gb=0 .* "
+                            "ran"));
 }
 
 }  // namespace

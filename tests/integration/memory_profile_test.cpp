@@ -1,17 +1,16 @@
 // profile.memory as a user meets it: files whose figures add up, in a step that nobody measures.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 constexpr const char* kMemory = "profile: {memory: true}\n";
 

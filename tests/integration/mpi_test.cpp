@@ -1,5 +1,4 @@
 // The backend mpi in launches of mpirun, and what it says where there is none.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -7,13 +6,12 @@
 #include "ddprun/base/own_library.h"
 #include "support/ddprun_command.h"
 #include "support/free_port.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class Mpi : public testing::Test {
  protected:

@@ -1,5 +1,4 @@
 // ddprun new: the files that it writes, and what it refuses. That they build is tested out of tree.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -7,16 +6,12 @@
 #include <set>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::new_command_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
 
 /// Without what run_ddprun() writes.
 std::set<std::string> names_in(const fs::path& folder) {

@@ -1,19 +1,16 @@
 // report.until and report.minutes from outside: as many turns as it takes.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Two rows; the first is the base.
 std::string two_rows(const std::string& report) {

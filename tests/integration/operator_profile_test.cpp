@@ -1,6 +1,5 @@
 // profile.operators as a user meets it: times that sum to the step's, FLOPs of the formula, in a
 // step that nobody measures.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,12 +7,12 @@
 #include <sstream>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 constexpr const char* kOperators = "profile: {operators: true}\n";
 

@@ -1,6 +1,5 @@
 // Plugins with one fault each: the run itself or `ddprun verify` must catch it, in a sentence that
 // names what is known. docs/planted_faults.md has which check caught which.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,11 +11,10 @@
 
 #include "integration/planted_faults.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
 
 class PlantedFault : public testing::TestWithParam<Planted> {
  protected:

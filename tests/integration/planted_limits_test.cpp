@@ -1,6 +1,5 @@
 // Causes that are planted in real runs, and the sentences that must name them. What is planted
 // takes many milliseconds, and the links are shaped, so a busy machine changes little.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,14 +7,12 @@
 #include <sstream>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::planted_limits_test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
 

@@ -1,19 +1,15 @@
 // The kind of experiment `precision`, and steps that end early, as a user meets them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
   TemporaryFolder folder;

@@ -1,15 +1,13 @@
 // Every way to multiply bfloat16 matrices, as DDPRUN_PRODUCTS forces it in a whole run.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(Products, AreChosenByTheEnvironment) {
   TemporaryFolder folder;

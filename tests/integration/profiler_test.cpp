@@ -1,6 +1,5 @@
 // What a profiler's timeline of a whole run shows: a library in its place notes the ranges of the
 // ranks.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "ddprun/profile/step_timeline.h"
 #include "ddprun/result/plain_json.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/nvtx_record.h"
 
 namespace ddprun::test {
@@ -37,12 +37,11 @@ TEST(Profiler, SeesAllReducesAfterBackwardOrWithinIt) {
     for (const auto& [process, steps] : ranks) {
       ASSERT_EQ(steps.size(), kSteps);
       for (const NvtxStep& step : steps) {
-        EXPECT_THAT(step.phases, testing::ElementsAre("step", "step/forward", "step/backward",
-                                                      "step/synchronize", "step/optimizer"));
+        EXPECT_THAT(step.phases, ElementsAre("step", "step/forward", "step/backward",
+                                             "step/synchronize", "step/optimizer"));
         const std::string phase = strategy == "naive" ? "step/synchronize" : "step/backward";
-        EXPECT_THAT(step.enqueued, testing::ElementsAre(testing::Pair(phase, kParameters)));
-        EXPECT_THAT(step.ended,
-                    testing::ElementsAre(testing::Pair("step/synchronize", kParameters)));
+        EXPECT_THAT(step.enqueued, ElementsAre(testing::Pair(phase, kParameters)));
+        EXPECT_THAT(step.ended, ElementsAre(testing::Pair("step/synchronize", kParameters)));
       }
     }
   }
@@ -95,8 +94,8 @@ TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
     EXPECT_TRUE(trace.ends.contains("head"));
   }
   const std::string picture = read_file(result / "timeline.svg");
-  EXPECT_THAT(picture, testing::HasSubstr(">naive</text>"));
-  EXPECT_THAT(picture, testing::HasSubstr("<title>all_reduce: lm_head.weight, "));
+  EXPECT_THAT(picture, HasSubstr(">naive</text>"));
+  EXPECT_THAT(picture, HasSubstr("<title>all_reduce: lm_head.weight, "));
 }
 
 TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
@@ -127,8 +126,8 @@ TEST(Memory, OfEachPhaseHoldsWhatTheStepNeeds) {
         run_ddprun(folder, {"run", "run.yaml", "-v", "--set", "world.backend=" + backend, "--set",
                             "train.warmup_steps=2"});  // the first step makes moments
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_THAT(run.err, testing::Not(testing::HasSubstr("arning"))) << "of unknown blocks";
-    EXPECT_THAT(run.out, testing::ContainsRegex("backward +[0-9.]+ +[0-9.]+"));
+    EXPECT_THAT(run.err, Not(HasSubstr("arning"))) << "of unknown blocks";
+    EXPECT_THAT(run.out, ContainsRegex("backward +[0-9.]+ +[0-9.]+"));
     const auto result =
         nlohmann::json::parse(read_file(only_result(folder, "run") / "result.json"));
     const auto& row = result["rows"][0];

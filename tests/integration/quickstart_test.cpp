@@ -1,15 +1,11 @@
 // What a newcomer types first: nothing, --help, quickstart, or almost that.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 const std::string kSmall =
     "model={vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: 2}";

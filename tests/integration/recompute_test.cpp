@@ -1,18 +1,16 @@
 // model.recompute as a user meets it: swept with mappings, proved on two ranks, refused in words.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 const char* const kSweep =
     "sweep:\n"

@@ -1,18 +1,16 @@
 // ddprun report, and the page that a run writes beside its result.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::report_command_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr const char* kPaper =
     "experiment: arithmetic\narithmetic: {d_model: 8, d_ff: 32, layers: 2, tflops: 1, "

@@ -1,21 +1,17 @@
 // Rows that were done outlive what comes after them; a row that cannot run costs no other.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
-using testing::Not;
 
 std::vector<std::string> statuses(const json& result) {
   std::vector<std::string> out;

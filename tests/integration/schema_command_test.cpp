@@ -1,13 +1,11 @@
 // `ddprun schema` as a user calls it, and the file that comes with ddprun.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(SchemaCommand, TheShippedFileIsWhatItPrints) {
   TemporaryFolder folder;

@@ -1,5 +1,4 @@
 // Ranks that die, users that lose patience: what ddprun says, and that nothing stays behind.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,11 +8,10 @@
 #include <tuple>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
 
 /// A run that would take hours; -v makes it say when it trains.
 class Supervision : public testing::Test {
@@ -70,8 +68,8 @@ TEST(RanksThatHang, AllInTheirOwnWorkAreEnded) {
                  "strategy={name: planted, fault: hang, first: 1}", "--set",
                  std::string("world.size=") + ranks, "--set", "world.progress_timeout_s=1.5"});
     EXPECT_EQ(run.status, 1);
-    EXPECT_THAT(run.err, testing::AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
-                                        HasSubstr(" of step 1 for ")));
+    EXPECT_THAT(run.err, AllOf(HasSubstr("rank 0 failed: its own work does not get on"),
+                               HasSubstr(" of step 1 for ")));
   }
 }
 
@@ -113,10 +111,9 @@ TEST(Interrupted, RowsThatWereDoneAreWritten) {
   EXPECT_EQ(process.wait(10), 130) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("interrupted (signal 2): the rows that were done are in"));
   const std::string result = read_file(only_result(folder, "two") / "result.json");
-  EXPECT_THAT(result,
-              testing::AllOf(HasSubstr("\"status\":\"ok\""), HasSubstr("\"status\":\"not run\""),
-                             HasSubstr("interrupted by signal 2"),
-                             HasSubstr("the batch was interrupted before")));
+  EXPECT_THAT(result, AllOf(HasSubstr("\"status\":\"ok\""), HasSubstr("\"status\":\"not run\""),
+                            HasSubstr("interrupted by signal 2"),
+                            HasSubstr("the batch was interrupted before")));
 }
 
 TEST_F(Supervision, SigtermAndHangUpEndAllToo) {

@@ -1,5 +1,4 @@
 // ddprun tokenize and tokenizer train as a user meets them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,12 +8,10 @@
 #include <vector>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test::tokenizer_command_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::string text() {
   std::string out;

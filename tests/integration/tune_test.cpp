@@ -1,20 +1,17 @@
 // ddprun tune from outside: what wins, what it writes, what it refuses.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::tune_test {
 namespace {
 
 using namespace test;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kSlow = "{name: slow, sleep_ms: 20}";
 

@@ -1,17 +1,16 @@
 // Four ranks on two hosts, which are two network namespaces with a cable between them, launched as
 // torchrun launches.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
 

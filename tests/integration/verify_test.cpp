@@ -1,17 +1,15 @@
 // ddprun verify from outside: its verdict, its bounds, and verify.json.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(Verify, ComparesWithOneProcess) {
   TemporaryFolder folder;
@@ -70,8 +68,8 @@ TEST(Verify, KnowsFrozenTiedAndGroupedParameters) {
   words.insert(words.end(), {"--parameter-bound", "1e-5"});
   const CommandResult run = run_ddprun(folder, words);
   EXPECT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_THAT(run.out, testing::Not(HasSubstr("layers.0.")));
-  EXPECT_THAT(run.out, testing::Not(HasSubstr("lm_head")));
+  EXPECT_THAT(run.out, Not(HasSubstr("layers.0.")));
+  EXPECT_THAT(run.out, Not(HasSubstr("lm_head")));
 }
 
 TEST(Verify, RefusesWhatIsNotANumber) {

@@ -1,7 +1,6 @@
 // A child process: what it says, every way to end, and that it says nothing elsewhere.
 #include "ddprun/base/child_process.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,11 +8,10 @@
 #include <cstdio>
 
 #include "ddprun/base/descriptor.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(ChildProcess, SaysWhatItHasToSay) {
   const std::string text(300'000, 'x');  // more than a pipe holds

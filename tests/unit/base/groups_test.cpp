@@ -1,13 +1,13 @@
 // Groups keep the order in which their keys came.
 #include "ddprun/base/groups.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
-using testing::ElementsAre;
 using testing::Pair;
 
 TEST(Groups, KeepTheOrderOfTheirKeysAndOfTheirValues) {

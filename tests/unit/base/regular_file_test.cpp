@@ -1,7 +1,6 @@
 // Files that are read, and what is refused because reading it might not end.
 #include "ddprun/base/regular_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,13 +12,12 @@
 
 #include "ddprun/base/descriptor.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 class RegularFileTest : public testing::Test {
  protected:

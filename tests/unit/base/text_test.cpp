@@ -1,21 +1,15 @@
 // Texts for people: what is escaped and left out, and that an error is never cut or raw.
 #include "ddprun/base/text.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
 using testing::Lt;
-using testing::Not;
-using testing::SizeIs;
-using testing::StartsWith;
 
 TEST(Text, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable(std::string_view("a\0b\x1b[31m\r\x7f", 10)), "a\\x00b\\x1b[31m\\x0d\\x7f");

@@ -2,7 +2,6 @@
 #include "ddprun/checkpoint/checkpoint_files.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +14,12 @@
 #include "ddprun/checkpoint/tensor_file.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 FileHashes write_file(const fs::path& path, const std::string& name, const at::Tensor& values) {
   const TensorFileLayout layout({{name, values.scalar_type(), {values.numel()}}});

@@ -1,7 +1,6 @@
 // state.json there and back, and what is no such file.
 #include "ddprun/checkpoint/checkpoint_state.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <exception>
@@ -9,11 +8,10 @@
 
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 CheckpointState some_state() {
   return {

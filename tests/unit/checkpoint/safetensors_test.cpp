@@ -2,7 +2,6 @@
 #include "ddprun/checkpoint/safetensors.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,11 +9,10 @@
 #include "ddprun/checkpoint/tensor_file.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 std::string length_of(std::uint64_t length) {
   std::string out;

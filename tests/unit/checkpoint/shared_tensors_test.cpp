@@ -1,16 +1,15 @@
 // Who of the ranks takes which tensor.
 #include "ddprun/checkpoint/shared_tensors.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
 
 TEST(Balanced, TheLargestGoToDifferentRanks) {
   EXPECT_THAT(balanced({9, 1, 10, 1, 1}, 2), ElementsAre(1, 1, 0, 0, 1));

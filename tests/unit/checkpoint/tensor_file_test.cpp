@@ -2,18 +2,16 @@
 #include "ddprun/checkpoint/tensor_file.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/hash.h"
 #include "ddprun/checkpoint/safetensors.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 std::uint64_t hash_of(const at::Tensor& values) {
   return hash64({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});

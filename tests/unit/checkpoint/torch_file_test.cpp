@@ -4,7 +4,6 @@
 #include <ATen/Functions.h>
 #include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,11 +14,10 @@
 #include "ddprun/base/error.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::torch_file_test {
 namespace {
-
-using testing::HasSubstr;
 
 std::string little_endian(std::uint32_t number) {
   std::string out;

@@ -4,7 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,12 +12,11 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/backends/shm_reduce.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 const CommConfig kHierarchical = {.backend = BackendKind::hierarchical, .timeout_s = 60};
 

@@ -1,7 +1,6 @@
 // The hierarchical backend between real processes on emulated hosts: peers that are killed or late,
 // on the same host and on another.
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,13 +9,13 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
 namespace {
 
 using test::expect_comm_error;
-using testing::ElementsAre;
 
 constexpr int kLocalSize = 2;
 
@@ -43,7 +42,7 @@ TEST(HierarchicalProcesses, MeetReduceAndLeave) {
     group->shutdown();
     return 0;
   });
-  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+  EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
 }
 
 TEST(HierarchicalProcesses, AKilledPeerIsNoticedAtOnceAndNamed) {
@@ -129,7 +128,7 @@ TEST(HierarchicalProcesses, ALauncherThatIsWrongAboutHostsIsRefused) {
     }
     return 2;
   });
-  EXPECT_THAT(ends, testing::Each(0));
+  EXPECT_THAT(ends, Each(0));
 }
 
 }  // namespace

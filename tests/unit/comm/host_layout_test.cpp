@@ -1,15 +1,14 @@
 // Which places of ranks allow collectives host by host, and the words for those that do not.
 #include "ddprun/comm/launch/host_layout.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 /// Ranks on hosts named by letters, with the local ranks and sizes that a launcher counts: "aabb".
 std::vector<HostClaim> claims(const std::string& hosts) {
@@ -91,7 +90,7 @@ TEST(HostLayout, AClaimIsReadAsItWasWritten) {
 }
 
 TEST(HostIdentity, IsThatOfTheMachineAndItsNamespaces) {
-  EXPECT_THAT(host_identity(), testing::ContainsRegex("^[0-9a-f-]+ pid:.* net:.*"));
+  EXPECT_THAT(host_identity(), ContainsRegex("^[0-9a-f-]+ pid:.* net:.*"));
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();

@@ -1,7 +1,6 @@
 // Failures of collectives, each as a CommError that names its place: wrong tensors, timeouts, peers
 // that leave.
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,13 +11,13 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
 
 using test::run_ranks;
-using testing::HasSubstr;
 
 /// With every backend.
 class ProcessGroupErrors : public testing::TestWithParam<BackendKind> {

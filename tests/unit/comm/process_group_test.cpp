@@ -2,7 +2,6 @@
 #include "ddprun/comm/group/process_group.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -18,13 +17,13 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/all_gather_object.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
 
 using test::run_ranks;
-using testing::HasSubstr;
 
 /// Element i of rank r: an integer that is different for every rank and element.
 float element(int rank, std::int64_t i) {

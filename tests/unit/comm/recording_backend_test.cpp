@@ -3,7 +3,6 @@
 #include "ddprun/comm/group/recording_backend.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
@@ -110,7 +110,7 @@ TEST(Recording, AnEndThatFailsIsACommError) {
     recording->shutdown();
     FAIL() << "nothing thrown";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("flush failed"));
+    EXPECT_THAT(error.what(), HasSubstr("flush failed"));
   }
 }
 
@@ -264,10 +264,9 @@ TEST(Records, C10dCodeIsRecordedToo) {
     std::vector<std::string> labels;
     for (const auto& record : records)
       labels.push_back(record.label + " " + std::to_string(record.bytes));
-    EXPECT_THAT(labels,
-                testing::ElementsAre("c10d.allreduce 400", "c10d.broadcast 400",
-                                     "c10d.allreduce 400", "c10d._allgather_base 800",
-                                     "c10d._reduce_scatter_base 400", "c10d.allgather 800"));
+    EXPECT_THAT(labels, ElementsAre("c10d.allreduce 400", "c10d.broadcast 400",
+                                    "c10d.allreduce 400", "c10d._allgather_base 800",
+                                    "c10d._reduce_scatter_base 400", "c10d.allgather 800"));
     EXPECT_GT(records[0].wait_end_ns, 0);
   });
 }

@@ -2,7 +2,6 @@
 #include "ddprun/comm/launch/rendezvous.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
@@ -16,6 +15,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/launch_board.h"
 #include "support/free_port.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
@@ -24,8 +24,6 @@ namespace {
 using test::free_port;
 using test::listen_on_free_port;
 using test::run_process_ranks;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// The place of a rank as a launcher tells it: an address instead of connections.
 RankInfo joined(const RankInfo& own, int port) {
@@ -53,7 +51,7 @@ TEST(Connect, ProcessesMeetAndLeaveInOrder) {
         group->shutdown();
         return right ? 0 : 1;
       });
-      EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+      EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
     }
   }
 }
@@ -75,7 +73,7 @@ TEST(Connect, AllGatherObjectTakesMoreThanOneMessageOfTheStoreHolds) {
     group->shutdown();
     return right ? 0 : 1;
   });
-  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+  EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
 }
 
 TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
@@ -95,7 +93,7 @@ TEST(DecideInLaunch, TakesTextsLargerThanOneMessageOfTheStore) {
     }
     return 0;
   });
-  EXPECT_THAT(ends, testing::Each(0)) << "exit status, or minus the signal";
+  EXPECT_THAT(ends, Each(0)) << "exit status, or minus the signal";
 }
 
 TEST(Connect, AKilledPeerIsACommErrorWithinSeconds) {
@@ -196,7 +194,7 @@ TEST(Connect, RanksOfOneHostAskNoNameService) {
     }
     return name_look_ups == 0 ? 0 : 2;
   });
-  EXPECT_THAT(ends, testing::Each(0)) << "2: a name was looked up";
+  EXPECT_THAT(ends, Each(0)) << "2: a name was looked up";
 }
 
 TEST(Connect, ASizeThatDiffersIsRefusedBeforeGlooAborts) {
@@ -219,8 +217,8 @@ TEST(Connect, ASizeThatDiffersIsRefusedBeforeGlooAborts) {
       }
       return 3;
     });
-    EXPECT_THAT(ends, testing::Contains(0)) << "the rank that comes last refuses";
-    EXPECT_THAT(ends, testing::Each(testing::AnyOf(0, 1))) << "no signal";
+    EXPECT_THAT(ends, Contains(0)) << "the rank that comes last refuses";
+    EXPECT_THAT(ends, Each(AnyOf(0, 1))) << "no signal";
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,13 +13,12 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/backends/shm_reduce.h"
+#include "support/matchers.h"
 #include "support/reduced.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::shm_backend_test {
 namespace {
-
-using testing::HasSubstr;
 
 const CommConfig kShm = {.backend = BackendKind::shm, .timeout_s = 60};
 

@@ -2,7 +2,6 @@
 // behind.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -13,6 +12,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/base/error.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun {
@@ -20,8 +20,6 @@ namespace {
 
 using test::expect_comm_error;
 using test::run_process_ranks;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 CommConfig shm(double timeout_s = 30) {
   return {.backend = BackendKind::shm, .timeout_s = timeout_s};

@@ -1,18 +1,15 @@
 // Rounds of texts that are not as they should be.
 #include "ddprun/comm/store/store_round.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class StoreRounds : public testing::Test {
  protected:

@@ -2,7 +2,6 @@
 #include "ddprun/comm/store/store_secret.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include "ddprun/comm/store/store_client.h"
 #include "ddprun/comm/store/store_protocol.h"
 #include "support/free_port.h"
+#include "support/matchers.h"
 #include "support/served_store.h"
 
 namespace ddprun {
@@ -24,7 +24,6 @@ using store_protocol::Query;
 using test::connection_to;
 using test::listen_on_free_port;
 using test::Served;
-using testing::HasSubstr;
 
 const std::string kSecret = "0123456789abcdef";
 

@@ -2,7 +2,6 @@
 // else may listen at its port.
 #include "ddprun/comm/store/store_client.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
 #include "support/free_port.h"
+#include "support/matchers.h"
 #include "support/served_store.h"
 
 namespace ddprun {
@@ -27,8 +27,6 @@ using test::connection_to;
 using test::free_port;
 using test::listen_on_free_port;
 using test::Served;
-using testing::AnyOf;
-using testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 StorePlace place_of(int port) {

@@ -1,17 +1,14 @@
 // Groups of some of the ranks: their collectives, their records, their backends, their errors.
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// Rows and columns of a square of ranks.
 std::vector<int> row_of(int rank) { return {rank / 2 * 2, rank / 2 * 2 + 1}; }

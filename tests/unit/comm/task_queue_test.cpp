@@ -1,7 +1,6 @@
 // The queue of collectives: order, who runs them, failures, and tasks that never end.
 #include "ddprun/comm/backends/task_queue.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// What waiting for it throws; empty: nothing.
 std::string failure_of(const c10::intrusive_ptr<c10d::Work>& work) {

@@ -1,21 +1,17 @@
 // The base of each point of a sweep, by the rule and by choice.
 #include "ddprun/config/baseline.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/report_config.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/sweep_points.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 Baseline baseline_of(const std::string& yaml) {
   const ConfigNode document = parse_yaml(yaml, "file.yaml");

@@ -1,15 +1,12 @@
 // What a file may say of single parameters: which are frozen, tied, or have settings of their own.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 class ChosenParameters : public ExperimentTest {};
 
@@ -48,11 +45,11 @@ TEST_F(ChosenParameters, AreRefusedWhereTheyChooseNothing) {
               StartsWith("model.frozen has no effect with train.measure forward\n"));
   const std::string groups = least_and("model: {frozen: [\"layers.0.*\"]}\n");
   EXPECT_THAT(error(groups, {"optimizer.groups=[{match: \"*ln*\"}, {match: \"layers.0.*\"}]"}),
-              testing::AllOf(StartsWith("optimizer.groups[1].match chooses no parameter\n"),
-                             HasSubstr("what is frozen is not there")));
+              AllOf(StartsWith("optimizer.groups[1].match chooses no parameter\n"),
+                    HasSubstr("what is frozen is not there")));
   EXPECT_THAT(error(groups, {"optimizer.groups={lr_scale: 2}"}),
-              testing::AllOf(StartsWith("optimizer.groups[0].match chooses no parameter\n"),
-                             HasSubstr("got: no pattern")));
+              AllOf(StartsWith("optimizer.groups[0].match chooses no parameter\n"),
+                    HasSubstr("got: no pattern")));
   EXPECT_THAT(error(groups, {"model.tie_embeddings=true", "optimizer.groups={match: lm_head.*}"}),
               StartsWith("optimizer.groups[0].match chooses no parameter\n"));
 }

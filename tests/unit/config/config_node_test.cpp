@@ -1,7 +1,6 @@
 // YAML trees: positions, duplicates, aliases, and the text of each error.
 #include "ddprun/config/config_node.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -23,7 +23,7 @@ TEST(ConfigNode, AliasesOfALongTextAreNoMoreThanMemoryCanHold) {
   std::string text = "a: &text " + std::string(500'000, 'x') + "\nb: [*text";
   for (int i = 0; i < 1'000; ++i) text += ", *text";
   EXPECT_THAT(parse_error(text + "]\n"),
-              testing::HasSubstr("the texts of the file expand to more than 16 MB"));
+              HasSubstr("the texts of the file expand to more than 16 MB"));
 }
 
 TEST(ConfigNode, EveryValueAndKeyKnowsItsPlace) {
@@ -74,7 +74,7 @@ TEST(ConfigNode, CopiesOfAnchoredValuesCount) {
   for (int i = 0; i < 300; ++i) text += "&a" + std::to_string(i) + " [";
   for (int i = 0; i < 1000; ++i) text += "1, ";
   for (int i = 0; i < 300; ++i) text += "]";
-  EXPECT_THAT(parse_error(text), testing::HasSubstr("expands to more than 100000 values"));
+  EXPECT_THAT(parse_error(text), HasSubstr("expands to more than 100000 values"));
 }
 
 TEST(ConfigNode, SeveralDocumentsAreRefused) {
@@ -94,10 +94,9 @@ TEST(ConfigNode, SyntaxErrorsAreOurs) {
             "  expected: YAML 1.2\n"
             "  hint: look here and at the line above: indentation, an open bracket or quote");
   // yaml-cpp's words, which later versions extend by the name.
-  EXPECT_THAT(
-      parse_error("a: *nowhere\n"),
-      testing::AllOf(testing::StartsWith("YAML syntax error: the referenced anchor is not defined"),
-                     testing::HasSubstr("\n  where: a.yaml:1:4\n")));
+  EXPECT_THAT(parse_error("a: *nowhere\n"),
+              AllOf(StartsWith("YAML syntax error: the referenced anchor is not defined"),
+                    HasSubstr("\n  where: a.yaml:1:4\n")));
 }
 
 TEST(ConfigNode, KeysMustBeText) {
@@ -165,9 +164,8 @@ TEST(ConfigNode, MultiplyingAliasesAreStopped) {
     for (int k = 1; k < 10; ++k) text << ", *a" << i - 1;
     text << "]\n";
   }
-  EXPECT_THAT(parse_error(text.str()),
-              testing::StartsWith("the file expands to more than 100000 values\n"
-                                  "  where: a.yaml:5:"));
+  EXPECT_THAT(parse_error(text.str()), StartsWith("the file expands to more than 100000 values\n"
+                                                  "  where: a.yaml:5:"));
 }
 
 TEST(ConfigNode, UnreadableAndEmptyFilesAreRefused) {
@@ -210,9 +208,9 @@ TEST(ConfigNode, YamlTextReadsBackAsTheSameTree) {
   const std::string once = to_yaml(parse_yaml(text, "a"));
   EXPECT_EQ(once, to_yaml(parse_yaml(once, "b")));
   EXPECT_EQ(compact(parse_yaml(text, "a")), compact(parse_yaml(once, "b")));
-  EXPECT_THAT(once, testing::HasSubstr("text: \"5\"\n"));
-  EXPECT_THAT(once, testing::HasSubstr("list: [0.9, 0.95]\n"));
-  EXPECT_THAT(once, testing::HasSubstr("negative: -1e-8\n"));
+  EXPECT_THAT(once, HasSubstr("text: \"5\"\n"));
+  EXPECT_THAT(once, HasSubstr("list: [0.9, 0.95]\n"));
+  EXPECT_THAT(once, HasSubstr("negative: -1e-8\n"));
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 //
 // An error stands in the sources as `.what = ` and an expression of literals: texts joined by `+`,
 // or fmt::format with a literal. What lies between the literals may be any text.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -186,9 +187,8 @@ TEST(ErrorsDoc, AnErrorThatIsThrownWhereItIsWrittenHasAllItsParts) {
       }
       const std::string fields = text.substr(begin, end - begin);
       for (const std::string field : {".where =", ".got =", ".expected =", ".hint ="}) {
-        EXPECT_THAT(fields, testing::HasSubstr(field)) << where;
-        EXPECT_THAT(fields, testing::Not(testing::ContainsRegex(field + "[ \n]*(\"\"|\\{\\})")))
-            << where;
+        EXPECT_THAT(fields, HasSubstr(field)) << where;
+        EXPECT_THAT(fields, Not(ContainsRegex(field + "[ \n]*(\"\"|\\{\\})"))) << where;
       }
     }
   }

@@ -2,11 +2,11 @@
 // refusal.
 #include "ddprun/config/experiment_check.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/training_config.h"
 #include "support/experiment_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -15,8 +15,8 @@ class ExperimentCheck : public ExperimentTest {};
 
 TEST_F(ExperimentCheck, RanksShareAGpuAndNothingElse) {
   EXPECT_THAT(error(std::string(kLeast) + "world: {emulate_ranks_on_one_gpu: true}\n"),
-              testing::StartsWith("world.emulate_ranks_on_one_gpu needs a GPU\n"
-                                  "  where: run.yaml:5:9\n"));
+              StartsWith("world.emulate_ranks_on_one_gpu needs a GPU\n"
+                         "  where: run.yaml:5:9\n"));
 }
 
 TEST_F(ExperimentCheck, HeadsMustFit) {
@@ -35,9 +35,9 @@ TEST_F(ExperimentCheck, HeadsMustFit) {
 }
 
 TEST_F(ExperimentCheck, ATimeBetweenCheckpointsHasItsOwnKey) {
-  EXPECT_THAT(error(kLeast, {"train.checkpoint={every: 10min, path: saved}"}),
-              testing::AllOf(testing::HasSubstr("every"), testing::HasSubstr("10min"),
-                             testing::HasSubstr("`minutes` is by the clock")));
+  EXPECT_THAT(
+      error(kLeast, {"train.checkpoint={every: 10min, path: saved}"}),
+      AllOf(HasSubstr("every"), HasSubstr("10min"), HasSubstr("`minutes` is by the clock")));
 }
 
 TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
@@ -49,10 +49,10 @@ TEST_F(ExperimentCheck, RecomputationFitsTheModelAndTheStep) {
             "  expected: groups 1 to 2\n"
             "  hint: lower groups, or raise model.layers");
   EXPECT_THAT(error(more, {"model.layers=3", "train.measure=forward"}),
-              testing::StartsWith("model.recompute has no effect with train.measure forward\n"));
+              StartsWith("model.recompute has no effect with train.measure forward\n"));
   EXPECT_THAT(error(more, {"model.layers=3", "execution.mode=cuda_graph"}),
-              testing::StartsWith("model.recompute cannot run with execution.mode cuda_graph\n"
-                                  "  where: run.yaml:5:20\n"));
+              StartsWith("model.recompute cannot run with execution.mode cuda_graph\n"
+                         "  where: run.yaml:5:20\n"));
 }
 
 TEST_F(ExperimentCheck, RecomputationIsSweptAndWritten) {
@@ -67,9 +67,9 @@ TEST_F(ExperimentCheck, RecomputationIsSweptAndWritten) {
     EXPECT_EQ("model.recompute=" + compact(*resolved.find("model")->find("recompute")),
               experiment.label);
   }
-  EXPECT_THAT(labels, testing::ElementsAre("model.recompute=none", "model.recompute=every_block",
-                                           "model.recompute={every: 2, keep_last: 1}",
-                                           "model.recompute=recursive"));
+  EXPECT_THAT(labels,
+              ElementsAre("model.recompute=none", "model.recompute=every_block",
+                          "model.recompute={every: 2, keep_last: 1}", "model.recompute=recursive"));
   EXPECT_EQ(training(load_one(kLeast, {"model.recompute=every_block"})).model.recompute.form,
             RecomputeForm::every_block);
   EXPECT_EQ(training(load_one(kLeast, {"model.recompute.groups=2"})).model.recompute.groups, 2);
@@ -201,7 +201,7 @@ TEST_F(ExperimentCheck, GraphsNeedAGpuAndWarmUp) {
   EXPECT_THAT(error("{strategy: s, precision: p, attention: a, model: {kernels: reference},\n"
                     "world: {device: cuda}, execution: {mode: cuda_graph},\n"
                     "train: {global_batch: 4, warmup_steps: 2}}\n"),
-              testing::HasSubstr("  got: 2\n  expected: at least 3"));
+              HasSubstr("  got: 2\n  expected: at least 3"));
 }
 
 TEST_F(ExperimentCheck, OptionsOfGlooNeedGloo) {
@@ -212,7 +212,7 @@ TEST_F(ExperimentCheck, OptionsOfGlooNeedGloo) {
             "  expected: world.backend gloo or hierarchical\n"
             "  hint: add one of them, or remove it");
   EXPECT_THAT(error(std::string(kLeast) + "world: {backend: shm, interface: lo}\n"),
-              testing::StartsWith("world.interface is an option of gloo\n"));
+              StartsWith("world.interface is an option of gloo\n"));
 }
 
 TEST_F(ExperimentCheck, OptimizerAndDataAreComplete) {

@@ -1,7 +1,6 @@
 // Experiment files: defaults, presets, sweeps, launches, round trip, the text of each error.
 #include "ddprun/config/experiment.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include "ddprun/experiments/training/run_plugins.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/experiment_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -50,14 +50,14 @@ TEST_F(ExperimentTest, ReadsEverySection) {
   EXPECT_EQ(e.name, "my-run_1.0");
   EXPECT_EQ(training(e).model.layers, 2);
   EXPECT_EQ(training(e).model.d_model, 768);
-  EXPECT_THAT(training(e).data.path, testing::ElementsAre((folder_ / "a.bin").string(), "/b.bin"));
+  EXPECT_THAT(training(e).data.path, ElementsAre((folder_ / "a.bin").string(), "/b.bin"));
   EXPECT_EQ(e.world.comm.gloo_threads, 4);
   EXPECT_EQ(e.world.comm.timeout_s, 5);
   EXPECT_EQ(e.plugin(PluginKind::strategy).path, (folder_ / "lib/libmine.so").string());
   EXPECT_EQ(e.plugin(PluginKind::strategy).options.find("bucket_mb")->scalar, "5");
   EXPECT_EQ(training(e).optimizer.schedule.min_lr, 0.01);
   EXPECT_EQ(e.output_dir, "out");
-  EXPECT_THAT(e.plugin_path, testing::ElementsAre((folder_ / "plugins").string()));
+  EXPECT_THAT(e.plugin_path, ElementsAre((folder_ / "plugins").string()));
 
   EXPECT_EQ(batch_per_rank(e), 6);
   EXPECT_EQ(global_batch(e), 12);
@@ -83,8 +83,7 @@ TEST_F(ExperimentTest, PathsDoNotDependOnTheCurrentDirectory) {
   fs::current_path(folder_);
   const Experiment e = load_experiments("run.yaml", {}, experiment_kinds()).experiments.at(0);
   fs::current_path(before);
-  EXPECT_THAT(training(e).data.path,
-              testing::ElementsAre((folder_.parent_path() / "texts").string()));
+  EXPECT_THAT(training(e).data.path, ElementsAre((folder_.parent_path() / "texts").string()));
 }
 
 TEST_F(ExperimentTest, SweepsAndOverrides) {
@@ -139,10 +138,9 @@ TEST_F(ExperimentTest, TheResolvedYamlLoadsToTheSame) {
 
   // Written options of the plugin take the place of those that were read.
   e.plugin(PluginKind::strategy).options = parse_yaml("{bucket_mb: 25}", "");
-  EXPECT_THAT(
-      to_yaml(resolve(e)),
-      testing::HasSubstr("strategy:\n  name: s\n  path: " + e.plugin(PluginKind::strategy).path +
-                         "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
+  EXPECT_THAT(to_yaml(resolve(e)),
+              HasSubstr("strategy:\n  name: s\n  path: " + e.plugin(PluginKind::strategy).path +
+                        "\n  bucket_mb: 25\nprecision:\n  name: p\n"));
 }
 
 TEST_F(ExperimentTest, TheDocumentMustBeAMapping) {
@@ -211,14 +209,13 @@ TEST_F(ExperimentTest, TheNameMustServeAsAFolder) {
             "not \"latest\"\n"
             "  hint: results stand in a folder of this name");
   file_ = folder_ / "my run.yaml";
-  EXPECT_THAT(error(kLeast), testing::HasSubstr("got: my run\n"));
-  EXPECT_THAT(error(kLeast),
-              testing::EndsWith("hint: it is the file's name; add name: to the file"));
+  EXPECT_THAT(error(kLeast), HasSubstr("got: my run\n"));
+  EXPECT_THAT(error(kLeast), EndsWith("hint: it is the file's name; add name: to the file"));
   file_ = folder_ / "run.yaml";
   const std::string longest(255, 'a');
   EXPECT_EQ(load(std::string(kLeast) + "name: " + longest + "\n").name, longest);
   EXPECT_THAT(error(std::string(kLeast) + "name: a" + longest + "\n"),
-              testing::HasSubstr("at most 255 letters"));
+              HasSubstr("at most 255 letters"));
   EXPECT_EQ(error(std::string(kLeast) + "sweep: {name: [a, b]}\n"),
             "the name cannot be swept\n"
             "  where: run.yaml:5:9\n"

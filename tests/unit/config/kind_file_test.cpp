@@ -1,17 +1,14 @@
 // Files of kinds that only this test has: sections of one and of several kinds, and what a kind has
 // of its own.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "support/experiment_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// What a kind may have of its own.
 struct Walk {

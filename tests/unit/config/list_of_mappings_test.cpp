@@ -1,14 +1,12 @@
 // Options that are lists of mappings: read strictly, written, listed.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/config/options_io.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 /// A list of mappings.
 struct Groups {
@@ -64,9 +62,8 @@ TEST(ListsOfMappings, AreReadStrictly) {
             "  hint: did you mean 'match'?");
   EXPECT_THAT(error("groups: [a]\n"), HasSubstr("optimizer.groups[0] must be a mapping"));
   for (const char* nothing : {"groups:\n", "groups:\n  -\n"}) {
-    EXPECT_THAT(error(nothing),
-                testing::AllOf(HasSubstr("'groups' in optimizer has the wrong type"),
-                               HasSubstr("give it a value, or remove the line")))
+    EXPECT_THAT(error(nothing), AllOf(HasSubstr("'groups' in optimizer has the wrong type"),
+                                      HasSubstr("give it a value, or remove the line")))
         << nothing;
   }
   EXPECT_THAT(error("groups: a\n"), HasSubstr("optimizer.groups[0] must be a mapping"));

@@ -2,13 +2,13 @@
 // name.
 #include "ddprun/config/options_io.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -74,16 +74,16 @@ TEST(ReadOptions, SetsWhatIsGivenAndKeepsTheRest) {
   EXPECT_EQ(sample.bucket_mb, 0.5);
   EXPECT_EQ(sample.algorithm, Algorithm::halving);
   EXPECT_EQ(sample.interface, "5");
-  EXPECT_THAT(sample.betas, testing::ElementsAre(0.0, 1.0));
-  EXPECT_THAT(sample.sizes, testing::ElementsAre(1, -2));
-  EXPECT_THAT(sample.path, testing::ElementsAre("one.txt"));
+  EXPECT_THAT(sample.betas, ElementsAre(0.0, 1.0));
+  EXPECT_THAT(sample.sizes, ElementsAre(1, -2));
+  EXPECT_THAT(sample.path, ElementsAre("one.txt"));
   EXPECT_EQ(sample.min_lr, 1e-3);
   EXPECT_TRUE(sample.steps_given);
 
   const Sample defaults = read("schedule:\n");
   EXPECT_EQ(defaults.steps, 10);
   EXPECT_FALSE(defaults.steps_given);
-  EXPECT_THAT(read("path: []\nbetas: []\n").betas, testing::IsEmpty());
+  EXPECT_THAT(read("path: []\nbetas: []\n").betas, IsEmpty());
 }
 
 TEST(ReadOptions, UnknownKey) {
@@ -207,7 +207,7 @@ constexpr const char* kGeneralHint = "`ddprun describe NAME` shows the keys of a
 TEST(ReadOptions, IntegersThatAreNone) {
   const auto hint = [](const std::string& value) {
     const std::string error = error_of("steps: " + value + "\n");
-    EXPECT_THAT(error, testing::StartsWith("'steps' in strategy has the wrong type")) << value;
+    EXPECT_THAT(error, StartsWith("'steps' in strategy has the wrong type")) << value;
     const auto at = error.find("hint: ");
     return at == std::string::npos ? "" : error.substr(at + 6);
   };
@@ -333,16 +333,15 @@ TEST(ListOptions, FlattensAndShowsDefaultsAndLimits) {
     rows.push_back(info.key + " | " + info.type + " | " + info.default_value + " | " +
                    info.allowed + " | " + info.help);
   }
-  EXPECT_THAT(rows,
-              testing::ElementsAre("pin | true or false | true |  | ranks to cores",
-                                   "steps | integer | 10 | 1 to 1000000 | measured steps",
-                                   "bucket_mb | number | 25 | >= 0.001 | size of a bucket in MB",
-                                   "algorithm | text | ring | ring, halving | of the all-reduce",
-                                   "interface | text | \"\" |  | network interface",
-                                   "betas | list of numbers | [0.9, 0.95] | 0 to 1 | decay rates",
-                                   "sizes | list of integers | [] | <= 100 | ",
-                                   "path | list of texts | [] |  | files",
-                                   "schedule.min_lr | number | 1e-8 | >= 0 | last learning rate"));
+  EXPECT_THAT(rows, ElementsAre("pin | true or false | true |  | ranks to cores",
+                                "steps | integer | 10 | 1 to 1000000 | measured steps",
+                                "bucket_mb | number | 25 | >= 0.001 | size of a bucket in MB",
+                                "algorithm | text | ring | ring, halving | of the all-reduce",
+                                "interface | text | \"\" |  | network interface",
+                                "betas | list of numbers | [0.9, 0.95] | 0 to 1 | decay rates",
+                                "sizes | list of integers | [] | <= 100 | ",
+                                "path | list of texts | [] |  | files",
+                                "schedule.min_lr | number | 1e-8 | >= 0 | last learning rate"));
 }
 
 TEST(Nearest, FindsTyposAndNothingElse) {

@@ -2,7 +2,6 @@
 // told.
 #include "ddprun/config/registry.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -11,16 +10,12 @@
 
 #include "ddprun/config/options_io.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 fs::path folder_of(const std::string& name) {
   return fs::canonical(fs::path(DDPRUN_BUILD_DIR) / "tests" / "plugins" / name);
@@ -80,7 +75,7 @@ TEST(Registry, AnEntryThatCannotBeReadIsRefusedAlone) {
   const PluginRegistry registry({folder, folder / "self.so"});
   EXPECT_THAT(lines(registry), ElementsAre("strategy apple first 1.2 a.so"));
   EXPECT_THAT(registry.refused(),
-              testing::UnorderedElementsAre(
+              UnorderedElementsAre(
                   AllOf(HasSubstr("the plugin library is not a file"), HasSubstr("fifo.so")),
                   AllOf(HasSubstr("the plugin library is not a file"), HasSubstr("self.so"),
                         HasSubstr("symbolic links"))));

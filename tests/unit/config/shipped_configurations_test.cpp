@@ -1,5 +1,4 @@
 // Every file under configs/ loads, and begins with its schema, its question and its cost.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,6 +6,7 @@
 
 #include "ddprun/config/experiment.h"
 #include "ddprun/experiments/kinds.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -29,8 +29,8 @@ TEST(ShippedConfigurations, AllLoadAndSayTheirSchemaQuestionAndCost) {
     const fs::path file =
         (configs / "ddprun.schema.json").lexically_relative(entry.path().parent_path());
     EXPECT_EQ(schema, "# yaml-language-server: $schema=" + file.string());
-    EXPECT_THAT(question, testing::AllOf(testing::StartsWith("# "), testing::EndsWith("?")));
-    EXPECT_THAT(cost, testing::StartsWith("# Cost: "));
+    EXPECT_THAT(question, AllOf(StartsWith("# "), EndsWith("?")));
+    EXPECT_THAT(cost, StartsWith("# Cost: "));
   }
   EXPECT_GE(files, 1);
 }

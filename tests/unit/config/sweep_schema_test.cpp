@@ -1,12 +1,13 @@
 // What a sweep may hold, by the properties of what it sweeps over.
 #include "ddprun/config/schema/sweep_schema.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
@@ -33,10 +34,9 @@ Schema trip() {
 
 TEST(SweepSchema, HasEveryKeyPathAtEveryDepth) {
   const Schema paths = swept_properties(trip()["properties"], "", "trip");
-  EXPECT_THAT(keys_of(paths),
-              testing::ElementsAre("name", "walk", "walk.steps", "swims", "swims.metres"));
+  EXPECT_THAT(keys_of(paths), ElementsAre("name", "walk", "walk.steps", "swims", "swims.metres"));
   EXPECT_THAT(keys_of(swept_properties(trip()["properties"], "trip.", "trip")),
-              testing::Contains("trip.walk.steps"));
+              Contains("trip.walk.steps"));
 }
 
 TEST(SweepSchema, ValuesAreThoseOfTheKeyAndOnlyIntegersHaveARange) {
@@ -64,7 +64,7 @@ TEST(SweepSchema, EveryReferenceLeadsToTheSchemaOfItsKey) {
 TEST(SweepSchema, ARangeBeginsSomewhere) {
   const Schema range = sweep_definitions()["swept_numbers"];
   EXPECT_EQ(range["required"].dump(), R"(["from"])");
-  EXPECT_THAT(keys_of(range["properties"]), testing::ElementsAre("from", "to", "factor"));
+  EXPECT_THAT(keys_of(range["properties"]), ElementsAre("from", "to", "factor"));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Overrides and sweeps: what a document becomes, and the text of each error.
 #include "ddprun/config/sweep.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/sweep_points.h"
 
 namespace ddprun {
@@ -80,8 +80,8 @@ TEST(Override, MalformedOnesAreRefused) {
 
 TEST(Sweep, IsACrossProductWithTheLastKeyFastest) {
   EXPECT_THAT(labels("sweep:\n  strategy: [flat, naive]\n  world.size: [1, 2]\n"),
-              testing::ElementsAre("strategy=flat, world.size=1", "strategy=flat, world.size=2",
-                                   "strategy=naive, world.size=1", "strategy=naive, world.size=2"));
+              ElementsAre("strategy=flat, world.size=1", "strategy=flat, world.size=2",
+                          "strategy=naive, world.size=1", "strategy=naive, world.size=2"));
 }
 
 TEST(Sweep, WholeNodesReplaceAndKeepTheirPlaces) {
@@ -110,7 +110,7 @@ TEST(Sweep, AValueBelowANodeThatIsSweptToo) {
 }
 
 TEST(Sweep, NoneOrAnEmptyOneGivesTheDocument) {
-  EXPECT_THAT(labels("a: 1\n"), testing::ElementsAre(""));
+  EXPECT_THAT(labels("a: 1\n"), ElementsAre(""));
   const auto points = test::points_of(parse_yaml("a: 1\nsweep: {}\n", "a.yaml"));
   ASSERT_EQ(points.size(), 1u);
   EXPECT_EQ(compact(points[0].document), "{a: 1}");
@@ -124,7 +124,7 @@ TEST(Sweep, AnErrorAtAPointEndsItBeforeTheNextIsMade) {
     if (seen.size() == 2) throw ConfigError({.what = "refused"});
   };
   EXPECT_THROW(for_each_point(root, refuse_the_second), ConfigError);
-  EXPECT_THAT(seen, testing::ElementsAre("a=1, b=1", "a=1, b=2"));
+  EXPECT_THAT(seen, ElementsAre("a=1, b=1", "a=1, b=2"));
 }
 
 TEST(Sweep, OverridesCanSetItAndDropIt) {

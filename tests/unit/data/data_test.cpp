@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,13 +17,13 @@
 #include "ddprun/base/choice.h"
 #include "ddprun/data/text_corpus.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class DataTest : public ::testing::Test {
  protected:

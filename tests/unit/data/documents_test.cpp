@@ -1,17 +1,14 @@
 // Documents in samples: where each begins, which targets count, and by what the loss is divided.
 #include <ATen/ops/equal.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/data/data.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace ddprun::documents_test {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr std::int64_t kLength = 8, kBatch = 6, kEnd = 9;
 

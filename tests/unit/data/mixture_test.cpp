@@ -2,7 +2,6 @@
 #include "ddprun/data/mixture.h"
 
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +14,10 @@
 #include "ddprun/data/matching_files.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::mixture_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(Mixture, SharesHoldWithinOneSampleAfterAnyNumberOfThem) {
   for (const std::vector<double>& weights : {std::vector<double>{1},

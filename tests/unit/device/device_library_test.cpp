@@ -2,7 +2,6 @@
 // missing.
 #include "ddprun/device/device_library.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,13 +11,10 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/config/experiment.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 const std::string kBuild = DDPRUN_BUILD_DIR;
 
@@ -81,7 +77,7 @@ class Cuda : public testing::Test {
 };
 
 TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
-  EXPECT_THAT(loaded_libraries(), testing::Not(HasSubstr("libtorch_cuda.so")));
+  EXPECT_THAT(loaded_libraries(), Not(HasSubstr("libtorch_cuda.so")));
   EXPECT_EQ(refusal_of("cuda", own_library_file("cuda")), "loaded");
   EXPECT_THAT(loaded_libraries(), HasSubstr("libtorch_cuda.so"));
 }
@@ -92,7 +88,7 @@ TEST_F(Cuda, WithoutAGpuCheckSaysWhyInOneSentence) {
     check_device(DeviceKind::cuda, 1, "a.yaml:3:9");
     FAIL() << "no error";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.text().what, testing::AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
+    EXPECT_THAT(error.text().what, AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
     EXPECT_EQ(error.text().where, "a.yaml:3:9");
     EXPECT_FALSE(error.text().got.empty());
     EXPECT_FALSE(error.text().hint.empty());

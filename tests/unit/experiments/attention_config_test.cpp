@@ -1,16 +1,15 @@
 // What an experiment of attention may say, and what is refused before a rank starts.
-#include <gmock/gmock.h>
 
+#include "ddprun/proof/attention/attention_config.h"
 #include "ddprun/config/registry.h"
 #include "ddprun/experiments/attention/attention_kind.h"
-#include "ddprun/proof/attention/attention_config.h"
 #include "support/experiment_fixture.h"
 #include "support/experiments.h"
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 const std::string kLeastAttention = "experiment: attention\nattention: eager\n";
 
@@ -29,7 +28,7 @@ TEST_F(AttentionConfigTest, SaysNothingButItsOwn) {
   EXPECT_EQ(e.as<AttentionConfig>().sizes().keys, 77) << "as many as queries";
   const std::string resolved = to_yaml(resolve(e));
   EXPECT_THAT(resolved, HasSubstr("experiment: attention\n"));
-  EXPECT_THAT(resolved, testing::Not(HasSubstr("train:")));
+  EXPECT_THAT(resolved, Not(HasSubstr("train:")));
   EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
 }
 
@@ -44,9 +43,9 @@ TEST_F(AttentionConfigTest, WhatItLacksIsRefusedInWords) {
               HasSubstr("experiment attention has no `precision`"));
   EXPECT_THAT(error(text + "collectives: {}\n"),
               HasSubstr("experiment attention has no `collectives`"));
-  EXPECT_THAT(error(text + "world: {size: 2}\n"),
-              testing::AllOf(HasSubstr("experiment attention measures one rank"),
-                             HasSubstr("world.size 2")));
+  EXPECT_THAT(
+      error(text + "world: {size: 2}\n"),
+      AllOf(HasSubstr("experiment attention measures one rank"), HasSubstr("world.size 2")));
 }
 
 TEST_F(AttentionConfigTest, LimitsAreThoseOfSizes) {

@@ -1,7 +1,6 @@
 // A call of attention as it is measured: its proof, its account of memory, its figures.
 #include "ddprun/experiments/attention/attention_kind.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,14 +12,12 @@
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_choice.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr RepeatConfig kShort{.warmup = 1, .count = 3, .seconds = 10};
 

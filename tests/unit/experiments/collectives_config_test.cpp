@@ -1,15 +1,14 @@
 // What an experiment of collectives may say, and what is refused before a rank starts.
-#include <gmock/gmock.h>
 
 #include "ddprun/config/registry.h"
 #include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/experiments/collectives/collectives.h"
 #include "support/experiment_fixture.h"
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 const std::string kLeastCollectives =
     "experiment: collectives\n"
@@ -29,16 +28,15 @@ TEST_F(CollectivesConfigTest, SaysNothingButItsOwn) {
   EXPECT_TRUE(e.plugins.empty());
   const std::string resolved = to_yaml(resolve(e));
   EXPECT_THAT(resolved, HasSubstr("experiment: collectives\n"));
-  EXPECT_THAT(resolved, testing::Not(HasSubstr("train:")));
+  EXPECT_THAT(resolved, Not(HasSubstr("train:")));
   EXPECT_EQ(to_yaml(resolve(load_one(resolved))), resolved);
 }
 
 TEST_F(CollectivesConfigTest, AnotherKindsSectionsAreErrors) {
   const std::string text = kLeastCollectives + "collectives: {bytes: 8}\n";
-  EXPECT_THAT(
-      error(text + "train: {steps: 3}\n"),
-      testing::AllOf(HasSubstr("experiment collectives has no `train`"),
-                     HasSubstr("where: run.yaml:4:1"), HasSubstr("it is of experiment training")));
+  EXPECT_THAT(error(text + "train: {steps: 3}\n"),
+              AllOf(HasSubstr("experiment collectives has no `train`"),
+                    HasSubstr("where: run.yaml:4:1"), HasSubstr("it is of experiment training")));
   EXPECT_THAT(error(text + "strategy: flat\n"),
               HasSubstr("experiment collectives has no `strategy`"));
   EXPECT_THAT(error(text + "plugin_path: [x]\n"),
@@ -49,7 +47,7 @@ TEST_F(CollectivesConfigTest, AnotherKindsSectionsAreErrors) {
   EXPECT_THAT(error(kLeastCollectives),
               HasSubstr("experiment collectives needs the section `collectives`"));
   EXPECT_THAT(error("experiment: colectives\n"),
-              testing::AllOf(HasSubstr("colectives"), HasSubstr("training, collectives")));
+              AllOf(HasSubstr("colectives"), HasSubstr("training, collectives")));
 }
 
 TEST_F(CollectivesConfigTest, SizesAreWholeElementsAndEqualSlices) {

@@ -2,7 +2,6 @@
 #include "ddprun/experiments/collectives/collectives.h"
 
 #include <ATen/ops/full.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,12 +12,11 @@
 #include "ddprun/experiments/collectives/collective_trial.h"
 #include "ddprun/result/finding.h"
 #include "ddprun/result/run_statistics.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::collectives_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr RepeatConfig kShort{.warmup = 1, .count = 3, .seconds = 10};
 
@@ -252,9 +250,8 @@ TEST(Collectives, ALatencyIsNeverLessThanNothing) {
   for (const RunStatistics& each : statistics) runs.push_back(&each);
   const std::vector<Finding> findings = collectives().findings(runs);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_THAT(findings[0].text, testing::Not(HasSubstr("latency -")));
-  EXPECT_THAT(findings[0].text,
-              testing::AnyOf(HasSubstr("latency below "), HasSubstr("no latency")));
+  EXPECT_THAT(findings[0].text, Not(HasSubstr("latency -")));
+  EXPECT_THAT(findings[0].text, AnyOf(HasSubstr("latency below "), HasSubstr("no latency")));
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 // machine's memory. tests/integration/account_test.cpp holds them against what runs take.
 #include "ddprun/experiments/training/dry_step.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/experiments/training/memory_check.h"
 #include "ddprun/model/transformer.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/sanitizers.h"
 
@@ -16,7 +16,6 @@ namespace ddprun::dry_step_test {
 namespace {
 
 using test::registry;
-using testing::HasSubstr;
 
 /// With plugins of that name.
 Experiment experiment_of(const std::string& strategy, int ranks,

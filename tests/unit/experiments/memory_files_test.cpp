@@ -2,20 +2,16 @@
 // name.
 #include "ddprun/profile/memory_files.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ddprun/profile/memory_svg.h"
+#include "support/matchers.h"
 
 namespace ddprun::memory_files_test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 /// A forward of 1 ms with that many blocks of 1 to 5 MB, one behind the other, over 8 MB of
 /// moments. One block more is larger, and has a name that is no XML and no CSV.

@@ -1,19 +1,16 @@
 // The demonstrations of precision: exact figures, dtypes off the tensors, what a file may say.
 #include "ddprun/experiments/precision/precision_study.h"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <map>
 
 #include "ddprun/experiments/precision/accumulation.h"
 #include "ddprun/experiments/precision/autocast_dtypes.h"
 #include "support/experiment_fixture.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(Accumulation, GivesTheFourSumsOfTheCourse) {
   const std::map<SumTypes, double> sums = {

@@ -4,7 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -13,12 +12,11 @@
 #include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/private_memory.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::ElementsAre;
 
 at::Tensor tensor_of(std::int64_t bytes) { return at::empty({bytes}, at::kByte); }
 
@@ -261,11 +259,11 @@ TEST(RunObserver, RecordsTheBlocksThatADeviceReports) {
 
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "memory_rank0.pickle"));
   const std::string csv = read_file(folder.path() / "memory.csv");
-  EXPECT_THAT(csv, testing::HasSubstr("\nlibrary: reserved by the allocator, in no tensor,"));
-  EXPECT_THAT(csv, testing::HasSubstr("\nlibrary: used beside the allocator"));
-  EXPECT_THAT(csv, testing::Not(testing::HasSubstr("malloc")));
-  EXPECT_THAT(read_file(folder.path() / "memory.svg"), testing::HasSubstr("used 0.7"));
-  EXPECT_THAT(read_file(folder.path() / "allocations.csv"), testing::HasSubstr("layers.0,w1w3"));
+  EXPECT_THAT(csv, HasSubstr("\nlibrary: reserved by the allocator, in no tensor,"));
+  EXPECT_THAT(csv, HasSubstr("\nlibrary: used beside the allocator"));
+  EXPECT_THAT(csv, Not(HasSubstr("malloc")));
+  EXPECT_THAT(read_file(folder.path() / "memory.svg"), HasSubstr("used 0.7"));
+  EXPECT_THAT(read_file(folder.path() / "allocations.csv"), HasSubstr("layers.0,w1w3"));
   const auto memory = nlohmann::json::parse(read_file(folder.path() / "memory.json"));
   EXPECT_EQ(memory["moments"].back()["resident"], 700'000);
   EXPECT_EQ(memory["events"].size(), 8U);

@@ -3,20 +3,18 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 StepSpan of_steps(std::int64_t warmup, std::int64_t measured) {
   TrainConfig train;
@@ -131,11 +129,11 @@ TEST(RunProof, MakesEachCheckOfARightRun) {
     names.push_back(check.name);
     EXPECT_EQ(check.status, CheckStatus::passed) << check.name << ": " << check.detail;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre(
-                         "initial_parameters_equal", "compute_copy", "integer_gradients",
-                         "parameters_equal", "attention_computed", "gradients_averaged",
-                         "gradients_computed", "parameters_updated", "rest_after_steps",
-                         "clock_agrees", "collectives_as_planned", "step_scalars_equal"));
+  EXPECT_THAT(names,
+              UnorderedElementsAre("initial_parameters_equal", "compute_copy", "integer_gradients",
+                                   "parameters_equal", "attention_computed", "gradients_averaged",
+                                   "gradients_computed", "parameters_updated", "rest_after_steps",
+                                   "clock_agrees", "collectives_as_planned", "step_scalars_equal"));
   EXPECT_THAT(named(run.checks, "integer_gradients").detail,
               HasSubstr("(after step 19, the last, and each time before)"));
 }

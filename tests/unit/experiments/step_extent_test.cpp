@@ -1,7 +1,6 @@
 // Steps that end before the update: what they allocate, what they leave alone, what is proved.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,15 +9,12 @@
 #include "ddprun/experiments/training/run_proof.h"
 #include "ddprun/experiments/training/training.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
-using testing::UnorderedElementsAre;
-using testing::UnorderedElementsAreArray;
 
 using test::registry;
 
@@ -140,7 +136,7 @@ TEST(StepExtent, ABackwardSynchronizesAndUpdatesNothing) {
     const Experiment experiment = make_experiment(StepExtent::forward_backward, 2, precision);
     const bool fused = training(experiment).model.kernels == KernelSet::fused;
     if (fused) expected.emplace_back("gradients_computed");
-    EXPECT_THAT(names_of_passed(ran.checks), UnorderedElementsAreArray(expected));
+    EXPECT_THAT(names_of_passed(ran.checks), testing::UnorderedElementsAreArray(expected));
     EXPECT_TRUE(at::equal(ran.before, ran.after));
     EXPECT_FALSE(ran.has_grad);
   }

@@ -5,7 +5,6 @@
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -17,6 +16,7 @@
 #include "ddprun/proof/proof.h"
 #include "ddprun/rank/affinity.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/sanitizers.h"
 #include "support/thread_ranks.h"
@@ -112,7 +112,7 @@ TEST(Trainer, OtherRanksKnowNoParametersUntilTheStrategySendsThem) {
     Trainer trainer(experiment, test::plugins_with(silent, registry(), experiment), group);
     const Check check = check_initial_parameters(trainer.data_parallel(), group);
     EXPECT_EQ(check.status, CheckStatus::failed);
-    EXPECT_THAT(check.detail, testing::HasSubstr("rank 1: token_embeddings.weight is not that of"));
+    EXPECT_THAT(check.detail, HasSubstr("rank 1: token_embeddings.weight is not that of"));
   });
 }
 

@@ -1,7 +1,6 @@
 // What each format writes of two steps, and what happens where it cannot be written.
 #include "ddprun/live/live_outputs.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
@@ -17,14 +16,13 @@
 #include "ddprun/base/error.h"
 #include "ddprun/live/tfevents.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::live_outputs_test {
 namespace {
 
 using nlohmann::json;
 using test::TemporaryFolder;
-using testing::HasSubstr;
-using testing::Not;
 namespace fs = std::filesystem;
 
 LiveRun a_run() {
@@ -75,8 +73,7 @@ TEST(LiveOutputs, AJsonLineAStepAndOneOfTheEnd) {
   EXPECT_FALSE(first.contains("lr")) << "it is not known";
   EXPECT_EQ(first["row"], "strategy=\"flat\"");
   EXPECT_EQ(first["run"], "02");
-  EXPECT_THAT(first["time"].get<std::string>(),
-              testing::MatchesRegex("20..-..-..T..:..:..\\....Z"));
+  EXPECT_THAT(first["time"].get<std::string>(), MatchesRegex("20..-..-..T..:..:..\\....Z"));
   EXPECT_GT(first["time_s"].get<double>(), 1.7e9);
   EXPECT_EQ(second["loss"], "nan");
   EXPECT_EQ(second["validation_loss"], 1.5);
@@ -156,7 +153,7 @@ TEST(LiveOutputs, LinesOfMllogSayThatTheyAreNoResult) {
   const std::vector<std::string> last(keys.end() - 6, keys.end());
   EXPECT_EQ(last, (std::vector<std::string>{"init_stop", "run_start", "block_start", "block_stop",
                                             "eval_accuracy", "run_stop"}));
-  EXPECT_THAT(keys, testing::IsSupersetOf({"seed", "opt_adamw_beta_1", "train_samples"}));
+  EXPECT_THAT(keys, IsSupersetOf({"seed", "opt_adamw_beta_1", "train_samples"}));
   EXPECT_EQ(values["micro_batch_size"], 2);
   EXPECT_EQ(values["gradient_accumulation_steps"], 2);
   EXPECT_EQ(values["config_filename"], "resolved/02.yaml");

@@ -1,13 +1,12 @@
 // Peaks of devices by name, and refusals of all other names.
 #include "ddprun/measure/device_peak.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(DevicePeak, IsThatOfTheDataSheets) {
   EXPECT_DOUBLE_EQ(device_peak("NVIDIA H100 80GB HBM3", "bfloat16").flops, 989e12);

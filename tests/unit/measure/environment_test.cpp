@@ -1,7 +1,6 @@
 // The environment's facts are there, peak memory counts.
 #include "ddprun/measure/environment.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "ddprun/measure/environment_variables.h"
 
+#include "support/matchers.h"
 #include "support/system_files.h"
 
 namespace ddprun {
@@ -25,13 +25,13 @@ TEST(Environment, EveryFactHasAValue) {
     EXPECT_FALSE(value.empty()) << name;
   }
   names.resize(names.size() - set_variables().size());  // which follow
-  EXPECT_THAT(names, testing::ElementsAre("cpu", "cores", "simd", "products", "float32 products",
-                                          "memory", "kernel", "hostname", "torch", "gloo",
-                                          "compiler", "build", "ddprun", "time"));
-  EXPECT_THAT(facts[5].second, testing::ContainsRegex("^[0-9]+\\.[0-9] GiB$"));
-  EXPECT_THAT(facts[8].second, testing::ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(
+      names, ElementsAre("cpu", "cores", "simd", "products", "float32 products", "memory", "kernel",
+                         "hostname", "torch", "gloo", "compiler", "build", "ddprun", "time"));
+  EXPECT_THAT(facts[5].second, ContainsRegex("^[0-9]+\\.[0-9] GiB$"));
+  EXPECT_THAT(facts[8].second, ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+"));
   EXPECT_THAT(facts[13].second,
-              testing::ContainsRegex("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"));
+              ContainsRegex("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"));
 }
 
 TEST(Environment, PeakResidentGrowsWithUse) {

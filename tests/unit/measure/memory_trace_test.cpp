@@ -4,7 +4,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -13,11 +12,11 @@
 #include "ddprun/measure/memory_account.h"
 #include "ddprun/memory/cpu_memory.h"
 #include "ddprun/memory/private_memory.h"
+#include "support/matchers.h"
 
 namespace ddprun::memory_trace_test {
 namespace {
 
-using testing::ElementsAre;
 using testing::Pair;
 
 at::Tensor tensor_of(std::int64_t bytes) { return at::empty({bytes}, at::kByte); }

@@ -2,7 +2,6 @@
 #include "ddprun/measure/profiler_range.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,13 +12,12 @@
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/measure/phase.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/nvtx_record.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::ElementsAre;
 
 /// NVTX looks for its profiler once in a process, so all tests of this file share one.
 class Ranges : public testing::Test {

@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,13 +12,11 @@
 #include "ddprun/model/model_parameters.h"
 #include "ddprun/model/transformer.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr std::int64_t kVocab = 61;
 
@@ -151,10 +148,9 @@ TEST(ModelParameters, RefusePatternsWithoutEffect) {
     return test::error_of<ConfigError>([&] { model_parameters(config); });
   };
   EXPECT_NO_THROW(model_parameters(config_of(KernelSet::fused)));
-  EXPECT_THAT(
-      error({"layers.0.*", "layer.1.*"}),
-      testing::AllOf(HasSubstr("model.frozen chooses no parameter"), HasSubstr("\"layer.1.*\""),
-                     HasSubstr("token_embeddings.weight, layers.0.ln1.weight, ")));
+  EXPECT_THAT(error({"layers.0.*", "layer.1.*"}),
+              AllOf(HasSubstr("model.frozen chooses no parameter"), HasSubstr("\"layer.1.*\""),
+                    HasSubstr("token_embeddings.weight, layers.0.ln1.weight, ")));
   EXPECT_THAT(error({"*"}), HasSubstr("nothing would be trained"));
 }
 

@@ -2,17 +2,16 @@
 #include "ddprun/model/generate.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "support/matchers.h"
+
 namespace ddprun::generate_test {
 namespace {
-
-using testing::ElementsAre;
 
 /// After token t comes t + 1, of 5, with probability 1/2, and each other with 1/8.
 at::Tensor successor(const at::Tensor& ids) {

@@ -1,7 +1,6 @@
 // Presets, their parameter counts by hand, and the YAML section `model:`.
 #include "ddprun/model/model_config.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,12 +8,10 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
 #include "ddprun/model/transformer.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // A user's input of texts and integers; remembers what was declared.
 class Input : public Options {

@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "ddprun/model/transformer.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plugin_choice.h"
 #include "support/toy_model.h"
 
@@ -28,8 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr std::int64_t kTime = 8;
 

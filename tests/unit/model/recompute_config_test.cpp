@@ -1,17 +1,14 @@
 // Which groups of blocks `model.recompute` means, and what it refuses.
 #include "ddprun/model/recompute_config.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/config/options_io.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 /// `recompute:` with that value.
 RecomputeConfig parse(const std::string& value) {
@@ -70,8 +67,8 @@ TEST(RecomputePlan, RefusesInWords) {
             "  expected: one of none, every_block, recursive, or a mapping with groups (>= 1), "
             "every (>= 1), keep_last (>= 0)" +
                 help + "  hint: did you mean 'every_block'?");
-  EXPECT_THAT(error("{}"), testing::StartsWith("'recompute' in model has the wrong type"));
-  EXPECT_THAT(error("[1]"), testing::StartsWith("'recompute' in model has the wrong type"));
+  EXPECT_THAT(error("{}"), StartsWith("'recompute' in model has the wrong type"));
+  EXPECT_THAT(error("[1]"), StartsWith("'recompute' in model has the wrong type"));
   EXPECT_EQ(error("{group: 2}"),
             "unknown key 'group' in model.recompute\n"
             "  where: a.yaml:1:13\n"
@@ -79,7 +76,7 @@ TEST(RecomputePlan, RefusesInWords) {
             "  expected: groups, every, keep_last\n"
             "  hint: did you mean 'groups'?");
   for (const char* value : {"{groups: 0}", "{every: 0}", "{groups: -1}"}) {
-    EXPECT_THAT(error(value), testing::HasSubstr("in model.recompute is out of range")) << value;
+    EXPECT_THAT(error(value), HasSubstr("in model.recompute is out of range")) << value;
   }
   EXPECT_EQ(error("{groups: 5}"),
             "the model has 4 blocks, too few for 5 groups\n"
@@ -93,7 +90,7 @@ TEST(RecomputePlan, RefusesInWords) {
             "  got: {every: 1, keep_last: 4}\n"
             "  expected: keep_last 0 to 3\n"
             "  hint: lower keep_last, or write `recompute: none`");
-  EXPECT_THAT(error("{every: 1, keep_last: 1}", 1), testing::HasSubstr("expected: keep_last 0\n"));
+  EXPECT_THAT(error("{every: 1, keep_last: 1}", 1), HasSubstr("expected: keep_last 0\n"));
   EXPECT_EQ(error("{every: 3, keep_last: 2}"),
             "there is no group of 3 blocks: 2 blocks would be computed again\n"
             "  where: model.recompute\n"
@@ -101,10 +98,9 @@ TEST(RecomputePlan, RefusesInWords) {
             "  expected: every 1 to 2\n"
             "  hint: lower every or keep_last");
   EXPECT_THAT(error("{groups: 2, every: 2}"),
-              testing::StartsWith("model.recompute cuts the blocks in two ways at once\n"));
-  EXPECT_THAT(error("{keep_last: 1}"),
-              testing::StartsWith("model.recompute says which blocks to keep"));
-  EXPECT_THAT(error("recursive", 1), testing::StartsWith("there is nothing to halve"));
+              StartsWith("model.recompute cuts the blocks in two ways at once\n"));
+  EXPECT_THAT(error("{keep_last: 1}"), StartsWith("model.recompute says which blocks to keep"));
+  EXPECT_THAT(error("recursive", 1), StartsWith("there is nothing to halve"));
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ddprun/base/error.h"
 #include "ddprun/model/transformer.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
@@ -106,7 +106,7 @@ TEST(RecomputeNode, CallsBlocksWithinTheForwardsSettings) {
   EXPECT_EQ(within, 0) << "the caller has switched on what there is";
   out.sum().backward();
   EXPECT_EQ(within, 1);
-  EXPECT_THAT(with_grad, testing::ElementsAre(false, true));
+  EXPECT_THAT(with_grad, ElementsAre(false, true));
   const c10::NoGradGuard no_grad;
   EXPECT_FALSE(recomputed(leaf, {0, 1}, doubles, counted).requires_grad());
 }
@@ -116,10 +116,10 @@ TEST(RecomputeNode, RefusesWhatItCannot) {
   const Blocks doubles = [](const at::Tensor& in, std::int64_t, std::int64_t) { return in * 2; };
   const auto loss = [&] { return recomputed(leaf * 1, {0, 1}, doubles, kPlainly).sum(); };
   EXPECT_THAT(test::error_of([&] { torch::autograd::grad({loss()}, {leaf}); }),
-              testing::StartsWith("backward for chosen inputs"));
+              StartsWith("backward for chosen inputs"));
   EXPECT_THAT(
       test::error_of([&] { torch::autograd::backward({loss()}, {}, true, /*create_graph=*/true); }),
-      testing::StartsWith("this layer has no second derivatives"));
+      StartsWith("this layer has no second derivatives"));
   const at::Tensor twice = loss();
   torch::autograd::backward({twice}, {}, /*retain_graph=*/true);
   twice.backward();

@@ -5,18 +5,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "ddprun/optim/aten_optimizer.h"
 #include "ddprun/optim/optimizer.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::vector<NamedTensor> parameters() {
   const auto values = [](std::int64_t count) {
@@ -120,8 +118,8 @@ TEST(ParameterGroups, TheFirstThatMatchesCountsAndEachHasAParameter) {
   const auto error = [&] {
     return test::error_of<ConfigError>([&] { group_settings(names, config); });
   };
-  EXPECT_THAT(error(), testing::AllOf(HasSubstr("optimizer.groups[1].match chooses no parameter"),
-                                      HasSubstr("an earlier group")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("optimizer.groups[1].match chooses no parameter"),
+                             HasSubstr("an earlier group")));
   std::swap(config.groups[0], config.groups[1]);
   config.weight_decay = 0.3;
   config.groups[1].weight_decay = 0.4;

@@ -2,7 +2,6 @@
 #include "ddprun/optim/parameter_layout.h"
 
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
@@ -12,11 +11,10 @@
 #include "ddprun/optim/flat_parts.h"
 #include "ddprun/optim/named_tensor.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 /// Odd sizes: an embedding, two blocks with a norm, a head.
 std::vector<NamedTensor> model() {

@@ -2,17 +2,14 @@
 #include "ddprun/optim/parameter_roles.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::parameter_roles_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 at::Tensor trained() { return at::ones({4}).requires_grad_(); }
 at::Tensor frozen() { return at::ones({4}); }
@@ -65,7 +62,7 @@ TEST(ParameterRoles, RefuseWhatNoModelCanMean) {
   EXPECT_THAT(error_of({{"a", trained(), "1"}, {"b", frozen(), "2"}, {"c", trained(), "1"}}),
               HasSubstr("the parameters of unit \"1\" do not follow each other"));
   EXPECT_THAT(error_of({{"a", frozen()}, {"b", frozen()}}),
-              testing::AllOf(HasSubstr("all parameters are frozen"), HasSubstr("2 that require")));
+              AllOf(HasSubstr("all parameters are frozen"), HasSubstr("2 that require")));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,14 +12,12 @@
 #include "ddprun/base/error.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 struct Thrower final : Attention {
   explicit Thrower(std::function<void()> call) : call(std::move(call)) {}
@@ -52,7 +49,7 @@ TEST(Called, WordsOfAnyExceptionAreKept) {
               AllOf(HasSubstr(name), HasSubstr("torch's words")));
   EXPECT_THAT(message_of([] { throw 3; }), HasSubstr(name));
   EXPECT_THAT(message_of([] { throw Error({.what = "a fault", .where = "there"}); }),
-              AllOf(testing::StartsWith("a fault"), HasSubstr("attention mine, forward(): there")));
+              AllOf(StartsWith("a fault"), HasSubstr("attention mine, forward(): there")));
 }
 
 TEST(Called, WhatIsNotThePluginsFaultArrivesAsItIs) {
@@ -92,7 +89,7 @@ TEST(Called, AnAttentionsBackwardIsNamedAndWhatComesAfterItIsNot) {
       EXPECT_THAT(
           words, AllOf(HasSubstr("attention mine, backward of forward()"), HasSubstr("its words")));
     } else {
-      EXPECT_THAT(words, AllOf(HasSubstr("another's words"), testing::Not(HasSubstr("mine"))));
+      EXPECT_THAT(words, AllOf(HasSubstr("another's words"), Not(HasSubstr("mine"))));
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linear.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,15 +15,12 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// Notes its calls; throws in the call named `fail_in`.
 class Spy : public Strategy, public UnitListener {
@@ -180,8 +176,8 @@ using test::error_of;
 TEST_F(OneRank, AParameterWithoutGradientIsAnError) {
   DataParallel ddp = make();
   EXPECT_THAT(error_of([&] { ddp.backward(ddp.forward([&] { return model.second.sum(); })); }),
-              testing::AllOf(HasSubstr("did not reach every parameter"), HasSubstr("1 gradients"),
-                             HasSubstr("2, one for each")));
+              AllOf(HasSubstr("did not reach every parameter"), HasSubstr("1 gradients"),
+                    HasSubstr("2, one for each")));
 }
 
 /// Notes what DataParallel does with it; the loss times 8, products of linear layers times 3.
@@ -251,8 +247,8 @@ TEST_F(OneRank, APluginThatCannotRunHereIsRefused) {
   clipping.clip_norm = 1.0;
   EXPECT_THAT(
       error_of([&] { DataParallel(model.parameters(), *group, spy, no_clipping, clipping); }),
-      testing::AllOf(HasSubstr("a plugin cannot run in this experiment: it does not clip"),
-                     HasSubstr("1 rank on cpu"), HasSubstr("no clip_norm")));
+      AllOf(HasSubstr("a plugin cannot run in this experiment: it does not clip"),
+            HasSubstr("1 rank on cpu"), HasSubstr("no clip_norm")));
 }
 
 TEST_F(OneRank, AModelMustAskAPrecisionThatComputesLinearLayers) {
@@ -260,8 +256,8 @@ TEST_F(OneRank, AModelMustAskAPrecisionThatComputesLinearLayers) {
   precise.own_linear = true;
   DataParallel ddp(model.parameters(), *group, spy, precise, plain_sgd());
   EXPECT_THAT(error_of([&] { ddp.forward([&] { return model.loss(); }); }),
-              testing::AllOf(HasSubstr("does not let the precision compute its linear layers"),
-                             HasSubstr("ddp.linear(x, weight)")));
+              AllOf(HasSubstr("does not let the precision compute its linear layers"),
+                    HasSubstr("ddp.linear(x, weight)")));
   const Loss loss = ddp.forward([&] {
     return ddp.linear(at::ones({1, 3}), model.first.view({1, 3})).sum() + model.second.sum();
   });
@@ -280,8 +276,8 @@ TEST_F(OneRank, DtypesThatDoNotFitTheParametersAreExplained) {
     return at::linear(at::ones({1, 3}, dtype), model.first.view({1, 3})).sum() + model.second.sum();
   };
   EXPECT_THAT(error_of([&] { ddp.forward([&] { return product(at::kFloat); }); }),
-              testing::AllOf(HasSubstr("tensors of different dtypes"), HasSubstr("BFloat16"),
-                             HasSubstr("x.to(ddp.parameter_dtype())")));
+              AllOf(HasSubstr("tensors of different dtypes"), HasSubstr("BFloat16"),
+                    HasSubstr("x.to(ddp.parameter_dtype())")));
   ddp.backward(ddp.forward([&] { return product(ddp.parameter_dtype()); }));
 }
 

@@ -1,7 +1,6 @@
 // Frozen parameters under strategies that hold parameters by unit: in slices, gathered to be used.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
@@ -119,7 +119,7 @@ TEST(FrozenParameters, ASliceWithoutRank0sValueIsFound) {
     if (group.rank() == 1) frozen.parameters(frozen.owned().back()).fill_(std::nanf(""));
     const Check check = check_initial_parameters(ddp, group);
     EXPECT_EQ(check.status, CheckStatus::failed);
-    EXPECT_THAT(check.detail, testing::HasSubstr("is not that of rank 0"));
+    EXPECT_THAT(check.detail, HasSubstr("is not that of rank 0"));
   });
 }
 
@@ -138,7 +138,7 @@ TEST(FrozenParameters, AUnitThatIsNotToldIsRefused) {
         test::error_of([&] {
           ddp.forward([&] { return ddp.unit(5, [&] { return parameters[5].tensor.sum(); }); });
         }),
-        testing::HasSubstr("those that are frozen too"));
+        HasSubstr("those that are frozen too"));
   });
 }
 

@@ -2,7 +2,6 @@
 // once, and what cannot be overlapped is refused.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/config/registry.h"
@@ -11,13 +10,11 @@
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/proof/proof.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::optimizer_overlap_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// Reports the given ranges after backward, and notes the sum of all parameters at each.
 class Reporter : public Strategy {
@@ -151,8 +148,8 @@ TEST_F(OptimizerOverlap, WithoutTheOptionARangeReportedIsNotUpdated) {
 
 TEST_F(OptimizerOverlap, AnElementReportedTwiceIsAnError) {
   strategy.ranges = {{0, 16}, {8, 9}};
-  EXPECT_THAT(error(make()), testing::AllOf(HasSubstr("updated twice in one step"),
-                                            HasSubstr("elements 8 to 9, after 0 to 16")));
+  EXPECT_THAT(error(make()), AllOf(HasSubstr("updated twice in one step"),
+                                   HasSubstr("elements 8 to 9, after 0 to 16")));
   strategy.ranges = {{16, 48}, {0, 17}};
   EXPECT_THAT(error(make()), HasSubstr("elements 0 to 17, after 16 to 48"));
 }

@@ -1,18 +1,16 @@
 // What a training loop of one's own can do wrong, and what it is told.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/parallel/data_parallel.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::own_loop_test {
 namespace {
-
-using testing::HasSubstr;
 
 /// One rank has its mean.
 struct Alone : Strategy {

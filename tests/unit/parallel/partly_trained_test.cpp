@@ -1,7 +1,6 @@
 // Models of which a part is frozen, or a weight is used twice.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,6 +12,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
@@ -20,9 +20,6 @@
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 using test::plain_sgd;
 
@@ -110,7 +107,7 @@ TEST(FrozenParameters, AreHeldToWhatTrainedOnesAre) {
     });
   };
   EXPECT_THAT(error(at::ones({4}, at::kDouble)),
-              testing::AllOf(HasSubstr("\"frozen\" cannot move"), HasSubstr("CPUDoubleType")));
+              AllOf(HasSubstr("\"frozen\" cannot move"), HasSubstr("CPUDoubleType")));
   EXPECT_THAT(error(used.detach()), HasSubstr("memory of an earlier parameter"));
 }
 

@@ -10,7 +10,6 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "ddprun/kernels/side_by_side.h"
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/proof/attention/attention_proof.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
@@ -267,7 +267,7 @@ TEST_F(FlashAttention, MatchesDoubleAtAnySize) {
     for (const auto& [dtype, bound] : {std::pair{at::kFloat, 3e-6}, {at::kBFloat16, 2e-2}}) {
       const auto expected = outcome(*eager_, sizes, dtype, at::kDouble);
       const auto got = outcome(*flash_, sizes, dtype, dtype);
-      EXPECT_THAT(errors(got, expected), ::testing::Each(::testing::Lt(bound))) << dtype;
+      EXPECT_THAT(errors(got, expected), Each(::testing::Lt(bound))) << dtype;
     }
   }
 }

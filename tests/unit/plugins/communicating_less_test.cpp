@@ -2,7 +2,6 @@
 // formulas, in double.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -14,6 +13,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
@@ -122,7 +122,7 @@ TEST(PowerSgd, SendsWholeWhatIsNotWorthCompressing) {
   const ParameterLayout layout(matrix_and_vector(), {}, KernelSet::reference, 2);
   std::vector<std::int64_t> bytes;
   for (const auto& each : strategy->plan(layout, 0).collectives) bytes.push_back(each.bytes);
-  EXPECT_THAT(bytes, testing::ElementsAre(4 * 5, 4 * 5 * 12, 4 * 5 * 9));
+  EXPECT_THAT(bytes, ElementsAre(4 * 5, 4 * 5 * 12, 4 * 5 * 9));
   const auto more = strategy_of("{name: powersgd, rank: 6}");
   ASSERT_EQ(more->plan(layout, 0).collectives.size(), 1u);
   EXPECT_EQ(more->plan(layout, 0).collectives[0].bytes, 4 * (5 + 12 * 9));
@@ -150,7 +150,7 @@ TEST(PowerSgd, WithoutErrorFeedbackTheProofSaysThatTheRestIsLost) {
     Rank rank(group, "{name: powersgd, rank: 1, error_feedback: false}");
     const Check check = check_integer_gradients(rank.ddp, group);
     EXPECT_EQ(check.status, CheckStatus::declared);
-    EXPECT_THAT(check.detail, testing::HasSubstr("what is not sent of them is lost"));
+    EXPECT_THAT(check.detail, HasSubstr("what is not sent of them is lost"));
   });
 }
 

@@ -3,20 +3,18 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "ddprun/config/options_io.h"
 #include "ddprun/plugin/precision.h"
 #include "ddprun/plugin/run_description.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/saved_tensor_hooks.h"
 
 namespace ddprun {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// The plugin, with options given as YAML text.
 std::shared_ptr<Precision> make_fp8(const std::string& options = "{}") {

@@ -2,7 +2,6 @@
 // it is there.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
@@ -26,7 +26,6 @@ namespace ddprun::gathered_in_forward_test {
 namespace {
 
 using test::registry;
-using testing::HasSubstr;
 
 constexpr int kRanks = 2;
 

@@ -1,7 +1,6 @@
 // Sharding within groups of ranks: what ranks hold, what travels, that groups stay equal.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "ddprun/plugin/run_description.h"
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
@@ -20,7 +20,6 @@ namespace ddprun {
 namespace {
 
 using test::registry;
-using testing::HasSubstr;
 
 Experiment experiment_of(const std::string& strategy, const std::string& precision, int ranks) {
   Experiment experiment = test::sharding_experiment(strategy, precision, ranks);
@@ -175,8 +174,8 @@ TEST(HsdpPlan, UnevenHostsAreRefusedOnAllRanks) {
     const Experiment experiment = experiment_of("{name: hsdp}", "fp32", 3);
     EXPECT_THAT(test::error_of<ConfigError>(
                     [&] { Trainer(experiment, make_plugins(registry(), experiment), group); }),
-                testing::AllOf(HasSubstr("the ranks cannot be cut into groups of one size"),
-                               HasSubstr("3 ranks, which plan groups of 2, 2, 1")));
+                AllOf(HasSubstr("the ranks cannot be cut into groups of one size"),
+                      HasSubstr("3 ranks, which plan groups of 2, 2, 1")));
   });
 }
 

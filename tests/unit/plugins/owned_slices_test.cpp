@@ -1,7 +1,6 @@
 // What the core holds every strategy to whose ranks own parts: proof, norm, updates, units.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
 #include "support/proved_training.h"
@@ -17,8 +17,6 @@
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 using test::registry;
 

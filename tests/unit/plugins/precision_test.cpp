@@ -11,7 +11,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,13 +20,13 @@
 #include "ddprun/optim/buffer_dtypes.h"
 #include "ddprun/plugin/parts/autocast.h"
 #include "ddprun/plugin/run_description.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 
 namespace ddprun {
 namespace {
 
 using test::load_plugin;
-using ::testing::HasSubstr;
 
 class PrecisionPlugin : public ::testing::Test {
  protected:

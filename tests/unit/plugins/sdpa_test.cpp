@@ -4,17 +4,15 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/plugin/run_description.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 std::shared_ptr<Attention> sdpa(const std::string& backend) {
   PluginChoice choice;

@@ -1,7 +1,6 @@
 // Strategies whose ranks own parts: what a rank holds, and that nothing is read that was let go.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "ddprun/parallel/whole_buffers.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/passing_strategy.h"
 #include "support/plain_sgd.h"
 #include "support/plugin_registry.h"
@@ -23,8 +23,6 @@
 
 namespace ddprun::sharding_test {
 namespace {
-
-using testing::HasSubstr;
 
 using test::registry;
 
@@ -276,9 +274,9 @@ TEST(Sharding, LayersAreUnitsThatStrategiesHearOf) {
   const ParameterLayout layout = layout_of(experiment, 2, {});
   std::vector<std::string> names;
   for (const Unit& unit : layout.units()) names.push_back(unit.name);
-  EXPECT_THAT(names, testing::ElementsAre("token_embeddings", "layers.0.attn", "layers.0.ffn",
-                                          "layers.1.attn", "layers.1.ffn", "layers.2.attn",
-                                          "layers.2.ffn", "head"));
+  EXPECT_THAT(names,
+              ElementsAre("token_embeddings", "layers.0.attn", "layers.0.ffn", "layers.1.attn",
+                          "layers.1.ffn", "layers.2.attn", "layers.2.ffn", "head"));
   Precision precision;
   const RunDescription run = describe_run(experiment, precision);
   EXPECT_EQ(run.recomputed_units, 2);

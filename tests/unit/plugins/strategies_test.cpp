@@ -1,21 +1,19 @@
 // Which collectives the built-in strategies issue, in which order, and where buckets are cut.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/clock.h"
 #include "ddprun/parallel/data_parallel.h"
 #include "ddprun/plugin/run_description.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_library.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
 
 using test::strategy_of;
 
@@ -160,7 +158,7 @@ TEST(None, RefusesSeveralRanksUnlessAsked) {
   const RunDescription two{.world_size = 2};
   EXPECT_EQ(words_of(strategy_of("{name: none}")->unsupported({})), "");
   EXPECT_THAT(words_of(strategy_of("{name: none}")->unsupported(two)),
-              testing::HasSubstr("unsynchronized: true"));
+              HasSubstr("unsynchronized: true"));
   EXPECT_EQ(words_of(strategy_of("{name: none, unsynchronized: true}")->unsupported(two)), "");
   test::run_ranks(2, [&](ProcessGroup& group) {
     Model model({4});

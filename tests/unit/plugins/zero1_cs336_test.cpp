@@ -1,7 +1,6 @@
 // The sharded optimizer of CS336: who owns which parameter, what a rank holds, what travels.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "ddprun/proof/proof.h"
 #include "support/error_of.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 #include "support/thread_ranks.h"
 
@@ -51,7 +51,7 @@ TEST(Zero1Cs336, EachParameterHasOneOwnerAndSharesAreBalanced) {
         }
       }
     }
-    EXPECT_THAT(owners, testing::Each(1)) << ranks << " ranks";
+    EXPECT_THAT(owners, Each(1)) << ranks << " ranks";
     const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
     EXPECT_LE(*most - *least, 300) << ranks << " ranks";
   }
@@ -186,7 +186,7 @@ TEST(Zero1Cs336, ARankThatForgetsTheEmptyRangeIsRefused) {
     Precision precision;
     EXPECT_THAT(
         test::error_of([&] { DataParallel(parameters_of({7}), group, strategy, precision, {}); }),
-        testing::HasSubstr("do not own each element once"));
+        HasSubstr("do not own each element once"));
   });
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/record_function.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,10 +11,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "support/matchers.h"
+
 namespace ddprun::operator_trace_test {
 namespace {
-
-using testing::ElementsAre;
 
 class Recorded {
  public:

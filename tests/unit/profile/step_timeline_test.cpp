@@ -1,14 +1,12 @@
 // Lanes of collectives, and which part of the ranks' waiting is exposed.
 #include "ddprun/profile/step_timeline.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 CollectiveRecord collective(std::int64_t start, std::int64_t end, Interval wait = {}) {
   return {.label = "x",

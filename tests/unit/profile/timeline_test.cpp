@@ -1,5 +1,4 @@
 // The trace of the last steps, event by event, and its picture, element by element.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -7,16 +6,12 @@
 
 #include "ddprun/profile/timeline_json.h"
 #include "ddprun/profile/timeline_svg.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 constexpr std::int64_t kMs = 1'000'000;
 
@@ -188,7 +183,7 @@ TEST(TimelinePicture, IsOfRowsThatCommunicateUnlessSomeAreChosen) {
   std::vector<Row> rows = {row_with("none", {step_with({})}), {"failed", {}}};
   EXPECT_THAT(picture_of(rows), IsEmpty());
   EXPECT_THAT(texts(picture_of(rows, {2, 1})),
-              testing::IsSupersetOf({"failed", "nothing was measured", "none", "rank 0"}));
+              IsSupersetOf({"failed", "nothing was measured", "none", "rank 0"}));
   for (int i = 0; i < 10; ++i) {
     rows.push_back(row_with("s" + std::to_string(i), {step_with({collective("x", 4, 5)})}));
   }

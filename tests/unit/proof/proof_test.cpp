@@ -6,17 +6,15 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "support/matchers.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
 
 /// A right strategy whose parts tests replace.
 class OneByOne : public Strategy {
@@ -175,7 +173,7 @@ TEST(IntegerGradients, OfALossyStrategyAreWithTheErrorFeedbackTheMean) {
   for (std::uint64_t round = 0; round < 8; ++round) {
     found.push_back(integer_check<LosesTheOtherHalf>({1, round}).detail);
   }
-  EXPECT_THAT(found, testing::Contains(HasSubstr("gradients of first differ from the exact mean")));
+  EXPECT_THAT(found, Contains(HasSubstr("gradients of first differ from the exact mean")));
   EXPECT_EQ(integer_check<SendsHalfByOneRank>().status, CheckStatus::failed);
 }
 

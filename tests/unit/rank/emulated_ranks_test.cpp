@@ -1,7 +1,6 @@
 // Ranks that share a GPU: the variables that NCCL sees, and what the user's contradict.
 #include "ddprun/rank/emulated_ranks.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -11,13 +10,11 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/device/device_library.h"
+#include "support/matchers.h"
 #include "support/process_ranks.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// A variable of the environment for as long as this lives.
 class Variable {
@@ -103,7 +100,7 @@ class OfADevice : public testing::Test {
 
 TEST_F(OfADevice, RanksTakeTheFirstAndTheUsersInterfaceStands) {
   const Variable interface("NCCL_SOCKET_IFNAME", "eth7");
-  EXPECT_THAT(run_process_ranks(2, opens_the_first_device), testing::Each(0));
+  EXPECT_THAT(run_process_ranks(2, opens_the_first_device), Each(0));
 }
 
 TEST_F(OfADevice, RanksOfSeveralHostsCannotShareIt) {
@@ -120,7 +117,7 @@ TEST_F(OfADevice, RanksOfSeveralHostsCannotShareIt) {
                                   }
                                   return 2;
                                 }),
-              testing::Each(0));
+              Each(0));
 }
 
 TEST_F(OfADevice, AProcessKeepsItsHost) {
@@ -142,7 +139,7 @@ TEST_F(OfADevice, AProcessKeepsItsHost) {
                                   }
                                   return 2;
                                 }),
-              testing::Each(0));
+              Each(0));
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 // Comparisons of two rows' runs in words, from numbers made up for them.
 #include "ddprun/result/comparison.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::StartsWith;
 
 std::string words(double own, double base) { return words_of_times(compare({own}, {base})); }
 

@@ -2,17 +2,17 @@
 // stats.bootstrap(..., method="BCa") of 400,000 samples, stats.ttest_1samp.
 #include "ddprun/result/paired_test.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
+#include "support/matchers.h"
+
 namespace ddprun::paired_test_test {
 namespace {
 
 using testing::DoubleEq;
-using testing::ElementsAre;
 
 const std::vector<double> kEven = {0.02,  0.013, -0.004, 0.018,  0.025,
                                    0.009, 0.03,  0.011,  -0.001, 0.016};

@@ -1,16 +1,13 @@
 // Numbers with units, as `ddprun account` reads them.
 #include "runner/command/account_options.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::account_options_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::string refusal(const AccountWords& words) {
   return test::error_of([&] { read_account_options(words); });

@@ -1,18 +1,12 @@
 // Sentences of what would help a row, against numbers that were made up for them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runner/report/memory_table.h"
+#include "support/matchers.h"
 #include "support/sentences.h"
 
 namespace ddprun::test::advice_test {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 /// Exposes `exposed_ms` of 100 ms a step.
 Row exposing(const std::string& label, double exposed_ms, double overlapped_ms = 4) {

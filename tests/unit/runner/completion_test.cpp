@@ -1,21 +1,17 @@
 // The words of completion, and that a shell reads them as they are.
 #include "runner/command_line/completion.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "support/matchers.h"
 #include "support/plugin_registry.h"
 
 namespace ddprun::test {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
 using testing::Field;
-using testing::HasSubstr;
-using testing::Not;
 
 auto is_word(const std::string& word) { return Field(&CompletedWord::word, word); }
 

@@ -1,7 +1,6 @@
 // --resume believes no result that this ddprun cannot have written.
 #include "runner/report/earlier_rows.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -9,6 +8,7 @@
 
 #include "runner/report/result_files.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 Row whole_row() {
   Row row = known_row("a=1");

@@ -1,5 +1,4 @@
 // Sentences below a table of training, against rows whose numbers were made up for them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,16 +7,11 @@
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
 #include "runner/report/table_lines.h"
+#include "support/matchers.h"
 #include "support/sentences.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 /// One table, whose first row is the base of all.
 std::vector<Row> table_of(const std::vector<std::vector<Row>>& parts) {
@@ -49,9 +43,9 @@ TEST(Findings, AnExperimentOfManyComparisonsSilencesNoOther) {
   std::vector<Row> rows = pairs_of("many", 8);
   for (const Row& row : pairs_of("late", 1)) rows.push_back(row);
   const std::vector<std::string> texts = sentences(rows);
-  EXPECT_THAT(texts, testing::Contains(HasSubstr("late_other0 is 10.0 % faster")));
-  EXPECT_THAT(texts, testing::Contains(HasSubstr("many_other5 is")));
-  EXPECT_THAT(texts, Not(testing::Contains(HasSubstr("many_other6 is"))));
+  EXPECT_THAT(texts, Contains(HasSubstr("late_other0 is 10.0 % faster")));
+  EXPECT_THAT(texts, Contains(HasSubstr("many_other5 is")));
+  EXPECT_THAT(texts, Not(Contains(HasSubstr("many_other6 is"))));
 }
 
 TEST(Findings, TheFastestRowStandsBesideItsBase) {
@@ -196,11 +190,11 @@ TEST(Findings, HiddenCommunicationIsOfWhatIsExposedWithoutOverlap) {
     set_all(rows[i + 3], training().exposed_ms, 3 + 0.15 * static_cast<double>(i));
     set_all(rows[i + 3], training().overlapped_ms, 4);
   }
-  EXPECT_THAT(sentences(rows), testing::Contains("overlap hides 85 % of the communication that "
-                                                 "naive exposes (p < 0.001; "
-                                                 "95 %: 85.0 to 85.0 %)"));
+  EXPECT_THAT(sentences(rows), Contains("overlap hides 85 % of the communication that "
+                                        "naive exposes (p < 0.001; "
+                                        "95 %: 85.0 to 85.0 %)"));
   for (Row& row : rows) set_all(row, training().overlapped_ms, 0);
-  EXPECT_THAT(sentences(rows), testing::Each(Not(HasSubstr("hides"))));
+  EXPECT_THAT(sentences(rows), Each(Not(HasSubstr("hides"))));
 }
 
 TEST(Findings, APrecisionsGainIsSaidWhereTheTableComparesStrategies) {
@@ -250,18 +244,17 @@ TEST(ScalingEfficiency, IsFoundInTheRows) {
   EXPECT_THAT(
       report_table(TableLines(strong)).markdown(),
       AllOf(HasSubstr("| strong eff. |"), HasSubstr("| 62.5 % |"), Not(HasSubstr("weak eff."))));
-  EXPECT_THAT(sentences(strong),
-              testing::Contains("strong scaling: 4 ranks (world.size=4) have 62 % of the "
-                                "efficiency of one (one run, not tested)"));
+  EXPECT_THAT(sentences(strong), Contains("strong scaling: 4 ranks (world.size=4) have 62 % of the "
+                                          "efficiency of one (one run, not tested)"));
 
   const auto weak =
       table_of({on_ranks(1, 128, {100, 101, 102}), on_ranks(4, 512, {125, 126, 127})});
   EXPECT_THAT(figures(weak, training().weak_efficiency),
               ElementsAre(1.0, testing::Optional(testing::DoubleNear(101 / 126.0, 1e-12))));
   EXPECT_THAT(report_table(TableLines(weak)).markdown(), Not(HasSubstr("strong eff.")));
-  EXPECT_THAT(sentences(weak), testing::Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
-                                                 "of the efficiency of one (p < 0.001; "
-                                                 "95 %: 79.8 to 80.5 %)"));
+  EXPECT_THAT(sentences(weak), Contains("weak scaling: 4 ranks (world.size=4) have 80 % "
+                                        "of the efficiency of one (p < 0.001; "
+                                        "95 %: 79.8 to 80.5 %)"));
 }
 
 TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
@@ -270,7 +263,7 @@ TEST(ScalingEfficiency, IsNotThereWhereRanksAreNotSweptOrNotEqual) {
   auto rows = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   for (RankResult& rank : rows[0].ranks) rank.threads = 2;
   EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("eff.")));
-  EXPECT_THAT(sentences(rows), testing::Contains(HasSubstr("no strong efficiency: ")));
+  EXPECT_THAT(sentences(rows), Contains(HasSubstr("no strong efficiency: ")));
   auto other = table_of({on_ranks(1, 128, {100}), on_ranks(2, 128, {60})});
   other[1].config["train"]["steps"] = 4;
   EXPECT_THAT(report_table(TableLines(other)).markdown(), Not(HasSubstr("eff.")))
@@ -306,7 +299,7 @@ TEST(Repeats, ARunThatFailedIsMissedInItsLine) {
               AllOf(HasSubstr("| flat | 55.0 ± "), HasSubstr("✓ proved, 2 of 3 runs")));
   std::vector<std::string> texts;
   for (const ReportLine& line : report_lines(TableLines(rows))) texts.push_back(line.text);
-  EXPECT_THAT(texts, testing::Contains("failed: flat, run 2 of 3: it broke"));
+  EXPECT_THAT(texts, Contains("failed: flat, run 2 of 3: it broke"));
   EXPECT_THAT(sentences(rows).front(), HasSubstr("(2 runs, not tested)"));
 }
 

@@ -1,9 +1,9 @@
 // What is in a page: the result, whatever its texts, and nothing that a browser would run or fetch.
 #include "runner/html/html_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/temporary_folder.h"
 #include "support/written_results.h"
@@ -12,8 +12,6 @@ namespace ddprun::test::html_report_test {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kHostile =
     "</script><script>alert(1)</script><!-- <script> & \" \\ é {{data}}";

@@ -1,14 +1,12 @@
 // What ranks of a joined launch called, compared when their run has failed.
 #include "runner/launch/joined_failure.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 FailureReport late(std::vector<CollectiveCall> calls) {
   return {FailureKind::timeout, "timed out", {"in backward of step 3", std::move(calls)}};

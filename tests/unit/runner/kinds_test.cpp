@@ -1,5 +1,4 @@
 // Rows, files and tables of a kind of experiment that trains nothing.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,15 +9,12 @@
 #include "runner/report/csv_files.h"
 #include "runner/report/pivot.h"
 #include "runner/report/report_table.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 /// A benchmark of one collective, all of it.
 struct Transfers final : ExperimentKind {

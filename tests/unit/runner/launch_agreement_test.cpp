@@ -1,16 +1,16 @@
 // Plans of ranks compared: every key that differs is named with the values of each rank.
 #include "runner/launch/launch_agreement.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 TEST(ComparePlans, EqualPlansAreRight) {
   const std::string plan = json{{"train.steps", 3}, {"strategy", "flat"}}.dump();

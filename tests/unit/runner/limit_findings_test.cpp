@@ -1,17 +1,11 @@
 // Sentences of what limits a row, against numbers that were made up for them.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/matchers.h"
 #include "support/sentences.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 /// A row that exposes 10 ms a step, of which the link takes `link_ms`, and `earliest_ms` however
 /// early it is asked.
@@ -79,12 +73,10 @@ TEST(LimitFindings, ASlowRankIsNamedWithItsPhase) {
     rank.cores = {rank.rank};
     rank.load = {10, 5, {{rank.rank, rank.rank == 1 ? 9.0 : 5.2, 0}}, "the machine"};
   }
-  EXPECT_THAT(sentences(rows),
-              testing::Contains(testing::EndsWith("4.5 ms a step; other programs took 40 % of a "
-                                                  "core from it, and 2 % from the others")));
+  EXPECT_THAT(sentences(rows), Contains(EndsWith("4.5 ms a step; other programs took 40 % of a "
+                                                 "core from it, and 2 % from the others")));
   rows[0].ranks[0].load.cores[0].busy_s = 9;
-  EXPECT_THAT(sentences(rows), testing::Contains(testing::EndsWith("4.5 ms a step")))
-      << "both lost as much";
+  EXPECT_THAT(sentences(rows), Contains(EndsWith("4.5 ms a step"))) << "both lost as much";
   set_all(rows[0], training().collectives, 0);
   EXPECT_THAT(sentences(rows), IsEmpty()) << "nobody waits";
 }
@@ -107,7 +99,7 @@ TEST(LimitFindings, AShareThatFallsOverASweptNumberIsSaid) {
   const std::string trend =
       "from 128 to 512 the exposed share of the step falls from 50 to 10 %: model.context_length "
       "128 to 512, 1.00 times the bytes, 5.00 times the step";
-  EXPECT_THAT(sentences(over_contexts({20, 40, 100})), testing::Contains(trend));
+  EXPECT_THAT(sentences(over_contexts({20, 40, 100})), Contains(trend));
   EXPECT_THAT(sentences(over_contexts({20, 100, 40})), IsEmpty()) << "it goes both ways";
   EXPECT_THAT(sentences(over_contexts({20, 100})), IsEmpty()) << "two are no trend";
   EXPECT_THAT(sentences(over_contexts({400, 410, 420})), IsEmpty()) << "a change of no size";
@@ -122,10 +114,9 @@ TEST(LimitFindings, BucketsStandBesideTheClosedForm) {
     set_all(row, training().bytes, 40e6);
     rows.push_back(std::move(row));
   }
-  EXPECT_THAT(
-      sentences(rows),
-      testing::Contains("buckets: the shortest of 3 steps has 5 MB; sqrt(s o w) is 2 MB, of "
-                        "40.0 MB of gradients, 100 µs a call and 1 GB/s"));
+  EXPECT_THAT(sentences(rows),
+              Contains("buckets: the shortest of 3 steps has 5 MB; sqrt(s o w) is 2 MB, of "
+                       "40.0 MB of gradients, 100 µs a call and 1 GB/s"));
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 // What diff calls rounding, and which difference it names.
 #include "runner/compare/lockstep_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/matchers.h"
 
 namespace ddprun::test_lockstep {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 json formats(const char* name, double spacing) {
   const json format = {{"name", name}, {"spacing", spacing}};

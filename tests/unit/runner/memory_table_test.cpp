@@ -1,10 +1,10 @@
 // The tables of memory: by phase, and by what it is.
 #include "runner/report/memory_table.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runner/report/report_table.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
@@ -14,7 +14,6 @@ namespace {
 using test::known_row;
 using test::lines_of;
 using test::row_json;
-using testing::HasSubstr;
 
 TEST(MemoryTable, HasThePhasesOfEachRowAndNamesTheLargest) {
   Row row = known_row("strategy=a");
@@ -54,11 +53,10 @@ TEST(MemoryTable, HasTheCategoriesAtThePeakAndWhatABlockSaves) {
   EXPECT_EQ(lines[2], "| a | moments | 3.00 | 30.0 | 3.00 | – | – |");
   EXPECT_EQ(lines[4], "| a | unexplained | 2.00 | 20.0 | – | – | – |");
   EXPECT_EQ(lines[5], "| a | resident, in backward | 10.00 | 100.0 | 3.00 | – | – |");
-  EXPECT_THAT(
-      saved_words(table),
-      testing::ElementsAre("a: the first block saves 0.004 MB for backward, 40 bytes a token: "
-                           "w1w3 75.0 %, norm 25.0 %; backward computes 0.000 MB again, 4 bytes "
-                           "a token: qkv 100.0 %"));
+  EXPECT_THAT(saved_words(table),
+              ElementsAre("a: the first block saves 0.004 MB for backward, 40 bytes a token: "
+                          "w1w3 75.0 %, norm 25.0 %; backward computes 0.000 MB again, 4 bytes "
+                          "a token: qkv 100.0 %"));
 }
 
 TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
@@ -74,9 +72,9 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
   const auto lines = lines_of(memory_table(TableLines({row})).markdown());
   EXPECT_THAT(lines[0], HasSubstr("| peak MB | predicted MB | difference |"));
   EXPECT_EQ(lines[2], "| a | forward | 0.00 | 20.20 | 20.00 | +1.0 % |  |");
-  EXPECT_THAT(memory_remarks(TableLines({row})),
-              testing::ElementsAre(
-                  HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as")));
+  EXPECT_THAT(
+      memory_remarks(TableLines({row})),
+      ElementsAre(HasSubstr("a: the peak of backward is +20.0 % of what was predicted, as")));
 
   Row ended = row;
   ended.ranks.clear();
@@ -86,7 +84,7 @@ TEST(MemoryTable, HasThePredictionBesideThePeakAndSaysWhereTheyDiffer) {
 
   row.predicted = Account{.unknown = "a plugin failed"};
   EXPECT_THAT(memory_remarks(TableLines({row})),
-              testing::ElementsAre("a: its memory was not predicted: a plugin failed"));
+              ElementsAre("a: its memory was not predicted: a plugin failed"));
 }
 
 TEST(MemoryTable, HasThePredictionBesideEachCategory) {
@@ -105,7 +103,7 @@ TEST(MemoryTable, HasThePredictionBesideEachCategory) {
   EXPECT_EQ(lines[3], "| a | moments | 6.00 | 60.0 | 6.00 | 8.00 | -25.0 % |");
   EXPECT_EQ(lines[5], "| a | resident, in forward | 10.00 | 100.0 | 10.00 | 12.00 | -16.7 % |");
   EXPECT_THAT(memory_remarks(table),
-              testing::ElementsAre(HasSubstr("a: moments of rank 0 at the peak are -25.0 % of")));
+              ElementsAre(HasSubstr("a: moments of rank 0 at the peak are -25.0 % of")));
 }
 
 }  // namespace

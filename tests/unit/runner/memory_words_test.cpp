@@ -2,17 +2,14 @@
 #include "runner/launch/memory_words.h"
 
 #include <ATen/Functions.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/failure.h"
 #include "runner/launch/rank_process.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::HasSubstr;
-using testing::MatchesRegex;
 
 /// What a rank says of the exception that `fail` throws.
 template <class Fail>

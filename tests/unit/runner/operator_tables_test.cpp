@@ -1,9 +1,9 @@
 // The tables and sentences of what a recorded step called.
 #include "runner/report/operator_tables.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
@@ -12,7 +12,6 @@ namespace {
 
 using test::known_row;
 using test::lines_of;
-using testing::ElementsAre;
 
 TEST(OperatorTables, HaveTheLongestRowsTheKindsAndWhatIsCalledMost) {
   Row row = known_row("strategy=a");

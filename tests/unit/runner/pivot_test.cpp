@@ -1,21 +1,16 @@
 // A table laid out by swept keys: every cell is the table's, wherever it stands.
 #include "runner/report/pivot.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "runner/report/report_output.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 /// Contexts of 8 and 16 with strategies "flat" and "b, (mb=5)"; with the last one memory ran out.
 class PivotTest : public testing::Test {

@@ -1,19 +1,17 @@
 // Which files a folder stands for.
 #include "runner/launch/plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "ddprun/base/error.h"
 #include "support/ddprun_command.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> files_in(const TemporaryFolder& folder) {
   const FileList list = collect_files({folder.path().string()});

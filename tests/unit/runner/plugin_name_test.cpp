@@ -1,15 +1,13 @@
 // What a plugin of the user's own may be called.
 #include "runner/command/plugin_name.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
 
 std::string hint_for(const std::string& name) {
   return error_text_of<ConfigError>([&] { check_plugin_name(name); }).hint;

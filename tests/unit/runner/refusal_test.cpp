@@ -1,5 +1,4 @@
 // A plugin that refuses the experiment's settings is heard before any rank starts.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,13 +7,10 @@
 
 #include "runner/launch/plan.h"
 #include "support/experiments.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 /// Why an experiment is refused; empty if it is not.
 std::string error_of(const std::string& text, const std::string& train = "") {

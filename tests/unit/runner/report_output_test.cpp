@@ -1,21 +1,17 @@
 // What a batch prints in each format: what its files say, and a table as wide as it may be.
 #include "runner/report/report_output.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "runner/report/csv_files.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 class ReportOutput : public testing::Test {
  protected:

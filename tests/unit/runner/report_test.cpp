@@ -1,6 +1,5 @@
 // Statistics over steps and ranks, the proof, the table and its layout, against values worked out
 // by hand.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,16 +12,12 @@
 #include "runner/report/report_table.h"
 #include "runner/report/result_files.h"
 #include "runner/report/row_names.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 #include "support/written_results.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 std::vector<std::string> line_texts(const std::vector<Row>& rows) {
   std::vector<std::string> texts;
@@ -156,22 +151,21 @@ TEST(ReportTable, ASpeedUpCountsFromItsOwnBase) {
     return cells;
   };
   EXPECT_THAT(speed_ups(rows), ElementsAre("1.00x", "1.25x", "1.00x", "2.00x"));
-  EXPECT_THAT(line_texts(rows), testing::Contains("speed-up counts from precision=fp32 of the same "
-                                                  "model.preset"));
+  EXPECT_THAT(line_texts(rows), Contains("speed-up counts from precision=fp32 of the same "
+                                         "model.preset"));
   rows.erase(rows.begin());
   EXPECT_THAT(speed_ups(rows), ElementsAre("–", "1.00x", "2.00x")) << "its base is not there";
 
   rows[0].name = rows[0].baseline_words = "other";
   rows[0].baseline = rows[0].fingerprint;
-  EXPECT_THAT(line_texts(rows),
-              AllOf(testing::Contains("speed-up in other counts from other"),
-                    testing::Contains(testing::StartsWith("speed-up in known counts from prec"))));
+  EXPECT_THAT(line_texts(rows), AllOf(Contains("speed-up in other counts from other"),
+                                      Contains(StartsWith("speed-up in known counts from prec"))));
 }
 
 TEST(ReportTable, WithoutABaseThereIsNoSpeedUp) {
   const std::vector<Row> rows = {known_row("a"), known_row("b")};
   EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")));
-  EXPECT_THAT(line_texts(rows), testing::Each(Not(HasSubstr("speed-up"))));
+  EXPECT_THAT(line_texts(rows), Each(Not(HasSubstr("speed-up"))));
 }
 
 TEST(RowNames, FilesOfOneNameAreToldApart) {
@@ -219,7 +213,7 @@ TEST(Utilization, IsTheShareOfTheDevicesPeakOfOneRank) {
   EXPECT_NEAR(statistics.figure(training().mfu).value.value(), 100.0 / 312, 1e-12);
   EXPECT_NEAR(row_json(row)["statistics"]["mfu"].get<double>(), 100.0 / 312, 1e-12);
   EXPECT_THAT(report_table(TableLines({row})).markdown(), HasSubstr("| 100 | 32.1 % |"));
-  EXPECT_THAT(line_texts({row}), testing::Each(Not(HasSubstr("MFU"))));
+  EXPECT_THAT(line_texts({row}), Each(Not(HasSubstr("MFU"))));
 }
 
 TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
@@ -232,16 +226,16 @@ TEST(Utilization, IsRefusedWhereNoPeakIsKnown) {
 
   Row mixed = row_on("NVIDIA H200", "tf32");
   mixed.ranks[1].device_name = "NVIDIA B200";
-  EXPECT_THAT(line_texts({mixed}), testing::Contains("no MFU: the ranks' devices differ"));
+  EXPECT_THAT(line_texts({mixed}), Contains("no MFU: the ranks' devices differ"));
 
   Row emulated = row_on("NVIDIA H200", "bfloat16");
   emulated.emulated = true;
   EXPECT_THAT(row_json(emulated)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("shared"));
-  EXPECT_THAT(line_texts({emulated}), testing::Each(Not(HasSubstr("MFU"))));
+  EXPECT_THAT(line_texts({emulated}), Each(Not(HasSubstr("MFU"))));
 
   const Row cpu = row_on("", "float32");
   EXPECT_THAT(row_json(cpu)["statistics"]["no_mfu"].get<std::string>(), HasSubstr("CPU"));
-  EXPECT_THAT(line_texts({cpu}), testing::Each(Not(HasSubstr("MFU")))) << "nobody expects one";
+  EXPECT_THAT(line_texts({cpu}), Each(Not(HasSubstr("MFU")))) << "nobody expects one";
 }
 
 TEST(ReportTable, ColourOnlyWhereAskedFor) {
@@ -264,21 +258,20 @@ TEST(Terminal, WidthOfText) {
 
 TEST(ReportTable, ALossThatIsNoNumberIsSaidBelowTheTable) {
   Row row = known_row("a");
-  EXPECT_THAT(line_texts({row}), testing::Each(testing::Not(testing::HasSubstr("DIVERGED"))));
+  EXPECT_THAT(line_texts({row}), Each(Not(HasSubstr("DIVERGED"))));
   row.ranks[1].samples[2][training().loss] = std::nan("");
-  EXPECT_THAT(line_texts({row}),
-              testing::Contains(testing::HasSubstr("the loss was nan in step 2 on rank 1")));
+  EXPECT_THAT(line_texts({row}), Contains(HasSubstr("the loss was nan in step 2 on rank 1")));
 }
 
 TEST(ReportTable, SkippedStepsAreCountedAndSaidBelowTheTable) {
   Row row = known_row("a");
-  EXPECT_THAT(line_texts({row}), testing::Each(testing::Not(HasSubstr("SKIPPED"))));
+  EXPECT_THAT(line_texts({row}), Each(Not(HasSubstr("SKIPPED"))));
   for (RankResult& rank : row.ranks) {
     for (const int step : {0, 2}) rank.samples[step][training().skipped] = 1;
   }
   EXPECT_EQ(row_json(row)["statistics"]["skipped"], 2);
   EXPECT_EQ(RunStatistics(row)[training().step_ms].steps.count, 3) << "their times count";
-  EXPECT_THAT(line_texts({row}), testing::Contains(HasSubstr("2 of 4 steps")));
+  EXPECT_THAT(line_texts({row}), Contains(HasSubstr("2 of 4 steps")));
 }
 
 TEST(ReportTable, OneSweptKeyHeadsItsColumn) {
@@ -312,10 +305,9 @@ TEST(Report, EmulatedRowsShowNoTimes) {
   for (Row& row : rows) row.baseline = rows[0].fingerprint;
   EXPECT_THAT(report_table(TableLines(rows)).markdown(), Not(HasSubstr("speed-up")))
       << "it has no time";
-  EXPECT_THAT(line_texts(rows),
-              testing::Contains(AllOf(HasSubstr("emulated: world.size=2: "), HasSubstr("times"),
-                                      HasSubstr("withheld"))));
-  EXPECT_THAT(line_texts({known_row("a=1")}), Not(testing::Contains(HasSubstr("emulated"))));
+  EXPECT_THAT(line_texts(rows), Contains(AllOf(HasSubstr("emulated: world.size=2: "),
+                                               HasSubstr("times"), HasSubstr("withheld"))));
+  EXPECT_THAT(line_texts({known_row("a=1")}), Not(Contains(HasSubstr("emulated"))));
 }
 
 TEST(ResultFiles, EmulatedRowsSaySo) {

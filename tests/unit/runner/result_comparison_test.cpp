@@ -1,18 +1,15 @@
 // ddprun compare: what differs, what is slower, and of what nobody can say it.
 #include "runner/compare/result_comparison.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ddprun/base/error.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 
 namespace ddprun::result_comparison_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// Runs of a row whose steps take so many times as long as those of the known row, run by run.
 std::vector<Row> runs(const std::string& label, const std::vector<double>& times) {

@@ -1,19 +1,15 @@
 // What other programs took while a run was measured, from numbers that were made up.
 #include "ddprun/result/run_load.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runner/report/report_lines.h"
 #include "runner/report/report_table.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test::run_load_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Two ranks of ten seconds on a core each, of which they took 9 and 8.
 Row loaded_row(const std::string& label, double busy_s = 10, double stolen_s = 0) {

@@ -1,19 +1,14 @@
 // The figures of all rows as CSV, and tables as LaTeX.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runner/report/csv_files.h"
 #include "runner/report/report_table.h"
 #include "runner/report/text_table.h"
+#include "support/matchers.h"
 #include "support/report_rows.h"
 
 namespace ddprun::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 TEST(SummaryCsv, HasALineForEachRowAndQuantity) {
   const std::string csv = summary_csv(TableLines({known_row("a, b"), known_row("c")}));

@@ -1,7 +1,6 @@
 // The supervisor with ranks that do nothing but fail in every way.
 #include "runner/launch/supervisor.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
@@ -17,12 +16,11 @@
 #include <thread>
 
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
-using testing::HasSubstr;
-using testing::MatchesRegex;
 using Clock = std::chrono::steady_clock;
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -66,7 +64,7 @@ TEST(Supervisor, ReturnsTheResultOfRankZero) {
   ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.reason;
   EXPECT_EQ(outcome.result["rank"], 0);
   EXPECT_EQ(outcome.result["text"], large);
-  EXPECT_THAT(seen.log, testing::ElementsAre("1 error a word"));
+  EXPECT_THAT(seen.log, ElementsAre("1 error a word"));
   ASSERT_EQ(seen.progress.size(), 1u);  // of rank 0 only
   EXPECT_EQ(seen.progress[0].figures, "loss nan");
 }
@@ -246,7 +244,7 @@ TEST(Supervisor, TheStoppedRankIsBlamedForTheTimeOutsOfTheOthers) {
     if (rank == 1) sleep_ms(100);  // it has not given up when rank 0 has
     throw TimeoutError({.what = "a collective failed", .got = "Timed out waiting 300ms for recv"});
   });
-  EXPECT_THAT(outcome.reason, testing::StartsWith("rank 2 failed: stopped by signal 19"));
+  EXPECT_THAT(outcome.reason, StartsWith("rank 2 failed: stopped by signal 19"));
 }
 
 TEST(Supervisor, ARankWhoseOwnWorkTakesTooLongIsBlamedForTheTimeOutsOfTheOthers) {
@@ -279,7 +277,7 @@ TEST(Supervisor, WordsOfATimeOutBlameNoOtherRank) {
     sleep_ms(300);
     throw CommError({.what = "a check failed", .got = "no agreement within 3 rounds, timeout 60"});
   });
-  EXPECT_THAT(outcome.reason, testing::StartsWith("rank 0 failed: a check failed"));
+  EXPECT_THAT(outcome.reason, StartsWith("rank 0 failed: a check failed"));
 }
 
 TEST(Supervisor, AWaitWithoutEndIsEnded) {

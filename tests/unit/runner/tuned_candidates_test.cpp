@@ -1,5 +1,4 @@
 // Which settings are tried.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,12 +6,10 @@
 
 #include "runner/tune/candidates.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::tuned_candidates_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TunedPlugins plugins() {
   return {.names =

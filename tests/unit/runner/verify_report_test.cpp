@@ -1,16 +1,16 @@
 // What verify calls a failure, and how it says so.
 #include "runner/report/verify_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "support/matchers.h"
 
 namespace ddprun {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 json differences(double gradient, double update, double parameter) {
   const auto largest = [](double value) {
@@ -41,8 +41,8 @@ TEST(VerifyReport, PassesWithinTheBounds) {
   EXPECT_TRUE(judged.at("passed")) << judged.dump();
   EXPECT_TRUE(judged.at("steps")[1].at("passed"));
   EXPECT_THAT(verify_text(judged, {}),
-              testing::AllOf(HasSubstr("passed: largest difference in 2 steps"),
-                             HasSubstr("gradient max     mean"), HasSubstr("1e-06  2.5e-07")));
+              AllOf(HasSubstr("passed: largest difference in 2 steps"),
+                    HasSubstr("gradient max     mean"), HasSubstr("1e-06  2.5e-07")));
 }
 
 TEST(VerifyReport, NamesTheFirstStepOfEachFailure) {
@@ -51,14 +51,14 @@ TEST(VerifyReport, NamesTheFirstStepOfEachFailure) {
   EXPECT_TRUE(judged.at("steps")[0].at("passed"));
   EXPECT_FALSE(judged.at("steps")[1].at("passed"));
   EXPECT_FALSE(judged.at("parameters")[0].at("passed"));
-  EXPECT_THAT(judged.at("reasons"),
-              testing::ElementsAre(
-                  "step 1: the loss is 4.1 on 2 ranks and 4 in one process",
+  EXPECT_THAT(
+      judged.at("reasons"),
+      ElementsAre("step 1: the loss is 4.1 on 2 ranks and 4 in one process",
                   "step 1: the gradient of head differs by 2e-05 (bound 1e-05)",
                   "step 1: from equal gradients, the relative update of head differs by 0.001 "
                   "(bound 2.38e-07)",
                   "step 1: after the update, head differs by 0.001 (bound 0.0001)"));
-  EXPECT_THAT(verify_text(judged, {}), testing::AllOf(HasSubstr("✗"), HasSubstr("FAILED")));
+  EXPECT_THAT(verify_text(judged, {}), AllOf(HasSubstr("✗"), HasSubstr("FAILED")));
 }
 
 TEST(VerifyReport, WhatIsNoNumberFailsEvenWithoutABound) {

@@ -1,5 +1,4 @@
 // What tests/support/test_main.cpp says of cases that fail, crash, hang or leave something behind.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -7,12 +6,10 @@
 #include <cstdio>
 #include <string>
 
+#include "support/matchers.h"
+
 namespace ddprun {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 struct End {
   int status;  // of a shell: 128 and more for a signal

@@ -1,7 +1,6 @@
 // Encoding beside its definition: the least rank first, over and over.
 #include "ddprun/tokenizer/tokenizer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,12 +12,10 @@
 #include "ddprun/tokenizer/train_tokenizer.h"
 #include "support/ddprun_command.h"
 #include "support/error_of.h"
+#include "support/matchers.h"
 
 namespace ddprun::tokenizer_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> pieces(const char* pattern, std::string_view text) {
   std::vector<std::string> out;
