@@ -20,7 +20,6 @@ namespace ddprun::test {
 namespace {
 
 using ddprun::test::load_plugin;
-using nlohmann::json;
 
 class CudaPrecision : public GpuTest {
  protected:
@@ -134,7 +133,7 @@ TEST_F(CudaPrecision, RunsProveThemselves) {
       folder, {"run", "gpu.yaml", "--set", "world.device=cuda", "--set", "model.kernels=reference",
                "--set", "world.size=" + std::to_string(probe_.count)});
   ASSERT_EQ(run.status, 0) << run.err;
-  const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
+  const json result = result_of(folder, "gpu");
   const auto last_loss = [](const json& row) {
     return row["ranks"][0]["samples"]["loss"].back().get<double>();
   };
@@ -155,7 +154,7 @@ TEST_F(CudaPrecision, Fp16SkipsStepsThatOverflow) {
                "--set", "world.size=" + std::to_string(probe_.count), "--set",
                "precision={name: fp16_mixed, init_scale: 1e30, backoff_factor: 1e-4}"});
   ASSERT_EQ(run.status, 0) << run.err;
-  const json row = json::parse(read_file(only_result(folder, "gpu") / "result.json"))["rows"][0];
+  const json row = result_of(folder, "gpu")["rows"][0];
   EXPECT_EQ(row["proof"]["status"], "passed");
   const json& skipped = row["ranks"][0]["samples"]["skipped"];
   EXPECT_TRUE(skipped.front().get<bool>());

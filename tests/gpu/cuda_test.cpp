@@ -16,8 +16,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 class Cuda : public GpuTest {
  protected:
   /// Runs `body` in so many processes, a GPU each; all must return 0.
@@ -132,7 +130,7 @@ TEST_F(Cuda, ARunProvesItself) {
                tiny_experiment("sweep: {strategy: [naive, flat, overlap, bucketed]}\n"));
   const CommandResult run = run_ddprun(folder, on_gpus("run", probe_.count));
   ASSERT_EQ(run.status, 0) << run.err;
-  const json result = json::parse(read_file(only_result(folder, "gpu") / "result.json"));
+  const json result = result_of(folder, "gpu");
   EXPECT_THAT(result["environment"]["backend"].get<std::string>(), HasSubstr("nccl"));
   EXPECT_TRUE(result["environment"].contains("driver"));
   for (const json& row : result["rows"]) {

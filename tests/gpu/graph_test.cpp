@@ -15,8 +15,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 class CudaGraph : public GpuTest {
  protected:
   /// tiny_experiment() and `more` on all GPUs, with the warm-up that a graph needs.
@@ -82,7 +80,7 @@ TEST_F(CudaGraph, TrainsToTheSameBits) {
                 "cuda_graph]}\n",
                 {"train.accumulate=2", "optimizer.clip_norm=0.5"});
   ASSERT_EQ(run.status, 0) << run.err;
-  const json result = json::parse(read_file(only_result(folder_, "graph") / "result.json"));
+  const json result = result_of(folder_, "graph");
   const json& rows = result["rows"];
   ASSERT_EQ(rows.size(), 6U);
   for (std::size_t i = 0; i < rows.size(); i += 2) {

@@ -17,8 +17,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kTimeoutS = 15;  // connecting takes seconds where ranks share a GPU
 
 class Nccl : public GpuTest {
@@ -211,7 +209,7 @@ TEST_F(Nccl, ARowWithoutMemoryIsARowAndTheNextOneRuns) {
   words.insert(words.end(), {"--set", "model.vocab_size=16"});  // made before the large matrices
   const CommandResult run = run_ddprun(folder, words);
   EXPECT_EQ(run.status, 1) << run.err;
-  const json rows = json::parse(read_file(only_result(folder, "shared") / "result.json"))["rows"];
+  const json rows = result_of(folder, "shared")["rows"];
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "out of memory") << rows[1]["reason"];
   EXPECT_THAT(rows[1]["reason"].get<std::string>(), HasSubstr("tried to allocate"));

@@ -16,8 +16,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 class Observed : public GpuTest {
  protected:
   void SetUp() override {

@@ -13,8 +13,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 /// Sizes of which no two make the same term.
 const char* const kModel =
     "model: {preset: tiny, vocab_size: 1500, context_length: 48, d_model: 128, d_ff: 352, "

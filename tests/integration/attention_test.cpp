@@ -11,8 +11,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 const std::string kQuick =
     "experiment: attention\n"
     "attention: flash\n"

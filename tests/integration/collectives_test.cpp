@@ -10,8 +10,6 @@
 namespace ddprun::test::collectives_test {
 namespace {
 
-using nlohmann::json;
-
 const std::string kQuick =
     "experiment: collectives\n"
     "world: {size: 2, backend: shm}\n"

@@ -12,8 +12,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 TEST(Command, ASweepGivesATableAndACompleteResult) {
   TemporaryFolder folder;
   folder.write("pair.yaml", tiny_experiment("sweep: {train.batch_per_rank: [2, 4]}\n"));

@@ -12,7 +12,6 @@ namespace ddprun::test::compare_test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// Three runs of a row, whose strategy sleeps so long in each step.
 class Compare : public testing::Test {

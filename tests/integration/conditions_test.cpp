@@ -11,13 +11,6 @@ namespace ddprun::test::conditions_test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
-/// Starts ddprun by a line of bash, where "$0" "$@" stands for the command.
-CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
-                           const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
-}
 
 /// A sweep of which the first row is measured before all.
 void begin_sweep(const TemporaryFolder& folder, const std::string& line,

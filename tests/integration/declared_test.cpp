@@ -10,8 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 std::string status_of(const json& proof, const std::string& check) {
   for (const json& each : proof["checks"]) {
     if (each["name"] == check) return each["status"];
@@ -30,7 +28,7 @@ TEST(Declared, IsWhatTheTableSays) {
   EXPECT_THAT(run.out, AllOf(HasSubstr("✓ proved"), HasSubstr("✓ as declared"),
                              HasSubstr("with the error feedback the mean"),
                              HasSubstr("parameters are equal each time the ranks average")));
-  const json rows = json::parse(read_file(only_result(folder, "less") / "result.json"))["rows"];
+  const json rows = result_of(folder, "less")["rows"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["proof"]["status"], "passed");
   for (const int row : {1, 2}) {
@@ -59,7 +57,7 @@ TEST(Declared, RanksThatNeverAverageAreAControl) {
       run_ddprun(folder, {"less.yaml", "--set", "strategy={name: local_sgd, every: 100}"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("control"));
-  const json result = json::parse(read_file(only_result(folder, "less") / "result.json"));
+  const json result = result_of(folder, "less");
   const json& proof = result["rows"][0]["proof"];
   EXPECT_EQ(proof["status"], "control");
   EXPECT_EQ(status_of(proof, "parameters_equal"), "control");

@@ -10,8 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 const std::string kPlanted = DDPRUN_BUILD_DIR "/tests/plugins/planted";
 
 std::string replaced(std::string text, const std::string& old, const std::string& now) {

@@ -12,8 +12,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 TEST(Doctor, SaysAsJsonWhatItFound) {
   TemporaryFolder folder;
   const CommandResult run = run_ddprun(folder, {"doctor", "--json"});

@@ -11,7 +11,6 @@ namespace ddprun::documents_test {
 namespace {
 
 using namespace test;
-using nlohmann::json;
 
 class RunOfDocuments : public testing::Test {
  protected:

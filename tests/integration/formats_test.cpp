@@ -11,8 +11,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 /// A folder with a file of each kind.
 void write_kinds(const TemporaryFolder& folder) {
   folder.write("all/training.yaml", tiny_experiment());

@@ -69,8 +69,7 @@ TEST(JoinedLaunch, RanksThatALauncherBoundKeepTheirCores) {
         {"/usr/bin/taskset", "-c", std::to_string(cores[static_cast<std::size_t>(1 - rank)])}));
   }
   for (DdprunProcess* rank : ranks) EXPECT_EQ(rank->wait(60), 0) << rank->err();
-  const auto result =
-      nlohmann::json::parse(read_file(results.path() / "one" / "latest" / "result.json"));
+  const auto result = json::parse(read_file(results.path() / "one" / "latest" / "result.json"));
   for (const std::size_t rank : {0, 1}) {
     EXPECT_EQ(result["rows"][0]["ranks"][rank]["cores"], std::vector<int>{cores[1 - rank]});
   }

@@ -10,8 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kMemory = "profile: {memory: true}\n";
 
 /// The result of a run with two warm-up steps; its files lie in `folder`.

@@ -11,8 +11,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 class Mpi : public testing::Test {
  protected:
   void SetUp() override {

@@ -10,7 +10,6 @@ namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// Two rows; the first is the base.
 std::string two_rows(const std::string& report) {

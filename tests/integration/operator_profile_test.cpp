@@ -12,8 +12,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kOperators = "profile: {operators: true}\n";
 
 /// The lines of a table of commas, by the names of its columns.

@@ -68,7 +68,7 @@ const std::vector<std::string> kCatchers = {"initial_parameters_equal",
                                             "verify"};
 
 /// Those that caught a fault in the row of a result.
-std::set<std::string> catchers(const nlohmann::json& row) {
+std::set<std::string> catchers(const json& row) {
   std::set<std::string> caught;
   if (row.contains("proof")) {
     for (const auto& check : row.at("proof").at("checks")) {

@@ -12,8 +12,6 @@
 namespace ddprun::test::planted_limits_test {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
 
 /// Two ranks; of all gradients the head's alone is large.

@@ -9,8 +9,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 TEST(PrecisionStudy, FourSumsAreATableWithASentenceEach) {
   TemporaryFolder folder;
   folder.write("sums.yaml",

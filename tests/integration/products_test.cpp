@@ -7,8 +7,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 TEST(Products, AreChosenByTheEnvironment) {
   TemporaryFolder folder;
   folder.write("e.yaml", tiny_experiment("", 2));
@@ -30,9 +28,6 @@ class ForcedProducts : public testing::TestWithParam<const char*> {
          "attention=flash", "--set", "model.d_ff=90", "--set", "model.vocab_size=301"},
         {"/usr/bin/env", "DDPRUN_PRODUCTS=" + path});
   }
-  json result_of(const std::string& path) const {
-    return json::parse(read_file(only_result(folder_, path) / "result.json"));
-  }
 
   TemporaryFolder folder_;
 };
@@ -47,7 +42,7 @@ TEST_P(ForcedProducts, TrainAsFloat32DoesAndStandInTheResult) {
   }
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("✓ proved"));
-  const json result = result_of(path);
+  const json result = result_of(folder_, path);
   EXPECT_EQ(result["environment"]["products"], path);
   if (path == "library") {  // that of float32 matrices too
     EXPECT_EQ(result["environment"]["float32 products"], path);
@@ -55,7 +50,7 @@ TEST_P(ForcedProducts, TrainAsFloat32DoesAndStandInTheResult) {
   for (const json& rank : result["rows"][0]["ranks"]) EXPECT_EQ(rank["products"], path);
 
   ASSERT_EQ(path == "float32" ? 0 : train("float32").status, 0);
-  const json wide = result_of("float32")["rows"][0]["ranks"][0]["samples"]["loss"];
+  const json wide = result_of(folder_, "float32")["rows"][0]["ranks"][0]["samples"]["loss"];
   const json losses = result["rows"][0]["ranks"][0]["samples"]["loss"];
   ASSERT_EQ(losses.size(), wide.size());
   for (std::size_t step = 0; step < losses.size(); ++step) {

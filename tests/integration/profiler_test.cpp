@@ -55,7 +55,7 @@ struct Trace {
   int forwards = 0, units_outside = 0;
 };
 
-Trace trace_of(const nlohmann::json& timeline, int process) {
+Trace trace_of(const json& timeline, int process) {
   Trace out;
   for (const auto& event : timeline["traceEvents"]) {
     if (event["pid"] != process) continue;
@@ -79,7 +79,7 @@ TEST(Timeline, ShowsAllReducesAfterBackwardOrWithinIt) {
   const CommandResult run = run_ddprun(folder, {"run", "run.yaml", "--set", "world.backend=gloo"});
   ASSERT_EQ(run.status, 0) << run.err;
   const auto result = only_result(folder, "run");
-  const auto timeline = nlohmann::json::parse(read_file(result / "timeline.json"));
+  const auto timeline = json::parse(read_file(result / "timeline.json"));
   for (const int process : {1, 2, 3, 4}) {  // a row has two ranks
     const Trace trace = trace_of(timeline, process);
     ASSERT_EQ(trace.starts.size(), kParameters);
@@ -104,10 +104,10 @@ TEST(Timeline, HasAsManyStepsAsAreAskedFor) {
   const CommandResult run = run_ddprun(folder, {"run", "run.yaml", "--set", "strategy=fsdp"});
   ASSERT_EQ(run.status, 0) << run.err;
   const auto result = only_result(folder, "run");
-  const auto timeline = nlohmann::json::parse(read_file(result / "timeline.json"));
+  const auto timeline = json::parse(read_file(result / "timeline.json"));
   EXPECT_EQ(trace_of(timeline, 1).forwards, 3);
   // The red of the picture is the exposed communication of the table, in each step.
-  const auto row = nlohmann::json::parse(read_file(result / "result.json"))["rows"][0];
+  const auto row = json::parse(read_file(result / "result.json"))["rows"][0];
   std::vector<std::vector<StepTimeline>> ranks;
   for (const auto& rank : row["ranks"]) ranks.push_back(rank["timeline"]);
   for (std::size_t step = 0; step < 3; ++step) {
@@ -128,8 +128,7 @@ TEST(Memory, OfEachPhaseHoldsWhatTheStepNeeds) {
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_THAT(run.err, Not(HasSubstr("arning"))) << "of unknown blocks";
     EXPECT_THAT(run.out, ContainsRegex("backward +[0-9.]+ +[0-9.]+"));
-    const auto result =
-        nlohmann::json::parse(read_file(only_result(folder, "run") / "result.json"));
+    const auto result = result_of(folder, "run");
     const auto& row = result["rows"][0];
     // One all-reduce of all gradients, so its payload is what one buffer takes.
     const double buffer = row["statistics"]["bytes"]["mean"];

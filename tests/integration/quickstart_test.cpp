@@ -18,7 +18,7 @@ TEST(Quickstart, IsTheShippedFileWithResultsHere) {
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("naive"), HasSubstr("proved in 2 of 2 rows"),
                              HasSubstr("results: results/quickstart/")));
-  const nlohmann::json result = result_of(folder, "quickstart");
+  const json result = result_of(folder, "quickstart");
   EXPECT_EQ(result["command_line"][1], "quickstart");
   EXPECT_EQ(result["rows"][0]["config"]["world"]["backend"], "gloo") << "as the file has it";
 }

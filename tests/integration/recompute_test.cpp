@@ -10,8 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 const char* const kSweep =
     "sweep:\n"
     "  strategy: [naive, {name: bucketed, bucket_mb: 0.01}, torch_ddp]\n"

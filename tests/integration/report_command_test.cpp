@@ -28,7 +28,7 @@ class Report : public testing::Test {
   nlohmann::json data(const std::string& file) {
     const std::string text = page(file), begin = "id=\"data\">";
     const std::size_t at = text.find(begin) + begin.size();
-    return nlohmann::json::parse(text.substr(at, text.find("</script>", at) - at));
+    return json::parse(text.substr(at, text.find("</script>", at) - at));
   }
   TemporaryFolder folder_;
 };
@@ -43,7 +43,7 @@ TEST_F(Report, ResultsOfDifferentKindsHaveASectionEach) {
   const CommandResult both =
       ddprun({"report", "results/e/latest/result.json", "results/paper/latest", "-o", "both.html"});
   ASSERT_EQ(both.status, 0) << both.err;
-  const nlohmann::json results = data("both.html");
+  const json results = data("both.html");
   ASSERT_EQ(results.size(), 2U);
   EXPECT_EQ(results[0]["result"]["name"], "e");
   EXPECT_TRUE(results[0]["kinds"].contains("training"));
@@ -66,7 +66,7 @@ TEST_F(Report, ARunWritesThePageThatTheCommandWould) {
 /// Only the latest is read, however many there are, and whatever the others are.
 TEST_F(Report, OfAFolderOfResultsTheLatestIsTakenAndNamed) {
   measure("paper.yaml", kPaper);
-  nlohmann::json result = nlohmann::json::parse(page("results/paper/latest/result.json"));
+  nlohmann::json result = json::parse(page("results/paper/latest/result.json"));
   const auto write = [&](const std::string& time) {
     result["time"] = time;
     folder_.write("many/" + time + "/result.json", result.dump());

@@ -11,18 +11,11 @@ namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::vector<std::string> statuses(const json& result) {
   std::vector<std::string> out;
   for (const json& row : result["rows"]) out.push_back(row["status"]);
   return out;
-}
-
-/// Starts ddprun by a line of bash, where "$0" "$@" stands for the command.
-CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
-                           const std::vector<std::string>& arguments) {
-  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
 }
 
 const std::vector<std::string> kThirdRuns = {"ok", "failed", "ok"};

@@ -20,7 +20,7 @@ TEST(SchemaCommand, WritesAFileAndSaysWhyItCannot) {
   const CommandResult written = run_ddprun(folder, {"schema", "--out", "a.json"});
   EXPECT_EQ(written.status, 0) << written.err;
   EXPECT_EQ(written.out, "");
-  EXPECT_EQ(nlohmann::json::parse(folder.read("a.json"))["$schema"],
+  EXPECT_EQ(json::parse(folder.read("a.json"))["$schema"],
             "http://json-schema.org/draft-07/schema#");
   const CommandResult refused = run_ddprun(folder, {"schema", "--out", "none/a.json"});
   EXPECT_EQ(refused.status, 1);
@@ -31,8 +31,8 @@ TEST(SchemaCommand, HasThePluginsThatItIsShown) {
   TemporaryFolder folder;
   const std::vector<std::string> shown = {"schema", "--plugin-path",
                                           DDPRUN_BUILD_DIR "/tests/plugins/planted"};
-  const auto schema = nlohmann::json::parse(run_ddprun(folder, shown).out);
-  const auto own = nlohmann::json::parse(run_ddprun(folder, {"schema"}).out);
+  const auto schema = json::parse(run_ddprun(folder, shown).out);
+  const auto own = json::parse(run_ddprun(folder, {"schema"}).out);
   EXPECT_TRUE(schema["definitions"].contains("strategy.planted"));
   EXPECT_FALSE(own["definitions"].contains("strategy.planted"));
 }

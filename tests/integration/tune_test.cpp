@@ -11,7 +11,6 @@ namespace ddprun::tune_test {
 namespace {
 
 using namespace test;
-using nlohmann::json;
 
 constexpr const char* kSlow = "{name: slow, sleep_ms: 20}";
 

@@ -10,8 +10,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kNotPossible = 77;  // two_hosts.sh's exit status
 
 CommandResult run_on_two_hosts(const TemporaryFolder& folder, int local_size,
@@ -29,7 +27,7 @@ TEST(TwoHosts, ProveTheirStepsOverEveryBackend) {
   const CommandResult run = run_on_two_hosts(folder, 2, {"hosts.yaml", "--set", "world.size=4"});
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
-  const json result = json::parse(read_file(only_result(folder, "hosts") / "result.json"));
+  const json result = result_of(folder, "hosts");
   ASSERT_EQ(result["rows"].size(), 9U);
   std::map<std::string, int> rows;
   for (const auto& row : result["rows"]) {
@@ -52,7 +50,7 @@ TEST(TwoHosts, ShardWithinAHostAndReplicateBetween) {
       folder, 3, {"hybrid.yaml", "--set", "world.size=6", "--set", "strategy=hsdp"});
   if (run.status == kNotPossible) GTEST_SKIP() << run.err;
   ASSERT_EQ(run.status, 0) << run.out << run.err;
-  const json result = json::parse(read_file(only_result(folder, "hybrid") / "result.json"));
+  const json result = result_of(folder, "hybrid");
   ASSERT_EQ(result["rows"].size(), 3U);
   for (const auto& row : result["rows"]) {
     EXPECT_EQ(row["proof"]["status"], "passed");

@@ -9,8 +9,6 @@
 namespace ddprun::test {
 namespace {
 
-using nlohmann::json;
-
 TEST(Verify, ComparesWithOneProcess) {
   TemporaryFolder folder;
   folder.write("one.yaml", tiny_experiment());

@@ -17,7 +17,6 @@
 namespace ddprun::test {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// The row of the latest run of e.yaml.
 inline json last_row(const TemporaryFolder& folder) {

@@ -24,6 +24,8 @@
 
 namespace ddprun::test {
 
+using nlohmann::json;
+
 /// Returns whether `condition` became true within `seconds`.
 inline bool eventually(double seconds, const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -140,6 +142,12 @@ inline CommandResult run_ddprun(const TemporaryFolder& folder,
   return {*status, process.out(), process.err()};
 }
 
+/// Starts ddprun by a line of a shell, where "$0" "$@" stands for the command.
+inline CommandResult run_by_shell(const TemporaryFolder& folder, const std::string& line,
+                                  const std::vector<std::string>& arguments) {
+  return run_ddprun(folder, arguments, {"/bin/bash", "-c", line});
+}
+
 /// An experiment that takes a fraction of a second; `more` is appended.
 inline std::string tiny_experiment(const std::string& more = {}, int steps = 3) {
   return "model: {vocab_size: 256, context_length: 16, d_model: 32, d_ff: 64, layers: 1, heads: "
@@ -168,8 +176,8 @@ inline std::filesystem::path only_result(const TemporaryFolder& folder, const st
 }
 
 /// Its result.json.
-inline nlohmann::json result_of(const TemporaryFolder& folder, const std::string& name) {
-  return nlohmann::json::parse(read_file(only_result(folder, name) / "result.json"));
+inline json result_of(const TemporaryFolder& folder, const std::string& name) {
+  return json::parse(read_file(only_result(folder, name) / "result.json"));
 }
 
 }  // namespace ddprun::test

@@ -264,7 +264,7 @@ TEST(RunObserver, RecordsTheBlocksThatADeviceReports) {
   EXPECT_THAT(csv, Not(HasSubstr("malloc")));
   EXPECT_THAT(read_file(folder.path() / "memory.svg"), HasSubstr("used 0.7"));
   EXPECT_THAT(read_file(folder.path() / "allocations.csv"), HasSubstr("layers.0,w1w3"));
-  const auto memory = nlohmann::json::parse(read_file(folder.path() / "memory.json"));
+  const auto memory = json::parse(read_file(folder.path() / "memory.json"));
   EXPECT_EQ(memory["moments"].back()["resident"], 700'000);
   EXPECT_EQ(memory["events"].size(), 8U);
 }

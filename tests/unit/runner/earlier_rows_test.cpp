@@ -16,7 +16,6 @@ namespace ddprun::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 Row whole_row() {
   Row row = known_row("a=1");
