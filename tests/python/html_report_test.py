@@ -92,6 +92,8 @@ class Rows(HTMLParser):
 
 
 class Page(unittest.TestCase):
+    doms = {}  # what Chromium makes of a page
+
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
@@ -119,9 +121,12 @@ class Page(unittest.TestCase):
         return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
     def dom(self, page=None, fragment="", script=""):
-        dom, console = self.browse(page or self.page, "--dump-dom", "--virtual-time-budget=4000", fragment=fragment, script=script)
-        self.assertEqual(console, [])
-        return dom
+        key = (page or self.page, fragment, script)
+        if key not in self.doms:
+            dom, console = self.browse(key[0], "--dump-dom", "--virtual-time-budget=4000", fragment=fragment, script=script)
+            self.assertEqual(console, [])
+            self.doms[key] = dom
+        return self.doms[key]
 
     def seen(self, script, page=None, fragment=""):
         """The value of the expression in the page, once it and its pictures are there."""
