@@ -2,9 +2,6 @@
 
 # Of a suite as a whole. A case that hangs ends sooner, and is named (tests/support/test_main.cpp).
 set(suite_timeout 1200)
-# Some twenty seconds of the contract's cases: short beside the whole, so that parallel jobs end together, and enough to share
-# what a process computes once (the run of one process that they are compared with).
-set(cases_per_test 150)
 
 # What a program says of its cases, asked again when it was built again.
 function(read_cases program output)
@@ -33,7 +30,7 @@ macro(add_one name filter)
   endif()
 endmacro()
 
-function(add_suite program label suite cases)
+function(add_suite program label suite cases cases_per_test)
   math(EXPR parts "(${cases} + ${cases_per_test} - 1) / ${cases_per_test}")
   # Cases are dealt out in turn, and every second one of the contract has 2 ranks, every fourth 4: an even number of parts would give
   # one part all the long ones.
@@ -52,7 +49,7 @@ function(add_suite program label suite cases)
   endforeach()
 endfunction()
 
-function(list_tests program label process_per_case alone)
+function(list_tests program label cases_per_test alone)
   if(NOT EXISTS ${program})
     cmake_path(GET program FILENAME name)
     add_test(${label}.${name}_NOT_BUILT ${name}_NOT_BUILT)
@@ -63,18 +60,18 @@ function(list_tests program label process_per_case alone)
   set(cases 0)
   foreach(line ${lines})
     if(NOT line MATCHES "^ +(.*)$")
-      if(suite AND NOT process_per_case)
-        add_suite(${program} ${label} ${suite} ${cases})
+      if(cases GREATER 0)
+        add_suite(${program} ${label} ${suite} ${cases} ${cases_per_test})
       endif()
       string(REGEX REPLACE "\\.$" "" suite "${line}")
       set(cases 0)
-    elseif(process_per_case)
+    elseif(cases_per_test EQUAL 1)
       add_one(${label}.${suite}.${CMAKE_MATCH_1} ${suite}.${CMAKE_MATCH_1})
     else()
       math(EXPR cases "${cases} + 1")
     endif()
   endforeach()
-  if(suite AND NOT process_per_case)
-    add_suite(${program} ${label} ${suite} ${cases})
+  if(cases GREATER 0)
+    add_suite(${program} ${label} ${suite} ${cases} ${cases_per_test})
   endif()
 endfunction()
