@@ -69,10 +69,10 @@ class OtherValues final : public ChosenValues {
 /// 2 ranks, and 1 or 4 in turn: each plugin meets all three numbers, and a pair of plugins two.
 std::array<int, 2> rank_counts(std::size_t turn) { return {turn % 2 == 0 ? 1 : 4, 2}; }
 
-/// Those of OtherValues are on 4 ranks over shm, as no others are.
+/// Those of OtherValues are on 4 ranks over gloo, as no others are.
 const char* options_name(const Combination& combination) {
   if (combination.strategy_options.map.empty()) return kOptionNames[0];
-  return kOptionNames[combination.backend == BackendKind::shm ? 2 : 1];
+  return kOptionNames[combination.backend == BackendKind::gloo ? 2 : 1];
 }
 
 }  // namespace
@@ -101,6 +101,7 @@ std::optional<Refusal> refusal(PluginKind kind, const Experiment& experiment) {
 
 Experiment experiment_of(const Combination& combination) {
   Experiment experiment = test::small_experiment(combination.ranks);
+  training(experiment).train.steps = 8;  // ranks that meet every few steps have met by then
   experiment.plugin(PluginKind::strategy).name = combination.strategy;
   experiment.plugin(PluginKind::strategy).options = combination.strategy_options;
   experiment.plugin(PluginKind::precision).name = combination.precision;
@@ -164,9 +165,10 @@ std::vector<Combination> combinations() {
         for (const int ranks : rank_counts(s + p + a)) {
           all.push_back({strategy, precisions[p], attentions[a], ranks});
         }
-    // What a backend carries does not depend on the other plugins.
+    // What a backend carries does not depend on the other plugins. Ranks that are threads meet
+    // sooner in shared memory.
     for (const int ranks : {1, 2, 4}) {
-      all.push_back({strategy, "fp32", attentions[0], ranks, {}, BackendKind::shm});
+      all.push_back({strategy, "fp32", attentions[0], ranks, {}, BackendKind::gloo});
     }
     LowerLimits limits;
     registry().create(PluginKind::strategy, strategy)->declare_options(limits);
@@ -174,7 +176,7 @@ std::vector<Combination> combinations() {
     registry().create(PluginKind::strategy, strategy)->declare_options(others);
     for (const std::string& precision : precisions) {
       const Combination turned = without_refused_options(
-          {strategy, precision, attentions[0], 4, others.node, BackendKind::shm});
+          {strategy, precision, attentions[0], 4, others.node, BackendKind::gloo});
       // With its defaults it stands above.
       if (!turned.strategy_options.map.empty()) all.push_back(turned);
     }

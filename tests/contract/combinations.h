@@ -16,7 +16,7 @@ struct Combination {
   std::string strategy, precision, attention;
   int ranks = 1;
   ConfigNode strategy_options = {};  // null: the defaults
-  BackendKind backend = BackendKind::gloo;
+  BackendKind backend = BackendKind::shm;
 };
 
 /// What stands behind the strategy's name in that of a combination: nothing with default options.

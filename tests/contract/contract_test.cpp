@@ -61,6 +61,7 @@ struct Outcome {
   bool once_a_step = true;                // nothing travels in each micro-batch
   Agreement agreement = Agreement::exact;
   bool ranks_agree = true;  // after the last step
+  Check integers;           // check_integer_gradients(), after that
 };
 
 /// Without padding, which depends on the number of ranks.
@@ -100,15 +101,20 @@ Outcome train(const Experiment& experiment, ProcessGroup& group, Strategy& strat
     std::reverse(units.begin(), units.end());
     outcome.frozen = packed(at::cat(units), frozen->buffers()).to(at::kFloat);
   }
+  outcome.integers = check_integer_gradients(trainer.data_parallel(), group);
   return outcome;
 }
 
-/// What every strategy promises of the ranks' parameters.
-void expect_equal_where_they_meet(const std::vector<Outcome>& ranks) {
+/// What every strategy promises of any training.
+void expect_promises(const std::vector<Outcome>& ranks) {
   for (const auto& rank : ranks) {
     if (rank.ranks_agree) {
       EXPECT_TRUE(at::equal(rank.parameters, ranks[0].parameters)) << "ranks differ";
     }
+    EXPECT_EQ(rank.off_plan, "");
+    const bool exact = rank.agreement == Agreement::exact;
+    EXPECT_EQ(rank.integers.status, exact ? CheckStatus::passed : CheckStatus::declared)
+        << rank.integers.detail;
   }
 }
 
@@ -153,40 +159,33 @@ class Contract : public testing::TestWithParam<Combination> {
     return known.at(key);
   }
 
-  /// Twice how far the precision itself is from float32, for the quantity that `pick` selects:
-  /// ranks and one process are each that far from the exact result. Zero for float32.
-  template <class Pick>
-  double own_rounding(const Experiment& experiment, const Outcome& alone, Pick pick) const {
+  /// Twice how far the precision itself is from float32: ranks and one process are each that far
+  /// from the exact result. Zero for float32.
+  static double own_rounding(const Experiment& experiment, at::Tensor Outcome::*quantity) {
     Experiment exact = experiment;
     exact.plugin(PluginKind::precision).name = "fp32";
-    return 2 * max_difference(pick(alone), pick(train_alone(exact)));
+    return 2 * max_difference(train_alone(experiment).*quantity, train_alone(exact).*quantity);
+  }
+
+  static void expect_equal_gradients(const std::vector<Outcome>& ranks,
+                                     const Experiment& experiment) {
+    const at::Tensor alone = train_alone(experiment).gradients;
+    const double bound =
+        2e-6 * alone.abs().max().item<double>() + own_rounding(experiment, &Outcome::gradients);
+    for (const auto& rank : ranks) EXPECT_LE(max_difference(rank.gradients, alone), bound);
   }
 };
 
-TEST_P(Contract, GradientsAreTheGlobalMean) {
-  Experiment one_step = experiment();
-  training(one_step).train.steps = 1;
-  const auto ranks = train_ranks(one_step);
-  if (ranks[0].agreement == Agreement::periodic) GTEST_SKIP() << "gradients stay each rank's own";
+TEST_P(Contract, GradientsAndParametersEqualOneProcess) {
+  const Experiment sgd = experiment();
+  const auto ranks = train_ranks(sgd);
+  expect_promises(ranks);
+  if (ranks[0].agreement == Agreement::periodic) return;  // gradients stay each rank's own
   for (const auto& rank : ranks) EXPECT_TRUE(at::equal(rank.gradients, ranks[0].gradients));
   if (ranks[0].agreement == Agreement::lossy) return;
-  const Outcome alone = train_alone(one_step);
-  const double scale = alone.gradients.abs().max().item<double>();
-  const double bound = 2e-6 * scale + own_rounding(one_step, alone, [](const Outcome& outcome) {
-                         return outcome.gradients;
-                       });
-  for (const auto& rank : ranks) {
-    EXPECT_LE(max_difference(rank.gradients, alone.gradients), bound);
-  }
-}
-
-TEST_P(Contract, ParametersAfterSgdEqualOneProcess) {
-  const auto ranks = train_ranks(experiment());
-  expect_equal_where_they_meet(ranks);
-  if (ranks[0].agreement != Agreement::exact) return;
-  const Outcome alone = train_alone(experiment());
-  const double rounding =
-      own_rounding(experiment(), alone, [](const Outcome& outcome) { return outcome.parameters; });
+  expect_equal_gradients(ranks, sgd);
+  const Outcome alone = train_alone(sgd);
+  const double rounding = own_rounding(sgd, &Outcome::parameters);
   // 1e-7, or two units in the last place where those are more (values from 0.5 on).
   const at::Tensor size = alone.parameters.abs();
   const at::Tensor unit = at::nextafter(size, at::full_like(size, INFINITY)) - size;
@@ -206,7 +205,7 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
   if (!supported(adamw)) training(adamw).optimizer.clip_norm = 0.0;
   if (!supported(adamw)) GTEST_SKIP() << "a plugin refuses adamw";
   const auto ranks = train_ranks(adamw);
-  expect_equal_where_they_meet(ranks);
+  expect_promises(ranks);
   if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(adamw);
   Experiment exact = adamw;
@@ -226,25 +225,6 @@ TEST_P(Contract, LossCurveUnderAdamWEqualsOneProcess) {
   }
 }
 
-TEST_P(Contract, SmallIntegersAreWhatThePlanPromises) {
-  std::vector<Check> checks(GetParam().ranks);
-  std::vector<Agreement> agreements(GetParam().ranks);
-  test::run_ranks(
-      GetParam().ranks,
-      [&](ProcessGroup& group) {
-        const Experiment mine = experiment();
-        Trainer trainer(mine, make_plugins(registry(), mine), group);
-        trainer.step(0);
-        checks[group.rank()] = check_integer_gradients(trainer.data_parallel(), group);
-        agreements[group.rank()] = trainer.data_parallel().context().plan().agreement;
-      },
-      experiment().world.comm);
-  const bool exact = agreements[0] == Agreement::exact;
-  for (const auto& check : checks) {
-    EXPECT_EQ(check.status, exact ? CheckStatus::passed : CheckStatus::declared) << check.detail;
-  }
-}
-
 TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
   Experiment whole = experiment();
   training(whole).train.steps = 3;
@@ -253,18 +233,13 @@ TEST_P(Contract, AccumulationExchangesWhatIsPlanned) {
   if (!supported(accumulated)) GTEST_SKIP() << "a plugin refuses accumulation";
   const auto once = train_ranks(whole);
   const auto twice = train_ranks(accumulated);
-  const Outcome alone = train_alone(whole);
-  const double rounding =
-      own_rounding(whole, alone, [](const Outcome& outcome) { return outcome.gradients; });
-  const double scale = alone.gradients.abs().max().item<double>();
+  expect_promises(twice);
   for (std::size_t rank = 0; rank < twice.size(); ++rank) {
     if (once[rank].once_a_step) {
       EXPECT_EQ(twice[rank].collectives, once[rank].collectives);
     }
-    EXPECT_EQ(twice[rank].off_plan, "");
-    if (twice[rank].agreement != Agreement::exact) continue;
-    EXPECT_LE(max_difference(twice[rank].gradients, alone.gradients), 2e-6 * scale + rounding);
   }
+  if (twice[0].agreement == Agreement::exact) expect_equal_gradients(twice, whole);
 }
 
 class OverlappedOptimizer : public Contract {};
@@ -288,8 +263,8 @@ TEST_P(OverlappedOptimizer, GivesTheSameBits) {
       if (got[rank].copy.defined()) {
         EXPECT_TRUE(at::equal(got[rank].copy, expected[rank].copy));
       }
-      EXPECT_EQ(got[rank].off_plan, "");
     }
+    expect_promises(got);
   }
 }
 
@@ -307,16 +282,14 @@ TEST_P(PartlyTrained, EqualsOneProcess) {
   training(partly).train.steps = 6;
   training(partly).train.accumulate = 2;
   const auto ranks = train_ranks(partly);
-  expect_equal_where_they_meet(ranks);
-  for (const auto& rank : ranks) EXPECT_EQ(rank.off_plan, "");
+  expect_promises(ranks);
   if (ranks[0].agreement != Agreement::exact) return;
   const Outcome alone = train_alone(partly);
   Experiment untouched = partly;
   training(untouched).train.steps = 0;
   const Outcome before = train_alone(untouched);
   EXPECT_EQ(before.frozen.numel(), 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32 + 32 * 32 + 32);
-  const double rounding =
-      own_rounding(partly, alone, [](const Outcome& outcome) { return outcome.parameters; });
+  const double rounding = own_rounding(partly, &Outcome::parameters);
   for (const auto& rank : ranks) {
     EXPECT_TRUE(at::equal(rank.frozen, before.frozen));
     EXPECT_LE(max_difference(rank.parameters, alone.parameters), 5e-7 + rounding);
