@@ -2,6 +2,7 @@
 PyTorch's virtual environment (whose Python tiktoken is for), the folder of the libraries. Exit status 77: skipped, with the reason."""
 import array
 import base64
+import functools
 import json
 import os
 import random
@@ -75,14 +76,18 @@ class Tokenizer(unittest.TestCase):
     def write(cls, name, text):
         (cls.folder / name).write_bytes(text.encode())
 
-    def train(self, pattern, size=3000):
-        file = self.folder / f"{pattern}.json"
-        ddprun("tokenizer", "train", "--size", size, "--special", END, "--pattern", pattern, "--out", file, self.folder / "some")
-        return file
+    @classmethod
+    def ours(cls, vocabulary, *options):
+        ddprun("tokenize", "--vocab", vocabulary, "--out", cls.folder / "out.bin", *options, cls.folder / "text")
+        return array.array("H", (cls.folder / "out.bin").read_bytes()).tolist()
 
-    def ours(self, vocabulary, *options):
-        ddprun("tokenize", "--vocab", vocabulary, "--out", self.folder / "out.bin", *options, self.folder / "text")
-        return array.array("H", (self.folder / "out.bin").read_bytes()).tolist()
+    @classmethod
+    @functools.cache
+    def trained(cls, pattern):
+        """The file of a vocabulary, and the tokens of the text."""
+        file = cls.folder / f"{pattern}.json"
+        ddprun("tokenizer", "train", "--size", 3000, "--special", END, "--pattern", pattern, "--out", file, cls.folder / "some")
+        return file, cls.ours(file)
 
     def assert_same(self, ours, theirs):
         """A difference of millions takes unittest hours to show."""
@@ -94,10 +99,9 @@ class Tokenizer(unittest.TestCase):
     def test_hugging_faces_library_reads_ours_and_encodes_alike(self):
         for pattern in ("gpt2", "cl100k", "o200k"):
             with self.subTest(pattern=pattern):
-                file = self.train(pattern)
+                file, ours = self.trained(pattern)
                 theirs = tokenizers.Tokenizer.from_file(str(file))
                 self.assertEqual(theirs.get_vocab_size(), 3000)
-                ours = self.ours(file)
                 self.assert_same(ours, theirs.encode(self.text).ids)
                 self.assertTrue(theirs.decode(ours, skip_special_tokens=False) == self.text)
 
@@ -105,14 +109,14 @@ class Tokenizer(unittest.TestCase):
     def test_tiktoken_encodes_alike(self):
         for pattern in ("gpt2", "cl100k", "o200k"):
             with self.subTest(pattern=pattern):
-                file = self.train(pattern)
+                file, ours = self.trained(pattern)
                 read = json.loads(file.read_text())
                 bytes_of = {character: byte for byte, character in enumerate(byte_characters())}
                 ranks = {bytes(bytes_of[c] for c in token): number for token, number in read["model"]["vocab"].items()}
                 split = read["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
                 theirs = tiktoken.Encoding("test", pat_str=split, mergeable_ranks=ranks, special_tokens={END: 2999})
                 expected = theirs.encode(self.text, allowed_special="all")
-                self.assert_same(self.ours(file), expected)
+                self.assert_same(ours, expected)
                 lines = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())
                 self.write("ranks.tiktoken", lines)
                 plain = theirs.encode(self.text.replace(END, ""))
