@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ddprun/device/device_library.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::bad_devices_test {
@@ -25,14 +26,9 @@ INSTANTIATE_TEST_SUITE_P(Field, BadDevice,
 TEST_P(BadDevice, IsRefusedByItsHandshake) {
   const std::string name = GetParam().folder;
   const std::string file = DDPRUN_BUILD_DIR "/tests/bad_plugins/" + name + "/" + name + ".so";
-  try {
-    load_device_library("cuda", file);
-    FAIL() << "loaded " << file;
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("the library of device cuda does not fit this ddprun"),
-                      HasSubstr(file), HasSubstr(GetParam().sentence)));
-  }
+  const std::string error = test::error_of<ConfigError>([&] { load_device_library("cuda", file); });
+  EXPECT_THAT(error, AllOf(HasSubstr("the library of device cuda does not fit this ddprun"),
+                           HasSubstr(file), HasSubstr(GetParam().sentence)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "ddprun/config/registry.h"
 #include "ddprun/plugin/export.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -207,12 +208,9 @@ TEST(BadPlugins, AClassThatIsNotOfItsKindIsAnError) {
   registry.add_library(library_of("not_a_strategy"));
   PluginChoice choice;
   choice.name = "not_a_strategy";
-  try {
-    make_strategy(registry, choice);
-    FAIL() << "a Plugin passed for a Strategy";
-  } catch (const PluginError& error) {
-    EXPECT_EQ(error.text().what, "the strategy 'not_a_strategy' is of a class that is no strategy");
-  }
+  const ErrorText error =
+      test::error_text_of<PluginError>([&] { make_strategy(registry, choice); });
+  EXPECT_EQ(error.what, "the strategy 'not_a_strategy' is of a class that is no strategy");
 }
 
 }  // namespace

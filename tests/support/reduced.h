@@ -1,13 +1,24 @@
-// The expected result of a reduction over ranks, computed with ATen.
+// Values of ranks, and the expected result of a reduction over them, computed with ATen.
 #pragma once
 
 #include <ATen/Functions.h>
 
+#include <random>
 #include <vector>
 
 #include "ddprun/comm/group/process_group.h"
 
 namespace ddprun::test {
+
+/// Different on every rank, small enough for the sum of six to fit any type; fractions where the
+/// type has them.
+inline at::Tensor values_of(int rank, std::int64_t count, at::ScalarType type, int seed = 0) {
+  std::minstd_rand random(static_cast<unsigned>(1000 * seed + rank + 1));
+  at::Tensor tensor = at::empty({count});
+  float* data = tensor.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(random() % 2001) / 100;
+  return tensor.to(type);
+}
 
 /// Adds the ranks' values one after another in rank order, bfloat16 in float32.
 inline at::Tensor reduced(ReduceOp op, const std::vector<at::Tensor>& ranks) {

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runner/report/csv_files.h"
 #include "runner/report/result_files.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun::test {
 
@@ -18,14 +18,6 @@ std::string all_of(const Tell& tell) {
   std::string text;
   tell([&text](std::string_view part) { text += part; });
   return text;
-}
-
-/// The lines of a text, without their ends.
-inline std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 inline nlohmann::json row_json(const Row& row) {

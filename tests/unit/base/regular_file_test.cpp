@@ -12,6 +12,7 @@
 
 #include "ddprun/base/descriptor.h"
 #include "support/ddprun_command.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -24,12 +25,7 @@ class RegularFileTest : public testing::Test {
   fs::path path(const std::string& name) const { return folder_.path() / name; }
 
   static std::string reason(const fs::path& path) {
-    try {
-      read_whole(path);
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return "no error";
+    return test::error_of<std::runtime_error>([&] { read_whole(path); });
   }
 
   test::TemporaryFolder folder_;

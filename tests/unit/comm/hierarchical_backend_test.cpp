@@ -12,11 +12,15 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/backends/shm_reduce.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
+#include "support/reduced.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun {
 namespace {
+
+using test::values_of;
 
 const CommConfig kHierarchical = {.backend = BackendKind::hierarchical, .timeout_s = 60};
 
@@ -36,16 +40,6 @@ void run_hosts(int hosts, int local_size, const Body& body) {
         gloo->shutdown();
       },
       kHierarchical);
-}
-
-/// Different on every rank, small enough for the sum of six to fit any type; fractions where the
-/// type has them.
-at::Tensor values_of(int rank, std::int64_t count, at::ScalarType type) {
-  std::minstd_rand random(static_cast<unsigned>(rank + 1));
-  at::Tensor tensor = at::empty({count});
-  float* data = tensor.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(random() % 2001) / 100;
-  return tensor.to(type);
 }
 
 /// Bit for bit for integers; floating-point sums are associated differently.
@@ -256,19 +250,11 @@ TEST(HierarchicalBackend, C10dListsAndCoalescedCalls) {
   });
 }
 
-std::string failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
 TEST(HierarchicalBackend, RefusesWhatItCannotDoInWords) {
   run_hosts(2, 2, [](ProcessGroup& group, ProcessGroup&) {
     const auto all_reduce = [&](at::ScalarType type, ReduceOp op) {
-      return failure_of([&] { group.all_reduce(at::zeros({4}, type), op, "x"); });
+      return test::error_of<std::exception>(
+          [&] { group.all_reduce(at::zeros({4}, type), op, "x"); });
     };
     EXPECT_THAT(all_reduce(at::kLong, ReduceOp::avg), HasSubstr("no avg of int64"));
     EXPECT_THAT(all_reduce(at::kHalf, ReduceOp::sum), HasSubstr("no reduction of float16"));
@@ -282,7 +268,7 @@ TEST(HierarchicalBackend, DifferentCallsOnOneHostAreAnErrorThatNamesBoth) {
                                [&](ProcessGroup& group) {
                                  const at::Tensor tensor =
                                      at::zeros({group.rank() == 3 ? 104 : 100});
-                                 failures[group.rank()] = failure_of([&] {
+                                 failures[group.rank()] = test::error_of<std::exception>([&] {
                                    group.all_reduce(tensor, ReduceOp::sum, "mine").wait();
                                  });
                                },

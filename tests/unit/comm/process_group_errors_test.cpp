@@ -11,6 +11,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/group/process_group.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 
@@ -40,14 +41,11 @@ TEST_P(ProcessGroupErrors, RefusesTensorsThatDoNotFit) {
         EXPECT_THROW(group.reduce_scatter(at::zeros({12}, at::kLong), tensor, ReduceOp::sum, "x"),
                      CommError);
         EXPECT_THROW(group.broadcast(tensor, 2, "x"), CommError);
-        try {
-          group.reduce_scatter(at::zeros({5}), tensor, ReduceOp::sum, "layers.0.w");
-          ADD_FAILURE() << "nothing thrown";
-        } catch (const CommError& error) {
-          EXPECT_THAT(error.text().where, HasSubstr("of 2, reduce_scatter 'layers.0.w'"));
-          EXPECT_THAT(error.text().got, HasSubstr("24 elements"));
-          EXPECT_THAT(error.text().expected, HasSubstr("2 times"));
-        }
+        const ErrorText error = test::error_text_of<CommError>(
+            [&] { group.reduce_scatter(at::zeros({5}), tensor, ReduceOp::sum, "layers.0.w"); });
+        EXPECT_THAT(error.where, HasSubstr("of 2, reduce_scatter 'layers.0.w'"));
+        EXPECT_THAT(error.got, HasSubstr("24 elements"));
+        EXPECT_THAT(error.expected, HasSubstr("2 times"));
       },
       config());
 }
@@ -55,7 +53,7 @@ TEST_P(ProcessGroupErrors, RefusesTensorsThatDoNotFit) {
 TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
   const std::int64_t begin = now_ns();
   std::atomic<bool> done = false;
-  try {
+  const ErrorText error = test::error_text_of<TimeoutError>([&] {
     run_ranks(
         2,
         [&](ProcessGroup& group) {
@@ -72,12 +70,10 @@ TEST_P(ProcessGroupErrors, AMissingRankIsATimeout) {
           }
         },
         config(0.5));
-    FAIL() << "nothing thrown";
-  } catch (const TimeoutError& error) {
-    EXPECT_EQ(error.text().what, "a collective failed");
-    EXPECT_EQ(error.text().where, "rank 0 of 2, all_reduce 'layers.0.ffn.w1.weight'");
-    EXPECT_THAT(error.text().hint, HasSubstr("timeout_s"));
-  }
+  });
+  EXPECT_EQ(error.what, "a collective failed");
+  EXPECT_EQ(error.where, "rank 0 of 2, all_reduce 'layers.0.ffn.w1.weight'");
+  EXPECT_THAT(error.hint, HasSubstr("timeout_s"));
   EXPECT_LT(to_ms(now_ns() - begin), 5000);
 }
 
@@ -101,7 +97,7 @@ TEST_P(ProcessGroupErrors, AMissingTextIsATimeout) {
 
 TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
   const std::int64_t begin = now_ns();
-  try {
+  const ErrorText error = test::error_text_of<PeerGoneError>([&] {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -117,16 +113,14 @@ TEST_P(ProcessGroupErrors, APeerThatLeavesFailsWhatIsUnderWay) {
           for (auto& work : works) work.wait();
         },
         config());
-    FAIL() << "nothing thrown";
-  } catch (const PeerGoneError& error) {
-    EXPECT_THAT(error.text().where, HasSubstr("all_reduce 'second'"));
-    EXPECT_THAT(error.text().hint, HasSubstr("another rank ended")) << error.what();
-  }
+  });
+  EXPECT_THAT(error.where, HasSubstr("all_reduce 'second'"));
+  EXPECT_THAT(error.hint, HasSubstr("another rank ended"));
   EXPECT_LT(to_ms(now_ns() - begin), 5000);
 }
 
 TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
-  try {
+  const ErrorText error = test::error_text_of<CommError>([&] {
     run_ranks(
         2,
         [](ProcessGroup& group) {
@@ -135,10 +129,8 @@ TEST_P(ProcessGroupErrors, C10dCodeSeesFailuresAsCommError) {
           group.as_c10d()->allreduce(tensors)->getFuture()->waitAndThrow();
         },
         config());
-    FAIL() << "nothing thrown";
-  } catch (const CommError& error) {
-    EXPECT_THAT(error.text().where, HasSubstr("all_reduce 'c10d.allreduce'"));
-  }
+  });
+  EXPECT_THAT(error.where, HasSubstr("all_reduce 'c10d.allreduce'"));
 }
 
 }  // namespace

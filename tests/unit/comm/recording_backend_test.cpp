@@ -11,6 +11,7 @@
 
 #include "ddprun/base/clock.h"
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/thread_ranks.h"
 
@@ -106,12 +107,8 @@ TEST(Recording, AnEndThatFailsIsACommError) {
   const auto recording = c10::make_intrusive<RecordingBackend>(
       c10::make_intrusive<Failing>([] { throw std::runtime_error("flush failed"); }), 1,
       cpu_device());
-  try {
-    recording->shutdown();
-    FAIL() << "nothing thrown";
-  } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("flush failed"));
-  }
+  const std::string error = test::error_of<CommError>([&] { recording->shutdown(); });
+  EXPECT_THAT(error, HasSubstr("flush failed"));
 }
 
 class RecordsOf : public testing::TestWithParam<int> {};

@@ -13,12 +13,15 @@
 
 #include "ddprun/base/error.h"
 #include "ddprun/comm/backends/shm_reduce.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 #include "support/reduced.h"
 #include "support/thread_ranks.h"
 
 namespace ddprun::shm_backend_test {
 namespace {
+
+using test::values_of;
 
 const CommConfig kShm = {.backend = BackendKind::shm, .timeout_s = 60};
 
@@ -30,16 +33,6 @@ void run_ranks(int count, const std::function<void(ProcessGroup&)>& body) {
         body(group);
       },
       kShm);
-}
-
-/// Different on every rank and in every round, small enough for any type; fractions where the type
-/// has them.
-at::Tensor values_of(int rank, std::int64_t count, at::ScalarType type, int seed = 0) {
-  std::minstd_rand random(static_cast<unsigned>(1000 * seed + rank + 1));
-  at::Tensor tensor = at::empty({count});
-  float* data = tensor.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(random() % 3001) / 100;
-  return tensor.to(type);
 }
 
 at::Tensor expected(ReduceOp op, int ranks, std::int64_t count, at::ScalarType type, int seed = 0) {
@@ -301,20 +294,11 @@ TEST(ShmBackend, ARankMayReleaseBeforeAnother) {
   });
 }
 
-std::string failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
 TEST(ShmBackend, MoreMemoryThanThereIsIsAnErrorOnAllRanks) {
   std::vector<std::string> failures(2);
   EXPECT_THROW(run_ranks(2,
                          [&](ProcessGroup& group) {
-                           failures[group.rank()] = failure_of(
+                           failures[group.rank()] = test::error_of<std::exception>(
                                [&] { group.allocate(std::int64_t{1} << 45, at::kFloat); });
                          }),
                CommError);  // shutting down: after a failure nothing more can be sent
@@ -327,18 +311,19 @@ TEST(ShmBackend, MoreMemoryThanThereIsIsAnErrorOnAllRanks) {
 TEST(ShmBackend, RefusesWhatItCannotDoInWords) {
   run_ranks(2, [](ProcessGroup& group) {
     const auto all_reduce = [&](at::ScalarType type, ReduceOp op) {
-      return failure_of([&] { group.all_reduce(at::zeros({4}, type), op, "x"); });
+      return test::error_of<std::exception>(
+          [&] { group.all_reduce(at::zeros({4}, type), op, "x"); });
     };
     EXPECT_THAT(all_reduce(at::kLong, ReduceOp::avg), HasSubstr("no avg of int64"));
     EXPECT_THAT(all_reduce(at::kHalf, ReduceOp::sum), HasSubstr("no reduction of float16"));
-    EXPECT_THAT(failure_of([&] {
+    EXPECT_THAT(test::error_of<std::exception>([&] {
                   std::vector<at::Tensor> tensors = {at::zeros({4})};
                   c10d::AllreduceOptions options;
                   options.reduceOp = c10d::ReduceOp::PRODUCT;
                   group.as_c10d()->allreduce(tensors, options)->wait();
                 }),
                 HasSubstr("sum, avg and max"));
-    EXPECT_THAT(failure_of([&] {
+    EXPECT_THAT(test::error_of<std::exception>([&] {
                   std::vector<at::Tensor> tensors = {at::zeros({4}), at::zeros({4})};
                   group.as_c10d()->broadcast(tensors)->wait();
                 }),
@@ -352,7 +337,7 @@ TEST(ShmBackend, DifferentCallsAreAnErrorThatNamesBoth) {
   EXPECT_THROW(run_ranks(2,
                          [&](ProcessGroup& group) {
                            const at::Tensor tensor = at::zeros({100 + group.rank()});
-                           failures[group.rank()] = failure_of(
+                           failures[group.rank()] = test::error_of<std::exception>(
                                [&] { group.all_reduce(tensor, ReduceOp::sum, "mine").wait(); });
                          }),
                CommError);  // shutting down after it

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "ddprun/comm/store/comm_failure.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -17,12 +18,7 @@ class StoreRounds : public testing::Test {
     return {*store_, "round", size, "rank 0", std::move(members)};
   }
   ErrorText error_of_texts(int size) {
-    try {
-      round_of(size).texts();
-    } catch (const CommError& error) {
-      return error.text();
-    }
-    return {};
+    return test::error_text_of<CommError>([&] { round_of(size).texts(); });
   }
 
   c10::intrusive_ptr<c10d::Store> store_ = c10::make_intrusive<c10d::HashStore>();
@@ -40,13 +36,11 @@ TEST_F(StoreRounds, TheLastToComeIsToldSo) {
 
 TEST_F(StoreRounds, WhoDoesNotComeIsNamedByItsNumberInTheRun) {
   round_of(4, {1, 3, 5, 7}).bring(2);
-  try {
+  const ErrorText error = test::error_text_of<TimeoutError>([&] {
     round_of(4, {1, 3, 5, 7}).wait(std::chrono::milliseconds(100));
-    ADD_FAILURE() << "nothing thrown";
-  } catch (const TimeoutError& error) {
-    EXPECT_EQ(error.text().what, "not all ranks came");
-    EXPECT_EQ(error.text().got, "1 of 4 within 0.1 s; missing: rank 1, 3, 7");
-  }
+  });
+  EXPECT_EQ(error.what, "not all ranks came");
+  EXPECT_EQ(error.got, "1 of 4 within 0.1 s; missing: rank 1, 3, 7");
 }
 
 TEST_F(StoreRounds, WhatIsNoneOfItsRanksIsRefused) {

@@ -15,6 +15,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/comm/store/agent_store.h"
 #include "ddprun/comm/store/store_server.h"
+#include "support/error_of.h"
 #include "support/free_port.h"
 #include "support/matchers.h"
 #include "support/served_store.h"
@@ -40,14 +41,9 @@ StorePtr client_of(int port, milliseconds timeout = milliseconds(20'000)) {
 /// What `call` throws, and that it did so within three seconds.
 ErrorText comm_error_of(const std::function<void()>& call) {
   const std::int64_t begin = now_ns();
-  try {
-    call();
-    ADD_FAILURE() << "nothing thrown";
-  } catch (const CommError& error) {
-    EXPECT_LT(to_ms(now_ns() - begin), 3000) << error.what();
-    return error.text();
-  }
-  return {};
+  const ErrorText error = test::error_text_of<CommError>(call);
+  EXPECT_LT(to_ms(now_ns() - begin), 3000);
+  return error;
 }
 
 /// `other`: another client of the same store.

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -15,18 +14,13 @@
 #include "ddprun/config/plugin_library.h"
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/measure/environment_variables.h"
+#include "support/page_tables.h"
 
 namespace ddprun {
 namespace {
 
 const std::filesystem::path kFile =
     std::filesystem::path(DDPRUN_SOURCE_DIR) / "docs/configuration.md";
-
-std::string read_file() {
-  std::ostringstream text;
-  text << std::ifstream(kFile).rdbuf();
-  return text.str();
-}
 
 std::string table(const std::vector<OptionInfo>& options) {
   std::ostringstream out;
@@ -38,29 +32,10 @@ std::string table(const std::vector<OptionInfo>& options) {
   return out.str();
 }
 
-// Replaces, or just finds, what stands between `begin` and `end`.
-std::string between(const std::string& text, const std::string& begin, const std::string& end) {
-  const auto from = text.find(begin);
-  if (from == std::string::npos) return "(the marker is missing: " + begin + ")";
-  const auto first = from + begin.size();
-  return text.substr(first, text.find(end, first) - first);
-}
-
 TEST(ConfigurationDoc, TablesAreThoseOfTheCode) {
-  const bool update = std::getenv("DDPRUN_UPDATE_DOCS") != nullptr;
-  std::string text = read_file();
   for (const auto& [name, options] : describe_sections(experiment_kinds())) {
-    const std::string marker = "<!-- options: " + name + " -->\n";
-    const auto at = text.find(marker);
-    ASSERT_NE(at, std::string::npos) << marker;
-    const std::string old = between(text, marker, "<!-- end -->");
-    if (update) {
-      text.replace(at + marker.size(), old.size(), table(options));
-    } else {
-      EXPECT_EQ(old, table(options)) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
-    }
+    test::expect_table(kFile, "<!-- options: " + name + " -->\n", table(options));
   }
-  if (update) std::ofstream(kFile) << text;
 }
 
 TEST(ConfigurationDoc, EnvironmentVariablesAreThoseOfTheCode) {
@@ -70,14 +45,7 @@ TEST(ConfigurationDoc, EnvironmentVariablesAreThoseOfTheCode) {
     rows << "| `" << variable.name << "` | " << variable.changes << " | "
          << (variable.own_of_a_rank ? "yes" : "") << " |\n";
   }
-  const std::string marker = "<!-- variables -->\n";
-  std::string text = read_file();
-  const std::string old = between(text, marker, "<!-- end -->");
-  if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) {
-    std::ofstream(kFile) << text.replace(text.find(marker) + marker.size(), old.size(), rows.str());
-  } else {
-    EXPECT_EQ(old, rows.str()) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
-  }
+  test::expect_table(kFile, "<!-- variables -->\n", rows.str());
 }
 
 /// Whether a key of the top level is of plugins that the kind does not have.
@@ -86,6 +54,16 @@ bool of_other_plugins(const OptionInfo& option, const std::vector<PluginKind>& o
   return option.type == "plugin" &&
          std::none_of(own.begin(), own.end(),
                       [&option](PluginKind kind) { return option.key == to_string(kind); });
+}
+
+/// The example of a kind.
+std::string example_of(const std::string& kind) {
+  const std::string text = test::read_file(kFile);
+  const std::string begin = "<!-- example: " + kind + " -->\n```yaml\n";
+  const std::size_t at = text.find(begin);
+  if (at == std::string::npos) return "(the marker is missing: " + begin + ")";
+  const std::size_t first = at + begin.size();
+  return text.substr(first, text.find("```", first) - first);
 }
 
 void expect_every_key(const ConfigNode& document, const RunnableKind& kind) {
@@ -113,8 +91,7 @@ void expect_every_key(const ConfigNode& document, const RunnableKind& kind) {
 TEST(ConfigurationDoc, TheExamplesHaveEveryKeyAndLoad) {
   for (const RunnableKind* kind : experiment_kinds()) {
     SCOPED_TRACE(kind->name());
-    const std::string example =
-        between(read_file(), "<!-- example: " + kind->name() + " -->\n```yaml\n", "```");
+    const std::string example = example_of(kind->name());
     expect_every_key(parse_yaml(example, "example"), *kind);
     const auto file = std::filesystem::path(testing::TempDir()) / "configuration_doc_test.yaml";
     std::ofstream(file) << example;

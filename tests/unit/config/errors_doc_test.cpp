@@ -11,19 +11,15 @@
 #include <sstream>
 
 #include "support/matchers.h"
+#include "support/temporary_folder.h"
 
 namespace ddprun {
 namespace {
 
 namespace fs = std::filesystem;
+using test::read_file;
 
 const fs::path kSources = DDPRUN_SOURCE_DIR;
-
-std::string read_file(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 std::vector<fs::path> source_files() {
   std::vector<fs::path> files;

@@ -105,13 +105,10 @@ TEST(ReadOptions, UnknownKey) {
 TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
   const ConfigNode node = parse_yaml("name: flat\nbucket_mb: 5\n", "a.yaml");
   const auto error = [&](const std::vector<std::string>& ignore) -> std::string {
-    try {
+    return test::error_of<ConfigError>([&] {
       read_options(
           node, "strategy", [](Options&) {}, ignore);
-    } catch (const ConfigError& e) {
-      return e.what();
-    }
-    return "no error";
+    });
   };
   EXPECT_EQ(error({"name", "path"}),
             "unknown key 'bucket_mb' in strategy\n"
@@ -130,13 +127,11 @@ TEST(ReadOptions, UnknownKeyWithoutAnyOptions) {
 
 TEST(ReadOptions, AKeyAtTheTopHasNoSection) {
   std::string name;
-  try {
+  const ErrorText error = test::error_text_of<ConfigError>([&] {
     read_options(parse_yaml("nmae: x\n", "a.yaml"), "",
                  [&](Options& o) { o.option("name", &name, "a name"); });
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.text().what, "unknown key 'nmae'");
-  }
+  });
+  EXPECT_EQ(error.what, "unknown key 'nmae'");
 }
 
 TEST(ReadOptions, WrongTypes) {
@@ -266,18 +261,16 @@ TEST(ReadOptions, NodesThatAreNoMapping) {
             "  expected: a mapping with keys min_lr\n"
             "  hint: write `key: value` lines");
   std::string name;
-  try {
+  const std::string error = test::error_of<ConfigError>([&] {
     read_options(parse_yaml("cosine", "a.yaml"), "schedule",
                  [&](Options& o) { o.option("name", &name, "a name"); });
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "schedule must be a mapping\n"
-                 "  where: a.yaml:1:1\n"
-                 "  got: cosine\n"
-                 "  expected: a mapping with keys name\n"
-                 "  hint: write {name: cosine}");
-  }
+  });
+  EXPECT_EQ(error,
+            "schedule must be a mapping\n"
+            "  where: a.yaml:1:1\n"
+            "  got: cosine\n"
+            "  expected: a mapping with keys name\n"
+            "  hint: write {name: cosine}");
 }
 
 TEST(ReadOptions, DeclaringAKeyTwiceIsABug) {

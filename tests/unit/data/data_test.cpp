@@ -57,13 +57,8 @@ std::vector<std::int64_t> row(const at::Tensor& tensor, std::int64_t index) {
 // The error of opening, or an empty one with a test failure.
 ErrorText refusal(const DataConfig& config, std::int64_t vocab_size = 256,
                   std::int64_t context_length = 4) {
-  try {
-    open_data(config, vocab_size, context_length, 0);
-  } catch (const ConfigError& error) {
-    return error.text();
-  }
-  ADD_FAILURE() << "not refused";
-  return {};
+  return test::error_text_of<ConfigError>(
+      [&] { open_data(config, vocab_size, context_length, 0); });
 }
 
 TEST_F(DataTest, SamplesArePiecesOfTheTextShiftedByOne) {

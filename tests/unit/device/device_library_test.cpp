@@ -11,6 +11,7 @@
 #include "ddprun/base/clock.h"
 #include "ddprun/base/own_library.h"
 #include "ddprun/config/experiment.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -19,12 +20,7 @@ namespace {
 const std::string kBuild = DDPRUN_BUILD_DIR;
 
 std::string refusal_of(const std::string& name, const std::filesystem::path& file) {
-  try {
-    load_device_library(name, file);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "loaded";
+  return test::error_of<ConfigError>([&] { load_device_library(name, file); });
 }
 
 std::string loaded_libraries() {
@@ -78,21 +74,18 @@ class Cuda : public testing::Test {
 
 TEST_F(Cuda, LibraryIsLoadedOnlyWhenAskedForAndNeedsNoDriver) {
   EXPECT_THAT(loaded_libraries(), Not(HasSubstr("libtorch_cuda.so")));
-  EXPECT_EQ(refusal_of("cuda", own_library_file("cuda")), "loaded");
+  EXPECT_EQ(refusal_of("cuda", own_library_file("cuda")), "no error");
   EXPECT_THAT(loaded_libraries(), HasSubstr("libtorch_cuda.so"));
 }
 
 TEST_F(Cuda, WithoutAGpuCheckSaysWhyInOneSentence) {
   if (probe_device(DeviceKind::cuda).count > 0) GTEST_SKIP() << "there is a GPU";
-  try {
-    check_device(DeviceKind::cuda, 1, "a.yaml:3:9");
-    FAIL() << "no error";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.text().what, AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
-    EXPECT_EQ(error.text().where, "a.yaml:3:9");
-    EXPECT_FALSE(error.text().got.empty());
-    EXPECT_FALSE(error.text().hint.empty());
-  }
+  const ErrorText error =
+      test::error_text_of<ConfigError>([&] { check_device(DeviceKind::cuda, 1, "a.yaml:3:9"); });
+  EXPECT_THAT(error.what, AnyOf(HasSubstr("driver"), HasSubstr("GPU")));
+  EXPECT_EQ(error.where, "a.yaml:3:9");
+  EXPECT_FALSE(error.got.empty());
+  EXPECT_FALSE(error.hint.empty());
 }
 
 TEST_F(Cuda, ARankWithoutADeviceIsRefused) {

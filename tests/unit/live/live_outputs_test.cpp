@@ -16,12 +16,14 @@
 #include "ddprun/base/error.h"
 #include "ddprun/live/tfevents.h"
 #include "support/ddprun_command.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::live_outputs_test {
 namespace {
 
 using nlohmann::json;
+using test::lines_of;
 using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -50,13 +52,6 @@ void train(LiveOutputs& outputs) {
                 .tokens_per_s = 6400,
                 .lr = 0.25,
                 .validation_loss = 1.5});
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 TEST(LiveOutputs, AJsonLineAStepAndOneOfTheEnd) {
@@ -214,19 +209,15 @@ TEST(LiveOutputs, ALineThatDoesNotFitIsTakenBack) {
 }
 
 std::string refusal_of(const std::string& path) {
-  try {
-    check_prometheus_file({.prometheus = path}, "run.yaml:1:1");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return {};
+  return test::error_of<ConfigError>(
+      [&] { check_prometheus_file({.prometheus = path}, "run.yaml:1:1"); });
 }
 
 TEST(LiveOutputs, APathOfPrometheusIsTriedBefore) {
   const TemporaryFolder folder;
   EXPECT_THAT(refusal_of(folder.path()), HasSubstr("is a folder"));
   EXPECT_THAT(refusal_of(folder.path() / "none/a.prom"), HasSubstr("No such file"));
-  EXPECT_EQ(refusal_of(folder.path() / "a.prom"), "");
+  EXPECT_EQ(refusal_of(folder.path() / "a.prom"), "no error");
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a trial leaves nothing";
 }
 

@@ -8,6 +8,7 @@
 #include "ddprun/base/error.h"
 #include "ddprun/base/options.h"
 #include "ddprun/model/transformer.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -84,14 +85,10 @@ TEST(ModelPreset, ParameterCounts) {
 }
 
 TEST(ModelPreset, UnknownNameListsTheKnownOnes) {
-  try {
-    model_preset("xl");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.text().got, "xl");
-    EXPECT_THAT(error.text().expected, HasSubstr("xl-2025"));
-    EXPECT_THAT(error.text().expected, HasSubstr("xl-2026"));
-  }
+  const ErrorText error = test::error_text_of<ConfigError>([&] { model_preset("xl"); });
+  EXPECT_EQ(error.got, "xl");
+  EXPECT_THAT(error.expected, HasSubstr("xl-2025"));
+  EXPECT_THAT(error.expected, HasSubstr("xl-2026"));
 }
 
 TEST(ModelOptions, NothingGivenMeansTiny) {

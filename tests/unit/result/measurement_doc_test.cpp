@@ -4,11 +4,7 @@
 // build/release/bin/unit_result --gtest_filter=MeasurementDoc.*
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "ddprun/experiments/arithmetic/arithmetic_kind.h"
 #include "ddprun/experiments/attention/attention_kind.h"
@@ -16,31 +12,13 @@
 #include "ddprun/experiments/kinds.h"
 #include "ddprun/experiments/precision/precision_study.h"
 #include "ddprun/experiments/training/training.h"
+#include "support/page_tables.h"
 
 namespace ddprun {
 namespace {
 
-const std::filesystem::path kFile =
-    std::filesystem::path(DDPRUN_SOURCE_DIR) / "docs/measurement.md";
-
-std::string read_file() {
-  std::ostringstream text;
-  text << std::ifstream(kFile).rdbuf();
-  return text.str();
-}
-
-/// Compares what stands between `marker` and the next end marker with `table`, or replaces it.
 void expect_table(const std::string& marker, const std::string& table) {
-  std::string text = read_file();
-  const std::size_t at = text.find(marker);
-  ASSERT_NE(at, std::string::npos) << marker;
-  const std::size_t begin = at + marker.size();
-  const std::size_t size = text.find("<!-- end -->", begin) - begin;
-  if (std::getenv("DDPRUN_UPDATE_DOCS") != nullptr) {
-    std::ofstream(kFile) << text.replace(begin, size, table);
-  } else {
-    EXPECT_EQ(text.substr(begin, size), table) << "rewrite it with DDPRUN_UPDATE_DOCS=1";
-  }
+  test::expect_table(DDPRUN_SOURCE_DIR "/docs/measurement.md", marker, table);
 }
 
 std::string over_ranks(OverRanks how) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun {
@@ -41,13 +42,11 @@ TEST(ComparePlans, CountsWhatItDoesNotShow) {
 
 TEST(ComparePlans, ATextOfSomebodyElseIsAnErrorWithItsRank) {
   for (const char* text : {"", "agreed", "[1, 2]", "{\"a\": "}) {
-    try {
+    const ErrorText error = test::error_text_of<CommError>([&] {
       compare_plans({plan_text("run", {}), text});
-      ADD_FAILURE() << "compared: " << text;
-    } catch (const CommError& error) {
-      EXPECT_EQ(error.text().what, "a text in the store of this run is not ddprun's");
-      EXPECT_THAT(error.text().where, HasSubstr("rank 1 of 2"));
-    }
+    });
+    EXPECT_EQ(error.what, "a text in the store of this run is not ddprun's") << text;
+    EXPECT_THAT(error.where, HasSubstr("rank 1 of 2"));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "ddprun/base/error.h"
 #include "support/ddprun_command.h"
+#include "support/error_of.h"
 #include "support/matchers.h"
 
 namespace ddprun::test {
@@ -55,12 +56,8 @@ TEST(CollectFiles, LinksLeadNowhereTwice) {
 TEST(CollectFiles, AFolderWithoutExperimentsIsRefused) {
   TemporaryFolder folder;
   folder.write("a/b.txt", "x");
-  try {
-    collect_files({folder.path().string()});
-    FAIL() << "not refused";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the folder holds no YAML file"));
-  }
+  const std::string error = error_of<ConfigError>([&] { collect_files({folder.path().string()}); });
+  EXPECT_THAT(error, HasSubstr("the folder holds no YAML file"));
 }
 
 }  // namespace
