@@ -327,6 +327,24 @@ TEST(Findings, AWarmUpThatSleepsIsSaid) {
   EXPECT_THAT(sentences(rows), IsEmpty()) << "it has its core in no step";
 }
 
+TEST(Findings, WhatChecksTookIsSaidBesideTheirBudget) {
+  auto rows = table_of({runs_of("strategy=naive", {100}), runs_of("strategy=flat", {100})});
+  double steps_s = 0;
+  for (const Sample& sample : rows[1].ranks[1].samples) {
+    steps_s += sample[training().step_ms] * 1e-3;
+  }
+  rows[0].ranks[0].checks_s = 0.01 * steps_s;
+  rows[1].ranks[1].checks_s = steps_s / 24;
+  const auto said = [&rows](const char* share, const char* end) {
+    EXPECT_THAT(sentences(rows),
+                testing::Contains(AllOf(HasSubstr("checks took "), HasSubstr(" s of flat, "),
+                                        HasSubstr(share), testing::EndsWith(end))));
+  };
+  said("4.0 % of its time, the most of all rows", "(budget: 10 %)");
+  rows[1].ranks[1].checks_s = steps_s;
+  said("50.0 % of its time", "(budget: 10 %, which more steps would keep)");
+}
+
 TEST(Findings, TensorsThatRoundingKeptAreNamed) {
   auto rows = table_of({runs_of("precision=bf16_pure", {100})});
   const auto lost = [](const char* name, std::int64_t steps, std::int64_t without_effect) {

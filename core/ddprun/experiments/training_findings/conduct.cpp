@@ -21,6 +21,8 @@ namespace {
 constexpr double kOutsideMs = 1, kOutsideShare = 0.05;
 /// Of a warm-up in all.
 constexpr double kAsleepMs = 20;
+/// Of a row's time, which is that of its steps and of its checks.
+constexpr double kCheckBudget = 0.1;
 /// Of the time in which a rank waits for no collective: it has its core.
 constexpr double kBusyShare = 0.5;
 
@@ -58,6 +60,39 @@ std::vector<Finding> computed_outside(const Rows& rows) {
                      name_of(row), ms)});
   }
   return out;
+}
+
+struct CheckTime {
+  double seconds = 0, share = 0;
+};
+
+/// On the rank of which checks were the largest part.
+CheckTime check_time_of(const RowRuns& row) {
+  CheckTime most;
+  for (const RunStatistics* run : row) {
+    for (const RankResult& rank : run->run().ranks) {
+      double all_s = rank.checks_s;
+      for (const Sample& sample : rank.samples) all_s += sample[training().step_ms] * 1e-3;
+      if (rank.checks_s <= most.share * all_s) continue;
+      most = {rank.checks_s, rank.checks_s / all_s};
+    }
+  }
+  return most;
+}
+
+/// What the proofs cost, which is in no step's time.
+std::vector<Finding> checked(const Rows& rows) {
+  const auto share_of = [](const RowRuns& row) { return check_time_of(row).share; };
+  const auto most = std::ranges::max_element(rows, {}, share_of);
+  if (most == rows.end()) return {};
+  const CheckTime time = check_time_of(*most);
+  if (time.seconds == 0) return {};
+  const std::string text = fmt::format(
+      "checks took {:.2g} s of {}, {:.1f} % of its time{} (budget: {:.0f} %{})", time.seconds,
+      name_of(*most), 100 * time.share, rows.size() > 1 ? ", the most of all rows" : "",
+      100 * kCheckBudget, time.share > kCheckBudget ? ", which more steps would keep" : "");
+  return {finding("checks", text, *most,
+                  {{"seconds", time.seconds}, {"share", time.share}, {"budget", kCheckBudget}})};
 }
 
 /// How much of the time in which it waits for no collective a rank computes.
@@ -196,8 +231,8 @@ std::vector<Finding> wrote(const Rows& rows) {
 }  // namespace
 
 Sorts of_conduct(const Rows& rows) {
-  return {widened(rows), stood_still(rows), computed_outside(rows),
-          slept(rows),   saved(rows),       wrote(rows)};
+  return {widened(rows), stood_still(rows), computed_outside(rows), slept(rows), checked(rows),
+          saved(rows),   wrote(rows)};
 }
 
 }  // namespace ddprun::training_findings
