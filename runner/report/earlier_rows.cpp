@@ -77,24 +77,47 @@ void check_depth(const std::string& text) {
   }
 }
 
-json read_json(const fs::path& path) {
-  const std::string text = read_whole(path);
-  check_depth(text);
-  return json::parse(text);
-}
-
 /// A whole result, of another version than this ddprun reads.
 struct OtherVersion : std::runtime_error {
   explicit OtherVersion(int version)
       : std::runtime_error(fmt::format("schema version {}", version)) {}
 };
 
+struct ReadResult {
+  std::string text;
+  json values;
+
+  const json& rows() const { return values.at("rows"); }
+  /// The line of each row, as write_result_json() writes them; empty: it has none.
+  std::vector<std::string_view> row_lines() const;
+};
+
+std::vector<std::string_view> ReadResult::row_lines() const {
+  constexpr std::string_view kBefore = "\n \"rows\": [\n", kIndent = "  ";
+  std::vector<std::string_view> lines;
+  const std::size_t begin = text.find(kBefore);
+  std::string_view left = begin == std::string::npos ? std::string_view() : text;
+  if (!left.empty()) left.remove_prefix(begin + kBefore.size());
+  while (left.starts_with("  {")) {
+    const std::size_t end = left.find('\n');
+    std::string_view line = left.substr(0, end);
+    line.remove_prefix(kIndent.size());
+    if (line.ends_with(',')) line.remove_suffix(1);
+    lines.push_back(line);
+    left.remove_prefix(end == std::string_view::npos ? left.size() : end + 1);
+  }
+  lines.resize(rows().size());
+  return lines;
+}
+
 /// Throws OtherVersion, or another std::exception if the file is damaged.
-json read_result(const fs::path& path) {
-  json result = read_json(path);
-  const int version = result.at("schema_version");
+ReadResult read_result(const fs::path& path) {
+  ReadResult result{read_whole(path), {}};
+  check_depth(result.text);
+  result.values = json::parse(result.text);
+  const int version = result.values.at("schema_version");
   if (version != kResultSchemaVersion) throw OtherVersion(version);
-  if (!result.at("rows").is_array()) throw std::runtime_error("rows is no list");
+  if (!result.rows().is_array()) throw std::runtime_error("rows is no list");
   return result;
 }
 
@@ -120,22 +143,9 @@ void check_figures(const Row& row) {
   }
 }
 
-/// As write_row_json() would write it: the ranks last.
-std::string row_text(const json& row) {
-  std::string text = "{";
-  for (const auto& [key, value] : row.items()) {
-    if (key != "ranks") text += json_text(key) + ":" + json_text(value) + ",";
-  }
-  text += "\"ranks\":[";
-  const char* between = "";
-  for (const json& rank : row.at("ranks")) {
-    text += std::exchange(between, ",") + json_text(rank);
-  }
-  return text + "]}";
-}
-
-/// A row that is done. Throws std::exception if it is not one that this ddprun has written.
-Row checked_row(const json& in) {
+/// A row that is done, whose text is `line` or was laid out anew. Throws std::exception if it is
+/// not one that this ddprun has written.
+Row checked_row(const json& in, std::string_view line) {
   Row row = row_from_json(in);
   if (row.ok()) {
     check_figures(row);
@@ -145,7 +155,7 @@ Row checked_row(const json& in) {
   // Figures, types and keys at once: writing it again must give what was read.
   std::string text;
   write_row_json(row, [&text](std::string_view part) { text += part; });
-  if (text == row_text(in)) return row;
+  if (text == line) return row;
   const json again = json::parse(text);
   if (again != in) {
     throw std::runtime_error(json::diff(in, again).at(0).at("path").get<std::string>() +
@@ -159,9 +169,16 @@ class Reader {
  public:
   void read(const ResultFiles& stored, const fs::path& file) {
     try {
-      const json result = read_result(file);
-      const json& rows = result.at("rows");
-      for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], i + 1, stored, file);
+      const ReadResult result = read_result(file);
+      const std::vector<std::string_view> lines = result.row_lines();
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        try {
+          add(result.rows()[i], lines[i], stored);
+        } catch (const std::exception& error) {
+          spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", i + 1,
+                        file.string(), error.what());
+        }
+      }
     } catch (const OtherVersion& other) {
       refused_.push_back(fmt::format("{} has {}", file.string(), other.what()));
     } catch (const std::exception& error) {
@@ -181,21 +198,16 @@ class Reader {
   }
 
  private:
-  void add(const json& in, std::size_t number, const ResultFiles& stored, const fs::path& file) {
-    try {
-      const auto status = in.at("status").get<RowStatus>();
-      if (status != RowStatus::ok && status != RowStatus::out_of_memory) return;
-      Row row = checked_row(in);
-      if (!row.ok() && !met_memory_limit(row)) return;  // the next time there may be more of it
-      if (row.taken_from.empty()) row.taken_from = stored.folder.string();
-      std::vector<EarlierRow>& known = rows_[{row.fingerprint, row.repetition}];
-      std::erase_if(known,
-                    [&row](const auto& each) { return each.row.conditions == row.conditions; });
-      known.insert(known.begin(), {std::move(row), stored.complete ? stored.folder : fs::path()});
-    } catch (const std::exception& error) {
-      spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", number, file.string(),
-                    error.what());
-    }
+  void add(const json& in, std::string_view line, const ResultFiles& stored) {
+    const auto status = in.at("status").get<RowStatus>();
+    if (status != RowStatus::ok && status != RowStatus::out_of_memory) return;
+    Row row = checked_row(in, line);
+    if (!row.ok() && !met_memory_limit(row)) return;  // the next time there may be more of it
+    if (row.taken_from.empty()) row.taken_from = stored.folder.string();
+    std::vector<EarlierRow>& known = rows_[{row.fingerprint, row.repetition}];
+    std::erase_if(known,
+                  [&row](const auto& each) { return each.row.conditions == row.conditions; });
+    known.insert(known.begin(), {std::move(row), stored.complete ? stored.folder : fs::path()});
   }
 
   std::map<RunKey, std::vector<EarlierRow>> rows_;
@@ -215,11 +227,15 @@ std::string experiment_of(const Row& row) {
 WholeResult whole_result(const fs::path& file) {
   std::string why;
   try {
-    WholeResult result{.json = read_result(file), .rows = {}};
-    for (const json& in : result.json.at("rows")) {
-      result.rows.push_back(in.at("status").get<RowStatus>() == RowStatus::ok ? checked_row(in)
-                                                                              : row_from_json(in));
+    ReadResult read = read_result(file);
+    const std::vector<std::string_view> lines = read.row_lines();
+    WholeResult result;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const json& in = read.rows()[i];
+      const bool ok = in.at("status").get<RowStatus>() == RowStatus::ok;
+      result.rows.push_back(ok ? checked_row(in, lines[i]) : row_from_json(in));
     }
+    result.json = std::move(read.values);
     return result;
   } catch (const std::exception& error) {
     why = error.what();
