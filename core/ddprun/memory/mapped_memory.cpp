@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "ddprun/base/machine_memory.h"
@@ -22,6 +23,10 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which glibc 2.36 d
 
 [[noreturn]] void fail(const std::string& call) { throw std::runtime_error(system_error(call)); }
 
+[[noreturn]] void fail_to_map(std::size_t bytes) {
+  fail("tried to allocate " + std::to_string(bytes) + " bytes: mmap");
+}
+
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
@@ -33,7 +38,7 @@ std::byte* reserve(std::size_t bytes) {
   const std::size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* found =
       ::mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (found == MAP_FAILED) fail("mmap");
+  if (found == MAP_FAILED) fail_to_map(bytes);
   auto* begin = static_cast<std::byte*>(found);
   if (slack == 0) return begin;
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
@@ -48,7 +53,7 @@ Mapping map_over(std::size_t bytes, int flags, int descriptor) {
   Mapping mapping(reserve(bytes), bytes);
   if (::mmap(mapping.data(), bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, descriptor, 0) ==
       MAP_FAILED) {
-    fail("mmap");
+    fail_to_map(bytes);
   }
   return mapping;
 }

@@ -3,15 +3,18 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include "ddprun/base/counter_hash.h"
 #include "ddprun/kernels/rows/normal_values.h"
+#include "ddprun/memory/private_memory.h"
 
 namespace ddprun {
 
 namespace {
 
 constexpr std::int64_t kGrain = 4096;  // values worth a thread's start
+constexpr std::int64_t kLarge = 1 << 20;
 
 std::uint64_t stream_key(std::uint64_t seed, const std::string& name) {
   for (const char c : name) seed = counter_hash(seed, static_cast<unsigned char>(c));
@@ -20,9 +23,15 @@ std::uint64_t stream_key(std::uint64_t seed, const std::string& name) {
 
 }  // namespace
 
+at::Tensor empty_parameter(at::IntArrayRef shape) {
+  const std::int64_t elements = c10::multiply_integers(shape);
+  return elements < kLarge ? at::empty(shape, at::kFloat)
+                           : allocate_private(elements, at::kFloat).view(shape);
+}
+
 at::Tensor truncated_normal(at::IntArrayRef shape, double std, std::uint64_t seed,
                             const std::string& name) {
-  at::Tensor tensor = at::empty(shape, at::kFloat);
+  const at::Tensor tensor = empty_parameter(shape);
   auto* const values = tensor.mutable_data_ptr<float>();
   const std::uint64_t key = mix_bits(stream_key(seed, name));
   const auto scale = static_cast<float>(std);

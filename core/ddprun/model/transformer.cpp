@@ -154,7 +154,7 @@ ParameterSlot Transformer::norm_parameters(const std::string& name, at::Tensor& 
 at::Tensor Transformer::initial_matrix(const std::string& name, std::int64_t rows,
                                        std::int64_t columns, double std) const {
   if (device_.is_meta()) return at::empty({rows, columns}, device_);  // sizes are all there is
-  if (!seed_) return at::empty({rows, columns}, at::kFloat);  // add_parameter() writes the values
+  if (!seed_) return empty_parameter({rows, columns});  // add_parameter() writes the values
   return truncated_normal({rows, columns}, std, *seed_, name);
 }
 
