@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "ddprun/experiments/training/memory_check.h"
 #include "support/ddprun_command.h"
 #include "support/matchers.h"
 #include "support/sanitizers.h"
@@ -299,6 +300,40 @@ TEST(Account, RefusesInOneSentence) {
   folder.write("h.yaml", experiment(""));
   EXPECT_THAT(refusal({"h.yaml", "--ranks", "3", "--set", "strategy={name: hsdp, shard_ranks: 2}"}),
               HasSubstr("shard"));
+}
+
+/// Bytes that all ranks of a run take: what they share counts once.
+double taken_by(const json& row) {
+  double bytes = 0;
+  for (const json& rank : row["ranks"]) {
+    bytes +=
+        rank["peak_resident_bytes"].get<double>() - rank["shared_resident_bytes"].get<double>();
+  }
+  return bytes;
+}
+
+TEST(Account, ARankMoreTakesWhatIsPredictedForIt) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's allocator keeps what is freed";
+  TemporaryFolder folder;
+  folder.write("ranks.yaml", experiment("sweep:\n"
+                                        "  world.size: [2, 6]\n"
+                                        "  world.backend: [shm, gloo]\n"));
+  const CommandResult run = run_ddprun(folder, {"ranks.yaml"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json rows = result_of(folder, "ranks")["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (std::size_t i = 0; i < 2; ++i) {  // the first key changes last
+    const json &few = rows[i], &many = rows[i + 2];
+    SCOPED_TRACE(many["label"]);
+    ASSERT_EQ(many["world_size"], 6);
+    double tensors = 0;
+    for (const json& phase : many["predicted"]["phases"]) {
+      tensors = std::max(tensors, phase["bytes"].get<double>());
+    }
+    const double each = (taken_by(many) - taken_by(few)) / 4;
+    EXPECT_LE(each, rank_bytes(tensors));
+    EXPECT_GE(each, 0.4 * rank_bytes(tensors));
+  }
 }
 
 TEST(Account, ARunThatDoesNotFitIsRefusedBeforeARankStarts) {

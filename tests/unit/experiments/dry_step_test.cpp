@@ -134,5 +134,15 @@ TEST_F(DryStep, IsHeldAgainstTheMachine) {
   EXPECT_EQ(refusal(1'000'000), "no error") << "the limit is what was asked about";
 }
 
+TEST_F(DryStep, ManyRanksOfNextToNothingFitTheMachine) {
+  const Experiment experiment = experiment_of("{name: flat}", 256);
+  const auto refusal = [&](double available) {
+    return test::error_of(
+        [&] { check_memory(experiment, registry(), 256, static_cast<std::int64_t>(available)); });
+  };
+  EXPECT_EQ(refusal(16e9), "no error");
+  EXPECT_THAT(refusal(0.99 * 256 * rank_bytes(0)), HasSubstr("256 ranks of 0.0"));
+}
+
 }  // namespace
 }  // namespace ddprun::dry_step_test

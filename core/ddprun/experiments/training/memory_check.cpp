@@ -1,6 +1,8 @@
 // The prediction against the machine, where a rough bound does not settle it.
 #include "ddprun/experiments/training/memory_check.h"
 
+#include <algorithm>
+
 #include "ddprun/base/clock.h"
 #include "ddprun/base/machine_memory.h"
 #include "ddprun/config/experiment_check.h"
@@ -10,9 +12,10 @@ namespace ddprun {
 
 namespace {
 
-/// Of a rank beside its tensors: private pages of the program, LibTorch, threads and malloc. The
-/// quickstart's ranks take 0.14 GB.
-constexpr double kLibraryBytes = 0.15e9;
+/// Of a rank beside its tensors, as measured (docs/performance.md, "Many ranks"): always, and as
+/// much as its tensors up to some size.
+constexpr double kFixedBytes = 12e6;
+constexpr double kMostAsTensors = 65e6;
 
 /// More than a step takes, in bytes a rank: ten values of four bytes for a parameter, and for a
 /// token of a micro-batch twice what PyTorch's operators keep of a block, scores of a whole
@@ -42,16 +45,18 @@ std::int64_t recently_available() {
 
 }  // namespace
 
+double rank_bytes(double tensors) {
+  return kFixedBytes + tensors + std::min(tensors, kMostAsTensors);
+}
+
 std::optional<Account> check_memory(const Experiment& experiment, const PluginRegistry& registry,
                                     std::int64_t local_ranks, std::int64_t available) {
   if (!experiment.world.memory_check || experiment.world.memory_limit_gb > 0) return {};
   const auto there = static_cast<double>(available);
-  if (static_cast<double>(local_ranks) * (rough_bound(experiment) + kLibraryBytes) <= there) {
-    return {};
-  }
+  if (static_cast<double>(local_ranks) * rank_bytes(rough_bound(experiment)) <= there) return {};
   Account account = dry_step(experiment, registry);
   if (const PhaseAccount* const peak = account.peak()) {
-    const double each = static_cast<double>(peak->at_peak.sum()) + kLibraryBytes;
+    const double each = rank_bytes(static_cast<double>(peak->at_peak.sum()));
     refuse_above(
         experiment, "world.memory_check", {local_ranks, each, "at the peak of " + peak->phase},
         there,
