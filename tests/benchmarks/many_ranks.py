@@ -23,7 +23,7 @@ PARTS = {"plan": "starting", "rendezvous": "backend:", "model, values": "checks 
 
 
 def command(program, ranks, backend, folder):
-    settings = {"world.size": ranks, "world.backend": backend, "world.memory_check": "false", "train.warmup_steps": 0,
+    settings = {"world.size": ranks, "world.backend": backend, "train.warmup_steps": 0,
                 "train.steps": STEPS}
     return [program, "run", FILE, "-vv", "--output", folder, *(word for item in settings.items() for word in ("--set", "=".join(map(str, item))))]
 
