@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <initializer_list>
 
 #include "ddprun/memory/kept_heap.h"
 
@@ -32,12 +31,14 @@ inline void grow_heap_in_huge_pages(std::size_t bytes) {
 #endif
 }
 
-/// With glibc's own parameters.
+/// With the parameters that glibc comes to by itself where large blocks are freed
+/// (DEFAULT_MMAP_THRESHOLD_MAX): once one was set, it adapts none.
 inline void use_heap_as_usual() {
 #ifdef __GLIBC__
-  for (const int parameter : {M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD}) {
-    mallopt(parameter, kUsualThreshold);
-  }
+  constexpr int kMost = 32 << 20;
+  mallopt(M_MMAP_THRESHOLD, kMost);
+  mallopt(M_TRIM_THRESHOLD, 2 * kMost);
+  mallopt(M_TOP_PAD, kUsualThreshold);
 #endif
 }
 
