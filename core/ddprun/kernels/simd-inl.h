@@ -14,7 +14,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "ddprun/kernels/prefetch.h"
+#include "ddprun/kernels/this_cpu.h"
 #include "ddprun/kernels/types.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -140,10 +140,22 @@ HWY_INLINE hn::Vec<Bits> bf16_bits(Vector vector) {
   const auto kept = hn::IfThenElse(is_nan, hn::Set(kBits, 0x7FC00000u), rounded);
   return hn::ShiftRight<16>(kept);
 }
+/// The same bits, without the rest of the lanes.
+HWY_INLINE hn::Vec<Halves> to_halves(Vector vector) {
+#if HWY_TARGET <= HWY_AVX3
+  // The instruction takes subnormal numbers for zero, and keeps some of the bits of a NaN.
+  constexpr int kNanOrSubnormal = 0x01 | 0x80 | 0x20;
+  if (kHasAvx512Bf16 && _mm512_fpclass_ps_mask(vector.raw, kNanOrSubnormal) == 0) [[likely]] {
+    hn::Vec<Halves> halves;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(halves.raw) : "v"(vector.raw));
+    return halves;
+  }
+#endif
+  return hn::TruncateTo(kHalves, bf16_bits(vector));
+}
 template <class Which>
 HWY_INLINE void store(Vector vector, bf16* to, Which lanes) {
-  store_lanes(kHalves, hn::TruncateTo(kHalves, bf16_bits(vector)),
-              reinterpret_cast<std::uint16_t*>(to), lanes);
+  store_lanes(kHalves, to_halves(vector), reinterpret_cast<std::uint16_t*>(to), lanes);
 }
 
 /// Whether stream() may write there. Highway's writes no less than 16 bytes.
@@ -156,8 +168,7 @@ HWY_INLINE bool can_stream(const bf16* to) {
 template <class Which>
 HWY_INLINE void stream(Vector vector, bf16* to, Which lanes) {
   if constexpr (std::is_same_v<Which, All>) {
-    hn::Stream(hn::TruncateTo(kHalves, bf16_bits(vector)), kHalves,
-               reinterpret_cast<std::uint16_t*>(to));
+    hn::Stream(to_halves(vector), kHalves, reinterpret_cast<std::uint16_t*>(to));
   } else {
     store(vector, to, lanes);
   }
@@ -171,9 +182,9 @@ HWY_INLINE float max_of_lanes(Vector vector) {
 }
 
 /// e^x within 2 units in the last place for -87 <= x <= 87, where neither it nor its inverse is
-/// subnormal. It is 0 below -87, and NaN for NaN, where Highway's own Exp gives 0. x is at most 87.
+/// subnormal, and NaN for NaN, where Highway's own Exp gives 0.
 /// Method: x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
-HWY_INLINE Vector exp(Vector x) {
+HWY_INLINE Vector exp_of_normal(Vector x) {
   // Adding 1.5 * 2^23 rounds to an integer, which the sum then holds in its low bits. Adding 127
   // too makes these the exponent bits of 2^n.
   const Vector shift = hn::Set(kFloats, 0x1.8p23f + 127.0f);
@@ -182,15 +193,17 @@ HWY_INLINE Vector exp(Vector x) {
   // ln 2 in two parts; n times the first part is exact.
   Vector r = hn::NegMulAdd(n, hn::Set(kFloats, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(kFloats, -2.12194440e-4f), r);
-  // Minimax polynomial of (e^r - 1 - r) / r^2.
-  Vector p = hn::Set(kFloats, 0.00138142216f);
-  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.00836889911f));
-  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.0416684039f));
-  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.166665196f));
-  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.49999994f));
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(kFloats, 1.0f));
+  // Minimax polynomial of (e^r - 1 - r) / r^2, by Estrin's scheme: short chains of operations.
+  const Vector r2 = hn::Mul(r, r);
+  const Vector low = hn::MulAdd(r, hn::Set(kFloats, 0.166665196f), hn::Set(kFloats, 0.49999994f));
+  Vector p = hn::MulAdd(r, hn::Set(kFloats, 0.00836889911f), hn::Set(kFloats, 0.0416684039f));
+  p = hn::MulAdd(hn::MulAdd(r2, hn::Set(kFloats, 0.00138142216f), p), r2, low);
   const Vector power = hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::BitCast(kBits, shifted)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(kFloats, -87.0f)), hn::Mul(p, power));
+  return hn::MulAdd(power, hn::MulAdd(p, r2, r), power);
+}
+/// The same, and 0 below -87. x is at most 87.
+HWY_INLINE Vector exp(Vector x) {
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(kFloats, -87.0f)), exp_of_normal(x));
 }
 
 }  // namespace ddprun::kernels::HWY_NAMESPACE

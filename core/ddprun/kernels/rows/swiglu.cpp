@@ -10,13 +10,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace ddprun::kernels::HWY_NAMESPACE {
 
-/// 1 / (1 + e^-x), at least e^-87, which is not subnormal.
+/// 1 / (1 + e^-x) = e^x / (1 + e^x), between e^-87 and 1. At some levels it is no NaN for NaN:
+/// whoever needs one multiplies by x as well.
 HWY_INLINE Vector sigmoid(Vector x) {
-  const Vector one = hn::Set(kFloats, 1.0f);
-  const Vector limit = hn::Set(kFloats, -87.0f);
-  // Max is not used, because at some levels it drops a NaN.
-  const Vector bounded = hn::IfThenElse(hn::Lt(x, limit), limit, x);
-  return hn::Div(one, hn::Add(one, exp(hn::Neg(bounded))));
+  const Vector bounded = hn::Min(hn::Set(kFloats, 87.0f), hn::Max(hn::Set(kFloats, -87.0f), x));
+  const Vector power = exp_of_normal(bounded);
+  return hn::Div(power, hn::Add(hn::Set(kFloats, 1.0f), power));
 }
 
 template <class T>
@@ -33,7 +32,7 @@ void swiglu(std::int64_t rows, std::int64_t width, const T* up_gate, T* h) {
   }
 }
 
-/// With s = sigmoid(gate): silu' = s (1 + gate (1 - s)).
+/// With s = sigmoid(gate): silu = gate s, silu' = s + silu (1 - s).
 template <class T>
 void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh, const T* up_gate,
                      T* d_up_gate, T* h) {
@@ -48,7 +47,7 @@ void swiglu_backward(std::int64_t rows, std::int64_t width, const T* dh, const T
       const Vector dh_here = load(dh_row + i, lanes);
       const Vector s = sigmoid(gate);
       const Vector silu = hn::Mul(gate, s);
-      const Vector slope = hn::Mul(s, hn::MulAdd(gate, hn::Sub(one, s), one));
+      const Vector slope = hn::MulAdd(silu, hn::Sub(one, s), s);
       store(hn::Mul(dh_here, silu), d_ups + i, lanes);
       store(hn::Mul(hn::Mul(dh_here, up), slope), d_ups + width + i, lanes);
       if (h != nullptr) store(hn::Mul(silu, up), h + row * width + i, lanes);

@@ -1,0 +1,22 @@
+// What differs between CPUs of one SIMD level.
+#pragma once
+
+#include <cstddef>
+
+namespace ddprun::kernels {
+
+#if defined(__x86_64__)
+inline const bool kIsAmd = __builtin_cpu_is("amd") != 0;
+/// Whether it has AVX512-BF16, which no level of Highway 1.0.3 is about.
+inline const bool kHasAvx512Bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+#else
+inline const bool kIsAmd = false;
+#endif
+
+/// How far ahead loops over long arrays prefetch, in bytes, measured with AdamW's four arrays.
+/// Intel's prefetcher follows few arrays at a time, and none past the end of a page, so the loop
+/// looks far ahead. AMD's keeps up by itself: 512 bytes take 0.95 of the time without a copy, and
+/// 2 KiB 1.15 (Zen 4, of PyTorch's).
+inline const std::size_t kPrefetchAhead = kIsAmd ? 512 : 2048;
+
+}  // namespace ddprun::kernels
