@@ -78,37 +78,49 @@ HWY_INLINE void multiply_step(const Pair* left, std::int64_t row_stride, const P
       [](const Pair* from) HWY_ATTR { return second_halves(load_pairs(from)); }, sums);
 }
 
-/// One block of c: (rows, vectors * Lanes) at (first_row, first_lane).
+/// to (rows, vectors * Lanes) = sums, or to += sums if `add`.
+template <int rows, int vectors>
+HWY_INLINE void write_sums(const Vector (&sums)[rows][vectors], bool add, float* to,
+                           std::int64_t stride) {
+  const std::size_t lanes = hn::Lanes(kFloats);
+#pragma GCC unroll 12
+  for (int row = 0; row < rows; ++row, to += stride) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      float* const at = to + v * lanes;
+      const Vector sum = sums[row][v];
+      hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, at), sum) : sum, kFloats, at);
+    }
+  }
+}
+
+/// Sums of at most so many steps are rounded one by one; such sums are added to c. Longer ones
+/// would be large next to what they take in, and lose its last bits.
+constexpr std::int64_t kSteps = 32;
+
+/// One block of c: (rows, vectors * Lanes) at (first_row, first_lane). It stays in the first-level
+/// cache over all steps.
 template <int rows, int vectors, class E>
 HWY_NOINLINE void multiply_block(const Matrix<const E>& left, const Matrix<const E>& right,
                                  bool add, const Matrix<float>& c, std::int64_t first_row,
                                  std::int64_t first_lane) {
-  const std::size_t lanes = hn::Lanes(kFloats);
   const std::int64_t row_stride = left.row_stride();
   const std::int64_t step_stride = left.column_stride();
-  Vector sums[rows][vectors];
-#pragma GCC unroll 12
-  for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) sums[row][v] = hn::Zero(kFloats);
-  }
+  const std::int64_t right_stride = right.stride;
   const E* a = left.data + first_row * row_stride;
   const E* b = right.data + first_lane;
-  // What is needed in the loop alone leaves its addresses in registers.
-  const std::int64_t right_stride = right.stride;
-  for (std::int64_t step = left.columns; step > 0; --step, a += step_stride, b += right_stride) {
-    multiply_step<rows, vectors>(a, row_stride, b, sums);
-  }
-  float* const out = c.data + first_row * c.stride + first_lane;
-  const std::int64_t out_stride = c.stride;
+  for (std::int64_t first = 0; first == 0 || first < left.columns; first += kSteps) {
+    Vector sums[rows][vectors];
 #pragma GCC unroll 12
-  for (int row = 0; row < rows; ++row) {
+    for (int row = 0; row < rows; ++row) {
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) {
-      float* const to = out + row * out_stride + v * lanes;
-      const Vector sum = sums[row][v];
-      hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, to), sum) : sum, kFloats, to);
+      for (int v = 0; v < vectors; ++v) sums[row][v] = hn::Zero(kFloats);
     }
+    std::int64_t steps = std::min(kSteps, left.columns - first);
+    for (; steps > 0; --steps, a += step_stride, b += right_stride) {
+      multiply_step<rows, vectors>(a, row_stride, b, sums);
+    }
+    write_sums(sums, add || first > 0, c.data + first_row * c.stride + first_lane, c.stride);
   }
 }
 
@@ -143,15 +155,9 @@ HWY_INLINE void multiply_tiles(const Matrix<const E>& left, const Matrix<const E
   for (; lane < right.columns; lane += width) multiply_lanes<1>(left, right, add, c, lane);
 }
 
-/// Sums of at most so many products are rounded one by one; such sums are added to c. Longer ones
-/// would be large next to what they take in, and lose its last bits.
-constexpr std::int64_t kSteps = 32;
-
 void multiply_floats(const Matrix<const float>& left, const Matrix<const float>& right, bool add,
                      const Matrix<float>& c) {
-  for (std::int64_t step = 0; step == 0 || step < left.columns; step += kSteps) {
-    multiply_tiles(left.block(0, step, left.rows, kSteps), right.from(step), add || step > 0, c);
-  }
+  multiply_tiles(left, right, add, c);
 }
 void multiply_pairs(const Matrix<const Pair>& left, const Matrix<const Pair>& right, bool add,
                     const Matrix<float>& c) {

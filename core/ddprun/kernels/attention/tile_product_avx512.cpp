@@ -12,6 +12,21 @@ namespace {
 constexpr int kRows = 12;
 constexpr int kWidth = 16;  // lanes of a vector
 
+/// to (rows, vectors * kWidth) = sums, or to += sums if `add`.
+template <int rows, int vectors>
+DDPRUN_AVX512 inline void write_sums(const __m512 (&sums)[rows][vectors], bool add, float* to,
+                                     std::int64_t stride) {
+#pragma GCC unroll 12
+  for (int row = 0; row < rows; ++row, to += stride) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      float* const at = to + v * kWidth;
+      const __m512 sum = sums[row][v];
+      _mm512_storeu_ps(at, add ? _mm512_add_ps(_mm512_loadu_ps(at), sum) : sum);
+    }
+  }
+}
+
 /// One block of c: (rows, vectors * kWidth) at (first_row, first_lane).
 template <int rows, int vectors>
 DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<const Pair>& right,
@@ -42,17 +57,7 @@ DDPRUN_AVX512 void multiply_block(const Matrix<const Pair>& left, const Matrix<c
       }
     }
   }
-  float* const out = c.data + first_row * c.stride + first_lane;
-  const std::int64_t out_stride = c.stride;
-#pragma GCC unroll 12
-  for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) {
-      float* const to = out + row * out_stride + v * kWidth;
-      const __m512 sum = sums[row][v];
-      _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sum) : sum);
-    }
-  }
+  write_sums(sums, add, c.data + first_row * c.stride + first_lane, c.stride);
 }
 
 /// multiply_block() for a number of rows that is known at run time: those that are left, or `most`.
