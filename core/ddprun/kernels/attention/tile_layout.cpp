@@ -80,6 +80,17 @@ void transpose(const Matrix<const E>& in, const Matrix<E>& out) {
   transpose_blocks(in, out);
 }
 
+/// The bits of bfloat16 values in the low halves of the lanes.
+template <class Which>
+HWY_INLINE hn::Vec<Bits> half_words(const float* from, Which lanes) {
+  return bf16_bits(load(from, lanes));
+}
+template <class Which>
+HWY_INLINE hn::Vec<Bits> half_words(const bf16* from, Which lanes) {
+  return hn::PromoteTo(kBits,
+                       load_lanes(kHalves, reinterpret_cast<const std::uint16_t*>(from), lanes));
+}
+
 template <class T>
 void pair_rows(const Matrix<const T>& in, Pair* out) {
   for (std::int64_t row = 0; row < in.rows; row += 2, out += in.columns) {
@@ -88,8 +99,8 @@ void pair_rows(const Matrix<const T>& in, Pair* out) {
     const bool alone = row + 1 == in.rows;
     auto* const to = reinterpret_cast<std::uint32_t*>(out);
     for_vectors(0, in.columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const auto low = bf16_bits(load(first + i, lanes));
-      const auto high = alone ? hn::Zero(kBits) : bf16_bits(load(second + i, lanes));
+      const auto low = half_words(first + i, lanes);
+      const auto high = alone ? hn::Zero(kBits) : half_words(second + i, lanes);
       store_lanes(kBits, hn::Or(low, hn::ShiftLeft<16>(high)), to + i, lanes);
     });
   }
