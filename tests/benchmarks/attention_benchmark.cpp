@@ -1,7 +1,7 @@
 // Attention implementations in turns, forward and backward, causal, on the same threads: medians in
 // milliseconds, and flash's time over the others'.
-//     build/release/bin/attention_benchmark [model|long] [fp32|bf16] [threads] [seconds a row]
-//     [longest]
+//     build/release/bin/attention_benchmark [model|long|HEADSxTIMExHEAD_DIM] [fp32|bf16] [threads]
+//     [seconds a row] [longest]
 #include <ATen/Parallel.h>
 #include <ATen/ops/randn.h>
 
@@ -39,6 +39,16 @@ std::vector<Shape> long_shapes(std::int64_t longest) {
     }
   }
   return shapes;
+}
+
+std::vector<Shape> shapes_of(const std::string& name, std::int64_t longest) {
+  if (name == "model") return {std::begin(kModelShapes), std::end(kModelShapes)};
+  if (name == "long") return long_shapes(longest);
+  Shape one = {1, 0, 0, 0};
+  const int read =
+      std::sscanf(name.c_str(), "%ldx%ldx%ld", &one.heads, &one.time, &one.head_dim);  // NOLINT
+  TORCH_CHECK(read == 3, "no such shapes: ", name);
+  return {one};
 }
 
 /// Whether eager's scores, of which some copies are alive at a time, are small enough to try.
@@ -117,9 +127,7 @@ double measure(const Shape& shape, at::ScalarType dtype, const char* dtype_name,
 }
 
 int run(const std::string& shapes, const std::string& dtype, double seconds, std::int64_t longest) {
-  const std::vector<Shape> all =
-      shapes == "long" ? long_shapes(longest)
-                       : std::vector<Shape>(std::begin(kModelShapes), std::end(kModelShapes));
+  const std::vector<Shape> all = shapes_of(shapes, longest);
   std::printf(
       "| dtype | batch | heads | time | head_dim | flash | sdpa | eager | flash / sdpa | flash / "
       "eager | n |\n|---|---|---|---|---|---|---|---|---|---|---|\n");

@@ -151,7 +151,7 @@ void flash_backward(const AttentionShape& shape, const AttentionInputs<S>& in,
                     const AttentionGradients<S>& gradients) {
   const std::int64_t all = shape.batch * shape.heads;
   const std::int64_t tiles = tiles_of(shape.keys, kKeptTile);
-  const std::int64_t query_tiles = tiles_of(shape.queries, kPassingTile);
+  const std::int64_t query_tiles = tiles_of(shape.queries, kShortTile);
   const std::int64_t together = heads_at_a_time(shape);
   const std::int64_t threads = threads_for(together * tiles);
   const at::Tensor delta = row_sums(shape, gradients);

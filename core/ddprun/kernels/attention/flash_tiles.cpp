@@ -100,7 +100,7 @@ struct BackwardScratch {
         dscores(arena.take<float>(kPassingTile * kKeptTile)),
         score_steps(take_scores<T>(arena, kPassingTile, kKeptTile)),
         row_steps(take_steps<T>(arena, kPassingTile, width)),
-        rounded(std::is_same_v<T, float> ? nullptr : arena.take<bf16>(kPassingTile * kKeptTile)),
+        rounded(std::is_same_v<T, float> ? nullptr : arena.take<bf16>(kShortTile * kKeptTile)),
         bytes(arena.bytes()) {}
 
   E *k, *v;                 // (steps of width, keys)
@@ -161,18 +161,19 @@ class KeyTile {
   }
 
   void run() {
-    const std::int64_t begin = in_.causal ? first_ / kPassingTile * kPassingTile : 0;
+    const std::int64_t begin = in_.causal ? first_ : 0;
     const std::int64_t end = end_of_queries();
-    for (std::int64_t query = begin; query < end; query += kPassingTile) {
-      const Matrix<const T> q = dense(in_.q.block(query, 0, kPassingTile, width_), memory_.q_rows);
+    for (std::int64_t query = begin; query < end; query += queries_from(query)) {
+      const std::int64_t rows = queries_from(query);
+      const Matrix<const T> q = dense(in_.q.block(query, 0, rows, width_), memory_.q_rows);
       const Matrix<const T> dout =
-          dense(gradients_.dout.block(query, 0, kPassingTile, width_), memory_.dout_rows);
+          dense(gradients_.dout.block(query, 0, rows, width_), memory_.dout_rows);
       const std::int64_t seen = seen_before(query + q.rows);
       if (query == begin) clear_from(seen);
       compute_scores(query, seen, q, dout);
       add_product(tile_of(memory_.scores, q.rows, seen), seen, dout, query > begin, memory_.dv);
       add_product(tile_of(memory_.dscores, q.rows, seen), seen, q, query > begin, memory_.dk);
-      add_to_queries(query, seen, q.rows);
+      add_to_queries(query, seen, std::min(q.rows, end - query));
     }
     if (begin >= end) clear_from(0);
     write_rows(of_width(memory_.dk), gradients_.dk.from(first_));
@@ -180,6 +181,11 @@ class KeyTile {
   }
 
  private:
+  /// Queries of the passing tile that begins here.
+  std::int64_t queries_from(std::int64_t query) const {
+    return in_.causal && query < first_ + kKeptTile ? kShortTile : kPassingTile;
+  }
+
   /// The queries from here on see later keys alone.
   std::int64_t end_of_queries() const {
     if (in_.first_keys == nullptr) return in_.q.rows;
@@ -227,15 +233,22 @@ class KeyTile {
                  {out, keys, width_, width_});
   }
 
-  void add_to_queries(std::int64_t query, std::int64_t keys, std::int64_t rows) {
-    const Matrix<const E> dscores =
-        along_rounded_rows(tile_of(memory_.dscores, rows, keys), keys, memory_.rounded, T{});
-    const Matrix<float> sums = gradients_.dq_sums.block(query, 0, rows, width_);
-    std::atomic<std::int64_t>& turn = gradients_.turns[query / kPassingTile];
+  /// dq += the scores' gradients (queries, keys) times keys, for each turn that begins among so
+  /// many of them.
+  void add_to_queries(std::int64_t query, std::int64_t keys, std::int64_t begun) {
+    const Matrix<float> dscores = tile_of(memory_.dscores, in_.q.rows - query, keys);
+    for (std::int64_t row = 0; row < begun; row += kShortTile) {
+      add_in_turn(query + row, keys, dscores.block(row, 0, kShortTile, dscores.columns));
+    }
+  }
+  void add_in_turn(std::int64_t query, std::int64_t keys, const Matrix<const float>& dscores) {
+    const Matrix<const E> left = along_rounded_rows(dscores, keys, memory_.rounded, T{});
+    const Matrix<float> sums = gradients_.dq_sums.block(query, 0, dscores.rows, width_);
+    std::atomic<std::int64_t>& turn = gradients_.turns[query / kShortTile];
     const std::int64_t tile = (first_ - in_.first_key(query) / kKeptTile * kKeptTile) / kKeptTile;
     wait_for(turn, tile);
-    tile_product(dscores, k_rows_.block(0, 0, dscores.columns, width_), tile > 0, sums);
-    if (is_last_of(query + rows - 1)) {
+    tile_product(left, k_rows_.block(0, 0, left.columns, width_), tile > 0, sums);
+    if (is_last_of(query + sums.rows - 1)) {
       write_rows(Matrix<const float>(sums), gradients_.dq.from(query));
     }
     turn.store(tile + 1, std::memory_order_release);
@@ -285,8 +298,8 @@ void forward_tile(const HeadInputs<S>& in, std::int64_t first, const Matrix<S>& 
   std::fill_n(memory.running.largest, kKeptTile, kBelowAllScores);
   std::fill_n(memory.running.sum, kKeptTile, 0.0F);
   const std::int64_t begin = in.first_key(first) / kPassingTile * kPassingTile;
-  for (std::int64_t key = begin; key < end; key += kPassingTile) {
-    const std::int64_t keys = std::min(kPassingTile, end - key);
+  for (std::int64_t key = begin, keys = 0; key < end; key += keys) {
+    keys = std::min(in.causal && key >= first ? kShortTile : kPassingTile, end - key);
     // Queries before the keys see none of them; whole vectors of such lanes are left out.
     const std::int64_t lane =
         in.causal ? std::max<std::int64_t>(0, key - first) / kLaneUnit * kLaneUnit : 0;

@@ -14,8 +14,11 @@ constexpr std::int64_t kWidthUnit = 16;
 
 /// Forward keeps a tile of queries in the caches, and tiles of keys go by. In backward it is the
 /// other way round.
-constexpr std::int64_t kKeptTile = 64;
-constexpr std::int64_t kPassingTile = 32;
+constexpr std::int64_t kKeptTile = 128;
+constexpr std::int64_t kPassingTile = 64;
+/// A passing tile of which the kept one sees a part: less is computed in vain.
+constexpr std::int64_t kShortTile = 32;
+static_assert(kKeptTile % kPassingTile == 0 && kPassingTile % kShortTile == 0);
 
 // Matrices of a head below are (time, width), of S. Rows of bfloat16 lie an even number of values
 // apart. T is what is multiplied: S, or float for rows of bfloat16, which are widened a tile at a
@@ -55,7 +58,7 @@ struct HeadGradients {
   const float* delta;     ///< (queries,): dout times out, by rows
   Matrix<float> dq_sums;  ///< (queries, width); may be dq
   Matrix<S> dq, dk, dv;
-  /// For each kPassingTile queries, how many tiles of keys have added to dq_sums, beginning with
+  /// For each kShortTile queries, how many tiles of keys have added to dq_sums, beginning with
   /// the first that one of them sees: 0 at the beginning.
   std::atomic<std::int64_t>* turns;
 };
