@@ -83,42 +83,62 @@ struct OtherVersion : std::runtime_error {
       : std::runtime_error(fmt::format("schema version {}", version)) {}
 };
 
-struct ReadResult {
-  std::string text;
-  json values;
+/// A result.json. Rows as write_result_json() writes them, a line each, are parsed one by one: the
+/// values of all of them take many times the memory of their text.
+class ReadResult {
+ public:
+  /// Throws OtherVersion, or another std::exception if the file is damaged.
+  explicit ReadResult(const fs::path& path);
+  ReadResult(const ReadResult&) = delete;
+  ReadResult& operator=(const ReadResult&) = delete;
 
-  const json& rows() const { return values.at("rows"); }
-  /// The line of each row, as write_result_json() writes them; empty: it has none.
-  std::vector<std::string_view> row_lines() const;
+  /// All values; its "rows" may be empty.
+  const json& head() const { return head_; }
+  std::size_t rows() const { return lines_.empty() ? head_.at("rows").size() : lines_.size(); }
+  json row(std::size_t i) const {
+    return lines_.empty() ? head_.at("rows")[i] : json::parse(lines_[i]);
+  }
+  /// Empty: it is not laid out so.
+  std::string_view line(std::size_t i) const {
+    return lines_.empty() ? std::string_view() : lines_[i];
+  }
+
+ private:
+  /// Takes the lines of rows off the text, and returns what is around them.
+  std::string take_lines();
+
+  std::string text_;
+  std::vector<std::string_view> lines_;
+  json head_;
 };
 
-std::vector<std::string_view> ReadResult::row_lines() const {
-  constexpr std::string_view kBefore = "\n \"rows\": [\n", kIndent = "  ";
-  std::vector<std::string_view> lines;
-  const std::size_t begin = text.find(kBefore);
-  std::string_view left = begin == std::string::npos ? std::string_view() : text;
-  if (!left.empty()) left.remove_prefix(begin + kBefore.size());
-  while (left.starts_with("  {")) {
-    const std::size_t end = left.find('\n');
-    std::string_view line = left.substr(0, end);
-    line.remove_prefix(kIndent.size());
-    if (line.ends_with(',')) line.remove_suffix(1);
-    lines.push_back(line);
-    left.remove_prefix(end == std::string_view::npos ? left.size() : end + 1);
+std::string ReadResult::take_lines() {
+  constexpr std::string_view kBefore = "\n \"rows\": [\n", kIndent = "  ", kBegin = "  {";
+  const std::size_t found = text_.find(kBefore);
+  if (found == std::string::npos) return text_;
+  std::string_view left = std::string_view(text_).substr(found + kBefore.size());
+  bool more = true;
+  while (more && left.starts_with(kBegin)) {
+    const std::string_view whole = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(left.size(), whole.size() + 1));
+    std::string_view line = whole.substr(kIndent.size());
+    more = line.ends_with(',');
+    if (more) line.remove_suffix(1);
+    lines_.push_back(line);
   }
-  lines.resize(rows().size());
-  return lines;
+  if (more) {  // the last row has no comma
+    lines_.clear();
+    return text_;
+  }
+  return text_.substr(0, found + kBefore.size()) + std::string(left);
 }
 
-/// Throws OtherVersion, or another std::exception if the file is damaged.
-ReadResult read_result(const fs::path& path) {
-  ReadResult result{read_whole(path), {}};
-  check_depth(result.text);
-  result.values = json::parse(result.text);
-  const int version = result.values.at("schema_version");
+ReadResult::ReadResult(const fs::path& path) : text_(read_whole(path)) {
+  check_depth(text_);
+  head_ = json::parse(take_lines());
+  const int version = head_.at("schema_version");
   if (version != kResultSchemaVersion) throw OtherVersion(version);
-  if (!result.rows().is_array()) throw std::runtime_error("rows is no list");
-  return result;
+  if (!head_.at("rows").is_array()) throw std::runtime_error("rows is no list");
 }
 
 /// Of a row that is ok. Throws std::exception if it is not one that this ddprun has measured.
@@ -169,11 +189,10 @@ class Reader {
  public:
   void read(const ResultFiles& stored, const fs::path& file) {
     try {
-      const ReadResult result = read_result(file);
-      const std::vector<std::string_view> lines = result.row_lines();
-      for (std::size_t i = 0; i < lines.size(); ++i) {
+      const ReadResult result(file);
+      for (std::size_t i = 0; i < result.rows(); ++i) {
         try {
-          add(result.rows()[i], lines[i], stored);
+          add(result.row(i), result.line(i), stored);
         } catch (const std::exception& error) {
           spdlog::error("--resume: row {} of {} is damaged, and runs again: {}", i + 1,
                         file.string(), error.what());
@@ -227,15 +246,15 @@ std::string experiment_of(const Row& row) {
 WholeResult whole_result(const fs::path& file) {
   std::string why;
   try {
-    ReadResult read = read_result(file);
-    const std::vector<std::string_view> lines = read.row_lines();
-    WholeResult result;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const json& in = read.rows()[i];
+    const ReadResult read(file);
+    WholeResult result{.json = read.head(), .rows = {}};
+    result.json["rows"] = json::array();
+    for (std::size_t i = 0; i < read.rows(); ++i) {
+      json in = read.row(i);
       const bool ok = in.at("status").get<RowStatus>() == RowStatus::ok;
-      result.rows.push_back(ok ? checked_row(in, lines[i]) : row_from_json(in));
+      result.rows.push_back(ok ? checked_row(in, read.line(i)) : row_from_json(in));
+      result.json["rows"].push_back(std::move(in));
     }
-    result.json = std::move(read.values);
     return result;
   } catch (const std::exception& error) {
     why = error.what();

@@ -47,6 +47,22 @@ TEST(EarlierRows, WhatWasWrittenIsBelieved) {
   EXPECT_EQ(found.log, "");
 }
 
+TEST(EarlierRows, ALineIsReadAsARowAndSaidIfItIsDamaged) {
+  std::string text;
+  write_result_json({"known", "T1", {"ddprun"}, {}, "", {}}, TableLines({whole_row()}),
+                    [&text](std::string_view part) { text += part; });
+  EXPECT_EQ(read_result(text).rows, 1u);
+  const std::string size = "\"world_size\":2";
+  ASSERT_NE(text.find(size), std::string::npos);
+  text.replace(text.find(size), size.size(), "\"world_size\":3");
+  const Found damaged = read_result(text);
+  EXPECT_EQ(damaged.rows, 0u);
+  EXPECT_THAT(damaged.log,
+              AllOf(HasSubstr("row 1 of"), HasSubstr("world_size is 3, and it has 2 ranks")));
+  EXPECT_THAT(read_result(text.substr(0, text.size() - 3)).log,
+              HasSubstr("is damaged, and its rows run again"));
+}
+
 TEST(EarlierRows, ADamagedRowIsSaidAndLeftOut) {
   const std::pair<const char*, const char*> damages[] = {
       {R"({"op": "replace", "path": "/ranks", "value": []})",
