@@ -65,7 +65,7 @@ TEST_F(Ranges, ThatOverlapEndWhereTheyEnd) {
   auto second = std::make_unique<ProfilerSpan>("all_reduce", "bucket 1", 64);
   std::thread([&first] { first.reset(); }).join();
   second.reset();
-  EXPECT_THAT(lines(),
+  ASSERT_THAT(lines(),
               ElementsAre("start all_reduce: bucket 0 4096", "start all_reduce: bucket 1 64",
                           "end all_reduce: bucket 0", "end all_reduce: bucket 1"));
   EXPECT_NE(events()[2].thread, events()[0].thread);
